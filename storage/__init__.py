@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from storage.database.clock import Clock, SystemClock
     from storage.database.copying import FrozenDatabase, check_database, frozen, up_to_date
     from storage.database.schema import schema_of_release
+    from storage.durations import duration
     from storage.errors import (
         AlreadyInitialized,
         ApprovalNotAwaited,
@@ -88,6 +89,7 @@ if TYPE_CHECKING:
         BuildErrorCode,
         BuildEvent,
         BuildOrigin,
+        BuildPeople,
         BuildState,
         BuildUsage,
         CacheEntry,
@@ -129,6 +131,7 @@ if TYPE_CHECKING:
         LedgerEntry,
         LedgerSource,
         Letter,
+        ListedBuild,
         Mail,
         MailTotals,
         Member,
@@ -222,6 +225,7 @@ __all__ = [
     "BuildFinished",
     "BuildNotFinished",
     "BuildOrigin",
+    "BuildPeople",
     "BuildState",
     "BuildUsage",
     "CacheEntry",
@@ -288,6 +292,7 @@ __all__ = [
     "LedgerEntry",
     "LedgerSource",
     "Letter",
+    "ListedBuild",
     "LogChunk",
     "LogFiles",
     "LogWriter",
@@ -390,6 +395,7 @@ __all__ = [
     "append_to_audit",
     "check_database",
     "cost_cents",
+    "duration",
     "email_address",
     "frozen",
     "new_handle",

@@ -11,9 +11,10 @@ from urllib.parse import urlencode
 import falcon
 
 from api.console.logs.plain_text import plain_text
-from api.console.words import duration, instant, money, state_word
+from api.console.words import instant, money, state_word
 from api.errors.responses import ApiError
 from api.http.html_pages import path_to_root
+from storage import duration
 
 if TYPE_CHECKING:
     from jinja2 import Environment

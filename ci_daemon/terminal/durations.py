@@ -4,25 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from storage import duration
+
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["duration", "precise_duration", "relative_time"]
+__all__ = ["precise_duration", "relative_time"]
 
-_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
-
-
-def duration(seconds: float) -> str:
-    """Return a duration in its two largest units: 42 s, 3 min 7 s, 2 h 5 min, 4 d 1 h."""
-    whole = max(0, int(seconds))
-    for unit, name, part, part_name in (
-        (_DAY, "d", _HOUR, "h"),
-        (_HOUR, "h", _MINUTE, "min"),
-        (_MINUTE, "min", 1, "s"),
-    ):
-        if whole >= unit:
-            return f"{whole // unit} {name} {whole % unit // part} {part_name}"
-    return f"{whole} s"
+_MINUTE = 60
 
 
 def precise_duration(seconds: float) -> str:

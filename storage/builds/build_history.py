@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING
 
 import peewee
@@ -9,8 +11,8 @@ import peewee
 from storage.builds.builds import BUILD
 from storage.database.instants import SECOND
 from storage.database.statements import NEWEST, Columns, Query, slot
-from storage.models import BuildRow, JobRow, LeaseRow, OrganizationRow, PipelineRow
-from storage.records import BuildState, FlakyStep, JobState, PastBuild, SlowStep
+from storage.models import BuildOriginRow, BuildRow, JobRow, LeaseRow, OrganizationRow, PipelineRow, UserRow
+from storage.records import BuildPeople, BuildState, FlakyStep, JobState, ListedBuild, PastBuild, SlowStep
 
 if TYPE_CHECKING:
     from storage.database.connection import Database
@@ -23,6 +25,13 @@ _PRICE = (
     .join(JobRow, on=JobRow.id == LeaseRow.job)
     .where(JobRow.build == BuildRow.id)
 )
+_PEOPLE = Columns(
+    BuildPeople,
+    BuildOriginRow.author_name,
+    BuildOriginRow.actor,
+    (peewee.fn.COALESCE(peewee.fn.NULLIF(UserRow.name, ""), UserRow.email), lambda value: value),
+)
+_LISTED = Columns(ListedBuild, BUILD, _PEOPLE)
 _PAST = Columns.of(PastBuild, BuildRow, pipeline_id=PipelineRow.id, amount_cents=(_PRICE, int))
 
 
@@ -80,23 +89,30 @@ class BuildHistory:
             .limit(slot("limit")),
             lambda row: FlakyStep(*row),
         )
-        self._price = Query(database, BuildRow.select(_PRICE).where(BuildRow.id == slot("id")), lambda row: int(row[0]))
+        this = BuildRow.id == slot("id")
+        self._price = Query(database, BuildRow.select(_PRICE).where(this), lambda row: int(row[0]))
 
         def chosen(column: peewee.Field[str], name: str) -> peewee.Expression:
             return slot(name).is_null() | (column == slot(name))
 
+        self._people = Query(database, _with_people(BuildRow.select(*_PEOPLE.selected).where(this)), _PEOPLE)
+        origin, user, wanted = BuildOriginRow, UserRow, peewee.fn.LOWER(slot("author"))
+        names = (origin.author_name, origin.author_email, origin.actor, user.name, user.email)
+        by_author = reduce(or_, (peewee.fn.INSTR(peewee.fn.LOWER(name), wanted) > 0 for name in names))
         self._filtered = Query(
             database,
-            builds.where(
+            _with_people(builds.select(*_LISTED.selected))
+            .where(
                 of_pipeline,
                 BuildRow.number < slot("after"),
                 chosen(BuildRow.branch, "branch"),
                 chosen(BuildRow.state, "state"),
                 chosen(BuildRow.source, "source"),
+                slot("author").is_null() | by_author,
             )
             .order_by(BuildRow.number.desc())
             .limit(slot("limit")),
-            BUILD,
+            _LISTED,
         )
 
     def unfinished(self, organization_id: int, limit: int) -> list[Build]:
@@ -130,6 +146,10 @@ class BuildHistory:
         """Return the price of a build's VMs so far."""
         return self._price.one(id=build_id) or 0
 
+    def people(self, build_id: int) -> BuildPeople:
+        """Return the people of a build."""
+        return self._people.one(id=build_id) or BuildPeople()
+
     def filtered(
         self,
         pipeline_id: int,
@@ -139,14 +159,29 @@ class BuildHistory:
         branch: str | None = None,
         state: BuildState | None = None,
         source: str | None = None,
-    ) -> Page[Build]:
-        """Return a pipeline's builds past the key ``after``, of a branch, state or source if it is given."""
+        author: str | None = None,
+    ) -> Page[ListedBuild]:
+        """Return a pipeline's builds past the key ``after``, of a branch, state or source if it is given.
+
+        ``author`` is a part of the name or address of one of its people.
+        """
         return self._filtered.page(
             limit,
-            lambda build: build.number,
+            lambda listed: listed.build.number,
             pipeline_id=pipeline_id,
             after=NEWEST if after is None else after,
             branch=branch,
             state=state,
             source=source,
+            author=author,
         )
+
+
+def _with_people(builds: peewee.ModelSelect) -> peewee.ModelSelect:
+    """Join the people of builds, where they are known."""
+    outer = peewee.JOIN.LEFT_OUTER
+    return (
+        builds.switch(BuildRow)
+        .join(BuildOriginRow, outer, on=BuildOriginRow.build == BuildRow.id)
+        .join_from(BuildRow, UserRow, outer, on=UserRow.id == BuildRow.created_by)
+    )

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     )
     from storage.records.artifacts import Artifact, NewArtifact
     from storage.records.audit import AuditEntry, AuditFilter
-    from storage.records.build_history import FlakyStep, PastBuild, SlowStep
+    from storage.records.build_history import BuildPeople, FlakyStep, ListedBuild, PastBuild, SlowStep
     from storage.records.build_status import PipelineStatus
     from storage.records.builds import Build, BuildState, KeyUse, NewBuild, RequestKey, WaitsFor
     from storage.records.cache import CacheEntry, CacheName
@@ -119,6 +119,7 @@ __all__ = [
     "BuildErrorCode",
     "BuildEvent",
     "BuildOrigin",
+    "BuildPeople",
     "BuildState",
     "BuildUsage",
     "CacheEntry",
@@ -161,6 +162,7 @@ __all__ = [
     "LedgerEntry",
     "LedgerSource",
     "Letter",
+    "ListedBuild",
     "Mail",
     "MailTotals",
     "Member",

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from storage.records.builds import BuildState
+    from storage.records.builds import Build, BuildState
 
-__all__ = ["FlakyStep", "PastBuild", "SlowStep"]
+__all__ = ["BuildPeople", "FlakyStep", "ListedBuild", "PastBuild", "SlowStep"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,32 @@ class PastBuild:
     def waited(self) -> float | None:
         """The seconds that it waited for its first VM; None if it has not started."""
         return None if self.started_at is None else (self.started_at - self.created_at).total_seconds()
+
+
+@dataclass(frozen=True, slots=True)
+class BuildPeople:
+    """The people of a build: the commit's author, who pushed it, and who began the build here.
+
+    ``author`` is the commit's own claim, which nobody has proven. ``pusher`` is a login at the source host, ``creator``
+    the name or address of an account.
+    """
+
+    author: str | None = None
+    pusher: str | None = None
+    creator: str | None = None
+
+    @property
+    def first(self) -> str:
+        """The one to name in a list; empty if nobody is known."""
+        return self.author or self.pusher or self.creator or ""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedBuild:
+    """A build in a pipeline's list, with its people."""
+
+    build: Build
+    people: BuildPeople
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors import wait_reason
-from api.console.words import duration, title_of
-from storage import BuildState, JobState
+from api.console.words import title_of
+from storage import BuildState, JobState, duration
 
 if TYPE_CHECKING:
     from datetime import datetime

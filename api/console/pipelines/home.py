@@ -25,10 +25,11 @@ _MOST_FAILED = 5
 
 @dataclass(frozen=True, slots=True)
 class BuildLine:
-    """A build in a list; ``why`` says why it waits, empty if it does not."""
+    """A build in a list; ``why`` says why it waits, empty if it does not, ``who`` whose it is."""
 
     build: Build
     why: str = ""
+    who: str = ""
 
     @property
     def title(self) -> str:

@@ -1,4 +1,4 @@
-"""The page of a pipeline: its builds, by branch, state and event, and plots of the last ones."""
+"""The page of a pipeline: its builds, by branch, state, author and event, and plots of the last ones."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ class PipelinePage(Page):
         """List the builds; ``before`` is the number after which the list goes on."""
         found = self._site.access.readable_pipeline(req, org, pipeline)
         storage = self._site.storage
-        given = {name: req.get_param(name) or "" for name in ("branch", "state", "event")}
+        member = self._site.is_member(req, found.organization_id)
+        filters = ("branch", "state", "event", "author") if member else ("branch", "state", "event")
+        given = {name: req.get_param(name) or "" for name in filters}
         page = storage.build_history.filtered(
             found.id,
             _BUILDS,
@@ -45,6 +47,7 @@ class PipelinePage(Page):
             branch=given["branch"] or None,
             state=BuildState(given["state"]) if given["state"] in set(BuildState) else None,
             source=given["event"] or None,
+            author=given.get("author") or None,
         )
         kept = {name: value for name, value in given.items() if value}
         self._site.pages.show(
@@ -53,12 +56,12 @@ class PipelinePage(Page):
             "pipelines/pipeline",
             pipeline=found,
             org=org,
-            lines=[BuildLine(build) for build in page.rows],
+            lines=[BuildLine(each.build, who=each.people.first if member else "") for each in page.rows],
             more=None if page.next_key is None else urlencode({**kept, "before": page.next_key}),
             given=given,
             states=list(BuildState),
             sources=_SOURCES,
-            member=self._site.is_member(req, found.organization_id),
+            member=member,
             form_token=self._site.form_token(req),
             slowest=storage.build_history.slowest(found.id, _PLOTTED, _STEPS),
             flaky=storage.build_history.flaky(found.id, _PLOTTED, _STEPS),

@@ -22,10 +22,10 @@ from ci_daemon.command.support.texts import watch_option
 from ci_daemon.command.support.timestamps import timestamp
 from ci_daemon.host.lock import served_by
 from ci_daemon.providers import open_images
-from ci_daemon.terminal.durations import duration, relative_time
+from ci_daemon.terminal.durations import relative_time
 from ci_daemon.terminal.printable import printable
 from ci_daemon.terminal.tables import print_renderable, two_column_table
-from storage import LeaseState, SystemClock
+from storage import LeaseState, SystemClock, duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

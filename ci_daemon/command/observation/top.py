@@ -17,11 +17,10 @@ from ci_daemon.command.support.session import Session, pass_session
 from ci_daemon.command.support.timestamps import timestamp
 from ci_daemon.host.lock import served_by
 from ci_daemon.providers import open_images, open_provider
-from ci_daemon.terminal.durations import duration
 from ci_daemon.terminal.live import redraw
 from ci_daemon.terminal.printable import printable
 from ci_daemon.terminal.tables import print_renderable
-from storage import SystemClock
+from storage import SystemClock, duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage import BuildState, JobState, NewBuild, Pipeline, Storage
+from storage import BuildState, JobState, NewBuild, NewOrigin, OriginEvent, Pipeline, Storage
 from tests import records
 
 
@@ -57,12 +57,42 @@ def test_builds_are_filtered(storage: Storage):
         page = storage.build_history.filtered(
             pipeline.id, 9, None, branch=chosen.get("branch"), state=state, source=chosen.get("source")
         )
-        return [build.number for build in page.rows]
+        return [each.build.number for each in page.rows]
 
     assert numbers() == [2, 1]
     assert numbers(branch="main") == [1]
     assert numbers(state="failed") == [2]
     assert numbers(source="cli") == []
+
+
+def test_builds_are_found_by_a_part_of_a_name_of_their_people(storage: Storage):
+    pipeline = records.new_pipeline(storage)
+    repository = storage.repositories.connect(pipeline.organization_id, "https://example.org/a/b.git", "a/b", 60)
+    user = storage.users.create("eve@example.org", "Eve")
+    pushed = new_build(storage, pipeline)
+    origin = NewOrigin(
+        repository.id,
+        OriginEvent.PUSH,
+        "refs/heads/main",
+        actor="ghopper",
+        author_name="Grace Hopper",
+        author_email="grace@navy.example",
+    )
+    storage.build_origins.record(pushed, origin, reports=False)
+    new = NewBuild("main", "c0ffee", created_by=user.id)
+    begun = storage.builds.create(pipeline, new, [records.new_job()]).id
+    nobodys = new_build(storage, pipeline)
+
+    def found(author: str) -> list[int]:
+        page = storage.build_history.filtered(pipeline.id, 9, None, author=author)
+        return [each.build.id for each in page.rows]
+
+    assert found("grace hop") == found("GHOP") == found("@navy") == [pushed]
+    assert found("eve") == found("eve@example.org") == [begun]
+    assert found("%") == []
+    assert storage.build_history.people(pushed).first == "Grace Hopper"
+    assert storage.build_history.people(begun).first == "Eve"
+    assert storage.build_history.people(nobodys).first == ""
 
 
 def test_slow_and_flaky_steps(storage: Storage):

@@ -57,6 +57,17 @@ def test_builds_are_filtered_and_go_on(ada: Account, pipeline: PipelinePath):
     assert browser.get(f"{page}?state=nonsense&before=x").status_code == 200
 
 
+def test_members_find_builds_by_their_author(world: World, ada: Account, pipeline: PipelinePath):
+    pipeline.build()
+    browser, page = Browser.of(ada), "/ada-example-org/pipelines/demo"
+    shown = browser.get(f"{page}?author=AD").text
+    assert "Ada</span>" in shown
+    assert "No build is like this" in browser.get(f"{page}?author=%3Cb%3E").text
+    ada.client.simulate_patch(f"{ada.path}/pipelines/demo", json={"visibility": "public"})
+    public = Browser(world).get(f"{page}?author=nobody").text
+    assert ("Ada<" in public, "Author" in public, "#1" in public) == (False, False, True)
+
+
 def test_builds_that_ran_are_plotted(ada: Account, pipeline: PipelinePath):
     for seconds in (5, 7):
         build = pipeline.build()
