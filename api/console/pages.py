@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from api.console.cookies import Cookies
     from api.request import ApiRequest
 
-__all__ = ["ErrorsAsPages", "Page", "Pages", "redirect", "root_of"]
+__all__ = ["ErrorsAsPages", "Page", "Pages", "redirect", "root_of", "whole_number"]
 
 _HTML = "text/html"
 _OF_PROGRAMS = ("/api/", "/v0/")
+_MOST_DIGITS = 15
 _TEMPLATES = Path(__file__).parent / "templates"
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self';"
@@ -125,3 +126,8 @@ def redirect(req: falcon.Request, resp: falcon.Response, page: str) -> None:
 def root_of(req: falcon.Request) -> str:
     """Return the relative path to the service's root. What follows cannot be taken for another host."""
     return f"./{path_to_root(req)}"
+
+
+def whole_number(text: str | None) -> int | None:
+    """Return the number that a page's address has for a list to go on at; None if it is none."""
+    return int(text) if text and text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from api.console.account import AccountForms, AccountPage
+from api.console.artifacts.page import ArtifactPage
 from api.console.builds.events import BuildEvents
 from api.console.builds.page import BuildPage
 from api.console.cli_login import CliLoginPage
@@ -154,6 +155,9 @@ def add_build_pages(
     build = "/{org}/pipelines/{pipeline}/builds/{number}"
     routes.add_page(build, BuildPage(site))
     routes.add_page(f"{build}/live", BuildEvents(site, slots, addresses))
+    artifact = ArtifactPage(site)
+    routes.add_page(f"{build}/artifacts/{{id}}", artifact)
+    routes.add_page(f"{build}/artifacts/{{id}}/image", artifact, "image")
     artifacts = ArtifactsResource(site.storage, site.access, pager, url)
     routes.add_page(f"{build}/artifacts/{{id}}/download", artifacts, "download")
 

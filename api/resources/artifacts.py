@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from api.request import ApiRequest
     from storage import Storage
 
-__all__ = ["ArtifactRecord", "ArtifactsResource"]
+__all__ = ["ArtifactRecord", "ArtifactsResource", "stored_artifact"]
 
 _log = logging.getLogger(__name__)
 
@@ -129,7 +129,7 @@ class ArtifactsResource:
         it as a page.
         """
         build = self._access.build(req, org, pipeline, number)
-        artifact, file = self._stored_file(build, id)
+        artifact, file = stored_artifact(self._storage, build, id)
         wanted = parse_range(req.get_header("Range"))
         bounds = (0, artifact.file_size) if wanted is None else wanted.within(artifact.file_size)
         if bounds is None:
@@ -149,23 +149,6 @@ class ArtifactsResource:
         resp.stream = SourceSlice(file, start, end)
         resp.content_length = end - start
 
-    def _stored_file(self, build: storage.Build, uuid: str) -> tuple[storage.Artifact, StoredFile]:
-        """Return a build's artifact and its file. Raises ApiError if it never existed, expired or was lost."""
-        expired_at = self._artifacts.expired_at(build.id)
-        if expired_at is not None:
-            when = expired_at.date().isoformat()
-            raise ApiError(
-                "artifact_expired", f"the artifacts of this build were deleted on {when}, when their retention ended"
-            )
-        artifact = self._artifacts.find(build.id, uuid)
-        if artifact is None:
-            raise ApiError.not_found("artifact", uuid)
-        file = StoredFile(self._artifacts.path(artifact))
-        if file.size() != artifact.file_size:
-            _log.error("artifact %s is missing on the disk, or incomplete: %s", artifact.uuid, file.path)
-            raise ApiError("artifact_expired", "the file is missing on the service's disk, or incomplete")
-        return artifact, file
-
     def _recorder(self, build: storage.Build) -> Callable[[storage.Artifact], ArtifactRecord]:
         """Return a function that makes records of a build's artifacts."""
         path = f"organizations/{build.organization_slug}/pipelines/{build.pipeline_slug}/builds/{build.number}"
@@ -176,6 +159,24 @@ class ArtifactsResource:
             job_id=artifact.job_uuid,
             download_url=f"{above}/{artifact.uuid}/download",
         )
+
+
+def stored_artifact(store: Storage, build: storage.Build, uuid: str) -> tuple[storage.Artifact, StoredFile]:
+    """Return a build's artifact and its file. Raises ApiError if it never existed, expired or was lost."""
+    expired_at = store.artifacts.expired_at(build.id)
+    if expired_at is not None:
+        when = expired_at.date().isoformat()
+        raise ApiError(
+            "artifact_expired", f"the artifacts of this build were deleted on {when}, when their retention ended"
+        )
+    artifact = store.artifacts.find(build.id, uuid)
+    if artifact is None:
+        raise ApiError.not_found("artifact", uuid)
+    file = StoredFile(store.artifacts.path(artifact))
+    if file.size() != artifact.file_size:
+        _log.error("artifact %s is missing on the disk, or incomplete: %s", artifact.uuid, file.path)
+        raise ApiError("artifact_expired", "the file is missing on the service's disk, or incomplete")
+    return artifact, file
 
 
 def _attachment(filename: str) -> str:

@@ -177,7 +177,7 @@ class BuildHistory:
         )
 
 
-def _with_people(builds: peewee.ModelSelect) -> peewee.ModelSelect:
+def _with_people(builds: peewee.ModelSelect[BuildRow]) -> peewee.ModelSelect[BuildRow]:
     """Join the people of builds, where they are known."""
     outer = peewee.JOIN.LEFT_OUTER
     return (

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from api.console.artifacts.tree import trees
 from api.console.builds.graph import NODE_HEIGHT, NODE_WIDTH, GraphEdge, GraphNode, lay_out
 from api.console.builds.live import moment_of
 from api.console.builds.states import view_of
 from api.console.builds.test_reports import TestReports
 from api.console.builds.timeline import WIDTH, time_line
-from api.console.pages import Page
-from storage import RENDER_LOG, EdgeKind
+from api.console.pages import Page, whole_number
+from storage import RENDER_LOG, BuildPeople, EdgeKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -65,6 +66,7 @@ class BuildPage(Page):
             member=member,
             views=[each for each in _VIEWS if each[0] not in _FOR_MEMBERS or member],
             sources=_SOURCES,
+            people=site.storage.build_history.people(build.id) if member else BuildPeople(),
             form_token=site.form_token(req),
             render_log=self._render_log(moment.view.build),
             **self._of_view(req, moment.view.build, chosen),
@@ -83,10 +85,11 @@ class BuildPage(Page):
             case "tests":
                 return {"tests": self._reports.of_build(build.id, _MOST_ARTIFACTS), "most": _MOST_TESTS}
             case "artifacts":
+                kept = storage.artifacts.page_of_build(build.id, _MOST_ARTIFACTS, whole_number(req.get_param("after")))
                 return {
-                    "artifacts": storage.artifacts.page_of_build(build.id, _MOST_ARTIFACTS, None).rows,
+                    "artifacts": trees(kept.rows, {job.uuid: job.name for job in storage.jobs.of_build(build.id)}),
+                    "more_artifacts": kept.next_key,
                     "artifacts_expired_at": storage.artifacts.expired_at(build.id),
-                    "names": {job.uuid: job.name for job in storage.jobs.of_build(build.id)},
                 }
             case _:
                 return {}

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from api.console.pages import Page
+from api.console.pages import Page, whole_number
 from api.console.pipelines.home import BuildLine
 from storage import BuildState
 
@@ -24,7 +24,6 @@ _BUILDS = 30
 _PLOTTED = 100
 _STEPS = 5
 _SOURCES = {"api": "API", "ui": "person", "cli": "command line", "webhook": "push", "schedule": "schedule"}
-_NUMBERS = range(1, 10**15)
 
 
 class PipelinePage(Page):
@@ -43,7 +42,7 @@ class PipelinePage(Page):
         page = storage.build_history.filtered(
             found.id,
             _BUILDS,
-            _number(req.get_param("before") or ""),
+            whole_number(req.get_param("before")),
             branch=given["branch"] or None,
             state=BuildState(given["state"]) if given["state"] in set(BuildState) else None,
             source=given["event"] or None,
@@ -88,7 +87,3 @@ def _plot(newest_first: Sequence[PastBuild]) -> str | None:
             ],
         }
     )
-
-
-def _number(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < len(str(_NUMBERS.stop)) else None

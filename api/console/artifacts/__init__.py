@@ -1,0 +1,1 @@
+"""The artifacts of builds: their tree, and pages that show one."""
