@@ -11,7 +11,7 @@ import peewee
 from storage.database.instants import from_micros
 from storage.database.statements import Columns, Query, Slots, SqlValue, Write, first, insert_into, slot
 from storage.models import ArtifactRow, BuildRow, JobRow
-from storage.records import Artifact, NewArtifact
+from storage.records import Artifact, NewArtifact, PastArtifact
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -31,6 +31,7 @@ _TYPES = mimetypes.MimeTypes()
 _PACKED = {"gzip": "application/gzip", "bzip2": "application/x-bzip2", "xz": "application/x-xz"}
 
 _ARTIFACT = Columns.of(Artifact, ArtifactRow, build_uuid=BuildRow.uuid, job_uuid=JobRow.uuid)
+_PAST = Columns(PastArtifact, BuildRow.number, BuildRow.commit, JobRow.step_key, _ARTIFACT)
 _NEW: Slots[NewArtifact] = Slots(NewArtifact, ArtifactRow)
 
 
@@ -59,6 +60,21 @@ class Artifacts:
         )
         self._page_of_build = Query(
             database, artifacts.where(of_build, follows).order_by(ArtifactRow.id).limit(limit), _ARTIFACT
+        )
+        recent = (BuildRow.number <= slot("number")) & (BuildRow.number > slot("number") - slot("builds"))
+        self._past = Query(
+            database,
+            artifacts.select(*_PAST.selected)
+            .where(
+                BuildRow.pipeline == slot("pipeline_id"),
+                recent,
+                BuildRow.artifacts_expired_at.is_null(),
+                ArtifactRow.path.endswith(slot("suffix")),
+                ArtifactRow.file_size <= slot("largest"),
+            )
+            .order_by(BuildRow.number.desc(), ArtifactRow.id)
+            .limit(limit),
+            _PAST,
         )
         self._find = Query(database, artifacts.where(ArtifactRow.uuid == slot("uuid"), of_build), _ARTIFACT)
         self._expired_at = Query(
@@ -102,6 +118,17 @@ class Artifacts:
     def page_of_build(self, build_id: int, limit: int, after: int | None) -> Page[Artifact]:
         """Return a build's artifacts past the key ``after``; jobs come in the order in which they ended."""
         return self._page_of_build.page(limit, lambda artifact: artifact.id, build_id=build_id, after=after or 0)
+
+    def past(
+        self, pipeline_id: int, number: int, builds: int, suffix: str, largest: int, limit: int
+    ) -> list[PastArtifact]:
+        """Return artifacts of the last builds of a pipeline up to a number, newest first.
+
+        Their paths end in ``suffix``, and they have at most ``largest`` bytes.
+        """
+        return self._past.all(
+            pipeline_id=pipeline_id, number=number, builds=builds, suffix=suffix, largest=largest, limit=limit
+        )
 
     def expired_at(self, build_id: int) -> datetime | None:
         """Return when a build's artifacts expired; None if they did not."""

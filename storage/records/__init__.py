@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         TokenKind,
         User,
     )
-    from storage.records.artifacts import Artifact, NewArtifact
+    from storage.records.artifacts import Artifact, NewArtifact, PastArtifact
     from storage.records.audit import AuditEntry, AuditFilter
     from storage.records.build_history import BuildPeople, FlakyStep, ListedBuild, PastBuild, SlowStep
     from storage.records.build_status import PipelineStatus
@@ -188,6 +188,7 @@ __all__ = [
     "Passkey",
     "PasskeyChallenge",
     "PasskeyPurpose",
+    "PastArtifact",
     "PastBuild",
     "PastUse",
     "Payment",

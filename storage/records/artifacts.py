@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["Artifact", "NewArtifact"]
+__all__ = ["Artifact", "NewArtifact", "PastArtifact"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +39,13 @@ class Artifact:
     def filename(self) -> str:
         """The last part of the path."""
         return self.path.rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class PastArtifact:
+    """An artifact of one of a pipeline's builds, with the build's number and commit, and the step that kept it."""
+
+    number: int
+    commit: str | None
+    step_key: str
+    artifact: Artifact

@@ -127,6 +127,24 @@ def test_the_tests_of_reports_are_shown_failures_first(ada: Account, bob: Accoun
     assert Browser.of(bob).get(f"{page_of(build)}?view=tests").status_code == 404
 
 
+def test_flaky_tests_are_named_with_their_history(ada: Account, pipeline: PipelinePath):
+    storage = ada.world.storage
+    for content in (b"<failure>&lt;img src=x></failure>", b"<skipped/>", b""):
+        build = pipeline.build()
+        report = b'<testsuite><testcase name="&lt;img>">%s</testcase><testcase name="b"/></testsuite>' % content
+        new = storage.artifacts.files.write(build.stored.uuid, "out/report.xml", [report])
+        storage.artifacts.store(build.stored, build.job().stored, [new])
+    shown = Browser.of(ada).get(f"{page_of(build)}?view=tests").text
+    flaky = shown[shown.index("Flaky: ") : shown.index("<summary>Passed")]
+    assert "&lt;img&gt;" in flaky
+    assert "<img" not in shown
+    assert "failed in 1 of 3 builds" in flaky
+    assert 'builds/1?view=tests">#1</a>' in flaky
+    assert "passed in 3 of 3 builds" in shown
+    first = Browser.of(ada).get("/ada-example-org/pipelines/demo/builds/1?view=tests").text
+    assert "Flaky" not in first
+
+
 def test_a_page_of_a_hundred_jobs_is_small(ada: Account, pipeline: PipelinePath):
     build = pipeline.build(pipeline_ir=steps(*(f"step-{number}" for number in range(100))))
     page = Browser.of(ada).get(page_of(build))

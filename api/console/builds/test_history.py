@@ -1,0 +1,116 @@
+"""The history of tests over the last builds; pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from api.console.builds.junit import CaseOutcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from api.console.builds.junit import TestCase
+
+    Outcomes = Mapping[tuple[str, str], CaseOutcome]
+    """The outcome of each suite and name."""
+
+__all__ = ["CaseHistory", "CaseName", "PastReport", "PastRun", "histories", "outcomes_of"]
+
+_WORST = (CaseOutcome.FAILED, CaseOutcome.PASSED, CaseOutcome.SKIPPED)
+_WIDTH, _HEIGHT, _STEP = 7, 12, 9
+
+
+class CaseName(NamedTuple):
+    """A test of a step; the same test in another step, as in a matrix, is another one."""
+
+    step_key: str
+    suite: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PastReport:
+    """The outcomes in one report of a step of a build."""
+
+    number: int
+    commit: str
+    step_key: str
+    outcomes: Outcomes
+
+
+@dataclass(frozen=True, slots=True)
+class PastRun:
+    """The outcome of a test in one build."""
+
+    number: int
+    commit: str
+    outcome: CaseOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class CaseHistory:
+    """The runs of a test, oldest first."""
+
+    runs: tuple[PastRun, ...] = ()
+
+    @property
+    def failed(self) -> tuple[PastRun, ...]:
+        """The runs that failed, newest first."""
+        return tuple(run for run in reversed(self.runs) if run.outcome is CaseOutcome.FAILED)
+
+    @property
+    def flaky(self) -> bool:
+        """True if it failed and passed on one commit."""
+        passed = {run.commit for run in self.runs if run.commit and run.outcome is CaseOutcome.PASSED}
+        return any(run.commit in passed for run in self.failed)
+
+    @property
+    def spoken(self) -> str:
+        """The history in words."""
+        if self.failed:
+            return f"failed in {len(self.failed)} of {len(self.runs)} builds"
+        passed = sum(run.outcome is CaseOutcome.PASSED for run in self.runs)
+        return f"passed in {passed} of {len(self.runs)} builds"
+
+    @property
+    def width(self) -> int:
+        """The width of its drawing."""
+        return len(self.runs) * _STEP
+
+    @property
+    def paths(self) -> tuple[tuple[CaseOutcome, str], ...]:
+        """For each outcome a path of squares, in the order of the runs."""
+        return tuple(
+            (
+                outcome,
+                "".join(
+                    f"M{place * _STEP} 0h{_WIDTH}v{_HEIGHT}h-{_WIDTH}z"
+                    for place, run in enumerate(self.runs)
+                    if run.outcome is outcome
+                ),
+            )
+            for outcome in CaseOutcome
+            if any(run.outcome is outcome for run in self.runs)
+        )
+
+
+def outcomes_of(cases: Iterable[TestCase]) -> dict[tuple[str, str], CaseOutcome]:
+    """Return the outcome of each suite and name; of several the one that matters most."""
+    found: dict[tuple[str, str], CaseOutcome] = {}
+    for case in cases:
+        name = case.suite, case.name
+        found[name] = min(found.get(name, case.outcome), case.outcome, key=_WORST.index)
+    return found
+
+
+def histories(reports: Iterable[PastReport]) -> dict[CaseName, CaseHistory]:
+    """Return the history of each test, from reports, those of the oldest build first."""
+    runs: dict[CaseName, dict[int, PastRun]] = {}
+    for report in reports:
+        for (suite, name), outcome in report.outcomes.items():
+            of_test = runs.setdefault(CaseName(report.step_key, suite, name), {})
+            before = of_test.get(report.number)
+            worst = outcome if before is None else min(before.outcome, outcome, key=_WORST.index)
+            of_test[report.number] = PastRun(report.number, report.commit, worst)
+    return {name: CaseHistory(tuple(of_test.values())) for name, of_test in runs.items()}
