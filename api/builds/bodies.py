@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 from api.errors.responses import ApiError
 from api.fields import LongText, RequestBody, RequiredText, Value
 
-__all__ = ["BuildRequest", "CreateBuildRequest", "CreateRepoBuildRequest", "RepoIdentity"]
+__all__ = ["BuildRequest", "CreateBuildRequest", "CreateRepoBuildRequest", "RebuildRequest", "RepoIdentity"]
 
 _MAX_ENV_BYTES = 64 * 2**10
 _ENV_NAME = "[A-Za-z_][A-Za-z0-9_]*"
@@ -107,6 +107,12 @@ class CreateBuildRequest(BuildRequest):
 
     source_url: SourceUrl | None = None
     source_sha256: Sha256 | None = None
+
+
+class RebuildRequest(RequestBody):
+    """The body of ``POST …/builds/{number}/rebuild``. With ``debug`` the VM of each job that fails is held."""
+
+    debug: bool | None = None
 
 
 class RepoIdentity(RequestBody):

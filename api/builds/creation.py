@@ -9,7 +9,7 @@ from actors import EngineBusy
 from actors.render import RenderFailed
 from api.bodies import check_body
 from api.builds.admission import admit_manual_build, require_credit
-from api.builds.bodies import CreateBuildRequest, CreateRepoBuildRequest
+from api.builds.bodies import CreateBuildRequest, CreateRepoBuildRequest, RebuildRequest
 from api.builds.rebuilding import add_planned, no_source, plan_rejection, rebuild_of, source_expired
 from api.engine import refuse_while_draining
 from api.errors.responses import ApiError
@@ -21,7 +21,6 @@ from storage import (
     Organization,
     Pipeline,
     PipelineGone,
-    RequestKey,
     SourceGone,
     Storage,
     WaitsFor,
@@ -75,20 +74,21 @@ class BuildCreation:
         except KeyUsed as used:
             return self._repeat(req, used.use)
 
-    def rebuild(
-        self, req: falcon.Request, pipeline: Pipeline, build: Build, user_id: int, key: RequestKey | None
-    ) -> Build:
-        """Return a new build of a user that repeats another one, or the one that its key has created.
+    def rebuild(self, req: falcon.Request, pipeline: Pipeline, build: Build, submission: Submission) -> Build:
+        """Return a new build that repeats another one, or the one that its key has created.
 
         Raises as `create` does, and ApiError ``source_expired``.
         """
+        key = submission.key
         if key is not None and (use := self._storage.idempotency_keys.find(key)) is not None:
             return self._repeat(req, use)
         refuse_while_draining(self._engine)
         admit_manual_build(self._storage, pipeline)
+        body = check_body(submission.document, RebuildRequest)
         try:
             new, source_url = rebuild_of(self._storage, build, "api", key)
-            return self._create(req, pipeline, replace(new, created_by=user_id), source_url)
+            asked = replace(new, created_by=submission.user_id, debug=bool(body.debug))
+            return self._create(req, pipeline, asked, source_url)
         except SourceGone:
             raise source_expired(build) from None
         except KeyUsed as used:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from api.console.operation_form import OperationForm, given, leads_to
-from api.console.pipelines.settings import PipelineSettingsPage, build_of, settings_of
+from api.console.pipelines.settings import PipelineSettingsPage, build_of, rebuild_of, settings_of
 from api.resources.builds import BuildsResource
 from api.resources.pipelines import PipelinesResource
 from api.resources.schedules import SchedulesResource
@@ -41,13 +41,14 @@ def add_operation_pages(
     builds = BuildsResource(storage, site.engine, access, pager, creation)
     routes.add_page(f"{pipeline}/builds", OperationForm(site, builds.on_post_list, leads_to(_build), build_of))
     this_build = leads_to(lambda params, _: _build_path(params, params["number"]))
-    for action, responder, after in (
-        ("cancel", builds.on_put_cancel, this_build),
-        ("approve", builds.on_post_approve, this_build),
-        ("retry", builds.on_post_retry, this_build),
-        ("rebuild", builds.on_post_rebuild, leads_to(_build)),
+    for action, responder in (
+        ("cancel", builds.on_put_cancel),
+        ("approve", builds.on_post_approve),
+        ("retry", builds.on_post_retry),
     ):
-        routes.add_page(f"{pipeline}/builds/{{number}}/{action}", OperationForm(site, responder, after))
+        routes.add_page(f"{pipeline}/builds/{{number}}/{action}", OperationForm(site, responder, this_build))
+    rebuild = OperationForm(site, builds.on_post_rebuild, leads_to(_build), rebuild_of)
+    routes.add_page(f"{pipeline}/builds/{{number}}/rebuild", rebuild)
     pipelines, back = PipelinesResource(storage, access, pager), _settings_of_pipeline()
     routes.add_page(f"{pipeline}/settings/update", OperationForm(site, pipelines.on_patch, back, settings_of))
     routes.add_page(f"{pipeline}/settings/delete", OperationForm(site, pipelines.on_delete, leads_to(_organization)))

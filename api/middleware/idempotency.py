@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from api.middleware.authentication import Membership
 
-__all__ = ["KEY_ERRORS", "KEY_PARAMETERS", "Submission", "key_of"]
+__all__ = ["KEY_ERRORS", "KEY_PARAMETERS", "Submission"]
 
 _HEADER = "Idempotency-Key"
 _MAX_LENGTH = 255
@@ -55,13 +55,12 @@ class Submission:
         body = body_bytes(req)
         return cls(parse_json(body), _key(req, member, name, body), member.caller.user.id)
 
-
-def key_of(req: falcon.Request, member: Membership) -> RequestKey | None:
-    """Return the idempotency key of a request whose body is ignored.
-
-    Raises ApiError ``invalid_idempotency_key``.
-    """
-    return _key(req, member, _key_name(req), b"")
+    @classmethod
+    def read_optional(cls, req: falcon.Request, member: Membership) -> Submission:
+        """Read a request as `read` does; an absent body counts as an empty object."""
+        if req.content_length:
+            return cls.read(req, member)
+        return cls({}, _key(req, member, _key_name(req), b""), member.caller.user.id)
 
 
 def _key_name(req: falcon.Request) -> str | None:

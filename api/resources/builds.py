@@ -9,11 +9,11 @@ import storage
 from actors import wait_reason
 from api.bodies import answer, check_body
 from api.builds.approving import approve_build
-from api.builds.bodies import CreateBuildRequest, CreateRepoBuildRequest, RepoIdentity
+from api.builds.bodies import CreateBuildRequest, CreateRepoBuildRequest, RebuildRequest, RepoIdentity
 from api.builds.canceling import cancel_build
 from api.builds.retrying import rerun_build
 from api.fields import StoredRecord, Timestamp, Uuid
-from api.middleware.idempotency import KEY_ERRORS, KEY_PARAMETERS, Submission, key_of
+from api.middleware.idempotency import KEY_ERRORS, KEY_PARAMETERS, Submission
 from api.openapi.operations import Answer, operation
 from api.paging import PAGE_ERRORS, PAGE_PARAMETERS, PageRecord
 from storage import BuildState, Storage
@@ -188,18 +188,25 @@ class BuildsResource:
         build = self._access.build(req, org, pipeline, number)
         answer(resp, self._record(approve_build(self._storage, self._engine, build, member.caller.user)))
 
-    @operation("rebuildBuild", _CREATED, errors=_REBUILD_ERRORS, parameters=KEY_PARAMETERS)
+    @operation(
+        "rebuildBuild",
+        _CREATED,
+        errors=_REBUILD_ERRORS,
+        body=RebuildRequest,
+        body_required=False,
+        parameters=KEY_PARAMETERS,
+    )
     def on_post_rebuild(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:
         """Build it again: the same source, pipeline and environment as a new build; any member can.
 
         Branch, commit and message are the same too. The source archive of a finished build is kept for a while; after
         that the response is 410. If the build was never rendered, its source is rendered again, and the response comes
-        when that is done.
+        when that is done. With `debug` the VMs of failed jobs are held, whatever the first build asked for.
         """
         member, found = self._access.pipeline(req, org, pipeline)
         build = self._access.build(req, org, pipeline, number)
-        user_id, key = member.caller.user.id, key_of(req, member)
-        answer(resp, self._record(self._creation.rebuild(req, found, build, user_id, key)), status=201)
+        submission = Submission.read_optional(req, member)
+        answer(resp, self._record(self._creation.rebuild(req, found, build, submission)), status=201)
 
     @operation("retryBuild", Answer(200, "The build, which runs again.", BuildRecord), errors=_RETRY_ERRORS)
     def on_post_retry(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:

@@ -47,6 +47,8 @@ class Holds:
         self._open = Query(database, holds.where(unfinished).order_by(HoldRow.id), _HOLD)
         self._over = Query(database, holds.where(unfinished, over).order_by(HoldRow.id), _HOLD)
         self._of_lease = Query(database, holds.where(unfinished, HoldRow.lease == slot("lease_id")), _HOLD)
+        of_build = holds.join(JobRow, on=JobRow.id == HoldRow.job).where(unfinished, JobRow.build == slot("build_id"))
+        self._of_build = Query(database, of_build, _HOLD)
         self._held = Query(database, LeaseRow.select(*_HELD.selected).where(LeaseRow.id == slot("id")), _HELD)
         self._insert = Write(database, insert_into(HoldRow, "reason", "finished_at", "entry_id"))
         shortened = {
@@ -102,6 +104,10 @@ class Holds:
     def of_lease(self, lease_id: int) -> Hold | None:
         """Return the open hold of a lease's VM."""
         return self._of_lease.one(lease_id=lease_id)
+
+    def of_build(self, build_id: int) -> list[Hold]:
+        """Return the open holds of a build's jobs."""
+        return self._of_build.all(build_id=build_id)
 
     def shorten(self, hold_id: int, reason: HoldEnd) -> bool:
         """Set a hold's planned end to now, so that the next check of holds ends it; False if it has ended."""

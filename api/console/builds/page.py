@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from api.console.artifacts.tree import trees
+from api.console.builds.debugging import held_vms
+from api.console.builds.error_position import position_of
 from api.console.builds.graph import NODE_HEIGHT, NODE_WIDTH, GraphEdge, GraphNode, lay_out
 from api.console.builds.live import moment_of
 from api.console.builds.states import view_of
@@ -68,7 +70,8 @@ class BuildPage(Page):
             sources=_SOURCES,
             people=site.storage.build_history.people(build.id) if member else BuildPeople(),
             form_token=site.form_token(req),
-            render_log=self._render_log(moment.view.build),
+            held=held_vms(site.storage, moment.view.build) if member and build.debug else [],
+            **self._rejection(moment.view.build),
             **self._of_view(req, moment.view.build, chosen),
         )
 
@@ -114,13 +117,16 @@ class BuildPage(Page):
             "node_height": NODE_HEIGHT,
         }
 
-    def _render_log(self, build: Build) -> str | None:
-        """Return the output of the pipeline's files, if the build was rendered from them and failed by itself."""
+    def _rejection(self, build: Build) -> dict[str, object]:
+        """Return the output of the pipeline's files, if the build failed before its jobs, and where the error is."""
         storage = self._site.storage
-        if build.error_code is None or storage.renders.get(build.id) is None or build.logs_expired_at is not None:
-            return None
-        log = storage.logs.reader(build.uuid, RENDER_LOG)
-        return log.read(0, _RENDER_LOG_BYTES).decode("utf-8", "replace") or None
+        if build.error_code is None:
+            return {"render_log": "", "position": None}
+        log = ""
+        if storage.renders.get(build.id) is not None and build.logs_expired_at is None:
+            log = storage.logs.reader(build.uuid, RENDER_LOG).read(0, _RENDER_LOG_BYTES).decode("utf-8", "replace")
+        position = position_of(build.error_message or "", log, storage.builds.pipeline_ir(build.id))
+        return {"render_log": log, "position": position}
 
 
 def _worst(positions: Sequence[int], by_position: Mapping[int, Job]) -> str:

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from api.bodies import answer
+from api.console.builds.debugging import held_vms, shell_line
 from api.console.logs.answers import GroupRecord, OutlineRecord, SearchRecord, TimesRecord
 from api.console.logs.outline import BLOCK_BYTES, LogOutline
 from api.console.logs.search import search
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from api.console.site import Site
     from api.http.slots import StreamSlots
     from api.logs.access import LogAccess, ReadableLog
-    from storage import JobLog
+    from storage import Build, Job, JobLog
 
 __all__ = ["JobPage", "LogParts"]
 
@@ -71,7 +72,18 @@ class JobPage(Page):
             size=size,
             cut=size > _SHOWN_BYTES,
             gone=gone,
+            **self._debugging(req, build, job),
         )
+
+    def _debugging(self, req: falcon.Request, build: Build, job: Job) -> dict[str, object]:
+        """Return for members the line that opens a shell in a VM, and the VM that is held."""
+        if not self._site.is_member(req, build.organization_id):
+            return {"shell": "", "held": []}
+        held = held_vms(self._site.storage, build) if build.debug else []
+        return {
+            "shell": "" if job.state.terminal else shell_line(build, job),
+            "held": [each for each in held if each.job.id == job.id],
+        }
 
 
 class LogParts:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from api.console.site import Site
 
-__all__ = ["PipelineSettingsPage", "build_of", "settings_of"]
+__all__ = ["PipelineSettingsPage", "build_of", "rebuild_of", "settings_of"]
 
 _MOST_SCHEDULES = 100
 
@@ -62,7 +62,13 @@ def build_of(fields: Mapping[str, str]) -> dict[str, object]:
     """Return the body of ``createBuild`` for its form. Raises ApiError ``invalid_body``."""
     texts = {name: fields[name] for name in ("branch", "commit", "message") if fields.get(name)}
     sources = {name: fields[name] for name in ("source_url", "pipeline_ir") if fields.get(name, "").strip()}
-    return {**texts, **sources, "env": _env(fields.get("env", "")), "source": "ui"}
+    debug = fields.get("debug") == "yes"
+    return {**texts, **sources, "env": _env(fields.get("env", "")), "source": "ui", "debug": debug}
+
+
+def rebuild_of(fields: Mapping[str, str]) -> dict[str, object]:
+    """Return the body of ``rebuildBuild`` for its form."""
+    return {"debug": fields.get("debug") == "yes"}
 
 
 def _env(text: str) -> dict[str, str]:

@@ -56,6 +56,8 @@ def test_a_hold_begins_at_the_jobs_end_at_the_price_of_its_lease(world: World, j
     assert debits(world) == [("web #1 step", -4)]
     assert [lease.id for lease in world.storage.leases.live()] == [held.lease_id]
     assert world.storage.holds.open() == [held]
+    assert world.storage.holds.of_build(job.build_id) == [held]
+    assert world.storage.holds.of_build(job.build_id + 1) == []
     assert world.storage.holds.over() == []
 
 

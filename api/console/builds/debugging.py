@@ -1,0 +1,41 @@
+"""The VMs of failed jobs that are held for debugging, as pages show them."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from storage import MICRO_CENTS
+
+if TYPE_CHECKING:
+    from storage import Build, Hold, Job, Storage
+
+__all__ = ["HeldVm", "held_vms", "shell_line"]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldVm:
+    """A held VM, its job, and the line that opens a shell in it on the service's host."""
+
+    hold: Hold
+    job: Job
+    line: str
+
+    @property
+    def cents_a_minute(self) -> str:
+        """Its price."""
+        return f"{self.hold.micro_cents * 60 / MICRO_CENTS:.4g}"
+
+
+def held_vms(storage: Storage, build: Build) -> list[HeldVm]:
+    """Return the held VMs of a build."""
+    holds = storage.holds.of_build(build.id)
+    jobs = {job.id: job for job in storage.jobs.of_build(build.id)} if holds else {}
+    held = [HeldVm(hold, jobs[hold.job_id], shell_line(build, jobs[hold.job_id])) for hold in holds]
+    return sorted(held, key=lambda each: each.job.position)
+
+
+def shell_line(build: Build, job: Job) -> str:
+    """Return the line that opens a shell in the VM of a job."""
+    return shlex.join(("ci-daemon", "debug", build.name, job.step_key))

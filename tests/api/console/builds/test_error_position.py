@@ -1,0 +1,64 @@
+"""The position of the error of a rejected pipeline."""
+
+from __future__ import annotations
+
+import pytest
+
+from actors.ir import IrError, IrSettings, load
+from api.console.builds.error_position import position_of
+
+TRACEBACK = """printed first
+Traceback (most recent call last):
+  File "/workspace/.hm/a.py", line 3, in <module>
+    steps = make()
+            ^^^^^^
+  File "/workspace/.hm/lib/b.py", line 17, in make
+    return one + two
+           ~~~~^~~~~
+TypeError: unsupported
+"""
+
+
+def test_a_traceback_gives_the_last_line_in_the_pipeline_files():
+    found = position_of("render failed (exit 1): …", TRACEBACK, None)
+    assert found is not None
+    assert found.place == ".hm/lib/b.py, line 17"
+    assert found.excerpt == "return one + two\n       ~~~~^~~~~"
+
+
+def test_the_message_serves_if_there_is_no_log():
+    found = position_of('failed: Traceback:\n  File "/workspace/.hm/a.py", line 1\n    x =\n      ^\n', "", None)
+    assert found is not None
+    assert (found.place, found.excerpt) == (".hm/a.py, line 1", "x =\n  ^")
+
+
+@pytest.mark.parametrize("text", ['{"version": "0",\n\t"steps": oops}', "x" * 500])
+def test_an_error_in_json_is_marked(text: str):
+    with pytest.raises(IrError) as rejected:
+        load(text, IrSettings())
+    found = position_of(rejected.value.message, "", text)
+    assert found is not None
+    shown, mark = found.excerpt.split("\n")
+    assert shown[mark.index("^")] in "ox"
+    assert len(shown) <= 120
+
+
+def test_a_wrong_value_is_shown():
+    text = '{"version": "0", "steps": [{"type": "command", "key": "a", "cmd": "true", "timeout_seconds": "<b>"}]}'
+    with pytest.raises(IrError) as rejected:
+        load(text, IrSettings())
+    found = position_of(rejected.value.message, "", text)
+    assert found is not None
+    assert found.place == "steps[0].timeout_seconds of the pipeline as JSON"
+    assert found.excerpt == '"<b>"'
+
+
+def test_of_a_missing_value_its_surroundings_are_shown():
+    found = position_of("steps[0].cmd: expected a string", "", '{"steps": [{"key": "a"}]}')
+    assert found is not None
+    assert found.excerpt == '{\n  "key": "a"\n}'
+
+
+def test_other_errors_have_no_position():
+    assert position_of("dependency cycle through a -> b", "no traceback", "{}") is None
+    assert position_of("bad: line 900 column 5", "", "{}") is not None
