@@ -35,7 +35,9 @@ function start(frame) {
   svg.setAttribute("width", "100%");
   svg.setAttribute("height", "100%");
   frame.style.height = `${Math.min(Math.max(size.height + 4, 140), innerHeight * 0.7)}px`;
-  scale = Math.min(1, Math.max(0.4, frame.clientWidth / size.width));
+  scale = Math.min(1, Math.max(0.65, Math.min(frame.clientWidth / size.width, frame.clientHeight / size.height)));
+  const first = svg.querySelector("[data-jobs] rect")?.getBBox();
+  if (first) y = first.y + first.height / 2 - frame.clientHeight / scale / 2;
   show();
 
   frame.addEventListener("wheel", event => {

@@ -3,26 +3,12 @@
 import {LogSource} from "./log_source.js";
 import {LogSearch} from "./log_search.js";
 import {Folds} from "./log_folds.js";
-import {element, parse} from "./log_text.js";
+import {made, row, setTime, toggle} from "./log_rows.js";
+import {parse} from "./log_text.js";
 
 const HEIGHT = 20;
 const TALLEST = 8_000_000;
 const SPARE = 12;
-const MARK = /^::(?:end)?group::/;
-
-function made(name, properties = {}, ...content) {
-  const element = Object.assign(document.createElement(name), properties);
-  element.append(...content);
-  return element;
-}
-
-function toggle(text, pressed, act) {
-  const button = made("button", {type: "button", className: "tool", textContent: text});
-  const set = on => button.setAttribute("aria-pressed", on);
-  set(pressed);
-  button.addEventListener("click", () => act(button.getAttribute("aria-pressed") !== "true"));
-  return Object.assign(button, {set});
-}
 
 class LogView {
   constructor(place, tools) {
@@ -234,25 +220,12 @@ class LogView {
     if (this.timed) await this.addTimes(rows, lines);
   }
 
-  row({number, cut}, pieces) {
-    const line = made("div", {className: "line", id: `L${number + 1}`});
-    const link = made("a", {className: "number", href: `#L${number + 1}`, textContent: number + 1});
-    link.dataset.line = number;
-    link.setAttribute("aria-label", `Line ${number + 1}`);
-    if (this.chosen && number >= this.chosen[0] && number <= this.chosen[1]) line.classList.add("chosen");
-    if (this.hits.has(number)) line.classList.add("hit");
-    if (this.search.current === number) line.classList.add("current");
-    const text = made("span", {className: "text"});
-    const group = this.folds.group(number);
-    if (group) {
-      const button = made("button", {type: "button", className: "fold", textContent: group.title || "Group"});
-      button.dataset.line = number;
-      button.setAttribute("aria-expanded", !this.folds.isFolded(number));
-      text.append(button);
-    } else if (!(pieces.length && MARK.test(pieces[0].text))) text.append(...pieces.map(element));
-    if (cut) text.append(made("em", {textContent: ` … ${cut.toLocaleString("en")} bytes of this line are not shown`}));
-    line.append(link, made("time", {className: "at"}), text);
-    return line;
+  row(line, pieces) {
+    const {number} = line;
+    const chosen = this.chosen && number >= this.chosen[0] && number <= this.chosen[1];
+    const classes = Object.entries({chosen, hit: this.hits.has(number), current: this.search.current === number});
+    const marks = classes.filter(([, applies]) => applies).map(([name]) => name);
+    return row(line, pieces, marks, this.folds.group(number), this.folds.isFolded(number));
   }
 
   async addTimes(rows, lines) {
@@ -262,10 +235,7 @@ class LogView {
     if (turn !== this.turn) return;
     rows.forEach((row, at) => {
       const written = times.find(([end]) => end > row.start);
-      if (!written) return;
-      const when = new Date(written[1]);
-      lines[at].querySelector("time").textContent = when.toISOString().slice(11, 23);
-      lines[at].querySelector("time").dateTime = when.toISOString();
+      if (written) setTime(lines[at], written[1]);
     });
   }
 
