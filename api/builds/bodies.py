@@ -110,7 +110,7 @@ class CreateBuildRequest(BuildRequest):
 
 
 class RebuildRequest(RequestBody):
-    """The body of ``POST …/builds/{number}/rebuild``. With ``debug`` the VM of each job that fails is held."""
+    """The body of ``POST …/builds/{number}/rebuild``; with ``debug`` the VMs of failed jobs are held."""
 
     debug: bool | None = None
 

@@ -43,7 +43,7 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True)
 class PastArtifact:
-    """An artifact of one of a pipeline's builds, with the build's number and commit, and the step that kept it."""
+    """An artifact, with the number and commit of its build, and the step that kept it."""
 
     number: int
     commit: str | None

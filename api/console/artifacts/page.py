@@ -1,7 +1,7 @@
-"""The page of an artifact, which shows images and the beginning of texts, and what it shows an image from.
+"""The page of an artifact, which shows images and the beginning of texts, and the images themselves.
 
 Whatever a job wrote, no script of it runs: a text is escaped, and an image has a type of an image and a policy that
-allows nothing, also for those who open it by its own address.
+allows nothing, which also holds where somebody opens it by its own address.
 """
 
 from __future__ import annotations

@@ -30,7 +30,10 @@ def image_type(path: str, head: bytes) -> str | None:
 
 
 def text_of(head: bytes) -> str | None:
-    """Return the beginning of a file as text, if it is UTF-8 without a zero byte; a last character may be cut."""
+    """Return the beginning of a file as text, if it is UTF-8 without a zero byte.
+
+    The last character may be cut.
+    """
     if b"\0" in head:
         return None
     try:

@@ -28,7 +28,7 @@ class Position:
 
 
 def position_of(message: str, render_log: str, pipeline_ir: str | None) -> Position | None:
-    """Return where a pipeline is wrong, by a build's error and the output of its pipeline files; None if unknown.
+    """Return the place of an error, by its message and the output of the pipeline files; None if unknown.
 
     A traceback names the file and line that was reached last, an error in JSON its line and column, an error of a value
     its path.

@@ -118,7 +118,7 @@ class BuildPage(Page):
         }
 
     def _rejection(self, build: Build) -> dict[str, object]:
-        """Return the output of the pipeline's files, if the build failed before its jobs, and where the error is."""
+        """Return the output of the pipeline's files, if they failed, and the place of the error."""
         storage = self._site.storage
         if build.error_code is None:
             return {"render_log": "", "position": None}

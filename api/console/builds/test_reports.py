@@ -22,7 +22,7 @@ _LARGEST = 2 * 2**20
 _BUILDS = 20
 _MOST_PAST_REPORTS = 200
 _MOST_PAST_BYTES = 4 * 2**20
-"""The bytes that are read for the history of one page; the next page continues, because what was read is kept."""
+"""The bytes that are read for the history of one page; the next page reads on, as outcomes are kept."""
 
 _KEPT = 16
 _KEPT_OUTCOMES = 200_000
