@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Images are large and the same in every checkout; set this to share them.
 export CI_DAEMON_IMAGES_DIR ?= $(CURDIR)/$(RUN)/images
 
-.PHONY: run setup test test-browser test-crash test-leaks test-system lint types docs pictures bench clean
+.PHONY: run setup test test-ready test-browser test-crash test-leaks test-system lint types docs pictures bench clean
 
 run: setup
 	@$(BIN)/python -m ci_daemon.tour $(RUN)
@@ -39,22 +39,26 @@ $(VENV)/.complete: setup.cfg pyproject.toml .ci/venv
 
 # Coverage includes the Python processes below pytest: its start-up hook reads COVERAGE_PROCESS_START, and each process
 # writes a file of its own next to COVERAGE_FILE for `combine`. Test files start in the order of their names, so that
-# the long ones are not last.
+# the long ones are not last. Most tests wait for something else than the CPU, so four workers keep two cores busy.
 test: export COVERAGE_FILE := $(CURDIR)/$(RUN)/coverage/data
-test: setup lint types $(TEST_PROGRAMS)/.complete $(TEST_PROGRAMS)/oidc-provider/.complete $(TEST_PROGRAMS)/axe/.complete $(TEST_PROGRAMS)/octokit/.complete test-browser
+test:
+	@$(MAKE) --no-print-directory --jobs 3 --output-sync test-ready
 	@rm -rf $(RUN)/coverage && mkdir -p $(RUN)/coverage
-	COVERAGE_PROCESS_START=$(CURDIR)/setup.cfg $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	COVERAGE_PROCESS_START=$(CURDIR)/setup.cfg $(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report --include='ci_daemon/*'
 	@$(BIN)/coverage report --include='storage/*,api/*,actors/*' --fail-under=90
 
+# All that is done before the tests. Parts of it run at once, but apt serves one caller at a time.
+test-ready: setup lint types $(TEST_PROGRAMS)/.complete $(TEST_PROGRAMS)/oidc-provider/.complete $(TEST_PROGRAMS)/axe/.complete $(TEST_PROGRAMS)/octokit/.complete test-browser
+
 # A registry to pull images from, busybox, of which a test makes the smallest image, and git by ssh and with LFS.
-$(TEST_PROGRAMS)/.complete: .ci/unpack Makefile
+$(TEST_PROGRAMS)/.complete: .ci/unpack Makefile | setup
 	@.ci/unpack $(TEST_PROGRAMS) docker-registry busybox-static openssh-server libwrap0 git-lfs
 	@touch $@
 
 # Its libraries are many, so that it is installed and not unpacked.
-test-browser:
+test-browser: | $(TEST_PROGRAMS)/.complete
 	@.ci/install chromium chromium
 
 # An OpenID Connect issuer to sign in with.

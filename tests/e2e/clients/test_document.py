@@ -79,6 +79,7 @@ def test_schemathesis_finds_nothing(daemon: Daemon, client: Client, tmp_path: Pa
         return token
 
     environ = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")},
         "CONTRACT_SESSION": session(),
         "CONTRACT_LOGOUT": session(),
         "CONTRACT_LEAVING": Client.create(daemon, "leaving@example.org").token,
@@ -88,7 +89,7 @@ def test_schemathesis_finds_nothing(daemon: Daemon, client: Client, tmp_path: Pa
             *(Path(sys.executable).with_name("schemathesis"), "--no-color", "--config-file", CONFIG),
             *("run", f"{daemon.url}/api/v0/openapi.json"),
         ],
-        env={**os.environ, **environ},
+        env=environ,
         cwd=tmp_path,
         capture_output=True,
         text=True,
