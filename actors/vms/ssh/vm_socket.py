@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -24,6 +25,8 @@ _CHUNK_BYTES = 1 << 21
 """All that a channel holds unread."""
 
 _LINE_BYTES = 1 << 12
+_LOOK_SECONDS = 0.1
+"""A pause between looks at the connection while an answer is awaited, as in paramiko."""
 
 
 class Transport(paramiko.Transport):
@@ -57,9 +60,13 @@ class Transport(paramiko.Transport):
             channel._set_window(self.default_window_size, self.default_max_packet_size)  # noqa: SLF001 - see above
             limit_unread(channel)
         self._send_user_message(request)
-        if opened.wait(seconds) and self._channels.get(channel_id) is not None:
+        end = time.monotonic() + seconds
+        # Nobody sets the event of a connection that was closed, or that ended before the event was there.
+        while self.is_active() and not opened.wait(_LOOK_SECONDS) and time.monotonic() < end:
+            pass
+        if opened.is_set() and self._channels.get(channel_id) is not None:
             return cast("paramiko.Channel", channel)
-        raise self.get_exception() or paramiko.SSHException("no channel was opened in time")
+        raise self.get_exception() or paramiko.SSHException("no channel was opened in time, or the connection ended")
 
 
 class VmSocket:
