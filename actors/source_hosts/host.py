@@ -138,11 +138,6 @@ class ReportState(StrEnum):
     FAILED = "failed"
     CANCELED = "canceled"
 
-    @property
-    def final(self) -> bool:
-        """True if nothing follows, but for a retry."""
-        return self in {ReportState.PASSED, ReportState.FAILED, ReportState.CANCELED}
-
 
 @dataclass(frozen=True, slots=True)
 class Report:

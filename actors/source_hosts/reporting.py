@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from actors.source_hosts.host import SourceHost
     from actors.timer import Timer
     from actors.timings import Timings
-    from storage import Build, BuildOrigin, Storage
+    from storage import Build, BuildOrigin, Repository, Storage
 
 __all__ = ["StatusReporter", "report_state"]
 
@@ -92,7 +92,7 @@ class StatusReporter(Supervised[StatusReporterMessage | _Reported, _ReportStates
             build = self._storage.builds.get(origin.build_id)
             if origin.repository_id is None or build is None:
                 self._storage.build_origins.report_failed(origin.build_id, "the repository is gone", None)
-            elif report_state(build) != origin.reported:
+            else:
                 due.setdefault(origin.repository_id, []).append((origin, build))
         for repository_id, differing in due.items():
             if len(self._reporting) < _AT_ONCE and repository_id not in self._reporting:
@@ -106,26 +106,32 @@ class StatusReporter(Supervised[StatusReporterMessage | _Reported, _ReportStates
                 if repository is None:
                     self._storage.build_origins.report_failed(origin.build_id, "the repository is gone", None)
                     continue
-                state = report_state(build)
-                report = Report(state, build, origin, self._url(build))
+                report = Report(report_state(build.state), build, origin, self._url(build))
                 try:
-                    report_id = self._hosts[repository.provider].report(repository, report)
+                    report_id = self._report(repository, report)
                 except HostError as error:
                     self.log.warning("%s is not reported: %s", report.url, error)
                     self._storage.build_origins.report_failed(origin.build_id, str(error), _pause(origin, error))
                     break  # the others would fail in the same way
-                self._storage.build_origins.reported(build.id, state, report_id, final=state.final)
+                self._storage.build_origins.reported(build.id, build.state, report_id)
             return _Reported(repository_id)
 
         self.work(_ReportStates(repository_id), run)
+
+    def _report(self, repository: Repository, report: Report) -> str | None:
+        """Report a build, unless its host shows two states as one; return the host's name for the report."""
+        before = report.origin.reported
+        if before is not None and report_state(before) is report.state:
+            return report.origin.report_id
+        return self._hosts[repository.provider].report(repository, report)
 
     def _url(self, build: Build) -> str:
         return f"{self._live_settings.now.base_url}/{build.page}"
 
 
-def report_state(build: Build) -> ReportState:
+def report_state(state: BuildState) -> ReportState:
     """Return the state of a build as its host is told."""
-    match build.state:
+    match state:
         case BuildState.SCHEDULED:
             return ReportState.WAITING
         case BuildState.RUNNING | BuildState.FAILING | BuildState.CANCELING:
@@ -137,7 +143,7 @@ def report_state(build: Build) -> ReportState:
         case BuildState.CANCELED:
             return ReportState.CANCELED
         case _:
-            assert_never(build.state)
+            assert_never(state)
 
 
 def _pause(origin: BuildOrigin, error: HostError) -> float | None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from storage.records.builds import BuildState  # noqa: TC001 - a model reads the annotations
+
 if TYPE_CHECKING:
     from datetime import datetime
 
@@ -90,8 +92,8 @@ class NewOrigin:
 class BuildOrigin:
     """The origin of a build, and how far its state was reported to the host.
 
-    ``reported`` is the state that the host has, ``report_id`` the host's name for it. ``report_at`` is when the next
-    report is due; null if the host has the final state, or gets none.
+    ``reported`` is the state of the build that the host was told of, ``report_id`` the host's name for it.
+    ``report_at`` is when the next report is due; null if the host knows the final state, or gets none.
     """
 
     build_id: int
@@ -104,7 +106,7 @@ class BuildOrigin:
     actor: str | None
     author_name: str | None
     author_email: str | None
-    reported: str | None
+    reported: BuildState | None
     report_id: str | None
     report_at: datetime | None
     report_failures: int

@@ -13,7 +13,7 @@ from storage.records import BuildErrorCode, BuildOrigin
 
 if TYPE_CHECKING:
     from storage.database.connection import Database
-    from storage.records import NewOrigin
+    from storage.records import BuildState, NewOrigin
 
 __all__ = ["BuildOrigins"]
 
@@ -47,9 +47,11 @@ class BuildOrigins:
             .having(BuildOriginRow.build == peewee.fn.MAX(BuildOriginRow.build)),
             _ORIGIN,
         )
+        differs = peewee.Expression(BuildOriginRow.reported, "IS NOT", BuildRow.state)  # null before the first report
         self._due = Query(
             database,
-            origins.where(BuildOriginRow.report_at <= slot("now"))
+            origins.join(BuildRow)
+            .where(BuildOriginRow.report_at <= slot("now"), differs)
             .order_by(BuildOriginRow.report_at)
             .limit(slot("limit")),
             _ORIGIN,
@@ -150,13 +152,16 @@ class BuildOrigins:
         return self._of_commit.all(repository_id=repository_id, commit_sha=commit)
 
     def due(self, limit: int) -> list[BuildOrigin]:
-        """Return the origins whose report is to be compared now, the one that waits longest first."""
+        """Return the origins of builds whose state differs from what was reported, and may be reported now.
+
+        The one that waits longest is first.
+        """
         return self._due.all(now=self._database.now(), limit=limit)
 
-    def reported(self, build_id: int, state: str, report_id: str | None, *, final: bool) -> None:
-        """Note the state that the host has of a build; with ``final`` there are no more reports of it."""
+    def reported(self, build_id: int, state: BuildState, report_id: str | None) -> None:
+        """Note the state of a build that its host was told of; after a terminal one there are no more reports."""
         with self._database.write():
-            next_report = None if final else self._database.now()
+            next_report = None if state.terminal else self._database.now()
             self._reported.run(build_id=build_id, state=state, report_id=report_id, next=next_report)
 
     def report_failed(self, build_id: int, why: str, pause: float | None) -> None:

@@ -17,7 +17,6 @@ from actors.source_hosts.host import (
     HostError,
     HostNotConfigured,
     Received,
-    ReportState,
 )
 from storage import GitCredential
 
@@ -119,7 +118,7 @@ class Github:
         path = f"/repos/{repository.repo_name}/check-runs"
         run = check_run(report, self._steps(report))
         before = report.origin.reported
-        ended = before is not None and ReportState(before).final
+        ended = before is not None and before.terminal
         if report.origin.report_id is not None and not ended:
             self._api.request(installation_id, "PATCH", f"{path}/{report.origin.report_id}", run)
             return report.origin.report_id

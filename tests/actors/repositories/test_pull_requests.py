@@ -310,7 +310,7 @@ def test_objects_of_a_hostile_fork_stop_no_other_build(world: World):
 def test_who_may_push_approves_at_the_host(world: World):
     world.fork(world.head(a="1"))
     build = world.only()
-    world.storage.build_origins.reported(build.id, "waiting", "42", final=False)
+    world.storage.build_origins.reported(build.id, BuildState.SCHEDULED, "42")
     other = world.storage.repositories.connect(build.organization_id, "https://example.org/c/d.git", "c/d", 60)
     for repository, report, actor in (
         (world.repository, "42", "eve"),

@@ -65,8 +65,15 @@ def reporter(storage: Storage, clock: ManualClock, board: Board) -> Iterator[Add
 @pytest.fixture
 def build(storage: Storage) -> Build:
     organization_id = new_owner(storage).organization.id
-    repository = storage.repositories.connect(organization_id, "https://example.org/a/b.git", "a/b", 60)
-    pipeline = storage.pipelines.create(organization_id, NewPipeline("ci", "CI", "a/b", "main"))
+    storage.repositories.connect(organization_id, "https://example.org/a/b.git", "a/b", 60)
+    storage.pipelines.create(organization_id, NewPipeline("ci", "CI", "a/b", "main"))
+    return add_build(storage)
+
+
+def add_build(storage: Storage) -> Build:
+    (repository,) = storage.repositories.all()
+    pipeline = storage.pipelines.by_slug(repository.organization_id, "ci")
+    assert pipeline is not None
     with storage.transaction():
         build = storage.builds.create(pipeline, NewBuild("main", "c" * 40), [new_job("only")])
         origin = NewOrigin(repository.id, OriginEvent.PUSH, "refs/heads/main", actor="ada")
@@ -85,26 +92,44 @@ def poll(reporter: Address[StatusReporterMessage], board: Board, count: int) -> 
     return [state for _, state in board.shown]
 
 
-def settled(storage: Storage, build: Build, state: str) -> bool:
+def settled(storage: Storage, build: Build, state: BuildState) -> bool:
     origin = storage.build_origins.get(build.id)
-    return origin is not None and origin.reported == state
+    return origin is not None and origin.reported is state
 
 
 def test_each_state_is_reported_once(
     storage: Storage, reporter: Address[StatusReporterMessage], board: Board, build: Build
 ):
     assert poll(reporter, board, 1) == ["waiting"]
-    until(lambda: settled(storage, build, "waiting"), "the note of the report")
+    until(lambda: settled(storage, build, BuildState.SCHEDULED), "the note of the report")
     reporter.ask(PollStorage())
     storage.builds.move(build.id, BuildState.SCHEDULED, BuildState.RUNNING)
     assert poll(reporter, board, 2) == ["waiting", "running"]
-    until(lambda: settled(storage, build, "running"), "the note of the report")
-    storage.builds.move(build.id, BuildState.RUNNING, BuildState.PASSED)
-    assert poll(reporter, board, 3)[-1] == "passed"
+    until(lambda: settled(storage, build, BuildState.RUNNING), "the note of the report")
+    storage.builds.move(build.id, BuildState.RUNNING, BuildState.FAILING)
+    reporter.ask(PollStorage())
+    until(lambda: settled(storage, build, BuildState.FAILING), "the note of a state that hosts do not tell apart")
+    assert len(board.shown) == 2
+    storage.builds.move(build.id, BuildState.FAILING, BuildState.FAILED)
+    assert poll(reporter, board, 3)[-1] == "failed"
     until(lambda: storage.build_origins.due(10) == [], "the end of the reports")
     origin = storage.build_origins.by_report(1, f"report-{build.number}")
     assert origin is not None
     assert origin.build_id == build.id
+
+
+def test_builds_that_wait_do_not_delay_the_reports_of_others(
+    storage: Storage, reporter: Address[StatusReporterMessage], board: Board, build: Build
+):
+    """More builds than are looked at in one poll wait, and have been reported."""
+    assert poll(reporter, board, 1) == ["waiting"]
+    waiting = [add_build(storage) for _ in range(250)]
+    for each in waiting:
+        storage.build_origins.reported(each.id, BuildState.SCHEDULED, None)
+    until(lambda: settled(storage, build, BuildState.SCHEDULED), "the note of the report")
+    last = add_build(storage)
+    poll(reporter, board, 2)
+    assert board.shown[-1] == (last.number, "waiting")
 
 
 def test_a_report_that_failed_is_made_again_later(

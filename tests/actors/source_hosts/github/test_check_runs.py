@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from actors.source_hosts.github.check_runs import FinishedStep, check_run
 from actors.source_hosts.github.markdown import fenced, last_lines, plain
 from actors.source_hosts.host import Report, ReportState
+from actors.source_hosts.reporting import report_state
 from storage import BuildState, Job, JobState, NewBuild, NewOrigin, NewPipeline, OriginEvent, WaitsFor
 from tests.actors.source_hosts.github.conftest import App
 from tests.records import finish, new_job, started
@@ -40,18 +41,18 @@ def jobs(app: App, report: Report) -> list[Job]:
     return app.storage.jobs.of_build(report.build.id)
 
 
-def reported(app: App, report: Report, state: ReportState) -> Report:
+def reported(app: App, report: Report, state: BuildState) -> Report:
     """Report a state as the reporter does; return the report with what GitHub has then."""
-    report = replace(report, state=state)
+    report = replace(report, state=report_state(state))
     report_id = app.host.report(app.repositories()[0], report)
-    app.storage.build_origins.reported(report.build.id, state, report_id, final=state.final)
+    app.storage.build_origins.reported(report.build.id, state, report_id)
     origin = app.storage.build_origins.get(report.build.id)
     assert origin is not None
     return replace(report, origin=origin)
 
 
 def test_a_check_run_goes_through_the_states_of_its_build(app: App, report: Report):
-    for state in (ReportState.WAITING, ReportState.RUNNING, ReportState.FAILED):
+    for state in (BuildState.SCHEDULED, BuildState.RUNNING, BuildState.FAILED):
         report = reported(app, report, state)
     (number,) = app.server.check_runs
     assert app.server.states == [(number, "queued"), (number, "in_progress"), (number, "failure")]
@@ -61,8 +62,8 @@ def test_a_check_run_goes_through_the_states_of_its_build(app: App, report: Repo
     assert run["repository"] == "acme/web"
     assert report.origin.report_id == str(number)
 
-    report = reported(app, report, ReportState.RUNNING)
-    report = reported(app, report, ReportState.FAILED)
+    report = reported(app, report, BuildState.RUNNING)
+    report = reported(app, report, BuildState.FAILED)
     assert len(app.server.check_runs) == 2, "a retried build has a check run that has not ended"
 
 
@@ -107,7 +108,7 @@ def test_the_log_of_a_failed_step_is_read_as_it_was_written(app: App, report: Re
     with app.storage.logs.writer(report.build.uuid, job.uuid, 1) as writer:
         writer.output(b"x" * 100_000 + b"\nthe end, with \xff\n")
     finish(app.storage, job, started(app.storage, job), JobState.FAILED)
-    reported(app, report, ReportState.FAILED)
+    reported(app, report, BuildState.FAILED)
     (run,) = app.server.check_runs.values()
     assert "the end, with �" in run["output"]["summary"]
 
@@ -155,7 +156,7 @@ def test_a_build_that_never_began_says_why(report: Report):
 
 def test_a_build_that_waits_for_an_approval_has_a_button(app: App, report: Report):
     build = replace(report.build, waits_for=WaitsFor.APPROVAL, approval_reason="eve may not push")
-    reported(app, replace(report, build=build), ReportState.WAITING)
+    reported(app, replace(report, build=build), BuildState.SCHEDULED)
     (run,) = app.server.check_runs.values()
     assert run["actions"] == [{"label": "Approve", "description": "Let this commit be built", "identifier": "approve"}]
     assert run["output"]["title"] == "Build 1 waits for an approval"

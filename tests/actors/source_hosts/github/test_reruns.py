@@ -56,7 +56,7 @@ def ended(app: App, slug: str = "web", **fields: Any) -> Build:
         build = stored.builds.create(pipeline, new, [new_job("only")])
         origin = NewOrigin(repository.id, OriginEvent.PUSH, "refs/heads/main", actor="ada", author_email="a@b.org")
         stored.build_origins.record(build.id, origin, reports=True)
-        stored.build_origins.reported(build.id, "failed", f"{100 + build.id}", final=True)
+        stored.build_origins.reported(build.id, BuildState.FAILED, f"{100 + build.id}")
     stored.builds.move(build.id, build.state, BuildState.FAILED)
     return build
 
