@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from typing import IO, TYPE_CHECKING
@@ -16,11 +17,13 @@ if TYPE_CHECKING:
 
     from actors.repositories.authentication import Credential
 
-__all__ = ["CommitRefused", "Git", "GitError", "TooLarge"]
+__all__ = ["TOO_LARGE", "CommitRefused", "Git", "GitError"]
 
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+TOO_LARGE = "the commit has more MB than the limit: raise source.max_mb"
+
 _MAX_OUTPUT = 64 << 20
 _SHOWN = 500
+_HTTPS_PORT = 443
 
 _SETTINGS = """\
 [core]
@@ -47,6 +50,12 @@ _SETTINGS = """\
 	auto = false
 [pack]
 	threads = 1
+[lfs]
+	activityTimeout = 60
+	concurrentTransfers = 2
+[lfs "transfer"]
+	maxRetries = 1
+	maxRetryDelay = 1
 [uploadpack]
 	allowAnySHA1InWant = true
 [safe]
@@ -62,17 +71,14 @@ class CommitRefused(GitError):
     """A commit cannot be built; another attempt would not help."""
 
 
-class TooLarge(CommitRefused):
-    """A commit has more than the limit."""
-
-
 _ADVICE = {
     "Host key verification failed": "the host's key is not the one that was trusted: if its owner changed it,"
     " run `ci-daemon repo trust`",
     "Permission denied (publickey": "the host refuses the deploy key: add the one that `ci-daemon repo key` prints",
     "Authentication failed": "the host refuses the user and password: give others with `ci-daemon repo edit`",
     "could not read Username": "the host asks for a user and password: give them with `ci-daemon repo edit`",
-    "unable to update url base from redirection": "the host redirects: connect the URL that it redirects to",
+    "unable to update url base from redirection": "the host redirects: give the URL that it redirects to",
+    "'lfs' is not a git command": "git-lfs is missing on the service's host: run `apt-get install git-lfs` there",
 }
 """Causes of failed fetches, by a part of git's message, and what to do."""
 
@@ -86,12 +92,19 @@ class Git:
         max_bytes: the size that ``measured`` may reach.
         measured: returns the bytes in use; called while git runs.
         ca_file: the certificates of authorities to trust, instead of the host's.
+        address: the address of the URL's host, if no other may be connected to.
 
     Raises GitError for an address that `Remote` refuses.
     """
 
     def __init__(
-        self, folder: Path, url: str, max_bytes: int, measured: Callable[[], int], ca_file: Path | None = None
+        self,
+        folder: Path,
+        url: str,
+        max_bytes: int,
+        measured: Callable[[], int],
+        ca_file: Path | None = None,
+        address: str | None = None,
     ) -> None:
         try:
             self.remote = Remote.parse(url)
@@ -102,8 +115,11 @@ class Git:
         self._measured = measured
         trusted = (url, f"{url.rstrip('/')}/.git") if self.remote.protocol == "file" else ()
         text = _SETTINGS + "".join(f'\tdirectory = "{_quoted(each)}"\n' for each in trusted)
+        text += f'[lfs]\n\turl = "{_quoted(self.remote.lfs_url)}"\n'  # wins over that of the repository
         if ca_file is not None:
             text += f'[http]\n\tsslCAInfo = "{_quoted(str(ca_file))}"\n'
+        if address is not None:
+            text += f'[http]\n\tcurloptResolve = "{self.remote.host}:{self.remote.port or _HTTPS_PORT}:{address}"\n'
         self._settings.write_text(text)
 
     def fetch(self, *arguments: str, at: Path, seconds: float, credential: Credential | None) -> bytes:
@@ -124,7 +140,7 @@ class Git:
 
         def check() -> None:
             if path.stat().st_size > max_bytes:
-                raise TooLarge(f"the commit has more than {max_bytes >> 20} MB: raise source.max_mb")
+                raise CommitRefused(TOO_LARGE)
 
         with path.open("wb") as out:
             self._run(arguments, at, seconds, "", check, Authentication(), out)
@@ -182,7 +198,7 @@ class Git:
 
     def _environment(self, protocol: str) -> dict[str, str]:
         return {
-            "PATH": _PATH,
+            "PATH": os.environ.get("PATH", os.defpath),
             "HOME": "/nonexistent",
             "LC_ALL": "C.UTF-8",
             "GIT_CONFIG_NOSYSTEM": "1",

@@ -48,13 +48,14 @@ def make_history(git: Git, source: Path, folder: Path, checkout: Checkout, depth
     depth = max([depth, *(_distance(git, source, checkout.commit, each, seconds) for each in tips)])
     branch = checkout.ref.removeprefix(_HEADS) if checkout.ref and checkout.ref.startswith(_HEADS) else None
     wanted = {f"refs/remotes/origin/{name}": commit for name, commit in checkout.branches.items()}
-    wanted[f"refs/remotes/origin/{branch}" if branch else "refs/ci/commit"] = checkout.commit
+    if branch:
+        wanted.setdefault(f"refs/remotes/origin/{branch}", checkout.commit)  # a fork may have a branch of that name
+    wanted[f"{_HEADS}{branch}" if branch else "refs/ci/commit"] = checkout.commit
     folder.mkdir()
     run("init", "--quiet", "--bare", "--template=", str(folder))
     refs = (f"{commit}:{name}" for name, commit in wanted.items())
-    run("fetch", "--quiet", f"--depth={depth}", "--no-write-fetch-head", "--", f"file://{source}", *refs)
+    run("fetch", "--quiet", f"--depth={depth}", "--no-write-fetch-head", "--", str(source), *refs)
     if branch:
-        run("update-ref", f"{_HEADS}{branch}", checkout.commit)
         run("symbolic-ref", "HEAD", f"{_HEADS}{branch}")
     else:
         run("update-ref", "--no-deref", "HEAD", checkout.commit)
@@ -68,10 +69,10 @@ def make_history(git: Git, source: Path, folder: Path, checkout: Checkout, depth
     run("config", "core.bare", "false")
 
 
-def add_history(tar: tarfile.TarFile, folder: Path) -> None:
-    """Add a repository to an archive as its ``.git``, always the same."""
+def add_history(tar: tarfile.TarFile, folder: Path, prefix: str = "") -> None:
+    """Add a repository to an archive as the ``.git`` below a prefix, always the same."""
     for path in sorted(folder.rglob("*")):
-        info = tarfile.TarInfo(f".git/{path.relative_to(folder).as_posix()}")
+        info = tarfile.TarInfo(f"{prefix}.git/{path.relative_to(folder).as_posix()}")
         if path.is_dir():
             info.type, info.mode = tarfile.DIRTYPE, 0o755
             tar.addfile(info)

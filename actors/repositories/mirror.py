@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from actors.repositories.addresses import allowed_address
 from actors.repositories.git import Git, GitError
 
 if TYPE_CHECKING:
@@ -65,10 +67,19 @@ class Mirror:
         url: the URL or path of the repository.
         settings: limits of size and time.
         credential: what the repository's host asks for, if anything.
+        limited: the folder whose size is limited, if not its own.
+        address: the address of the URL's host, if a commit named it and not who connected a repository.
     """
 
     def __init__(
-        self, folder: Path, url: str, settings: RepositorySettings, credential: Credential | None = None
+        self,
+        folder: Path,
+        url: str,
+        settings: RepositorySettings,
+        credential: Credential | None = None,
+        *,
+        limited: Path | None = None,
+        address: str | None = None,
     ) -> None:
         self.folder = folder
         self.path = folder / "mirror.git"
@@ -77,9 +88,11 @@ class Mirror:
         self._settings = settings
         self.seconds = settings.fetch_timeout
         self._credential = credential
+        self._limited = limited or folder
+        self.address = address
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         max_bytes = int(settings.max_mirror_gb * 2**30)
-        self.git = Git(self.folder, url, max_bytes, lambda: _size(self.folder), settings.ca_file)
+        self.git = Git(self.folder, url, max_bytes, lambda: _size(self._limited), settings.ca_file, address)
 
     def remote_heads(self) -> Heads:
         """Return the heads of the repository itself, without fetching its objects. Raises GitError."""
@@ -104,7 +117,7 @@ class Mirror:
         try:
             self._fetch()
         except GitError:
-            if _size(self.folder) > self.git.max_bytes:
+            if _size(self._limited) > self.git.max_bytes:
                 self.remove()  # its partial packs would only grow
                 raise
             self._clear()
@@ -139,13 +152,39 @@ class Mirror:
         options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules")
         self._ask("fetch", *options, "--", self._url, f"+{ref}:refs/ci/head", at=self.path)
 
+    def fetch_commit(self, commit: str) -> None:
+        """Fetch unless a commit is here, be it of a branch or of none. Raises GitError."""
+        self._make()
+        if not self.has(commit):
+            self.fetch()
+        if not self.has(commit):
+            self.fetch_ref(commit)
+
+    def fetch_lfs(self, commit: str) -> None:
+        """Fetch the files of git LFS that a commit has. Raises GitError."""
+        self._ask("lfs", "fetch", self.git.remote.lfs_url, commit, at=self.path)
+
+    def submodule(self, url: str, *, with_credential: bool) -> Mirror:
+        """Return the mirror of a submodule, whose URL a commit names.
+
+        At another host it gets no credential, and must have a public address. Raises GitError and RemoteInvalid.
+        """
+        mine, its = self.git.remote, self.git.remote.resolve(url)
+        same_host = its.origin == mine.origin
+        credential = self._credential if same_host and with_credential else None
+        if its.protocol == "ssh" and credential is None:
+            raise GitError("there is no deploy key for its host: give it an https URL")
+        address = self.address if same_host else allowed_address(its, self._settings)
+        folder = self.folder / "submodules" / hashlib.sha256(its.url.encode()).hexdigest()
+        return Mirror(folder, its.url, self._settings, credential, limited=self._limited, address=address)
+
     def fetched(self, commit: str) -> str | None:
         """Return the full name of a commit that is here; an abbreviated one must be what `fetch_ref` got.
 
         Anybody can make another commit with the same beginning. Raises GitError only if git is missing.
         """
         try:
-            head = self._run("rev-parse", "--verify", "--quiet", "refs/ci/head^{commit}").decode().strip()
+            head = self.run("rev-parse", "--verify", "--quiet", "refs/ci/head^{commit}").decode().strip()
         except GitError:
             head = ""
         if head.startswith(commit):
@@ -155,14 +194,14 @@ class Mirror:
     def commit(self, commit: str) -> Commit:
         """Return a commit's message and author. Raises GitError."""
         format_ = "--format=%an%x00%ae%x00%B"
-        text = self._run("show", "--no-patch", "--no-show-signature", format_, "--end-of-options", commit)
+        text = self.run("show", "--no-patch", "--no-show-signature", format_, "--end-of-options", commit)
         name, email, message = text.decode(errors="replace").split("\0", 2)
         return Commit(message.strip()[:_MAX_MESSAGE], name[:_MAX_NAME], email[:_MAX_NAME])
 
     def has(self, commit: str) -> bool:
         """Tell whether the mirror has a commit of this name. Raises GitError only if git is missing."""
         try:
-            self._run("cat-file", "-e", f"{commit}^{{commit}}")
+            self.run("cat-file", "-e", f"{commit}^{{commit}}")
         except GitError:
             return False
         return True
@@ -172,7 +211,7 @@ class Mirror:
         if old is None or not self.has(old):
             return None
         try:
-            names = self._run("diff-tree", "-r", "-z", "--no-renames", "--name-only", "--end-of-options", old, new)
+            names = self.run("diff-tree", "-r", "-z", "--no-renames", "--name-only", "--end-of-options", old, new)
         except GitError:  # such as too many of them
             return None
         return tuple(name.decode(errors="replace") for name in names.split(b"\0") if name)
@@ -180,9 +219,13 @@ class Mirror:
     def merge_base(self, one: str, other: str) -> str | None:
         """Return the best common ancestor of two commits; None if there is none."""
         try:
-            return self._run("merge-base", "--", one, other).decode().strip() or None
+            return self.run("merge-base", "--", one, other).decode().strip() or None
         except GitError:
             return None
+
+    def run(self, *arguments: str) -> bytes:
+        """Return the output of a git command in the mirror, which fetches nothing. Raises GitError."""
+        return self.git.run(*arguments, at=self.path, seconds=self.seconds)
 
     def remove(self) -> None:
         """Delete the mirror."""
@@ -207,6 +250,8 @@ class Mirror:
 
     def _clear(self) -> None:
         """Delete what a killed git left: nobody else uses the mirror, so its locks are nobody's."""
+        for each in ("logs", "tmp"):
+            shutil.rmtree(self.path / "lfs" / each, ignore_errors=True)
         for parent, folders, files in os.walk(self.path):
             here = Path(parent)
             for name in [each for each in folders if each.startswith(_PARTIAL)]:
@@ -219,13 +264,10 @@ class Mirror:
     def _is_whole(self) -> bool:
         """Tell whether git can read all commits and trees of the mirror."""
         try:
-            self._run("rev-list", "--objects", "--all", "--quiet")
+            self.run("rev-list", "--objects", "--all", "--quiet")
         except GitError:
             return False
         return True
-
-    def _run(self, *arguments: str) -> bytes:
-        return self.git.run(*arguments, at=self.path, seconds=self.seconds)
 
     def _ask(self, *arguments: str, at: Path) -> bytes:
         return self.git.fetch(*arguments, at=at, seconds=self.seconds, credential=self._credential)
@@ -233,7 +275,7 @@ class Mirror:
     def _commits(self) -> dict[str, str]:
         """Return the commit of each branch and tag; tags of other objects and unusable names are left out."""
         commits = {}
-        for line in self._run("for-each-ref", f"--format={_FORMAT}", "refs/heads", "refs/tags").splitlines():
+        for line in self.run("for-each-ref", f"--format={_FORMAT}", "refs/heads", "refs/tags").splitlines():
             with suppress(UnicodeDecodeError):
                 sha, kind, tagged, tagged_kind, ref = line.decode().split(" ", 4)
                 commit = sha if kind == "commit" else tagged if tagged_kind == "commit" else None

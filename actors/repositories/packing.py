@@ -3,69 +3,152 @@
 from __future__ import annotations
 
 import gzip
-import io
 import tarfile
 import tempfile
+import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actors.repositories.git import CommitRefused, GitError, TooLarge
+from actors.repositories.git import TOO_LARGE, CommitRefused, GitError
 from actors.repositories.history import Checkout, add_history, make_history
+from actors.repositories.lfs import CLEAN, fetch_objects, pointers_in
+from actors.repositories.limited_buffer import LimitedBuffer
+from actors.repositories.remote import RemoteInvalid
+from actors.repositories.submodules import MOST_SUBMODULES, submodules_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from actors.repositories.mirror import Mirror
     from actors.repositories.settings import SourceSettings
+    from actors.repositories.submodules import Submodule
 
-__all__ = ["pack_commit"]
+__all__ = ["Extras", "pack_commit"]
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """The parts of a source besides a commit's own files, by wish.
+
+    ``from_stranger`` is True for a commit that may name any submodule of the repository's host, but not read it: then
+    none is fetched with the credential.
+    """
+
+    submodules: bool = False
+    lfs: bool = False
+    from_stranger: bool = False
+
+
+_NOTHING = Extras()
 
 
 def pack_commit(
-    mirror: Mirror, ref: str, commit: str, settings: SourceSettings, branches: Mapping[str, str] | None = None
+    mirror: Mirror,
+    ref: str,
+    commit: str,
+    settings: SourceSettings,
+    branches: Mapping[str, str] | None = None,
+    extras: Extras = _NOTHING,
 ) -> bytes:
     """Return the gzipped tar of a commit, always the same. Raises GitError and CommitRefused.
 
     Its ``.git`` has the last ``depth`` commits and their tags, and ``branches`` with their commits, the default one
     first. It is on the branch that was pushed; for a tag on none.
     """
-    url = None if mirror.git.remote.protocol == "file" else mirror.git.remote.url
-    try:
-        return _pack(mirror, Checkout(ref, commit, branches or {}, url), settings)
-    except CommitRefused:
-        raise
-    except GitError:
-        mirror.distrust()
-        raise
+    checkout = Checkout(ref, commit, branches or {}, _public_url(mirror))
+    buffer = LimitedBuffer(settings.max_mb * 2**20, CommitRefused(TOO_LARGE))
+    with (
+        gzip.GzipFile(filename="", fileobj=buffer, mode="wb", compresslevel=6, mtime=0) as zipped,
+        tarfile.open(fileobj=zipped, mode="w", format=tarfile.GNU_FORMAT) as tar,
+    ):
+        _Packer(tar, settings, extras, mirror.seconds).add(mirror, checkout)
+    return buffer.getvalue()
 
 
-def _pack(mirror: Mirror, checkout: Checkout, settings: SourceSettings) -> bytes:
-    with tempfile.TemporaryDirectory(dir=mirror.folder, prefix="pack-") as temporary:
-        files, history = Path(temporary, "files.tar"), Path(temporary, "mirror.git")
-        limit = settings.max_mb * 2**20
-        archive = ("archive", "--format=tar", "--end-of-options", checkout.commit)
-        mirror.git.write(files, *archive, at=mirror.path, seconds=mirror.seconds, max_bytes=limit)
-        make_history(mirror.git, mirror.path, history, checkout, settings.depth, mirror.seconds)
-        buffer = io.BytesIO()
-        with (
-            gzip.GzipFile(filename="", fileobj=buffer, mode="wb", compresslevel=6, mtime=0) as zipped,
-            tarfile.open(fileobj=zipped, mode="w", format=tarfile.GNU_FORMAT) as tar,
-        ):
-            _add_files(tar, files)
-            add_history(tar, history)
-        if buffer.tell() > limit:
-            raise TooLarge(f"the commit has more than {settings.max_mb} MB: raise source.max_mb")
-        return buffer.getvalue()
+class _Packer:
+    """Adds a commit, its submodules, and theirs to an archive."""
+
+    def __init__(self, tar: tarfile.TarFile, settings: SourceSettings, extras: Extras, seconds: float) -> None:
+        self._tar = tar
+        self._settings = settings
+        self._extras = extras
+        self._free = settings.max_mb * 2**20
+        self._submodules = 0
+        self._seconds = seconds
+        self._until = time.monotonic() + seconds
+
+    def add(self, mirror: Mirror, checkout: Checkout, prefix: str = "") -> None:
+        try:
+            self._add(mirror, checkout, prefix)
+        except CommitRefused:
+            raise
+        except GitError:
+            mirror.distrust()
+            raise
+
+    def _add(self, mirror: Mirror, checkout: Checkout, prefix: str) -> None:
+        with tempfile.TemporaryDirectory(dir=mirror.folder, prefix="pack-") as temporary:
+            files, history = Path(temporary, "files.tar"), Path(temporary, "mirror.git")
+            archive = ("archive", "--format=tar", "--end-of-options", checkout.commit)
+            mirror.git.write(files, *archive, at=mirror.path, seconds=mirror.seconds, max_bytes=self._free)
+            self._claim(files.stat().st_size)
+            make_history(mirror.git, mirror.path, history, checkout, self._settings.depth, mirror.seconds)
+            contents = self._lfs(mirror, checkout.commit, files, history)
+            submodules = submodules_of(mirror, checkout.commit) if self._extras.submodules else []
+            if submodules:
+                mirror.git.copy("config", "submodule.active", ".", at=history, seconds=mirror.seconds)
+            self._add_files(files, contents, prefix)
+            add_history(self._tar, history, prefix)
+        for each in submodules:
+            self._add_submodule(mirror, each, f"{prefix}{each.path}")
+
+    def _lfs(self, mirror: Mirror, commit: str, files: Path, history: Path) -> dict[str, Path]:
+        """Fetch the files of git LFS; return them by path."""
+        if not self._extras.lfs or mirror.address is not None:
+            return {}
+        pointers = pointers_in(mirror, files, history)
+        if not pointers:
+            return {}
+        self._claim(sum(each.size for each in pointers.values()))
+        mirror.git.copy("config", "filter.lfs.clean", CLEAN, at=history, seconds=mirror.seconds)
+        return fetch_objects(mirror, commit, pointers)
+
+    def _add_submodule(self, parent: Mirror, submodule: Submodule, path: str) -> None:
+        self._submodules += 1
+        if self._submodules > MOST_SUBMODULES:
+            raise CommitRefused(f"the commit has more than {MOST_SUBMODULES} submodules, with theirs")
+        if time.monotonic() > self._until:
+            limit = f"{self._seconds:.0f} s: raise repositories.fetch_timeout"
+            raise CommitRefused(f"the submodules took more than {limit}")
+        try:
+            mirror = parent.submodule(submodule.url, with_credential=not self._extras.from_stranger)
+            mirror.fetch_commit(submodule.commit)
+        except (GitError, RemoteInvalid) as error:
+            raise CommitRefused(f"the submodule {path} at {submodule.url} cannot be fetched: {error}") from error
+        self.add(mirror, Checkout(None, submodule.commit, url=_public_url(mirror)), f"{path}/")
+
+    def _claim(self, size: int) -> None:
+        """Count bytes before they are packed. Raises CommitRefused past the limit."""
+        self._free -= size
+        if self._free < 0:
+            raise CommitRefused(TOO_LARGE)
+
+    def _add_files(self, files: Path, contents: Mapping[str, Path], prefix: str) -> None:
+        with tarfile.open(files) as found:
+            for member in found:
+                if ".git" in member.name.lower().split("/") or not (member.isreg() or member.issym() or member.isdir()):
+                    continue  # git refuses a commit with such a name, so this is the second lock
+                info = tarfile.TarInfo(f"{prefix}{member.name}")
+                info.type, info.linkname, info.size = member.type, member.linkname, member.size
+                info.mode = 0o755 if member.mode & 0o111 or member.isdir() else 0o644
+                if member.name in contents:
+                    info.size = contents[member.name].stat().st_size
+                    with contents[member.name].open("rb") as content:
+                        self._tar.addfile(info, content)
+                else:
+                    self._tar.addfile(info, found.extractfile(member) if member.isreg() else None)
 
 
-def _add_files(tar: tarfile.TarFile, files: Path) -> None:
-    with tarfile.open(files) as found:
-        for member in found:
-            if member.name.partition("/")[0].lower() == ".git" or not (
-                member.isreg() or member.issym() or member.isdir()
-            ):
-                continue  # git refuses a commit with such a name, so this is the second lock
-            info = tarfile.TarInfo(member.name)
-            info.type, info.linkname, info.size = member.type, member.linkname, member.size
-            info.mode = 0o755 if member.mode & 0o111 or member.isdir() else 0o644
-            tar.addfile(info, found.extractfile(member) if member.isreg() else None)
+def _public_url(mirror: Mirror) -> str | None:
+    return None if mirror.git.remote.protocol == "file" else mirror.git.remote.url

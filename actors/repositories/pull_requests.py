@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from actors.ir import PullRequestEvent, skips_builds
 from actors.render.envelope import RenderFailed
 from actors.repositories.commit_builds import PushedCommit
-from actors.repositories.git import GitError
-from actors.repositories.packing import pack_commit
+from actors.repositories.git import CommitRefused, GitError
+from actors.repositories.packing import Extras, pack_commit
 from actors.source_hosts.host import HostError
 from storage import ForkApproval, NewBuild, NewOrigin, OriginEvent
 
@@ -94,7 +94,17 @@ class PullRequestBuilds:
         trust = self._trust(repository, change)
         ref = f"{_HEADS}{change.branch}" if _REF.fullmatch(f"{_HEADS}{change.branch}") else change.head_ref
         branches = heads.branches(heads.default_branch, change.target_branch)
-        archive = pack_commit(fork, ref, change.head_commit, self._live_settings.now.source, branches)
+        extras = Extras(repository.submodules, repository.lfs, from_stranger=change.from_fork)
+        archive = None
+        declared: Envelope | RenderFailed | None = None
+        try:
+            archive = pack_commit(fork, ref, change.head_commit, self._live_settings.now.source, branches, extras)
+            if trust.approval_reason is None:
+                declared = self._commits.declared(repository, archive)
+        except CommitRefused as error:
+            declared = RenderFailed.exited("source fetch", 1, str(error))
+        except RenderFailed as failure:
+            declared = failure
         target = heads.commits.get(f"{_HEADS}{change.target_branch}")
         base = None if target is None else fork.merge_base(target, change.head_commit)
         commit = PushedCommit(
@@ -107,16 +117,8 @@ class PullRequestBuilds:
             registers=not change.from_fork,
             once=change.action != _CLOSED,
         )
-        if trust.approval_reason is not None:
-            with self._storage.transaction():
-                builds = self._commits.add_unrendered(commit)
-        else:
-            try:
-                declared: Envelope | RenderFailed = self._commits.declared(repository, archive)
-            except RenderFailed as failure:
-                declared = failure
-            with self._storage.transaction():
-                builds = self._commits.add(commit, declared)
+        with self._storage.transaction():
+            builds = self._commits.add_unrendered(commit) if declared is None else self._commits.add(commit, declared)
         self._commits.announce(builds)
         _log.info("%s is at %s: %d builds", change.head_ref, change.head_commit, len(builds))
 
@@ -172,7 +174,7 @@ def _origin(repository: Repository, change: PullRequest, head: Commit) -> NewOri
     )
 
 
-def _new_build(change: PullRequest, head: Commit, archive: bytes, trust: _Trust) -> NewBuild:
+def _new_build(change: PullRequest, head: Commit, archive: bytes | None, trust: _Trust) -> NewBuild:
     """Return the build of a head. A fork's branch never has the name of one of the repository's own."""
     branch = f"{change.author or f'pull-{change.number}'}:{change.branch}" if change.from_fork else change.branch
     return NewBuild(

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from actors.ir import PushEvent, skips_builds
 from actors.render.envelope import RenderFailed
 from actors.repositories.commit_builds import PushedCommit
-from actors.repositories.git import GitError, TooLarge
+from actors.repositories.git import CommitRefused, GitError
 from actors.repositories.mirror import Mirror
-from actors.repositories.packing import pack_commit
+from actors.repositories.packing import Extras, pack_commit
 from actors.source_hosts.host import ApprovalGiven, HostError, PullRequest, PushedRef
 from storage import NewBuild, NewOrigin, OriginEvent
 
@@ -87,9 +87,7 @@ class PushBuilds:
             if commit is None:
                 raise GitError(f'{repository.url} has no branch "{branch}"')
             message = mirror.commit(commit).message
-            archive = pack_commit(
-                mirror, ref, commit, self._live_settings.now.source, heads.branches(heads.default_branch)
-            )
+            archive = self._pack(mirror, repository, ref, commit, heads)
         declared = self._commits.declared(repository, archive).find(source_slug)
         if declared is None:
             missing = f'the commit {commit} of {repository.url} declares no pipeline "{source_slug}"'
@@ -97,6 +95,10 @@ class PushBuilds:
         return NewBuild(
             branch, commit, message, source=source, pipeline_ir=declared.pipeline_ir, source_archive=archive
         )
+
+    def _pack(self, mirror: Mirror, repository: Repository, ref: str, commit: str, heads: Heads) -> bytes:
+        branches, extras = heads.branches(heads.default_branch), Extras(repository.submodules, repository.lfs)
+        return pack_commit(mirror, ref, commit, self._live_settings.now.source, branches, extras)
 
     def _lock(self, repository: Repository) -> threading.Lock:
         return self._locks.setdefault(repository.id, threading.Lock())
@@ -179,11 +181,9 @@ class PushBuilds:
         name = ref.removeprefix(_TAG if is_tag else _BRANCH)
         archive = None
         try:
-            archive = pack_commit(
-                mirror, ref, commit, self._live_settings.now.source, heads.branches(heads.default_branch)
-            )
+            archive = self._pack(mirror, repository, ref, commit, heads)
             declared: Envelope | RenderFailed = self._commits.declared(repository, archive)
-        except TooLarge as error:
+        except CommitRefused as error:
             declared = RenderFailed.exited("source fetch", 1, str(error))
         except RenderFailed as failure:
             declared = failure

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import Literal
+from urllib.parse import quote
 
 __all__ = ["Remote", "RemoteInvalid"]
 
@@ -56,15 +57,27 @@ class Remote:
         """The scheme and host that a credential is for: ``https://host:port``."""
         return f"{self.protocol}://{self.host.lower()}" + (f":{self.port}" if self.port else "")
 
+    @property
+    def lfs_url(self) -> str:
+        """The address of its server of git LFS."""
+        match self.protocol:
+            case "https":
+                return f"{self.url.rstrip('/').removesuffix('.git')}.git/info/lfs"
+            case "ssh":
+                return self.url
+            case "file":
+                return f"file://{quote(self.url)}"
+
     def resolve(self, url: str) -> Remote:
         """Return the remote of a submodule of this repository, whose URL may be relative.
 
+        One by ssh at the host of a repository by https is that by https, too, because there is a password and no key.
         Raises RemoteInvalid, also for a path on this host.
         """
         if not url.startswith(("./", "../")):
             found = Remote.parse(url)
         else:
-            start, path = self._split()
+            start, path = self.split()
             segments = path.strip("/").split("/")
             for each in url.split("/"):
                 if each == ".." and segments:
@@ -76,9 +89,11 @@ class Remote:
             found = Remote.parse(f"{start}{'/' if path.startswith('/') else ''}{'/'.join(segments)}")
         if found.protocol == "file":
             raise RemoteInvalid(f"{url} is a path on this host: give the submodule an https or ssh URL")
+        if self.protocol == "https" and found.protocol == "ssh" and found.host.lower() == self.host.lower():
+            return Remote.parse(f"{self.origin}/{found.split()[1].lstrip('/')}")
         return found
 
-    def _split(self) -> tuple[str, str]:
+    def split(self) -> tuple[str, str]:
         """Return what precedes the path, with the colon of the scp form, and the path."""
         if self.protocol == "file":
             return "", self.url

@@ -171,14 +171,21 @@ class Repositories:
             )
             return written(self.get(repository_id))
 
-    def edit(self, repository: Repository, *, poll_seconds: int, submodules: bool, lfs: bool) -> Repository:
-        """Change how a repository is checked and packed, and let it be checked at once."""
+    def edit(
+        self,
+        repository: Repository,
+        *,
+        poll_seconds: int | None = None,
+        submodules: bool | None = None,
+        lfs: bool | None = None,
+    ) -> Repository:
+        """Change how a repository is checked and packed, and let it be checked at once; what is None stays."""
         with self._database.write():
             self._edit.run(
                 id=repository.id,
-                poll_seconds=poll_seconds,
-                submodules=int(submodules),
-                lfs=int(lfs),
+                poll_seconds=repository.poll_seconds if poll_seconds is None else poll_seconds,
+                submodules=int(repository.submodules if submodules is None else submodules),
+                lfs=int(repository.lfs if lfs is None else lfs),
                 now=self._database.now(),
             )
             return written(self.get(repository.id))

@@ -1,1 +1,1 @@
-"""Real git servers on the loopback: `git http-backend` behind TLS, and OpenSSH's sshd."""
+"""Real git servers on the loopback: `git http-backend` behind TLS, OpenSSH's sshd, and git LFS."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from tests.git_servers.lfs import lfs_answer
 from tests.mail_server import certificate
 
 
@@ -31,6 +32,9 @@ class HttpsServer:
 
     before_pack: Callable[[], None] = lambda: None
     """Called before a pack is sent."""
+
+    lfs_address: str = ""
+    """The server from which files of git LFS are downloaded, if not this one."""
 
     def url(self, name: str) -> str:
         return f"https://localhost:{self.port}/{name}"
@@ -95,6 +99,15 @@ class _Handler(BaseHTTPRequestHandler):
             "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
         }
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        lfs_address = self.server_state.lfs_address or self.server_state.url("")[:-1]
+        lfs = lfs_answer(self.server_state.root, lfs_address, path, body)
+        if lfs is not None:
+            self.send_response(200)
+            self.send_header("Content-Type", "application/vnd.git-lfs+json")
+            self.send_header("Content-Length", str(len(lfs)))
+            self.end_headers()
+            self.wfile.write(lfs)
+            return
         if b"command=fetch" in body:
             self.server_state.before_pack()
         done = subprocess.run(("git", "http-backend"), env=environ, input=body, capture_output=True, check=False)

@@ -34,11 +34,17 @@ _EXAMPLE_URL = {"examples": ["https://git.example.org/ada/hello"]}
 
 
 class ConnectRepoRequest(RequestBody):
-    """The body of ``POST …/repos/connect``; ``provider`` is forgejo, gitea or gitlab, or is asked for."""
+    """The body of ``POST …/repos/connect``; ``provider`` is forgejo, gitea or gitlab, or is asked for.
+
+    ``submodules`` and ``lfs`` say whether these are packed for builds, too. Without them a repository that is connected
+    again keeps what it has.
+    """
 
     url: Annotated[str, _VISIBLE, Field(json_schema_extra=_EXAMPLE_URL)]
     token: Annotated[str, _VISIBLE]
     provider: RequiredText | None = None
+    submodules: bool | None = None
+    lfs: bool | None = None
 
 
 class ConnectedRepo(BaseModel):
@@ -53,6 +59,8 @@ class ConnectedRepo(BaseModel):
     private: bool
     provider: str
     account: str
+    submodules: bool
+    lfs: bool
 
     @classmethod
     def of(cls, repository: Repository, connection: HostConnection) -> ConnectedRepo:
@@ -68,6 +76,8 @@ class ConnectedRepo(BaseModel):
             private=repository.private,
             provider=repository.provider,
             account=connection.account,
+            submodules=repository.submodules,
+            lfs=repository.lfs,
         )
 
 
@@ -104,14 +114,17 @@ class RepositoriesResource:
         body = read_body(req, ConnectRepoRequest)
         with self._slot():
             try:
-                connected = self._connector.connect(member.organization.id, body.url, body.token, body.provider)
+                connected, connection = self._connector.connect(
+                    member.organization.id, body.url, body.token, body.provider
+                )
             except ConnectRefused as error:
                 raise ApiError("repo_connect_refused", str(error)) from None
             except HostConnectedElsewhere as error:
                 raise ApiError("repo_connected_elsewhere", str(error)) from None
             except HostError as error:
                 raise ApiError("source_host_failed", str(error)) from None
-        answer(resp, ConnectedRepo.of(*connected), status=201)
+        edited = self._storage.repositories.edit(connected, submodules=body.submodules, lfs=body.lfs)
+        answer(resp, ConnectedRepo.of(edited, connection), status=201)
 
     @operation(
         "disconnectRepo",

@@ -101,7 +101,7 @@ def connect(
     ci-daemon repo connect /srv/git/acme/web.git --org acme --poll 3600
     """
     if token_file is not None and user is None:
-        _connect_at_forge(session, url, org, token_file, provider)
+        _connect_at_forge(session, url, org, token_file, provider, submodules=submodules, lfs=lfs)
         return
     address = _address(url)
     known_as = name or _default_name(address)
@@ -115,7 +115,7 @@ def connect(
                 connected = storage.repositories.connect(organization.id, address, known_as, poll)
             except RepositoryConnected as error:
                 raise Failure(str(error)) from None
-            connected = storage.repositories.edit(connected, poll_seconds=poll, submodules=submodules, lfs=lfs)
+            connected = storage.repositories.edit(connected, submodules=submodules, lfs=lfs)
             if credential is not None:
                 storage.repository_credentials.put(connected, credential)
             token = storage.repositories.mint_token(connected)
@@ -160,12 +160,7 @@ def edit(
             if found.provider != GIT or not found.url.startswith("https:"):
                 raise Failure(f"{found.url} needs no user and token: only plain https servers do")
             storage.repository_credentials.put(found, given_password(user, token_file))
-        found = storage.repositories.edit(
-            found,
-            poll_seconds=found.poll_seconds if poll is None else poll,
-            submodules=found.submodules if submodules is None else submodules,
-            lfs=found.lfs if lfs is None else lfs,
-        )
+        found = storage.repositories.edit(found, poll_seconds=poll, submodules=submodules, lfs=lfs)
         document = _document(storage, found)
     session.answer(document, f"{found.url} is changed, and looked at at once")
 
@@ -207,11 +202,14 @@ def remove(session: Session, *, url: str, org: str) -> None:
     session.answer(document, f"pushes to {found.url} are no longer built for {org}")
 
 
-def _connect_at_forge(session: Session, url: str, org: str, token_file: TextIO, provider: str | None) -> None:
+def _connect_at_forge(
+    session: Session, url: str, org: str, token_file: TextIO, provider: str | None, *, submodules: bool, lfs: bool
+) -> None:
     from ci_daemon.command.builds.repo_forge import connect_at_forge  # noqa: PLC0415 - the others ask no host
 
     with session.storage_without_billing() as storage:
         connected = connect_at_forge(session, storage, find_organization(storage, org), url, token_file, provider)
+        connected = storage.repositories.edit(connected, submodules=submodules or None, lfs=lfs or None)
         document = _document(storage, connected)
     how = f"{connected.provider} reports them, and shows the states of their builds"
     session.answer(document, f"pushes to {connected.url} are built for {org}: {how}")

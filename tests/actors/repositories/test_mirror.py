@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import subprocess
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ from actors.repositories.packing import pack_commit
 from actors.repositories.settings import RepositorySettings, SourceSettings
 from actors.vms.source.archive import write_manifest
 from tests.git_repository import GitRepository
+from tests.unpacking import unpacked
 
 MAIN = "refs/heads/main"
 
@@ -31,15 +30,6 @@ def mirror_of(tmp_path: Path, url: str, **settings: float) -> Mirror:
 @pytest.fixture
 def mirror(tmp_path: Path, remote: GitRepository) -> Mirror:
     return mirror_of(tmp_path, str(remote.bare))
-
-
-def unpacked(archive: bytes, into: Path) -> GitRepository:
-    """Unpack an archive as a job would; return a repository in whose folder git runs."""
-    found = GitRepository.__new__(GitRepository)
-    found.__dict__ |= {"path": into, "_environ": {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}}
-    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-        tar.extractall(into, filter="data")
-    return found
 
 
 def test_a_mirror_follows_branches_tags_and_rewritten_history(remote: GitRepository, mirror: Mirror):
@@ -250,6 +240,8 @@ def test_the_default_branch_and_its_merge_base_are_in_a_source(remote: GitReposi
     assert source.git("diff", "--name-only", "origin/main...") == "b"
     assert source.git("rev-parse", "origin/HEAD") == main
     assert source.git("status", "--porcelain") == ""
+    ahead = unpacked(pack_commit(mirror, MAIN, commit, SourceSettings(), branches), tmp_path / "fork")
+    assert ahead.git("rev-parse", "origin/main", "HEAD") == f"{main}\n{commit}", "a fork's main is taken for origin's"
     apart = remote.git("commit-tree", "HEAD^{tree}", "-m", "Apart")
     remote.push(f"{apart}:refs/heads/apart")
     mirror.fetch()

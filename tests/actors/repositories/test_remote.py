@@ -50,6 +50,9 @@ def test_other_addresses_are_refused(url: str):
         ("git@host:acme/web.git", "../lib.git", "git@host:acme/lib.git"),
         ("git@host:/acme/web.git", "../lib.git", "git@host:/acme/lib.git"),
         ("/srv/web.git", "https://host/lib.git", "https://host/lib.git"),
+        ("https://host:8443/acme/web.git", "git@Host:acme/lib.git", "https://host:8443/acme/lib.git"),
+        ("https://host/acme/web.git", "ssh://git@host:22/acme/lib", "https://host/acme/lib"),
+        ("https://host/acme/web.git", "git@other:acme/lib.git", "git@other:acme/lib.git"),
     ],
 )
 def test_a_relative_submodule_is_beside_its_repository(url: str, submodule: str, resolved: str):
@@ -74,3 +77,16 @@ def test_a_relative_submodule_is_beside_its_repository(url: str, submodule: str,
 def test_a_submodule_elsewhere_is_refused(url: str, submodule: str):
     with pytest.raises(RemoteInvalid):
         Remote.parse(url).resolve(submodule)
+
+
+@pytest.mark.parametrize(
+    ("url", "server"),
+    [
+        ("https://host/acme/web", "https://host/acme/web.git/info/lfs"),
+        ("https://host/acme/web.git/", "https://host/acme/web.git/info/lfs"),
+        ("git@host:acme/web.git", "git@host:acme/web.git"),
+        ("/srv/100%/web.git", "file:///srv/100%25/web.git"),
+    ],
+)
+def test_files_of_lfs_are_beside_their_repository(url: str, server: str):
+    assert Remote.parse(url).lfs_url == server

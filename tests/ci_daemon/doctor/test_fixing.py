@@ -46,7 +46,7 @@ def test_fixes_that_need_root_are_one_command(
     *_, last = capsys.readouterr().out.splitlines()
     assert last.startswith("all at once: ")
     assert "apt-get install -y" in last
-    assert "slirp4netns mmdebstrap skopeo umoci git openssh-client" in last
+    assert "slirp4netns mmdebstrap skopeo umoci git git-lfs openssh-client" in last
 
 
 def test_only_failures_with_a_safe_fix_are_fixed():

@@ -63,6 +63,12 @@ def test_a_connected_repository_is_answered_without_its_token(owner: Account, lo
     }
 
 
+def test_submodules_and_lfs_are_packed_by_wish(owner: Account, local: LocalHost):
+    answers = [connect(owner, local, **given).json for given in ({}, {"lfs": True, "submodules": True}, {"lfs": False})]
+    assert [each["submodules"] for each in answers] == [False, True, True]
+    assert [each["lfs"] for each in answers] == [False, True, False]
+
+
 def test_what_cannot_be_connected_is_422(owner: Account, local: LocalHost):
     assert refusal(connect(owner, local, url="https://github.com/acme/web")) == (422, "repo_connect_refused")
     assert refusal(connect(owner, local, token="a b")) == (422, "invalid_body")

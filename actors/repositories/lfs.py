@@ -1,0 +1,91 @@
+"""The files of git LFS: pointers in a commit, and the objects that take their places in a source."""
+
+from __future__ import annotations
+
+import re
+import tarfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from actors.repositories.git import CommitRefused, GitError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from actors.repositories.mirror import Mirror
+
+__all__ = ["CLEAN", "Pointer", "fetch_objects", "pointers_in"]
+
+_POINTER = re.compile(
+    rb"version https://git-lfs\.github\.com/spec/v1\noid sha256:(?P<oid>[0-9a-f]{64})\nsize (?P<size>[0-9]{1,15})\n"
+)
+_LARGEST = 1024
+"""The most bytes of a pointer, by the specification of git LFS."""
+
+_LONGEST_PATH = 4096
+_AT_ONCE = 100
+
+CLEAN = (
+    "f=$(mktemp) && cat >$f && { test ! -s $f || printf 'version https://git-lfs.github.com/spec/v1\\noid sha256:%s\\n"
+    "size %s\\n' $(sha256sum <$f | cut -c -64) $(wc -c <$f); } && rm $f"
+)
+"""A command that prints the pointer to a file.
+
+With it `git status` finds no change in a VM without git-lfs.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """The stand-in for a file in a commit: the hash of its content, and its size."""
+
+    oid: str
+    size: int
+
+    def object_in(self, mirror: Mirror) -> Path:
+        """Return the file that has the content, once it was fetched."""
+        return mirror.path / "lfs" / "objects" / self.oid[:2] / self.oid[2:4] / self.oid
+
+
+def pointers_in(mirror: Mirror, files: Path, history: Path) -> dict[str, Pointer]:
+    """Return the pointers in an archive of a commit, by path, that its attributes call files of git LFS.
+
+    Raises GitError.
+    """
+    found = {}
+    with tarfile.open(files) as tar:
+        for member in tar:
+            small = member.isreg() and member.size <= _LARGEST and len(member.name) <= _LONGEST_PATH
+            content = tar.extractfile(member) if small else None
+            if content is not None and (match := _POINTER.fullmatch(content.read())):
+                found[member.name] = Pointer(match["oid"].decode(), int(match["size"]))
+    paths = list(found)
+    tracked: set[str] = set()
+    for start in range(0, len(paths), _AT_ONCE):
+        tracked |= _tracked(mirror, paths[start : start + _AT_ONCE], history)
+    return {path: pointer for path, pointer in found.items() if path in tracked}
+
+
+def fetch_objects(mirror: Mirror, commit: str, pointers: Mapping[str, Pointer]) -> dict[str, Path]:
+    """Return the files with the contents, by path; one that the repository excludes from fetches has none.
+
+    git-lfs compares the hashes. Raises CommitRefused, also if a pointer lies about the size.
+    """
+    if any(not each.object_in(mirror).exists() for each in pointers.values()):
+        try:
+            mirror.fetch_lfs(commit)
+        except GitError as error:
+            raise CommitRefused(f"the files of git LFS cannot be fetched: {error}") from error
+    contents = {path: each.object_in(mirror) for path, each in pointers.items() if each.object_in(mirror).exists()}
+    for path, content in contents.items():
+        if content.stat().st_size != pointers[path].size:
+            raise CommitRefused(f"{path} of git LFS has {content.stat().st_size} bytes, and not {pointers[path].size}")
+    return contents
+
+
+def _tracked(mirror: Mirror, paths: Iterable[str], history: Path) -> set[str]:
+    """Return the paths that the `.gitattributes` of a repository's index give to git LFS."""
+    asked = ("--work-tree=.", "check-attr", "-z", "--cached", "filter", "--", *paths)
+    answer = mirror.git.run(*asked, at=history, seconds=mirror.seconds).decode(errors="surrogateescape").split("\0")
+    return {path for path, value in zip(answer[0::3], answer[2::3], strict=False) if value == "lfs"}
