@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from storage import on_first_use
 
 if TYPE_CHECKING:
-    from actors.repositories.git import GitError
+    from actors.repositories.git import Git, GitError
+    from actors.repositories.history import Checkout, add_history, make_history
+    from actors.repositories.limited_buffer import LimitedBuffer
     from actors.repositories.remote import Remote, RemoteInvalid
     from actors.repositories.settings import RepositorySettings, SourceSettings
     from actors.repositories.ssh_keys import fingerprint, host_key, new_deploy_key
@@ -16,13 +18,18 @@ else:
 
 __all__ = [
     "MIRRORS",
+    "Checkout",
+    "Git",
     "GitError",
+    "LimitedBuffer",
     "Remote",
     "RemoteInvalid",
     "RepositorySettings",
     "SourceSettings",
+    "add_history",
     "fingerprint",
     "host_key",
+    "make_history",
     "new_deploy_key",
 ]
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from ci_daemon.submit.client import Client, RequestFailed, ServiceUnreachable, pipeline_path
     from ci_daemon.submit.events import FollowStarted, LogLine
     from ci_daemon.submit.follow import Follower
+    from ci_daemon.submit.git_folder import git_folder
     from ci_daemon.submit.lines import LineSplitter
     from ci_daemon.submit.packing import Archive, PackError, pack
     from ci_daemon.submit.revision import GitRevision, default_slug, folder_slug, git_revision
@@ -36,6 +37,7 @@ __all__ = [
     "Summary",
     "default_slug",
     "folder_slug",
+    "git_folder",
     "git_revision",
     "pack",
     "pipeline_path",

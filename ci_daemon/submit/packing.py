@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import io
 import os
 import stat
 import tarfile
@@ -14,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from pathspec import GitIgnoreSpec
 
+from actors.repositories import LimitedBuffer, add_history
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from typing_extensions import Buffer
 
 __all__ = ["Archive", "PackError", "pack"]
 
@@ -42,22 +41,6 @@ class Archive:
         return hashlib.sha256(self.data).hexdigest()
 
 
-class _LimitedBuffer(io.BytesIO):
-    """A buffer for an archive. Raises PackError at a write beyond the limit."""
-
-    def __init__(self, limit: int) -> None:
-        super().__init__()
-        self._limit = limit
-
-    def write(self, chunk: Buffer, /) -> int:
-        if self.tell() > self._limit:
-            message = (
-                f"more than {self._limit >> 20} MiB would be packed: exclude files that no step needs in .gitignore"
-            )
-            raise PackError(message)
-        return super().write(chunk)
-
-
 @dataclass(frozen=True, slots=True)
 class _IgnoreRules:
     """The ``.gitignore`` files that apply in a folder, outermost first, each with its own folder."""
@@ -80,8 +63,10 @@ class _IgnoreRules:
         return False
 
 
-def pack(tree: Path, max_bytes: int = _MAX_BYTES) -> Archive:
+def pack(tree: Path, max_bytes: int = _MAX_BYTES, *, history: Path | None = None) -> Archive:
     """Pack the files and links below ``tree``, except ``.git`` and what ``.gitignore`` files exclude.
+
+    The repository in the folder ``history``, if any, becomes the ``.git``.
 
     The ``.gitignore`` files of parent folders count too, up to the repository's top. Owners, times and modes are
     normalized, so that equal trees make equal archives: of the modes only the executable bit is kept. Files in a VM get
@@ -91,7 +76,8 @@ def pack(tree: Path, max_bytes: int = _MAX_BYTES) -> Archive:
         PackError: a link leads out of the tree, a file cannot be read, or the archive is too large.
     """
     top = tree.resolve()
-    buffer = _LimitedBuffer(max_bytes)
+    advice = "exclude files that no step needs in .gitignore"
+    buffer = LimitedBuffer(max_bytes, PackError(f"more than {max_bytes >> 20} MiB would be packed: {advice}"))
     files = 0
     try:
         with (
@@ -100,6 +86,8 @@ def pack(tree: Path, max_bytes: int = _MAX_BYTES) -> Archive:
         ):
             for path in _files_below(top, _parent_rules(top)):
                 files += _add(tar, path, top)
+            if history is not None:
+                add_history(tar, history)
     except OSError as error:
         raise PackError(f"{error.filename or tree} cannot be packed: {error.strerror or error}") from error
     return Archive(buffer.getvalue(), files)

@@ -13,7 +13,7 @@ from storage import slugify
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["GitRevision", "default_slug", "folder_slug", "git_revision"]
+__all__ = ["GitRevision", "ask_git", "default_slug", "folder_slug", "git_revision"]
 
 _NO_COMMIT = "0" * 40
 
@@ -33,10 +33,10 @@ class GitRevision:
 
 def git_revision(tree: Path) -> GitRevision:
     """Ask git about a tree; anything it does not know has a default. Never raises."""
-    branch = _git(tree, "symbolic-ref", "--quiet", "--short", "HEAD")
-    commit = _git(tree, "rev-parse", "--verify", "--quiet", "HEAD")
-    message = _git(tree, "log", "-1", "--format=%s") if commit else None
-    remote = _git(tree, "remote", "get-url", "origin")
+    branch = ask_git(tree, "symbolic-ref", "--quiet", "--short", "HEAD")
+    commit = ask_git(tree, "rev-parse", "--verify", "--quiet", "HEAD")
+    message = ask_git(tree, "log", "-1", "--format=%s") if commit else None
+    remote = ask_git(tree, "remote", "get-url", "origin")
     return GitRevision(
         branch or "main", commit or _NO_COMMIT, message, _without_secret(remote) if remote else tree.resolve().name
     )
@@ -53,7 +53,8 @@ def folder_slug(tree: Path) -> str:
     return slugify(tree.resolve().name) or "main"
 
 
-def _git(tree: Path, *arguments: str) -> str | None:
+def ask_git(tree: Path, *arguments: str) -> str | None:
+    """Return what git prints about a tree; None if it fails or prints nothing."""
     try:
         done = subprocess.run(["git", "-C", str(tree), *arguments], capture_output=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):

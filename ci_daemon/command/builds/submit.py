@@ -73,6 +73,7 @@ def _valid_token(_context: click.Context, _parameter: click.Parameter, value: st
 @click.option("--branch", help="By default the current branch of git.")
 @click.option("--commit", metavar="SHA", help="By default the current commit of git.")
 @click.option("--message", metavar="TEXT", help="By default the first line of that commit's message.")
+@click.option("--git", "with_git", is_flag=True, help="Pack a shallow .git too, as of a push.")
 @click.option("--debug", is_flag=True, help="Hold the VM of a failed job for a while, for `ci-daemon debug`.")
 @click.option("--cancel-on-interrupt", is_flag=True, help="Cancel the build on Ctrl-C; by default it continues.")
 @click.option(
@@ -105,6 +106,7 @@ def submit(
     branch: str | None,
     commit: str | None,
     message: str | None,
+    with_git: bool,
     debug: bool,
     cancel_on_interrupt: bool,
     url: str,
@@ -118,6 +120,9 @@ def submit(
     DIR is packed without .git and without what .gitignore files exclude. The log of every job is shown as it is
     written. The exit code is 0 if the build passed, 1 if it failed, 3 if it was canceled.
 
+    With --git, jobs find the last commits, their tags and the default branch of origin, so that git describe and git
+    diff origin/main... work. What is not committed is a change there. Hooks, settings and passwords are not packed.
+
     With --json the log goes to stderr, and stdout gets one document at the end.
     """
     if not token:
@@ -126,7 +131,8 @@ def submit(
     is_default = pipeline is None
     pipeline = pipeline or (submission.folder_slug(tree) if ir_file else submission.default_slug(tree))
     _check_slug(pipeline)
-    revision, ir, archive = submission.git_revision(tree), _ir(tree, ir_file), submission.pack(tree)
+    revision, ir = submission.git_revision(tree), _ir(tree, ir_file)
+    archive = _pack_with_git(tree) if with_git else submission.pack(tree)
     client = submission.Client(url, token)
     organization = org or client.personal_organization()
     body = {
@@ -164,6 +170,11 @@ def submit(
         for line in then or _next_steps(url, path, summary):
             screen.print(line)
     return _EXIT_CODES[summary.build.state]
+
+
+def _pack_with_git(tree: Path) -> Archive:
+    with submission.git_folder(tree) as history:
+        return submission.pack(tree, history=history)
 
 
 def _follow(client: Client, path: str, organization: str, pipeline: str, screen: Screen) -> Summary:

@@ -14,6 +14,7 @@ import pytest
 
 from tests.e2e.daemon import Client, Daemon, Pipeline
 from tests.e2e.pipelines import Graph, one
+from tests.git_repository import GitRepository
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "hello"
 OF_SEVERAL = Path(__file__).parents[2] / "data" / "render" / "05-multi"
@@ -57,6 +58,24 @@ def test_a_failed_build_is_the_exit_code_of_submit(client: Client, tmp_path: Pat
     done = submit(client, str(tmp_path), "--pipeline", "demo", "--ir", str(tmp_path / "pipeline.json"))
     assert done.returncode == 1
     assert "pipeline.json" in done.stdout
+
+
+def test_git_works_in_a_tree_that_is_submitted_with_it(client: Client, tmp_path: Path):
+    repository = GitRepository(tmp_path)
+    look = "git describe; git diff --name-only origin/main...; git status --short"
+    text = f'import harmont as hm\n@hm.pipeline("ci")\ndef ci():\n    return hm.sh("{look}", label="Look")\n'
+    repository.commit("Begin", a="1", **{".hm__pipeline.py": text})
+    repository.git("tag", "--annotate", "v1", "--message", "One")
+    repository.push("main")
+    commit = repository.commit("Topic", b="1")
+    (repository.path / "a").write_text("2")
+    done = submit(client, str(repository.path), "--git")
+    assert done.returncode == 0, done.stdout + done.stderr
+    shown = [line.partition(" | ")[2] for line in done.stdout.splitlines()]
+    assert f"v1-1-g{commit[:7]}" in shown, done.stdout
+    assert shown[shown.index(f"v1-1-g{commit[:7]}") + 1 :][:2] == ["b", " M a"]
+    refused = submit(client, str(repository.path / ".hm"), "--git", "--ir", str(repository.path / "a"))
+    assert f"is a folder of the git repository {repository.path}: submit that" in refused.stderr
 
 
 def test_with_several_pipelines_one_must_be_named(client: Client):

@@ -1,0 +1,72 @@
+"""The shallow ``.git`` that is packed with a working tree, in which git works as in a build of a push."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from actors.repositories import Checkout, Git, GitError, Remote, RemoteInvalid, SourceSettings, make_history
+from ci_daemon.submit.packing import PackError
+from ci_daemon.submit.revision import ask_git, git_revision
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["git_folder"]
+
+_ORIGIN = "refs/remotes/origin/"
+_SECONDS = 300.0
+_MOST_BYTES = 2**30
+
+
+@contextmanager
+def git_folder(tree: Path) -> Iterator[Path]:
+    """Make the ``.git`` of a tree at its commit, without hooks, settings and passwords. Raises PackError.
+
+    It compares with the default branch as it was fetched from `origin` last, if it ever was.
+    """
+    top, source = ask_git(tree, "rev-parse", "--show-toplevel"), _source(tree)
+    if top is None or source is None:
+        raise PackError(f"{tree} is not in a git repository: leave --git out")
+    if Path(top) != tree.resolve():
+        raise PackError(f"{tree} is a folder of the git repository {top}: submit that, or leave --git out")
+    commit = ask_git(tree, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+    if commit is None:
+        raise PackError(f"{tree} has no commit yet: make one, or leave --git out")
+    branch = ask_git(tree, "symbolic-ref", "--quiet", "HEAD")
+    checkout = Checkout(branch, commit, _default_branch(tree), _origin_url(tree))
+    with tempfile.TemporaryDirectory(prefix="ci-daemon-submit-") as temporary:
+        folder = Path(temporary, "git")
+        try:
+            git = Git(Path(temporary), str(source), _MOST_BYTES, lambda: 0)
+            make_history(git, source, folder, checkout, SourceSettings().depth, _SECONDS)
+        except GitError as error:
+            raise PackError(f"the .git of {tree} cannot be packed: {error}") from error
+        yield folder
+
+
+def _source(tree: Path) -> Path | None:
+    """Return the folder of a repository's objects, which all its working trees share."""
+    found = ask_git(tree, "rev-parse", "--path-format=absolute", "--git-common-dir")
+    return Path(found) if found else None
+
+
+def _default_branch(tree: Path) -> dict[str, str]:
+    """Return name and commit of the default branch of `origin`; of none if that was never fetched."""
+    named = ask_git(tree, "symbolic-ref", "--quiet", f"{_ORIGIN}HEAD")
+    for ref in [named] if named else [f"{_ORIGIN}main", f"{_ORIGIN}master"]:
+        commit = ask_git(tree, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
+        if commit is not None:
+            return {ref.removeprefix(_ORIGIN): commit}
+    return {}
+
+
+def _origin_url(tree: Path) -> str | None:
+    """Return the URL of `origin`, if it is one without a password."""
+    try:
+        remote = Remote.parse(git_revision(tree).repository)
+    except RemoteInvalid:
+        return None
+    return None if remote.protocol == "file" else remote.url
