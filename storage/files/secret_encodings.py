@@ -30,11 +30,11 @@ def secret_encodings(value: str) -> frozenset[bytes]:
     """
     bare = value.rstrip("\r\n")
     forms = {value, bare, *_lines(value)}
-    for text in (value, bare):
+    for text in {value, bare}:
         forms.update(_percent_encoded(text))
         forms.update(_in_json(text))
         forms.update(_within_base64(text.encode()))
-    for text in (value, bare, f"{value}\n", f"{bare}\n"):
+    for text in {value, bare, f"{value}\n", f"{bare}\n"}:
         forms.update(_base64(text.encode()))
     return frozenset(form.encode() for form in forms if form) if value else frozenset()
 
@@ -65,11 +65,12 @@ def _percent_encoded(value: str) -> Iterator[str]:
     """Yield a value's encodings in URLs and forms; encoders differ in the characters they keep."""
     plain = (quote(value, safe) for safe in ("", "/", _URI_COMPONENT, _URI))
     forms = (quote_plus(value, safe) for safe in ("", "*"))
-    everything = "".join(f"%{byte:02X}" for byte in value.encode())
-    for text in (*plain, *forms, everything):
+    for text in {*plain, *forms}:
         for each in (text, text.replace("~", "%7E")):
             yield each
             yield _ESCAPE.sub(lambda escape: escape[0].lower(), each)
+    if everything := value.encode().hex("%"):
+        yield from (f"%{everything}", f"%{everything.upper()}")
 
 
 def _in_json(value: str) -> Iterator[str]:
