@@ -20,6 +20,8 @@ __all__ = ["Alarm", "Timer", "seconds_since"]
 
 MessageT = TypeVar("MessageT")
 
+_MIN_ROOM = 64
+
 
 @dataclass(order=True, slots=True)
 class Alarm:
@@ -36,11 +38,16 @@ class Alarm:
 
 
 class Timer:
-    """Sends messages when they are due, in the order in which they are due."""
+    """Sends messages when they are due, in the order in which they are due.
+
+    Most alarms are canceled long before they are due. So that they hold no memory until then, they are forgotten
+    whenever the number of alarms has doubled.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._alarms: list[Alarm] = []
+        self._room = _MIN_ROOM
         self._order = itertools.count()
         self._changed = threading.Condition()
         self._stopped = False
@@ -61,10 +68,17 @@ class Timer:
         """Send ``message`` to ``address`` in ``seconds``; return an alarm that can be canceled."""
         alarm = Alarm(self._clock.monotonic() + seconds, next(self._order), partial(address.post, message))
         with self._changed:
+            if len(self._alarms) >= self._room:
+                self._forget_canceled()
             heapq.heappush(self._alarms, alarm)
             if self._alarms[0] is alarm:
                 self._changed.notify()
         return alarm
+
+    def _forget_canceled(self) -> None:
+        self._alarms = [alarm for alarm in self._alarms if not alarm.canceled]
+        heapq.heapify(self._alarms)
+        self._room = max(_MIN_ROOM, 2 * len(self._alarms))
 
     def _run(self) -> None:
         while (alarm := self._next()) is not None:

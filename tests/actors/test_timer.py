@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -19,6 +20,12 @@ class Record:
     expected: int
     received: list[object] = field(default_factory=list)
     complete: threading.Event = field(default_factory=threading.Event)
+
+
+class Text(str):
+    """A text that can be referred to weakly."""
+
+    __slots__ = ("__weakref__",)
 
 
 class Recorder(pykka.ThreadingActor):
@@ -59,6 +66,19 @@ def test_a_canceled_alarm_is_not_sent(timer: Timer):
     address, recorder = record(1)
     timer.tell_after(0.01, address, "canceled").cancel()
     timer.tell_after(0.02, address, "sent")
+    assert recorder.complete.wait(5)
+    assert recorder.received == ["sent"]
+
+
+def test_canceled_alarms_are_not_kept_until_they_are_due(timer: Timer):
+    address, recorder = record(1)
+    timer.tell_after(0.05, address, "sent")
+    messages: weakref.WeakSet[Text] = weakref.WeakSet()
+    for number in range(1000):
+        messages.add(message := Text(number))
+        timer.tell_after(3600, address, message).cancel()
+    del message
+    assert len(messages) < 100
     assert recorder.complete.wait(5)
     assert recorder.received == ["sent"]
 
