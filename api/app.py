@@ -68,11 +68,13 @@ from api.resources.accounts.passkeys import PasskeysResource
 from api.resources.accounts.sessions import LogoutResource, SessionsResource
 from api.resources.accounts.user import CurrentUserResource
 from api.resources.artifacts import ArtifactsResource
+from api.resources.audit import AuditResource
 from api.resources.billing.billing import BillingResource
 from api.resources.billing.coupons import CouponsResource
 from api.resources.billing.usage import UsageResource
 from api.resources.build_status import BadgeResource, CctrayResource
 from api.resources.builds import BuildsResource
+from api.resources.caches import CachesResource
 from api.resources.internal_source import InternalSourceResource
 from api.resources.jobs import JobsResource
 from api.resources.meta import HealthResource
@@ -196,6 +198,7 @@ def create_app(
         OrganizationsResource(storage, access, pager, rate_limits.organizations_per_account),
         MembersResource(storage, access),
         InvitesResource(storage, access, rates, mails, rate_limits.invites_per_day),
+        AuditResource(storage, access, pager),
     )
 
     add_pipelines(
@@ -203,6 +206,7 @@ def create_app(
         PipelinesResource(storage, access, pager),
         SchedulesResource(storage, access, pager, clock),
         NotificationsResource(storage, engine, access, pager, mails, clock),
+        CachesResource(storage, access),
     )
     creation = BuildCreation(storage, engine, limits or IrSettings(), RenderWait(storage, engine, slots, clock))
     builds = BuildsResource(storage, engine, access, pager, creation)
@@ -226,6 +230,8 @@ def create_app(
         connector=connector or RepositoryConnector(storage, {}, settings.url),
         workspaces=workspaces or Workspaces.unconfigured(storage, clock),
         signer=signer,
+        pager=pager,
+        url=settings.url,
         installations=installations,
     )
     add_secrets(routes, SecretsResource(storage, access))

@@ -31,11 +31,13 @@ if TYPE_CHECKING:
     from api.resources.accounts.sessions import LogoutResource, SessionsResource
     from api.resources.accounts.user import CurrentUserResource
     from api.resources.artifacts import ArtifactsResource
+    from api.resources.audit import AuditResource
     from api.resources.billing.billing import BillingResource
     from api.resources.billing.coupons import CouponsResource
     from api.resources.billing.usage import UsageResource
     from api.resources.build_status import BadgeResource, CctrayResource
     from api.resources.builds import BuildsResource
+    from api.resources.caches import CachesResource
     from api.resources.internal_source import InternalSourceResource
     from api.resources.jobs import JobsResource
     from api.resources.metrics import MetricsResource
@@ -154,9 +156,13 @@ def add_identity_providers(
 
 
 def add_organizations(
-    routes: Routes, organizations: OrganizationsResource, members: MembersResource, invites: InvitesResource
+    routes: Routes,
+    organizations: OrganizationsResource,
+    members: MembersResource,
+    invites: InvitesResource,
+    audit: AuditResource,
 ) -> None:
-    """Route organizations, their members and invites."""
+    """Route organizations, their members, invites and audit."""
     organization = f"{_V0}/organizations/{{org}}"
     routes.add(f"{_V0}/organizations", organizations, "list")
     routes.add(organization, organizations)
@@ -165,6 +171,7 @@ def add_organizations(
     routes.add(f"{organization}/invites", invites, "list")
     routes.add(f"{organization}/invites/{{id}}", invites)
     routes.add(f"{_V0}/invites/accept", invites, "accept")
+    routes.add(f"{organization}/audit", audit, "list")
 
 
 def add_builds(
@@ -190,13 +197,19 @@ def add_sources(routes: Routes, internal: InternalSourceResource, webhooks: Webh
 
 
 def add_pipelines(
-    routes: Routes, pipelines: PipelinesResource, schedules: SchedulesResource, notifications: NotificationsResource
+    routes: Routes,
+    pipelines: PipelinesResource,
+    schedules: SchedulesResource,
+    notifications: NotificationsResource,
+    caches: CachesResource,
 ) -> None:
-    """Route pipelines, their schedules and their notifications."""
+    """Route pipelines, their schedules, notifications and caches."""
     routes.add(_PIPELINES, pipelines, "list")
     routes.add(f"{_PIPELINES}/{{pipeline}}", pipelines)
     routes.add(f"{_PIPELINES}/{{pipeline}}/schedules", schedules, "list")
     routes.add(f"{_PIPELINES}/{{pipeline}}/schedules/{{id}}", schedules)
+    routes.add(f"{_PIPELINES}/{{pipeline}}/cache", caches, "of_pipeline")
+    routes.add(f"{_V0}/organizations/{{org}}/caches", caches, "list")
     notification = f"{_PIPELINES}/{{pipeline}}/notifications/{{id}}"
     routes.add(f"{_PIPELINES}/{{pipeline}}/notifications", notifications, "list")
     routes.add(notification, notifications)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from api.console.bitbucket import BitbucketPage
+from api.console.source_hosts.routes import add_source_host_pages
 from api.resources.source_hosts.bitbucket import BitbucketResource
+from api.resources.source_hosts.connected_repo import ConnectedRepoResource
 from api.resources.source_hosts.github_installations import GithubInstallationsResource
+from api.resources.source_hosts.repo_deliveries import RepoDeliveriesResource
 from api.resources.source_hosts.repo_summaries import RepoSummariesResource
 from api.resources.source_hosts.repositories import RepositoriesResource
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from api.console.site import Site
     from api.middleware.authentication import Access
     from api.openapi.operations import Routes
+    from api.paging import Pager
     from api.signing import Signer
 
 __all__ = ["add_source_hosts"]
@@ -32,6 +35,8 @@ def add_source_hosts(
     connector: RepositoryConnector,
     workspaces: Workspaces,
     signer: Signer,
+    pager: Pager,
+    url: str,
     installations: Installations | None,
 ) -> None:
     """Route what is connected at source hosts; ``access`` is that of programs."""
@@ -39,6 +44,13 @@ def add_source_hosts(
     repositories = RepositoriesResource(site.storage, access, connector)
     routes.add(f"{_ORGANIZATION}/repos/connect", repositories, "connect")
     routes.add(f"{_ORGANIZATION}/repos/{{id}}", repositories)
+    one = ConnectedRepoResource(site.storage, site.engine, access, url)
+    routes.add(f"{_ORGANIZATION}/repos/{{id}}/check", one, "check")
+    routes.add(f"{_ORGANIZATION}/repos/{{id}}/hook", one, "hook")
+    deliveries = RepoDeliveriesResource(site.storage, site.engine, access, pager)
+    routes.add(f"{_ORGANIZATION}/repos/{{id}}/deliveries", deliveries, "list")
+    routes.add(f"{_ORGANIZATION}/repos/{{id}}/deliveries/{{delivery_id}}", deliveries)
+    routes.add(f"{_ORGANIZATION}/repos/{{id}}/deliveries/{{delivery_id}}/redeliver", deliveries, "redeliver")
 
     github, path = (
         GithubInstallationsResource(site.storage, access, installations),
@@ -56,6 +68,13 @@ def add_source_hosts(
     routes.add(f"{_ORGANIZATION}/bitbucket/workspaces/{{id}}", bitbucket, "workspace")
     routes.add(f"{_ORGANIZATION}/bitbucket/workspaces/{{id}}/repos", bitbucket, "repos")
 
-    page = BitbucketPage(BitbucketResource(site.access, site.engine, workspaces, signer, site.clock))
-    routes.add_page("/integrations/bitbucket", page)
-    routes.add_page("/integrations/bitbucket/callback", page, "callback")
+    add_source_host_pages(
+        routes,
+        site,
+        connector=connector,
+        workspaces=workspaces,
+        signer=signer,
+        pager=pager,
+        url=url,
+        installations=installations,
+    )

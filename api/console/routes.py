@@ -14,6 +14,7 @@ from api.console.invites import InvitesPage
 from api.console.login import LinkPage, LoginPage, MailForms, SessionCookieResource
 from api.console.logs.page import JobPage, LogParts
 from api.console.mail_stop import MailStopPage
+from api.console.notifications.routes import add_notification_pages
 from api.console.operation_routes import add_operation_pages
 from api.console.organization.routes import add_organization_pages
 from api.console.pages import Pages
@@ -151,6 +152,7 @@ def add_build_pages(
     routes.add_page("/{org}/pipelines/{pipeline}", PipelinePage(site))
 
     add_operation_pages(routes, site, url=url, creation=creation, pager=pager)
+    add_notification_pages(routes, site, pager=pager, mails=mails)
     add_organization_pages(
         routes, site, url=url, rates=rates, mails=mails, invites_per_day=invites_per_day, payments=payments
     )

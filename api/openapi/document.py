@@ -243,6 +243,7 @@ def _path_parameters() -> Mapping[str, tuple[str, Mapping[str, Any]]]:
         "number": ("Number of the build in its pipeline.", {"type": "integer", "minimum": 1, "examples": [1]}),
         "job_id": ("Id of the job.", _UUID),
         "delivery": ("Id of the delivery.", _UUID),
+        "delivery_id": ("Id of the delivery.", _UUID),
         "build_id": ("UUID of the build.", _UUID),
         "user_id": ("Id of the user.", _UUID),
         "id": ("Id of the record.", _UUID),

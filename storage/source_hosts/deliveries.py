@@ -8,7 +8,7 @@ from uuid import uuid4
 import peewee
 
 from storage.database.instants import DAY, SECOND
-from storage.database.statements import Columns, Query, Write, insert_into, slot
+from storage.database.statements import NEWEST, Columns, Query, Write, insert_into, slot
 from storage.models import DeliveryRow
 from storage.records import Delivery
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from storage.database.connection import Database
-    from storage.records import Repository
+    from storage.records import Page, Repository
     from storage.source_hosts.repositories import Repositories
 
 __all__ = ["Deliveries"]
@@ -49,6 +49,13 @@ class Deliveries:
         self._pending = Query(
             database,
             deliveries.where(of_repository, waiting).order_by(DeliveryRow.id).limit(_AT_ONCE),
+            _DELIVERY,
+        )
+        self._page = Query(
+            database,
+            deliveries.where(of_repository, DeliveryRow.id < slot("after"))
+            .order_by(DeliveryRow.id.desc())
+            .limit(slot("limit")),
             _DELIVERY,
         )
         self._latest = Query(database, deliveries.order_by(DeliveryRow.id.desc()).limit(slot("limit")), _DELIVERY)
@@ -155,6 +162,15 @@ class Deliveries:
         """Note why the deliveries of a repository wait for its next check."""
         with self._database.write():
             self._failed.run(repository_id=repository_id, why=why)
+
+    def page(self, repository_id: int, limit: int, after: int | None) -> Page[Delivery]:
+        """Return the deliveries of a repository past the key ``after``, newest first."""
+        return self._page.page(
+            limit,
+            lambda delivery: delivery.id,
+            repository_id=repository_id,
+            after=NEWEST if after is None else after,
+        )
 
     def latest(self, limit: int) -> list[Delivery]:
         """Return the latest deliveries, newest first."""

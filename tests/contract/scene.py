@@ -107,6 +107,8 @@ class Scene:
             "workspaces",
             "installations",
         )
+        if endpoint.path.endswith("/hook"):
+            return self.named["plain-repo"]
         kind = next((kind for kind in kinds if f"/{kind}/" in endpoint.path), "none")
         return self.named[kind]
 

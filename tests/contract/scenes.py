@@ -131,6 +131,8 @@ def _filled(world: World, outside: Outside) -> Scene:
         storage.identities.sign_in(proven, SignUpPolicy())
     invite = owner.client.simulate_post(f"{owner.path}/invites", json={"email": guest.email, "role": "member"}).json
     repository = connected(storage, owner.org_id, outside.forge)
+    storage.deliveries.receive("forgejo", "push", "delivery-1", repository, b"{}")
+    plain = storage.repositories.connect(owner.org_id, "https://git.example.org/acme/web.git", "acme/web", 60)
     schedule = owner.client.simulate_post(f"{pipeline.path}/schedules", json={"cron": "30 4 * * *"}).json
     hook = {"kind": "webhook", "url": "https://hooks.example.org/builds"}
     notification = owner.client.simulate_post(f"{pipeline.path}/notifications", json=hook).json
@@ -156,6 +158,8 @@ def _filled(world: World, outside: Outside) -> Scene:
         "notifications": notification["id"],
         "delivery": tested["id"],
         "repos": repository.uuid,
+        "plain-repo": plain.uuid,
+        "delivery_id": storage.deliveries.latest(1)[0].uuid,
         "workspaces": workspace(storage, owner.org_id).account,
         "invite_token": invite["token"],
         "artifacts": build.get("/artifacts").json["data"][0]["id"],

@@ -90,6 +90,8 @@ STATUSES = {
     "delivery_signature_invalid": 401,
     "source_host_unknown": 404,
     "source_host_not_configured": 503,
+    "delivery_not_found": 404,
+    "repo_reports_by_itself": 409,
     "github_installation_id_invalid": 422,
     "github_installation_not_found": 404,
     "github_installation_bound_elsewhere": 409,

@@ -28,6 +28,7 @@ NOUNS = {
     "code": "route_not_found",
     "uuid": "passkey_not_found",
     "delivery": "notification_delivery_not_found",
+    "delivery_id": "delivery_not_found",
 }
 IDS = {
     "api-tokens": "api_token_not_found",

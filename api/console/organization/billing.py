@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING
 
-from api.console.pages import Page
+from api.console.pages import Page, whole_number
 from storage import LedgerSource, Role, UsageTooLong
 
 if TYPE_CHECKING:
@@ -44,8 +44,7 @@ class BillingPage(Page):
         member = self._site.access.member(req, org)
         storage, organization = self._site.storage, member.organization
         now = self._site.clock.now()
-        before = req.get_param("before") or ""
-        entries = storage.ledger.page(organization.id, _ENTRIES, int(before) if _is_id(before) else None)
+        entries = storage.ledger.page(organization.id, _ENTRIES, whole_number(req.get_param("before")))
         days = storage.usage.series(organization.id, now - timedelta(days=_DAYS), now)
         self._site.pages.show(
             req,
@@ -82,7 +81,3 @@ def _plot(days: Sequence[DayUsage]) -> str:
             "series": [{"label": "Cost by day", "unit": "", "values": [day.usage.total_cents / 100 for day in days]}],
         }
     )
-
-
-def _is_id(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) < 16  # noqa: PLR2004 - within SQLite's integers

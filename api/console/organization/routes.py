@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from api.console.operation_form import OperationForm, given, leads_to, shows
+from api.console.organization.audit import AuditPage
 from api.console.organization.billing import BillingPage
+from api.console.organization.caches import CachesPage
 from api.console.organization.checkout import CheckoutEndPage, checkout_of
 from api.console.organization.people import OrganizationSettingsPage
 from api.resources.accounts.invites import InvitesResource
 from api.resources.accounts.members import MembersResource
 from api.resources.billing.coupons import CouponsResource
 from api.resources.billing.payments import CheckoutResource
+from api.resources.caches import CachesResource
 from api.resources.secrets import SecretsResource
 
 if TYPE_CHECKING:
@@ -35,7 +38,7 @@ def add_organization_pages(
     invites_per_day: int,
     payments: PaymentProvider | None,
 ) -> None:
-    """Route the pages of members, invites, secrets and billing."""
+    """Route the pages of members, invites, secrets, audit, caches and billing."""
     storage, access = site.storage, site.access
 
     routes.add_page("/{org}/settings", OrganizationSettingsPage(site))
@@ -50,6 +53,12 @@ def add_organization_pages(
     form = OperationForm(site, secrets.on_put_organization, back, given("value"), in_path=("name",))
     routes.add_page("/{org}/secrets", form)
     routes.add_page("/{org}/secrets/{name}/delete", OperationForm(site, secrets.on_delete_organization, back))
+
+    routes.add_page("/{org}/audit", AuditPage(site))
+    routes.add_page("/{org}/caches", CachesPage(site))
+    caches = CachesResource(storage, access)
+    form = OperationForm(site, caches.on_delete_of_pipeline, _back_to("caches"))
+    routes.add_page("/{org}/caches/{pipeline}/clear", form)
 
     routes.add_page("/{org}/billing", BillingPage(site, payments))
     coupons = CouponsResource(storage, access, rates)

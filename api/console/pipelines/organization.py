@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from api.console.pages import Page
 from api.console.pipelines.figures import BAR_HEIGHT, Figures, figures_of
 from api.errors.responses import ApiError
-from storage import RESERVED_SLUGS, slugify
+from storage import RESERVED_SLUGS, Role, slugify
 
 if TYPE_CHECKING:
     import falcon
@@ -56,6 +56,7 @@ class OrganizationPage(Page):
             resp,
             "pipelines/organization",
             organization=member.organization,
+            admin=member.role.covers(Role.ADMIN),
             lines=shown,
             any=bool(pipelines),
             wanted=wanted,

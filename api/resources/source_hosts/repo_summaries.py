@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel
 
 from api.bodies import answer
-from api.fields import StoredRecord, Timestamp
+from api.fields import StoredRecord, Timestamp, Uuid
 from api.openapi.operations import Answer, operation
 
 if TYPE_CHECKING:
@@ -27,8 +27,12 @@ class RepoRegistrationRecord(BaseModel):
 
 
 class RepoSummaryRecord(StoredRecord):
-    """A connected repository, whatever its host. ``last_synced_at`` is the last comparison with it."""
+    """A connected repository, whatever its host.
 
+    ``last_synced_at`` is the last comparison with it, ``last_error`` why the last look at it failed.
+    """
+
+    id: Uuid
     full_name: str
     name: str
     owner: str
@@ -36,6 +40,7 @@ class RepoSummaryRecord(StoredRecord):
     default_branch: str | None
     private: bool
     last_synced_at: Timestamp | None
+    last_error: str | None
     registrations: list[RepoRegistrationRecord]
 
 
@@ -68,6 +73,7 @@ class RepoSummariesResource:
         owner, _, name = repository.repo_name.rpartition("/")
         return RepoSummaryRecord.showing(
             repository,
+            id=repository.uuid,
             full_name=repository.repo_name,
             name=name,
             owner=owner,

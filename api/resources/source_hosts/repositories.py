@@ -13,7 +13,9 @@ from api.bodies import answer, read_body
 from api.errors.responses import ApiError
 from api.fields import RequestBody, RequiredText, Uuid
 from api.openapi.operations import Answer, operation
-from storage import HostConnectedElsewhere, Role
+from api.resources.source_hosts.connected_repo import RepoRecord, deploy_key_of
+from api.resources.source_hosts.repo_deliveries import connected_repository
+from storage import GIT, HostConnectedElsewhere, Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,26 +129,36 @@ class RepositoriesResource:
         answer(resp, ConnectedRepo.of(edited, connection), status=201)
 
     @operation(
+        "getRepo", Answer(200, "The repository.", RepoRecord), errors=("organization_not_found", "repo_not_found")
+    )
+    def on_get(self, req: falcon.Request, resp: falcon.Response, org: str, id: str) -> None:
+        """Show a connected repository, whatever its host."""
+        found = connected_repository(self._storage, self._access.member(req, org), id)
+        answer(resp, RepoRecord.of(found, deploy_key_of(self._storage, found)))
+
+    @operation(
         "disconnectRepo",
         Answer(204, "The repository is no longer connected."),
         errors=("organization_not_found", "insufficient_org_role", "repo_not_found", "repo_connect_refused", "busy"),
     )
     def on_delete(self, req: falcon.Request, resp: falcon.Response, org: str, id: str) -> None:
-        """Build no more pushes to a repository that was connected with a token; needs the role admin.
+        """Build no more pushes to a repository that was connected by itself; needs the role admin.
 
         Its webhook is removed too, if its host answers. Its pipelines and builds stay.
         """
         member = self._access.member(req, org)
-        repositories = self._storage.repositories.of_organization(member.organization.id)
-        found = next((each for each in repositories if each.uuid == id), None)
-        if found is None:
-            raise ApiError.not_found("repo", id)
+        found = connected_repository(self._storage, member, id)
         member.require(Role.ADMIN)
-        with self._slot():
-            try:
-                self._connector.disconnect(found)
-            except ConnectRefused as error:
-                raise ApiError("repo_connect_refused", str(error)) from None
+        if found.is_path:
+            raise ApiError("repo_connect_refused", f"{found.url} is on the host: its owner disconnects it")
+        if found.provider == GIT:
+            self._storage.repositories.remove(found)
+        else:
+            with self._slot():
+                try:
+                    self._connector.disconnect(found)
+                except ConnectRefused as error:
+                    raise ApiError("repo_connect_refused", str(error)) from None
         resp.status = 204
 
     @contextmanager

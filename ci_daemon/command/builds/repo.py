@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from actors.repositories import Remote, RemoteInvalid
+from actors.repositories.push_hook import install_hook, remove_hook, server_hook
 from ci_daemon.command.builds.repo_access import (
     HOOK_ADVICE,
     find_repository,
@@ -28,7 +29,6 @@ from ci_daemon.command.support.command_classes import Group
 from ci_daemon.command.support.lookup import find_organization
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.command.support.timestamps import timestamp
-from ci_daemon.push_hook import install_hook, remove_hook, server_hook
 from storage import GIT, DeployKey, RepositoryConnected, repo_name
 
 if TYPE_CHECKING:

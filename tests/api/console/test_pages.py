@@ -23,7 +23,8 @@ POLICY = {
 }
 LOGIN = ("/login", "/login/verify", "/login/recover", "/login/owner", "/login/sent")
 PIPELINE = "/ada-example-org/pipelines/demo"
-ORGANIZATION = ("/", "/ada-example-org", "/ada-example-org/settings", "/ada-example-org/billing")
+OF_ORGANIZATION = ("", "/settings", "/billing", "/repositories", "/caches", "/audit")
+ORGANIZATION = ("/", *(f"/ada-example-org{page}" for page in OF_ORGANIZATION))
 BUILD = tuple(f"{PIPELINE}/builds/1?view={view}" for view in ("jobs", "graph", "time", "tests", "artifacts"))
 PEOPLE = (
     *LOGIN,
@@ -35,7 +36,7 @@ PEOPLE = (
     "/invites",
     "/invites/accepted",
 )
-PAGES = (*PEOPLE, *ORGANIZATION, PIPELINE, f"{PIPELINE}/settings", *BUILD)
+PAGES = (*PEOPLE, *ORGANIZATION, PIPELINE, f"{PIPELINE}/settings", f"{PIPELINE}/notifications", *BUILD)
 
 
 @pytest.mark.parametrize("page", PAGES)

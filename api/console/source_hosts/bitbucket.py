@@ -37,4 +37,4 @@ class BitbucketPage(Page):
             raise ApiError("bitbucket_connect_failed", "Bitbucket sent no code: you declined, or something is amiss")
         record = self._resource.connect(req, code, req.get_param("state") or "")
         resp.context.record = record
-        redirect(req, resp, quote(record.org))
+        redirect(req, resp, f"{quote(record.org)}/repositories")

@@ -1,0 +1,89 @@
+"""The notifications of a pipeline, and the deliveries of one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from api.console.pages import Page, whole_number
+from api.errors.responses import ApiError
+from storage import BuildEvent, NotificationKind, Role
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import falcon
+
+    from api.console.site import Site
+
+__all__ = ["NotificationsPage", "notification_of"]
+
+_MOST = 100
+_DELIVERIES = 30
+_EVENTS = {
+    BuildEvent.FIRST_FAILURE: "the first failure of a branch",
+    BuildEvent.RECOVERED: "its recovery",
+    BuildEvent.FINISHED: "each end of a build",
+}
+_KINDS = {
+    NotificationKind.WEBHOOK: "Webhook",
+    NotificationKind.SLACK: "Slack",
+    NotificationKind.EMAIL: "E-mail",
+}
+
+
+class NotificationsPage(Page):
+    """``/{org}/pipelines/{pipeline}/notifications``, and ``…/{id}`` below it."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str) -> None:
+        """Show the notifications to a member; only admins change them."""
+        member, found = self._site.access.pipeline(req, org, pipeline)
+        self._site.pages.show(
+            req,
+            resp,
+            "notifications/list",
+            org=org,
+            pipeline=found,
+            admin=member.role.covers(Role.ADMIN),
+            notifications=self._site.storage.notifications.page(found.id, _MOST, None).rows,
+            kinds=_KINDS,
+            events=_EVENTS,
+            form_token=self._site.form_token(req),
+        )
+
+    def on_get_one(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, id: str) -> None:
+        """Show a notification and its deliveries before the one with the key ``before``, to an admin."""
+        member, found = self._site.access.pipeline(req, org, pipeline)
+        notification = self._site.storage.notifications.by_uuid(id)
+        if notification is None or notification.pipeline_id != found.id:
+            raise ApiError.not_found("notification", id)
+        member.require(Role.ADMIN)
+        deliveries = self._site.storage.notification_deliveries.page(
+            notification.id, _DELIVERIES, whole_number(req.get_param("before"))
+        )
+        self._site.pages.show(
+            req,
+            resp,
+            "notifications/one",
+            org=org,
+            pipeline=found,
+            notification=notification,
+            deliveries=deliveries.rows,
+            more=deliveries.next_key,
+            kinds=_KINDS,
+            events=_EVENTS,
+            form_token=self._site.form_token(req),
+        )
+
+
+def notification_of(fields: Mapping[str, str]) -> dict[str, object]:
+    """Return the body of ``createNotification`` for its form; without a chosen event the API chooses."""
+    chosen = [event.value for event in BuildEvent if fields.get(event.value) == "yes"]
+    body: dict[str, object] = {"kind": fields.get("kind", "")}
+    if fields.get("url", "").strip():
+        body["url"] = fields["url"].strip()
+    if body["kind"] == NotificationKind.EMAIL:
+        body["to_creator"] = fields.get("to_creator") == "yes"
+    return {**body, "events": chosen} if chosen else body

@@ -1,0 +1,1 @@
+"""The pages of repositories and of accounts at source hosts."""

@@ -1,0 +1,72 @@
+"""The repositories of an organization, and its accounts at source hosts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from actors.source_hosts.github import GITHUB
+from api.console.pages import Page
+from storage import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import falcon
+
+    from actors.source_hosts import Workspaces
+    from api.console.site import Site
+    from storage import HostConnection, Repository
+
+__all__ = ["ConnectedAccount", "RepositoriesPage", "installation_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectedAccount:
+    """An account at a host, and how many repositories it brings."""
+
+    connection: HostConnection
+    repositories: int
+
+
+class RepositoriesPage(Page):
+    """``/{org}/repositories``."""
+
+    def __init__(self, site: Site, workspaces: Workspaces, *, has_github: bool) -> None:
+        self._site = site
+        self._workspaces = workspaces
+        self._has_github = has_github
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
+        """Show what is connected to a member; only admins connect and disconnect."""
+        member = self._site.access.member(req, org)
+        organization, storage = member.organization, self._site.storage
+        repositories = storage.repositories.of_organization(organization.id)
+        installations = storage.host_connections.of_organization(organization.id, GITHUB)
+        self._site.pages.show(
+            req,
+            resp,
+            "source_hosts/list",
+            organization=organization,
+            admin=member.role.covers(Role.ADMIN),
+            repositories=repositories,
+            has_github=self._has_github,
+            installations=_accounts(installations, repositories),
+            has_bitbucket=self._workspaces.configured,
+            workspaces=_accounts(self._workspaces.of_organization(organization.id), repositories),
+            form_token=self._site.form_token(req),
+        )
+
+
+def installation_of(fields: Mapping[str, str]) -> dict[str, object]:
+    """Return the body of ``connectGithubInstallation``; the form takes the address of a page too."""
+    given = fields.get("installation_id", "").strip().rstrip("/").rpartition("/")[2]
+    number = int(given) if given.isascii() and given.isdecimal() and len(given) < 20 else 0  # noqa: PLR2004 - 64 bits
+    return {"installation_id": number}
+
+
+def _accounts(connections: Sequence[HostConnection], repositories: Sequence[Repository]) -> list[ConnectedAccount]:
+    return [
+        ConnectedAccount(each, sum(repository.connection_id == each.id for repository in repositories))
+        for each in connections
+    ]
