@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from actors.repositories.git import Git, GitError
     from actors.repositories.history import Checkout, add_history, make_history
     from actors.repositories.limited_buffer import LimitedBuffer
+    from actors.repositories.push_hook import install_hook, remove_hook, server_hook
     from actors.repositories.remote import Remote, RemoteInvalid
     from actors.repositories.settings import RepositorySettings, SourceSettings
     from actors.repositories.ssh_keys import fingerprint, host_key, new_deploy_key
@@ -29,8 +30,11 @@ __all__ = [
     "add_history",
     "fingerprint",
     "host_key",
+    "install_hook",
     "make_history",
     "new_deploy_key",
+    "remove_hook",
+    "server_hook",
 ]
 
 MIRRORS = "mirrors"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from api.errors.catalog import error_catalog
 from api.errors.responses import ApiError
-from api.http.html_pages import inline_html, path_to_root, respond_with_page
+from api.http.html_pages import documentation, inline_html, path_to_root, respond_with_page
 from api.openapi.operations import Answer, operation
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ class ErrorPagesResource:
     @operation("listErrors", Answer(200, "The page.", media_type=_HTML), security="public")
     def on_get_list(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Show all errors of the API, as a page."""
-        docs = f"{path_to_root(req)}docs"
+        root = path_to_root(req)
+        docs = f"{root}docs"
         rows = "\n".join(
             f"<tr><td>{problem.status}</td>"
             f'<td><a href="{docs}/errors/{problem.code}"><code>{problem.code}</code></a></td>'
@@ -39,10 +40,11 @@ class ErrorPagesResource:
             for problem in sorted(error_catalog().values(), key=lambda problem: (problem.status, problem.code))
         )
         body = (
-            f'<nav><a href="{docs}">Reference</a></nav>\n<h1>Errors</h1>\n'
-            f"<table>\n<tr><th>Status</th><th>Code</th><th>Meaning</th></tr>\n{rows}\n</table>"
+            '<main class="text">\n<h1>Errors</h1>\n'
+            f"<table>\n<tr><th>Status</th><th>Code</th><th>Meaning</th></tr>\n{rows}\n</table>\n</main>"
         )
-        respond_with_page(resp, "Errors", f'<link rel="stylesheet" href="{docs}/static/page.css">', body)
+        head = f'<link rel="stylesheet" href="{docs}/static/page.css">'
+        respond_with_page(resp, "Errors", head, documentation(root, body))
 
     @operation("getError", Answer(200, "The page.", media_type=_HTML), errors=("route_not_found",), security="public")
     def on_get(self, req: falcon.Request, resp: falcon.Response, code: str) -> None:
@@ -50,17 +52,18 @@ class ErrorPagesResource:
         problem = error_catalog().get(code)
         if problem is None:
             raise ApiError("route_not_found", f'no error has the code "{code[:_CHARS]}"; /docs/errors lists them all')
-        docs = f"{path_to_root(req)}docs"
+        root = path_to_root(req)
+        docs = f"{root}docs"
         body = (
-            f'<nav><a href="{docs}">Reference</a> · <a href="{docs}/errors">Errors</a></nav>\n'
-            f"<h1><code>{problem.code}</code></h1>\n"
+            f'<main class="text">\n<h1><code>{problem.code}</code></h1>\n'
             f'<p class="status">Status {problem.status} {HTTPStatus(problem.status).phrase} ·'
             f" type <code>{problem.type}</code></p>\n"
             f"<h2>Meaning</h2>\n<p>{inline_html(problem.meaning)}</p>\n"
             f"<h2>What to do</h2>\n<p>{inline_html(problem.remedy)}</p>\n"
-            f"<h2>Endpoints</h2>\n{self._endpoints_with(problem)}"
+            f"<h2>Endpoints</h2>\n{self._endpoints_with(problem)}\n</main>"
         )
-        respond_with_page(resp, problem.code, f'<link rel="stylesheet" href="{docs}/static/page.css">', body)
+        head = f'<link rel="stylesheet" href="{docs}/static/page.css">'
+        respond_with_page(resp, problem.code, head, documentation(root, body))
 
     def _endpoints_with(self, problem: Problem) -> str:
         endpoints = self._routes.endpoints

@@ -11,7 +11,7 @@ import falcon
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["TEXT_ONLY", "inline_html", "path_to_root", "respond_with_page"]
+__all__ = ["TEXT_ONLY", "documentation", "inline_html", "path_to_root", "respond_with_page"]
 
 TEXT_ONLY: Mapping[str, str] = {"style-src": "'self'"}
 """The sources from which a page of text may load, as directives of its content security policy."""
@@ -44,6 +44,13 @@ def respond_with_page(
     policy = [_NOTHING_ELSE, *(f"{directive} {sources}" for directive, sources in allowed.items())]
     resp.set_header("Content-Security-Policy", "; ".join(policy))
     resp.text = _PAGE.format(title=html.escape(title), head=head, body=body)
+
+
+def documentation(root: str, content: str) -> str:
+    """Return a page of the API's documentation as HTML, with links to the console and among these pages."""
+    links = f'<a href="{root}docs">Reference</a> <a href="{root}docs/errors">Errors</a>'
+    home = f'<a class="brand" href="{root or "./"}">ci-daemon</a>'
+    return f'<header>{home}<nav aria-label="Documentation">{links}</nav></header>\n{content}'
 
 
 def path_to_root(req: falcon.Request) -> str:

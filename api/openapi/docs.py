@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from api.http.html_pages import path_to_root, respond_with_page
+from api.http.html_pages import documentation, path_to_root, respond_with_page
 from api.http.static_files import CSS, JAVASCRIPT, StaticFile, StaticFilesResource
 from api.openapi.operations import Answer, operation
 
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ReferenceResource", "reference_files"]
 
-_HEAD = """<link rel="stylesheet" href="{root}docs/static/swagger-ui.css">
+_HEAD = """<link rel="stylesheet" href="{root}docs/static/page.css">
+<link rel="stylesheet" href="{root}docs/static/swagger-ui.css">
 <script defer src="{root}docs/static/swagger-ui-bundle.js"></script>
 <script defer src="{root}docs/static/reference.js"></script>"""
 _BODY = """<main id="reference"></main>
@@ -35,7 +36,8 @@ class ReferenceResource:
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Show the reference, a page on which the endpoints can be tried."""
         root = path_to_root(req)
-        respond_with_page(resp, "Reference", _HEAD.format(root=root), _BODY.format(root=root), _ALLOWED)
+        body = documentation(root, _BODY.format(root=root))
+        respond_with_page(resp, "Reference", _HEAD.format(root=root), body, _ALLOWED)
 
 
 def reference_files() -> StaticFilesResource:

@@ -1,24 +1,33 @@
-// A form whose session has ended keeps what was typed: before it is sent, the page is asked for again, and its token is
-// put into the form. Without this script the service refuses the form, and says why.
+// A form keeps what was typed when its session has ended or the service does not answer: before it is sent, the page is
+// asked for again, and its token is put into the form. Without this script the service refuses the form, and says why.
 
-async function freshToken() {
+// A page that leads to the sign-in, or has no forms, is that of somebody without a session. One that is refused is not
+// needed: the service refuses the form too, and says why.
+async function freshToken(form) {
   const page = await fetch(location.pathname, {redirect: "manual"});
-  if (!page.ok) return null;
+  if (page.type === "opaqueredirect") return null;
+  if (page.status >= 500) throw new Error("the service is about to restart");
+  if (!page.ok) return form.elements.form_token.value;
   const read = new DOMParser().parseFromString(await page.text(), "text/html");
   return read.querySelector("input[name=form_token]")?.value ?? null;
 }
 
-function ask(form) {
+function note(form, ...parts) {
+  const shown = document.createElement("p");
+  shown.className = "fault";
+  shown.setAttribute("role", "alert");
+  shown.append(...parts);
+  form.querySelector("[data-note]")?.remove();
+  shown.dataset.note = "";
+  form.append(shown);
+}
+
+function askToSignIn(form) {
   const link = document.createElement("a");
   link.href = document.querySelector("a.brand").href + "login?next=/";
   link.target = "_blank";
   link.textContent = "Sign in in another tab";
-  const note = document.createElement("p");
-  note.className = "fault";
-  note.setAttribute("role", "alert");
-  note.append("You are not signed in any more, and nothing was sent. ", link, ", then send this again.");
-  form.querySelector("[role=alert]")?.remove();
-  form.append(note);
+  note(form, "You are not signed in any more, and nothing was sent. ", link, ", then send this again.");
 }
 
 document.addEventListener("submit", async event => {
@@ -27,12 +36,13 @@ document.addEventListener("submit", async event => {
   event.preventDefault();
   let token = null;
   try {
-    token = await freshToken();
-  } catch { /* without the service the form is sent anyway, and the browser says so */
-    token = form.elements.form_token.value;
+    token = await freshToken(form);
+  } catch {
+    note(form, "The service does not answer, and nothing was sent. It may be restarting: send this again in a moment.");
+    return;
   }
   if (token === null) {
-    ask(form);
+    askToSignIn(form);
     return;
   }
   form.elements.form_token.value = token;

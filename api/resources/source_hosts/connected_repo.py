@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, Field
 
-from actors.repositories import fingerprint
-from actors.repositories.push_hook import server_hook
+from actors.repositories import fingerprint, server_hook
 from api.bodies import answer
 from api.errors.responses import ApiError
 from api.fields import StoredRecord, Timestamp, Uuid

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from actors.repositories import Remote, RemoteInvalid
-from actors.repositories.push_hook import install_hook, remove_hook, server_hook
+from actors.repositories import Remote, RemoteInvalid, install_hook, remove_hook, server_hook
 from ci_daemon.command.builds.repo_access import (
     HOOK_ADVICE,
     find_repository,

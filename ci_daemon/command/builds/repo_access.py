@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from actors.repositories import GitError, Remote, fingerprint, host_key, new_deploy_key
-from actors.repositories.push_hook import server_hook
+from actors.repositories import GitError, Remote, fingerprint, host_key, new_deploy_key, server_hook
 from ci_daemon.command.support.command_classes import Command
 from ci_daemon.command.support.lookup import find_organization
 from ci_daemon.command.support.session import Failure, Session, pass_session
