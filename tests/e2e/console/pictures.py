@@ -109,6 +109,9 @@ def _take(browser: Browser, client: Client, folder: Path) -> None:
         ada.open(f"/pipelines/{pipeline.slug}")
         expect(ada.page.locator(".uplot").first).to_be_visible()
         shoot("pipeline")
+        for page in ("repositories", "billing"):
+            ada.open(f"/{page}")
+            shoot(page)
 
 
 def main(folder: Path) -> None:
