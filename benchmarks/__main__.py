@@ -15,6 +15,7 @@ from actors.vms import VmError
 from benchmarks.builds import BUILDS
 from benchmarks.cache import CACHE
 from benchmarks.command import COMMAND
+from benchmarks.console import CONSOLE
 from benchmarks.fork import FORK
 from benchmarks.http import HTTP
 from benchmarks.lease import LEASE
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 _ALL: dict[str, Report] = {
     benchmark.name: benchmark
-    for benchmark in (LEASE, BUILDS, LOGS, HTTP, FORK, CACHE, STOCK, RENDER, PUSHES, RECOVERY, COMMAND)
+    for benchmark in (LEASE, BUILDS, LOGS, HTTP, FORK, CACHE, STOCK, RENDER, PUSHES, RECOVERY, COMMAND, CONSOLE)
 }
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from benchmarks.testbed import Testbed
     from tests.e2e.daemon import Build
 
-__all__ = ["HTTP"]
+__all__ = ["HTTP", "serve_constant"]
 
 _SIZES = (10_000, 100_000, 1_000_000)
 _CONNECTIONS = (1, 2, 4, 8, 16, 32, 64)
@@ -74,7 +74,7 @@ class HttpBenchmark:
                 daemon.stop()
                 copy_builds(state / "ci-daemon.sqlite3", size)
                 daemon.start()
-                with _serve_baseline(record) as port:
+                with serve_constant(record) as port:
                     sides = {name: (_port_of(daemon.url), path) for name, path in paths.items()}
                     sides[_BASELINE] = (port, "/record")
                     for each, answered in _interleaved(sides, headers).items():
@@ -128,7 +128,7 @@ def _port_of(url: str) -> int:
 
 
 @contextmanager
-def _serve_baseline(record: bytes) -> Iterator[int]:
+def serve_constant(record: bytes) -> Iterator[int]:
     """Serve a constant record, and yield the port."""
     argv = [sys.executable, "-m", "benchmarks.baseline_http"]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:

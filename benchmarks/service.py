@@ -22,6 +22,7 @@ __all__ = ["PARALLEL", "Service", "serving"]
 PARALLEL = 2 * (os.cpu_count() or 1)
 """The number of jobs at once: twice the CPUs, as the service suggests for a host."""
 
+_EMAIL = "bench@example.org"
 _POLL_SECONDS = 0.02
 _CHUNK_BYTES = 1 << 20
 
@@ -35,6 +36,11 @@ class Service:
     connection: http.client.HTTPConnection
     headers: Mapping[str, str]
     builds: str
+
+    @property
+    def client(self) -> Client:
+        """The client as tests have it."""
+        return Client(self.daemon, _EMAIL, self.org, self.headers["Authorization"].removeprefix("Bearer "))
 
     def build(self, ir: str) -> str:
         """Post a build and return its path."""
@@ -95,7 +101,7 @@ def serving(testbed: Testbed, **settings: str) -> Iterator[Service]:
     daemon.command("init")
     try:
         daemon.start()
-        client = Client.create(daemon, "bench@example.org")
+        client = Client.create(daemon, _EMAIL)
         builds = f"/api/v0/organizations/{client.org}/pipelines/{client.pipeline().slug}/builds"
         with closing(http.client.HTTPConnection(daemon.url.removeprefix("http://"))) as connection:
             yield Service(daemon, client.org, connection, {"Authorization": f"Bearer {client.token}"}, builds)

@@ -34,6 +34,14 @@ class Attempts:
             AttemptRow.select(*_ATTEMPT.selected).where(of_job).order_by(AttemptRow.number),
             _ATTEMPT,
         )
+        self._of_build = Query(
+            database,
+            AttemptRow.select(*_ATTEMPT.selected)
+            .join(JobRow)
+            .where(JobRow.build == slot("build_id"))
+            .order_by(JobRow.position, AttemptRow.number),
+            _ATTEMPT,
+        )
         self._lost = Query(
             database,
             AttemptRow.select(peewee.fn.COUNT(AttemptRow.number))
@@ -105,6 +113,13 @@ class Attempts:
                 }
             ).where(of_job, unfinished),
         )
+
+    def of_build(self, build_id: int) -> dict[int, list[Attempt]]:
+        """Return the attempts of a build's jobs, first ones first, by the id of the job."""
+        found: dict[int, list[Attempt]] = {}
+        for attempt in self._of_build.all(build_id=build_id):
+            found.setdefault(attempt.job_id, []).append(attempt)
+        return found
 
     def of_job(self, job_id: int) -> list[Attempt]:
         """Return a job's attempts, first to last."""

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
     import falcon
 
+    from api.console.builds.states import BuildView, JobView
     from api.console.site import Site
-    from storage import Build, Job
+    from storage import Build
 
 __all__ = ["BuildPage"]
 
@@ -72,17 +73,17 @@ class BuildPage(Page):
             form_token=site.form_token(req),
             held=held_vms(site.storage, moment.view.build) if member and build.debug else [],
             **self._rejection(moment.view.build),
-            **self._of_view(req, moment.view.build, chosen),
+            **self._of_view(req, moment.view, chosen),
         )
 
-    def _of_view(self, req: falcon.Request, build: Build, chosen: str) -> dict[str, object]:
-        storage = self._site.storage
+    def _of_view(self, req: falcon.Request, view: BuildView, chosen: str) -> dict[str, object]:
+        storage, build = self._site.storage, view.build
         match chosen:
             case "graph":
-                return self._graph(req, build)
+                return self._graph(req, view)
             case "time":
                 jobs = storage.jobs.of_build(build.id)
-                attempts = {job.id: storage.attempts.of_job(job.id) for job in jobs if job.attempt}
+                attempts = storage.attempts.of_build(build.id)
                 line = time_line(jobs, attempts, build.created_at, self._site.clock.now())
                 return {"time": line, "time_width": WIDTH}
             case "tests":
@@ -90,27 +91,25 @@ class BuildPage(Page):
             case "artifacts":
                 kept = storage.artifacts.page_of_build(build.id, _MOST_ARTIFACTS, whole_number(req.get_param("after")))
                 return {
-                    "artifacts": trees(kept.rows, {job.uuid: job.name for job in storage.jobs.of_build(build.id)}),
+                    "artifacts": trees(kept.rows, {job.uuid: job.name for job in view.jobs}),
                     "more_artifacts": kept.next_key,
                     "artifacts_expired_at": storage.artifacts.expired_at(build.id),
                 }
             case _:
                 return {}
 
-    def _graph(self, req: falcon.Request, build: Build) -> dict[str, object]:
-        storage = self._site.storage
-        jobs = storage.jobs.of_build(build.id)
-        position = {job.id: job.position for job in jobs}
+    def _graph(self, req: falcon.Request, view: BuildView) -> dict[str, object]:
+        position = {job.id: job.position for job in view.jobs}
         edges = [
             GraphEdge(position[edge.from_id], position[edge.to_id], edge.kind is EdgeKind.BUILDS_IN)
-            for edge in storage.jobs.edges(build.id)
+            for edge in self._site.storage.jobs.edges(view.build.id)
         ]
         wanted = req.get_param("fold")
-        folded = len(jobs) >= _FOLD_FROM if wanted is None else wanted == "yes"
-        nodes = [GraphNode(job.position, job.name, _seconds(job)) for job in jobs]
+        folded = len(view.jobs) >= _FOLD_FROM if wanted is None else wanted == "yes"
+        nodes = [GraphNode(job.position, job.name, job.seconds) for job in view.jobs]
         return {
             "graph": lay_out(nodes, edges, fold=folded),
-            "by_position": {job.position: job for job in jobs},
+            "by_position": {job.position: job for job in view.jobs},
             "folded": folded,
             "worst": _worst,
             "node_width": NODE_WIDTH,
@@ -129,13 +128,7 @@ class BuildPage(Page):
         return {"render_log": log, "position": position}
 
 
-def _worst(positions: Sequence[int], by_position: Mapping[int, Job]) -> str:
+def _worst(positions: Sequence[int], by_position: Mapping[int, JobView]) -> str:
     """Return the state of a node: of several jobs the one that matters most."""
     states = {by_position[position].state for position in positions}
     return next((state for state in _WORST if state in states), "passed" if "passed" in states else "skipped")
-
-
-def _seconds(job: Job) -> float:
-    if job.started_at is None or job.finished_at is None:
-        return 0.0
-    return (job.finished_at - job.started_at).total_seconds()

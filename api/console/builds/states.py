@@ -22,6 +22,7 @@ __all__ = ["BuildView", "JobView", "view_of"]
 class JobView:
     """A job in the list: ``detail`` says why it waits, how it ended, or that it came from the cache."""
 
+    id: int
     position: int
     uuid: str
     name: str
@@ -37,11 +38,16 @@ class JobView:
         return self.started_at is not None and self.finished_at is None
 
     @property
+    def seconds(self) -> float:
+        """The seconds that it ran; 0 if it has not started or not ended."""
+        if self.started_at is None or self.finished_at is None:
+            return 0.0
+        return (self.finished_at - self.started_at).total_seconds()
+
+    @property
     def lasted(self) -> str:
         """The time that it ran; empty if it has not started or not ended."""
-        if self.started_at is None or self.finished_at is None:
-            return ""
-        return duration((self.finished_at - self.started_at).total_seconds())
+        return "" if self.started_at is None or self.finished_at is None else duration(self.seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +110,7 @@ def view_of(storage: Storage, engine: EngineInterface, build: Build) -> BuildVie
 
 def _job_view(job: Job, engine: EngineInterface) -> JobView:
     return JobView(
+        id=job.id,
         position=job.position,
         uuid=job.uuid,
         name=job.name,

@@ -16,7 +16,10 @@ class GroupRecord(BaseModel):
 
 
 class OutlineRecord(BaseModel):
-    """The line breaks in each block of the log's first ``size`` bytes; ``complete`` if nothing follows."""
+    """The line breaks in each block of the log's first ``size`` bytes.
+
+    With ``more`` there are bytes after those, which the next request reads. ``complete`` if the log does not grow.
+    """
 
     size: int
     block: int
@@ -24,6 +27,7 @@ class OutlineRecord(BaseModel):
     groups: list[GroupRecord]
     ends_in_break: bool
     complete: bool
+    more: bool
 
 
 class SearchRecord(BaseModel):

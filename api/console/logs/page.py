@@ -30,6 +30,7 @@ _SHOWN_BYTES = 32 * 2**10
 _MOST_FOUND = 5000
 _LONGEST_SEARCH = 200
 _MOST_TIMED_BYTES = 4 * 2**20
+_MOST_OUTLINED_BYTES = 32 * 2**20
 _OUTLINES = 64
 _SEARCHES = 2
 _SEARCH_SECONDS = 20.0
@@ -108,7 +109,7 @@ class LogParts:
         outline = self._take(readable.job.uuid)
         if outline.size > size:
             outline = LogOutline()
-        outline.extend(log, size)
+        outline.extend(log, min(size, outline.size + _MOST_OUTLINED_BYTES))
         record = OutlineRecord(
             size=outline.size,
             block=BLOCK_BYTES,
@@ -116,6 +117,7 @@ class LogParts:
             groups=[GroupRecord(title=each.title, first=each.first, last=each.last) for each in outline.groups],
             ends_in_break=outline.ends_in_break,
             complete=complete,
+            more=outline.size < size,
         )
         self._keep(readable.job.uuid, outline)
         resp.cache_control = ["no-store"]

@@ -114,6 +114,12 @@ class LogView {
     this.place.replaceChildren(this.frame, this.status);
     this.folds.update(this.source.lines, this.source.groups);
     this.resize();
+    if (this.source.complete && !location.hash) this.render();
+    await this.source.loadRest(() => {
+      this.folds.update(this.source.lines, this.source.groups);
+      this.resize();
+      this.say();
+    });
     if (!this.goToHash()) this.source.complete ? this.render() : this.follow(true);
     this.say();
     this.followButton.hidden = this.source.complete;
@@ -144,7 +150,7 @@ class LogView {
     const lines = this.source.lines.toLocaleString("en");
     const text = this.source.size === 0
       ? this.source.complete ? "The log is empty." : "Nothing was written yet."
-      : `${lines} lines${this.source.complete ? "" : " so far"}.`;
+      : `${lines} lines${this.source.complete && !this.source.more ? "" : " so far"}.`;
     if (this.status.textContent !== text) this.status.textContent = text;
   }
 

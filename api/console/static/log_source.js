@@ -36,10 +36,19 @@ export class LogSource {
     this.before = [0];
     for (const count of outline.newlines) this.before.push(this.before.at(-1) + count);
     this.endsInBreak = outline.ends_in_break;
+    this.more = outline.more;
   }
 
   async reloadGroups() {
     this.groups = (await (await answered(await fetch(`${this.url}/outline`))).json()).groups;
+  }
+
+  // Loads the rest of a long log's outline, and tells of each part.
+  async loadRest(grew) {
+    while (this.more) {
+      await this.load();
+      grew();
+    }
   }
 
   get lines() {

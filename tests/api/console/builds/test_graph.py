@@ -71,6 +71,14 @@ def test_the_critical_path_took_longest():
     assert lay_out([], []).nodes == ()
 
 
+def test_lines_of_a_kind_are_one_path():
+    placed = lay_out(nodes(1, 5, 2, 1), DIAMOND)
+    strokes = dict(placed.strokes)
+    assert sorted(strokes) == ["", "critical", "disk"]
+    assert strokes["critical"].count("M") == 2
+    assert sum(path.count("M") for path in strokes.values()) == len(DIAMOND)
+
+
 def test_a_thousand_jobs_are_laid_out():
     chance = random.Random(1)
     edges = [GraphEdge(chance.randrange(max(0, to - 60), to), to) for to in range(1, 1000) for _ in range(2)]

@@ -1,0 +1,66 @@
+"""People who watch a build in their browsers, as far as the service sees them."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import socket
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from benchmarks.service import Service
+
+__all__ = ["core_share"]
+
+_JOBS = 12
+_SECONDS = 120.0
+_CHUNK_BYTES = 1 << 16
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def core_share(service: Service, cookie: str, watchers: int) -> float:
+    """Run a build that so many people watch; return the share of a core that the service uses meanwhile."""
+    nodes = [{"step": {"key": f"job-{number}", "cmd": "sleep 1"}, "env": {}} for number in range(_JOBS)]
+    build = service.build(json.dumps({"version": "0", "graph": {"nodes": nodes, "edges": []}}))
+    page = build.removeprefix("/api/v0/organizations")
+    ended = threading.Event()
+    with ExitStack() as stack, selectors.DefaultSelector() as selector:
+        for _ in range(watchers):
+            selector.register(stack.enter_context(_stream(service, page, cookie)), selectors.EVENT_READ)
+        reader = threading.Thread(target=_read, args=(selector, ended))
+        reader.start()
+        try:
+            before, started = _cpu_seconds(service.daemon.pid), time.perf_counter()
+            service.finish(build, _SECONDS)
+            share = (_cpu_seconds(service.daemon.pid) - before) / (time.perf_counter() - started)
+        finally:
+            ended.set()
+            reader.join()
+    return share
+
+
+def _stream(service: Service, page: str, cookie: str) -> socket.socket:
+    host, _, port = service.daemon.url.removeprefix("http://").rpartition(":")
+    stream = socket.create_connection((host, int(port)))
+    stream.sendall(f"GET {page}/live HTTP/1.1\r\nHost: {host}:{port}\r\nCookie: {cookie}\r\n\r\n".encode())
+    return stream
+
+
+def _read(selector: selectors.BaseSelector, ended: threading.Event) -> None:
+    """Read whatever comes, until the build has ended."""
+    while not ended.is_set():
+        for key, _ in selector.select(0.1):
+            stream = key.fileobj
+            if isinstance(stream, socket.socket) and not stream.recv(_CHUNK_BYTES):
+                selector.unregister(stream)
+
+
+def _cpu_seconds(pid: int) -> float:
+    """Return the CPU time of a process's threads."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
