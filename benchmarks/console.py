@@ -1,4 +1,4 @@
-"""The console's bounds: its pages' first bytes and sizes, a large graph, a large log, and people who watch."""
+"""The console's bounds: first bytes and sizes of pages, a large graph, a large log, people who watch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.e2e.console.visitor import visitor
 from tests.e2e.pipelines import one
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from benchmarks.service import Service
     from benchmarks.testbed import Testbed
@@ -61,18 +61,14 @@ def _measure(testbed: Testbed) -> Iterator[Figure]:
     }
     with serving(testbed, **limits) as service, chromium() as browser, visitor(browser, service.client) as ada:
         ada.page.set_default_timeout(_PATIENCE_MS)
-        page = _page(_planned(service, 100))
-        yield from _of_page(service, ada, page)
+        hundred, thousand = (_page(_planned(service, jobs)) for jobs in (100, 1000))
+        logs = [_job(service, command) for command in (_LOG, "echo line")]
+        shares = [100 * core_share(service, _cookie(ada), watchers) for watchers in (200, 0)]
+        yield Figure("a core, of the service of a build that 200 watch", "%", *shares)
+        yield from _of_page(service, ada, hundred)
         yield Figure("all scripts and styles, compressed", "KB", _assets(), _ASSETS_KB)
-        yield _of_graph(ada, _page(_planned(service, 1000)))
-        yield from _of_log(service, ada)
-        cookie = _cookie(ada)
-        yield Figure(
-            "a core, of the service of a build that 200 watch",
-            "%",
-            100 * core_share(service, cookie, 200),
-            100 * core_share(service, cookie, 0),
-        )
+        yield _of_graph(ada, thousand)
+        yield from _of_logs(ada, logs)
 
 
 def _of_page(service: Service, ada: Visitor, page: str) -> Iterator[Figure]:
@@ -96,14 +92,13 @@ def _of_graph(ada: Visitor, page: str) -> Figure:
     return interleaved("DOM of a graph of 1,000 jobs", "ms", _BROWSER_ROUNDS, *sides)
 
 
-def _of_log(service: Service, ada: Visitor) -> Iterator[Figure]:
-    """Yield the first screen of a log of 200 MB and of one of a line: at the first time, and at later ones."""
-    long, short = (_job(service, command) for command in (_LOG, "echo line"))
-    yield interleaved("first screen of 200 MB of log, the first time", "ms", 1, *_screens(ada, long, short))
-    yield interleaved("first screen of 200 MB of log", "ms", _BROWSER_ROUNDS, *_screens(ada, long, short))
+def _of_logs(ada: Visitor, paths: Sequence[str]) -> Iterator[Figure]:
+    """Yield the first screen of a log of 200 MB and of one of a line, at first and later."""
+    yield interleaved("first screen of 200 MB of log, the first time", "ms", 1, *_screens(ada, paths))
+    yield interleaved("first screen of 200 MB of log", "ms", _BROWSER_ROUNDS, *_screens(ada, paths))
 
 
-def _screens(ada: Visitor, *paths: str) -> Iterator[Callable[[], float]]:
+def _screens(ada: Visitor, paths: Sequence[str]) -> Iterator[Callable[[], float]]:
     for path in paths:
         yield lambda at=path: _first_screen(ada, at)  # type: ignore[misc]
 
@@ -116,7 +111,7 @@ def _first_screen(ada: Visitor, path: str) -> float:
 
 
 def _planned(service: Service, jobs: int) -> str:
-    """Build and cancel a graph in which each job waits for one or two of the forty before it; return its path."""
+    """Build and cancel jobs that wait for one or two of the forty before them; return the build's path."""
     chance = random.Random(1)
     nodes = [{"step": {"key": f"job-{n}", "cmd": "true", "label": f"Job number {n}"}, "env": {}} for n in range(jobs)]
     edges = {(chance.randrange(max(0, to - 40), to), to) for to in range(1, jobs) for _ in range(1 + to % 2)}
