@@ -54,7 +54,7 @@ _CAPABILITIES = (
 net_raw would send packets past the firewall's rules, and net_admin could remove the rules.
 """
 
-_ID_BYTES = 16
+_MESSAGE_BYTES = 256
 _OOM_SCORE = 995
 _BACK_OFF_SECONDS = 0.05
 
@@ -129,23 +129,25 @@ def _start_supervisor(control: int, offline: int, door: _socket.socket, supervis
 def _open_entrance(door: _socket.socket) -> None:
     """Start a process in the supervisor's namespaces, for nsenter to find; it sends its id, or 0.
 
-    It is in no PID namespace of the job, and nothing of the outer layer is open in it.
+    It is in no PID namespace of the job, and nothing of the outer layer is open in it, but the supervisor's descriptors
+    that this message names after the supervisor's id.
     """
-    supervisor_id = int(door.recv(_ID_BYTES))
+    supervisor_id, *groups = map(int, door.recv(_MESSAGE_BYTES).split())
     try:
         if os.fork() == 0:
-            _be_entrance(door, supervisor_id)
+            _be_entrance(door, supervisor_id, groups)
     except (OSError, MemoryError):
         door.send(b"0")
 
 
-def _be_entrance(door: _socket.socket, supervisor_id: int) -> NoReturn:
+def _be_entrance(door: _socket.socket, supervisor_id: int, groups: list[int]) -> NoReturn:
     try:
         set_title(b"entrance")
-        folder = f"/proc/{supervisor_id}/ns"
-        for namespace in [os.open(f"{folder}/{kind}", os.O_RDONLY) for kind in ("mnt", "net", "pid_for_children")]:
+        folder = f"/proc/{supervisor_id}"
+        opened = [os.open(f"{folder}/fd/{group}", os.O_WRONLY) for group in groups]
+        for namespace in [os.open(f"{folder}/ns/{kind}", os.O_RDONLY) for kind in ("mnt", "net", "pid_for_children")]:
             join_descriptor(namespace, 0)
-        close_all_but(door.fileno())
+        close_all_but(door.fileno(), *opened)
         set_dumpable(dumpable=True)
         door.send(b"%d" % os.getpid())
         door.close()

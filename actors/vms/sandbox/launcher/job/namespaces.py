@@ -99,13 +99,13 @@ def mount_workspace(session: int) -> bool:
     return _run_in_child(in_child)
 
 
-def open_entrance(door: _socket.socket) -> int:
+def open_entrance(door: _socket.socket, descriptors: list[int]) -> int:
     """Let init start a process in the namespaces of this one, for nsenter to find; return its id.
 
-    Raises OSError.
+    The process opens the files of these descriptors, too. Raises OSError.
     """
-    set_dumpable(dumpable=True)  # so that it may look at the namespaces
-    door.send(b"%d" % os.getpid())
+    set_dumpable(dumpable=True)  # so that it may look at the namespaces and descriptors
+    door.send(" ".join(map(str, (os.getpid(), *descriptors))).encode())
     entrance = int(door.recv(_ID_BYTES))
     set_dumpable(dumpable=False)
     if not entrance:

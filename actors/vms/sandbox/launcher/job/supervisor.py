@@ -13,6 +13,7 @@ import marshal
 import os
 import resource
 import select
+import stat
 import struct
 
 from ..kernel import await_children, ignore_broken_pipes, set_title
@@ -85,18 +86,22 @@ class _Entrance:
 
     def __init__(self, door: _socket.socket, groups: list[int], limits: list[tuple[int, int, int]]) -> None:
         self._door = door
-        self._groups = groups
+        self._open_to_all = [group for group in groups if os.fstat(group).st_mode & stat.S_IWOTH]
+        self._groups = [group for group in groups if group not in self._open_to_all]
         self._limits = limits
         self._process = 0
 
     def admit(self, shell: int) -> int:
-        """Limit a shell as the job; return the process whose namespaces it may enter. Raises OSError."""
+        """Limit a shell as the job; return the process whose namespaces it may enter. Raises OSError.
+
+        The shell itself joins those control groups of the job that the VM's root may open (``guest/enter.sh``).
+        """
         for group in self._groups:
             os.write(group, b"%d" % shell)
         most = limit_of_job()
         for kind, soft, hard in (*self._limits, (resource.RLIMIT_NPROC, most, most)):
             resource.prlimit(shell, kind, (soft, hard))
-        self._process = self._process or namespaces.open_entrance(self._door)
+        self._process = self._process or namespaces.open_entrance(self._door, self._open_to_all)
         return self._process
 
 
