@@ -75,7 +75,8 @@ def disk_limited(
     def watch() -> None:
         with ExitStack() as ended, suppress(vms.VmError, OSError):  # the VM is being destroyed
             ended.callback(host_disk.forget, lease.uuid)
-            while not stopped.is_set():
+            use = DiskUse(written=0, free=shutil.disk_usage(storage.directory).free)
+            while not stopped.wait(seconds_to_full(use, lease.shape, min_free=min_free)):
                 disk, free = provider.disk(lease.uuid), shutil.disk_usage(storage.directory).free
                 limit = lease.shape.disk_gb * 2**30
                 use = DiskUse(disk.bytes, free, host_disk.note(lease.uuid, disk, limit, free=free, min_free=min_free))
@@ -83,7 +84,6 @@ def disk_limited(
                     disk_full.set()
                     link.abandon()
                     return
-                stopped.wait(seconds_to_full(use, lease.shape, min_free=min_free))
 
     threading.Thread(target=watch, name="render-disk", daemon=True).start()
     try:
