@@ -13,6 +13,7 @@ from actors.cleanup.host_disk import HostDisk
 from actors.render import phases
 from actors.render.envelope import Envelope
 from actors.render.envelope_cache import cache_name, keep
+from actors.render.loader import Loader
 from actors.render.vm import disk_limited, running_vm
 from actors.scheduling.parked_vms import ParkedConnections
 
@@ -83,7 +84,10 @@ def render_archive(
         lease = storage.leases.reserve_unclaimed(str(uuid.uuid4()), provider.name, image, settings.shape)
         link = VmConnection(provider, clock, lease.uuid)
         with running_vm(storage, provider, ParkedConnections(), lease, link) as connection:
-            now = int(clock.now().timestamp())
-            vms.update_workspace(connection, archive, manifest, time=now, timeout=settings.fetch_timeout)
-            with disk_limited(storage, provider, lease, link, HostDisk(), min_free=min_free):
-                return phases.load(connection, organization, slug, settings)
+            now, seconds = int(clock.now().timestamp()), settings.fetch_timeout
+            with (
+                disk_limited(storage, provider, lease, link, HostDisk(), min_free=min_free),
+                Loader(connection, organization, slug, settings) as loader,
+            ):
+                vms.update_workspace(connection, archive, manifest, time=now, timeout=seconds)
+                return loader.load()

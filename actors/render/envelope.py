@@ -33,6 +33,11 @@ class RenderFailed(Exception):
         """Return the failure of a command in the VM."""
         return cls(f"{what} failed (exit {exit_code}): {stderr.strip()[:_MAX_MESSAGE_CHARS]}", log)
 
+    @classmethod
+    def late_fetch(cls, seconds: float) -> RenderFailed:
+        """Return the failure of a source that has not come in time."""
+        return cls.exited("source fetch", 124, f"it took longer than {seconds:g} s")
+
 
 @dataclass(frozen=True, slots=True)
 class DeclaredPipeline:

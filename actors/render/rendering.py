@@ -6,7 +6,6 @@ import logging
 import threading
 import uuid
 from contextlib import contextmanager, suppress
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pykka
@@ -17,11 +16,12 @@ from actors.messages import TakeParked
 from actors.render import phases
 from actors.render.envelope import RenderFailed
 from actors.render.envelope_cache import cache_name, keep
+from actors.render.loader import Loader
 from actors.render.vm import disk_limited, running_vm
 from storage import BuildErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from actors.addresses import Address
@@ -100,49 +100,49 @@ class Rendering:
     def _render_in_vm(self, build: Build) -> None:
         """Render in a new VM, and record the result before destroying the VM, which takes time."""
         settings, storage = self._settings.render, self._storage
-        with self._vm() as (lease, link):
-            archive = self._fetched(build, link)
-            name = cache_name(build.organization_slug, build.pipeline_slug, archive, lease.image or "")
-            rendered = storage.renders.cached(name)
-            if rendered is None:
-                min_free = self._settings.jobs.min_free_bytes
-                with disk_limited(storage, self._provider, lease, link, self._host_disk, min_free=min_free):
-                    rendered = phases.load(link.connected(), build.organization_slug, build.pipeline_slug, settings)
-                keep(storage, self._clock, settings.cache_seconds, name, rendered)
-            self._recorder.record(build, rendered)
-
-    def _fetched(self, build: Build, link: VmConnection) -> Path:
-        """Put the source into the VM's workspace; return the archive's path on the host."""
-        storage, settings = self._storage, self._settings.render
-        archive, url = storage.sources.path(build.uuid), self._render.source_url
-        check_archive = partial(
-            phases.check_archive,
-            archive,
-            storage.sources.manifest(build.uuid),
-            settings.shape.disk_gb * 2**30,
-            build.source_sha256,
-        )
         deadline = self._clock.monotonic() + settings.fetch_timeout
 
         def left() -> float:
             return max(0.1, deadline - self._clock.monotonic())
 
-        connection = link.connected()
-        if url is None:
-            check_archive()
-            token, path = storage.runner_tokens.mint(build.id), f"/api/v0/internal/builds/{build.uuid}/source.tar.gz"
-            try:
-                with connection.forward(self._settings.api_address) as port:
-                    phases.fetch_from_service(connection, port, path, token=token, timeout=left())
-            finally:
-                storage.runner_tokens.revoke(build.id)
-        else:
-            max_bytes = settings.max_source_mb * 2**20
+        with self._vm() as (lease, link):
+            archive = self._archive(build, link, left)
+            name = cache_name(build.organization_slug, build.pipeline_slug, archive, lease.image or "")
+            rendered = storage.renders.cached(name)
+            if rendered is None:
+                connection, min_free = link.connected(), self._settings.jobs.min_free_bytes
+                with (
+                    disk_limited(storage, self._provider, lease, link, self._host_disk, min_free=min_free),
+                    Loader(connection, build.organization_slug, build.pipeline_slug, settings) as loader,
+                ):
+                    self._fetch(build, connection, loader, left)
+                    rendered = loader.load()
+                keep(storage, self._clock, settings.cache_seconds, name, rendered)
+            self._recorder.record(build, rendered)
+
+    def _archive(self, build: Build, link: VmConnection, left: Callable[[], float]) -> Path:
+        """Return the checked archive of the source on the host; if it has a URL, the VM downloads it first."""
+        storage, settings, url = self._storage, self._settings.render, self._render.source_url
+        if url is not None:
+            connection, max_bytes = link.connected(), settings.max_source_mb * 2**20
             phases.fetch(connection, url, sha256=build.source_sha256, max_bytes=max_bytes, timeout=left())
             storage.sources.store(build.uuid, phases.download_archive(connection, max_bytes, left()))
-            check_archive()
-            phases.unpack(connection, left())
+        archive, manifest = storage.sources.path(build.uuid), storage.sources.manifest(build.uuid)
+        phases.check_archive(archive, manifest, settings.shape.disk_gb * 2**30, build.source_sha256)
         return archive
+
+    def _fetch(self, build: Build, connection: vms.Connection, loader: Loader, left: Callable[[], float]) -> None:
+        """Put the source into the VM's workspace."""
+        if self._render.source_url is not None:
+            phases.unpack(connection, left())
+            return
+        tokens, path = self._storage.runner_tokens, f"/api/v0/internal/builds/{build.uuid}/source.tar.gz"
+        token = tokens.mint(build.id)
+        try:
+            with connection.forward(self._settings.api_address) as port:
+                loader.fetch(port, path, token)
+        finally:
+            tokens.revoke(build.id)
 
     @contextmanager
     def _vm(self) -> Iterator[tuple[Lease, VmConnection]]:

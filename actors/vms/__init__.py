@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         InteractiveSession,
         OutputTooLong,
         Pty,
+        Stream,
     )
 else:
     __getattr__ = on_first_use(__name__)
@@ -80,6 +81,7 @@ __all__ = [
     "SnapshotNotFound",
     "SourceError",
     "SshEndpoint",
+    "Stream",
     "VmDisk",
     "VmError",
     "VmLost",

@@ -1,7 +1,8 @@
-"""Download a source archive from the service; runs in the VM, before any user code.
+"""Download a source archive from the service and unpack it; runs in the VM, before any user code.
 
-The service is at a port of the VM's loopback. Only modules inside of Python are imported: others would take longer than
-the download. The service adds the call of ``main``. If it fails, it exits with 1 and a sentence on stderr.
+It goes into the working directory. The first line of stdin has the service's port on the VM's loopback, a path and a
+token. Only modules inside of Python are imported: others would take longer than the download. If it fails, it exits
+with the status of tar, or with 1 and a sentence on stderr.
 """
 
 from __future__ import annotations
@@ -12,24 +13,32 @@ import sys
 
 _CHUNK_BYTES = 1 << 18
 _HEADER_BYTES = 1 << 16
-_OK = b"200"
+_TAR = ("tar", "-xzmof", "-")
 
 
-def main(port: int, path: str, into: str) -> None:
-    """Download ``path`` with the token of the first line of stdin."""
-    token = sys.stdin.readline().strip()
+def main() -> None:
+    """Download and unpack what stdin asks for."""
+    port, path, token = _line().split()
     service = _socket.socket()
     try:
-        service.connect(("127.0.0.1", port))
+        service.connect(("127.0.0.1", int(port)))
         headers = f"Host: localhost\r\nUser-Agent: ci-daemon\r\nAuthorization: Bearer {token}\r\n"
         service.sendall(f"GET {path} HTTP/1.0\r\n{headers}\r\n".encode())
-        _store(service, into)
+        _unpack(service)
     except (OSError, ValueError) as error:
         sys.exit(f"the service did not send the source: {error}")
 
 
-def _store(service: _socket.socket, into: str) -> None:
-    """Write the body of the response to a file."""
+def _line() -> str:
+    """Read a line, and nothing after it: that is for the parent."""
+    line = b""
+    while not line.endswith(b"\n"):
+        line += os.read(0, 1) or sys.exit(1)
+    return line.decode()
+
+
+def _unpack(service: _socket.socket) -> None:
+    """Unpack the body of the response."""
     received = b""
     while b"\r\n\r\n" not in received:
         chunk = service.recv(_CHUNK_BYTES)
@@ -38,12 +47,12 @@ def _store(service: _socket.socket, into: str) -> None:
         received += chunk
     head, _, body = received.partition(b"\r\n\r\n")
     status, *lines = head.split(b"\r\n")
-    if status.split()[1] != _OK:
+    if status.split()[1] != b"200":
         sys.exit(f"the service answered {status.partition(b' ')[2].decode()}")
     headers = {name.lower(): value for name, _, value in (line.partition(b":") for line in lines)}
     left = int(headers[b"content-length"]) - len(body)
-    os.makedirs(os.path.dirname(into), exist_ok=True)  # noqa: PTH103, PTH120 - saves an import
-    with open(into, "wb") as file:  # noqa: PTH123 - saves an import
+    tar, archive = _start_tar()
+    with open(archive, "wb") as file:  # noqa: PTH123 - saves an import
         file.write(body)
         while left > 0:
             chunk = service.recv(_CHUNK_BYTES)
@@ -51,3 +60,16 @@ def _store(service: _socket.socket, into: str) -> None:
                 raise OSError("its answer is incomplete")
             file.write(chunk)
             left -= len(chunk)
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(tar, 0)[1]))
+
+
+def _start_tar() -> tuple[int, int]:
+    """Start tar; return its process and a descriptor for the archive."""
+    read, write = os.pipe()
+    process = os.posix_spawnp(_TAR[0], _TAR, os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, read, 0)])
+    os.close(read)
+    return process, write
+
+
+if __name__ == "__main__":
+    main()

@@ -1,7 +1,7 @@
 """Load a repository's pipeline files and write their envelope.
 
-Runs in the VM, in one process with the user's code. Arguments: the DSL's archive, and the descriptor that takes the
-envelope. The working directory is the repository's root.
+Runs in the VM, in one process with the user's code. Arguments: the DSL's archive, the descriptor that takes the
+envelope, and one on which a word comes once the repository is there. The working directory is the repository's root.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import importlib.util
 import os
 import pathlib
 import sys
-import traceback
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,11 +19,14 @@ if TYPE_CHECKING:
 def main() -> None:
     """Render every pipeline of every ``.hm/*.py``."""
     sys.excepthook = _print_traceback
-    dsl, result = sys.argv[1], int(sys.argv[2])
+    dsl, result, repository_awaited = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     sys.path.insert(0, dsl)
     sys.dont_write_bytecode = True
     import harmont  # noqa: PLC0415 - importable only from here on
 
+    if not os.read(repository_awaited, 1):
+        sys.exit("the repository did not come")
+    os.close(repository_awaited)
     sys.argv[:] = [""]
     sys.path.append(os.getcwd())  # noqa: PTH109 - a string, as sys.path wants
     for path in sorted(pathlib.Path(".hm").glob("*.py")):
@@ -39,6 +41,8 @@ def main() -> None:
 
 def _print_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Print a traceback that begins in the pipeline files, without the loader's frames."""
+    import traceback  # noqa: PLC0415 - most pipeline files have no error
+
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith("<"):
         trace = trace.tb_next
     traceback.print_exception(kind, error, trace)

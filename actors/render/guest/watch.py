@@ -1,9 +1,10 @@
 """Run the loader, bound its time and its output, and report; runs in the VM, as the loader's parent.
 
-Stdin is the DSL as a zip archive. On stdout it reports: a line of the exit code (-1 if time ran out) and the sizes of
-``result``, ``stderr`` and ``log``, then the beginnings of these, one after the other. A result that is too long has one
-byte more than its limit. Only modules inside of Python are imported, to start soon. The service adds the call of
-``main``.
+Stdin is the DSL as a zip archive, then lines: ``fetch ARGUMENTS`` for the fetcher, answered with ``fetched`` if it
+succeeds, and ``load`` once the repository is there. Then it reports on stdout: a line of the exit code (-1 if time ran
+out) and the sizes of ``result``, ``stderr`` and ``log``, then the beginnings of these, one after the other. A result
+that is too long has one byte more than its limit. Only modules inside of Python are imported, to start soon. The
+service adds the call of ``main``.
 """
 
 from __future__ import annotations
@@ -18,25 +19,45 @@ import time
 _CHUNK_BYTES = 1 << 16
 _DRAIN_SECONDS = 1.0
 _POLL_SECONDS = 0.05
+_FETCH = b"fetch "
 _DSL_FOLDER = "/run/ci-daemon-dsl"
 _DSL = f"{_DSL_FOLDER}/dsl.zip"
 
 
 def main(
-    loader: str, env: dict[str, str], folder: str, seconds: float, result_bytes: int, stderr_bytes: int, log_bytes: int
+    fetcher: str,
+    loader: str,
+    dsl_bytes: int,
+    env: dict[str, str],
+    folder: str,
+    seconds: float,
+    limits: tuple[int, int, int],
 ) -> None:
-    """Run the text of a loader in a folder, and print the report."""
+    """Run the text of a loader in a folder, that of a fetcher on request, and print the report."""
     os.mkdir(_DSL_FOLDER)  # noqa: PTH102 - saves an import
     with open(_DSL, "wb") as file:  # noqa: PTH123 - saves an import
-        file.write(sys.stdin.buffer.read())
+        while file.tell() < dsl_bytes:
+            file.write(os.read(0, min(dsl_bytes - file.tell(), _CHUNK_BYTES)) or sys.exit(1))
     pipes = [os.pipe() for _ in range(3)]
+    awaited, there = os.pipe()
     process = os.fork()
     if process == 0:
-        _become_loader(env, folder, [write for _, write in pipes])
-        exec(compile(loader, "<loader>", "exec"), {"__name__": "__main__"})  # noqa: S102 - the very point
+        _become_loader(env, folder, [write for _, write in pipes], awaited)
+        _execute(loader, "<loader>")
         return
-    for _, write in pipes:
-        os.close(write)
+    while (word := os.read(0, len(_FETCH))) == _FETCH:
+        fetching = os.fork()
+        if fetching == 0:
+            os.chdir(folder)
+            _execute(fetcher, "<fetcher>")
+            return
+        if status := os.waitpid(fetching, 0)[1]:
+            sys.exit(_exit_code(status))
+        os.write(1, b"fetched\n")
+    os.write(there, word)
+    for each in (*(write for _, write in pipes), awaited, there):
+        os.close(each)
+    result_bytes, stderr_bytes, log_bytes = limits
     result, errors, log = _StreamHead(result_bytes + 1), _StreamHead(stderr_bytes), _StreamHead(log_bytes)
     # The output is read before the errors: what was written at once is mostly output, and then the error that ended it.
     readers = dict(zip((read for read, _ in pipes), ((result,), (log,), (log, errors)), strict=True))
@@ -56,7 +77,11 @@ class _StreamHead:
         self.data += chunk[: self._limit - len(self.data)]
 
 
-def _become_loader(env: dict[str, str], folder: str, streams: list[int]) -> None:
+def _execute(program: str, name: str) -> None:
+    exec(compile(program, name, "exec"), {"__name__": "__main__"})  # noqa: S102 - the very point
+
+
+def _become_loader(env: dict[str, str], folder: str, streams: list[int], awaited: int) -> None:
     """Make this fork what ``python3 -I -u -c LOADER`` would be, which takes longer to start."""
     os.setsid()
     os.chdir(folder)
@@ -66,10 +91,11 @@ def _become_loader(env: dict[str, str], folder: str, streams: list[int]) -> None
         os.dup2(descriptor, number)
     os.set_inheritable(result, True)  # noqa: FBT003 - the function's own argument
     os.closerange(3, result)
-    os.closerange(result + 1, os.sysconf("SC_OPEN_MAX"))
+    os.closerange(result + 1, awaited)
+    os.closerange(awaited + 1, os.sysconf("SC_OPEN_MAX"))
     # Unbuffered, so that the log shows output before the error that followed it.
     sys.stdout = io.TextIOWrapper(io.FileIO(1, "w"), write_through=True)
-    sys.argv[1:] = [_DSL, str(result)]
+    sys.argv[1:] = [_DSL, str(result), str(awaited)]
     import site  # noqa: PLC0415 - only the loader needs it
 
     site.main()
@@ -107,7 +133,9 @@ def _follow(process: int, readers: dict[int, tuple[_StreamHead, ...]], deadline:
 def _ended(process: int) -> int:
     """Return the exit code of a child, -1 while it runs; a signal N is 128 + N."""
     pid, status = os.waitpid(process, os.WNOHANG)
-    if not pid:
-        return -1
+    return _exit_code(status) if pid else -1
+
+
+def _exit_code(status: int) -> int:
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code

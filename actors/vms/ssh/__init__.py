@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from storage import on_first_use
 
 if TYPE_CHECKING:
-    from actors.vms.ssh.connection import Completed, Connection, HostKeyMismatch, OutputTooLong
+    from actors.vms.ssh.connection import Connection, HostKeyMismatch
     from actors.vms.ssh.interactive import InteractiveSession, Pty
-    from actors.vms.ssh.stream import CommandTimeout, ConnectionLost, Stream
+    from actors.vms.ssh.stream import CommandTimeout, Completed, ConnectionLost, OutputTooLong, Stream
 else:
     __getattr__ = on_first_use(__name__)
 

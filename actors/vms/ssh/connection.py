@@ -7,7 +7,6 @@ import shlex
 import socket
 import threading
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 import paramiko
@@ -24,9 +23,10 @@ if TYPE_CHECKING:
 
     from actors.vms.provider import SshEndpoint
     from actors.vms.ssh.interactive import Pty
+    from actors.vms.ssh.stream import Completed
     from storage import Clock
 
-__all__ = ["Completed", "Connection", "HostKeyMismatch", "OutputTooLong"]
+__all__ = ["Connection", "HostKeyMismatch"]
 
 _KEEPALIVE_SECONDS = 15
 _START_SECONDS = 20.0
@@ -39,19 +39,6 @@ _CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "a
 
 class HostKeyMismatch(VmError):
     """The server is not the VM that was made: its host key is not the pinned one. Nothing was sent to it."""
-
-
-class OutputTooLong(VmError):
-    """A command that should answer briefly printed more than its limit."""
-
-
-@dataclass(frozen=True, slots=True)
-class Completed:
-    """A command that ended by itself; ``stderr`` is its last 64 KiB."""
-
-    exit_code: int
-    stdout: bytes
-    stderr: bytes
 
 
 class Connection:
@@ -98,22 +85,15 @@ class Connection:
         Takes at most ``limit`` bytes of stdout, because a VM may send anything. Raises ConnectionLost,
         CommandTimeout after ``timeout`` seconds, OutputTooLong, and what iterating over ``stdin`` raises.
         """
-        chunks: list[bytes] = []
-        size = 0
         with self.stream(script, stdin=stdin, timeout=timeout) as output:
-            for chunk in output:
-                size += len(chunk)
-                if size > limit:
-                    message = f"a command in the VM printed more than {limit} bytes"
-                    raise OutputTooLong(message)
-                chunks.append(chunk)
-        return Completed(output.exit_code, b"".join(chunks), output.stderr)
+            return output.complete(limit)
 
-    def stream(self, script: str, *, stdin: bytes | Iterable[bytes] = b"", timeout: float | None) -> Stream:
+    def stream(self, script: str, *, stdin: bytes | Iterable[bytes] | None = b"", timeout: float | None) -> Stream:
         """Start a POSIX shell script in the VM and return its stdout as a stream of chunks.
 
-        Without a ``timeout`` the stream lasts as long as the command, which must still start within 20 seconds. Raises
-        ConnectionLost or CommandTimeout.
+        If ``stdin`` is None, `Stream.send` gives it, and it ends with the stream. Without a ``timeout`` the stream
+        lasts as long as the command, which must still start within 20 seconds. Raises ConnectionLost or
+        CommandTimeout.
         """
         deadline = Deadline(self._clock, timeout)
         starting = Deadline(self._clock, _START_SECONDS) if timeout is None else deadline

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 import paramiko
@@ -15,7 +16,15 @@ if TYPE_CHECKING:
 
     from storage import Clock
 
-__all__ = ["DISCONNECT_ERRORS", "CommandTimeout", "ConnectionLost", "Deadline", "Stream"]
+__all__ = [
+    "DISCONNECT_ERRORS",
+    "CommandTimeout",
+    "Completed",
+    "ConnectionLost",
+    "Deadline",
+    "OutputTooLong",
+    "Stream",
+]
 
 _CHUNK_BYTES = 1 << 20
 _STDIN_CHUNK_BYTES = 1 << 16
@@ -33,6 +42,19 @@ class CommandTimeout(VmError):
     """A command did not end in time. Its channel is closed, but it may still run in the VM."""
 
 
+class OutputTooLong(VmError):
+    """A command that should answer briefly printed more than its limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """A command that ended by itself; ``stderr`` is its last 64 KiB."""
+
+    exit_code: int
+    stdout: bytes
+    stderr: bytes
+
+
 class Deadline:
     """A deadline some seconds from now; with None there is none."""
 
@@ -40,6 +62,10 @@ class Deadline:
         self.seconds = seconds or 0.0
         self._clock = clock
         self._end = None if seconds is None else clock.monotonic() + seconds
+
+    def renewed(self, seconds: float) -> Deadline:
+        """Return a deadline some seconds from now, by the same clock."""
+        return Deadline(self._clock, seconds)
 
     def remaining(self) -> float | None:
         """Return the seconds left, or None if there is no deadline."""
@@ -52,7 +78,7 @@ class Stream:
     ``exit_code`` and ``stderr`` (its last 64 KiB) are set at its end. One thread iterates; any other may close.
     """
 
-    def __init__(self, channel: paramiko.Channel, deadline: Deadline, stdin: bytes | Iterable[bytes]) -> None:
+    def __init__(self, channel: paramiko.Channel, deadline: Deadline, stdin: bytes | Iterable[bytes] | None) -> None:
         self.exit_code = -1
         self.stderr = b""
         self._channel = channel
@@ -65,6 +91,8 @@ class Stream:
         channel.in_buffer.set_event(self._arrived)
         channel.in_stderr_buffer.set_event(self._arrived)
         self._stdin_thread: threading.Thread | None = None
+        if stdin is None:
+            return
         chunks = _chunks(stdin)
         if (first := next(chunks, None)) is None:
             with suppress(*DISCONNECT_ERRORS):
@@ -98,6 +126,32 @@ class Stream:
             elif not self._arrived.wait(self._deadline.remaining()):
                 self._time_out()
         self._take_exit_code()
+
+    def send(self, data: bytes) -> None:
+        """Send input to a command that was started without; one that has ended takes none."""
+        with suppress(*DISCONNECT_ERRORS):
+            self._channel.settimeout(self._deadline.remaining())
+            self._channel.sendall(data)
+
+    def renew(self, seconds: float) -> None:
+        """Let the deadline be so many seconds from now."""
+        self._deadline = self._deadline.renewed(seconds)
+
+    def complete(self, limit: int) -> Completed:
+        """Return the command's outcome once it has ended, whatever its exit code.
+
+        Takes at most ``limit`` bytes of stdout, because a VM may send anything. Raises as iterating does, and
+        OutputTooLong.
+        """
+        chunks: list[bytes] = []
+        size = 0
+        for chunk in self:
+            size += len(chunk)
+            if size > limit:
+                message = f"a command in the VM printed more than {limit} bytes"
+                raise OutputTooLong(message)
+            chunks.append(chunk)
+        return Completed(self.exit_code, b"".join(chunks), self.stderr)
 
     def close(self) -> None:
         """Close the channel; the command in the VM gets no signal. Idempotent."""
