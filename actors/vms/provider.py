@@ -59,7 +59,8 @@ class SshEndpoint:
     """An open socket to the SSH server of a VM, and the keys that authenticate both ends.
 
     ``private_key`` is an ed25519 key in OpenSSH PEM form for the user ``root``; ``host_key`` is the VM's public key as
-    ``"ssh-ed25519 AAAA..."``, the only one to accept. The caller closes the socket.
+    ``"ssh-ed25519 AAAA..."``, the only one to accept. The user's login shell is a POSIX one. The caller closes
+    the socket.
     """
 
     socket: socket.socket

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import shlex
 import socket
 import threading
 from contextlib import suppress
@@ -79,9 +78,8 @@ class _Server(paramiko.ServerInterface):
 
 
 def _run(guest: Guest, channel: paramiko.Channel, command: bytes) -> None:
-    """Run a command of the service, ``exec /bin/sh -c SCRIPT``."""
-    script = shlex.split(command.decode())[-1]
+    """Run a script of the service."""
     with suppress(OSError, EOFError, paramiko.SSHException), channel:  # raised once the client is gone
         # The client sends the end of stdin after it was told that the command starts: nothing is sent before that.
         stdin = channel.makefile("rb").read()
-        channel.send_exit_status(guest.run(script, stdin, channel))
+        channel.send_exit_status(guest.run(command.decode(), stdin, channel))

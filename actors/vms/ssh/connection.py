@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import shlex
 import socket
 import threading
 from contextlib import ExitStack, contextmanager
@@ -128,7 +127,7 @@ class Connection:
             channel.event = _DeadlineEvent(starting)
             if pty is not None:
                 channel.get_pty(pty.term, pty.columns, pty.rows)
-            channel.exec_command(f"exec /bin/sh -c {shlex.quote(script)}")
+            channel.exec_command(script)
         except Exception as error:  # paramiko fails in many ways, see _handshake
             if starting.remaining() == 0:
                 message = "the VM did not start a command in time"
