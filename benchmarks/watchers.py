@@ -45,9 +45,13 @@ def core_share(service: Service, cookie: str, watchers: int) -> float:
 
 
 def _stream(service: Service, page: str, cookie: str) -> socket.socket:
+    """Follow a page's events; return the connection when they have begun. Raises RuntimeError."""
     host, _, port = service.daemon.url.removeprefix("http://").rpartition(":")
     stream = socket.create_connection((host, int(port)))
     stream.sendall(f"GET {page}/live HTTP/1.1\r\nHost: {host}:{port}\r\nCookie: {cookie}\r\n\r\n".encode())
+    answer = stream.recv(_CHUNK_BYTES)
+    if not answer.startswith(b"HTTP/1.1 200 "):
+        raise RuntimeError(f"{page}: {answer[:200]!r}")
     return stream
 
 
