@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from actors.engine import Engine, EngineBusy
     from actors.engine_settings import EngineSettings
     from actors.log_context import LogContextFilter
+    from actors.pollers import PollerComposition
     from actors.settings import ArtifactSettings, CacheSettings, JobSettings, PoolSettings, RetentionSettings
     from actors.supervision import doing
     from actors.timed_http import Deadline, TimedBackend
@@ -32,6 +33,7 @@ __all__ = [
     "EngineSettings",
     "JobSettings",
     "LogContextFilter",
+    "PollerComposition",
     "PoolSettings",
     "RetentionSettings",
     "TimedBackend",

@@ -17,33 +17,19 @@ from actors.builds.supervisor import BuildSupervisor
 from actors.cleanup.host_disk import HostDisk
 from actors.cleanup.reaper import Reaper
 from actors.log_watchers import LogWatchers
-from actors.mail import Mails
-from actors.mail.sender import MailSender
 from actors.metrics import EngineMetrics
-from actors.notifications.announcing import Announcements
-from actors.notifications.notifier import Notifier
 from actors.render.pool import RenderPool
 from actors.render.recording import RenderRecorder
 from actors.render.rendering import Rendering
-from actors.repositories import MIRRORS
-from actors.repositories.commit_builds import CommitBuilds
-from actors.repositories.host_approvals import HostApprovals
-from actors.repositories.pull_requests import PullRequestBuilds
-from actors.repositories.pushes import PushBuilds
-from actors.repositories.reruns import Reruns
-from actors.repositories.watcher import RepositoryWatcher
-from actors.schedules.runner import ScheduleRunner
 from actors.scheduling.image_puller import ImagePuller
 from actors.scheduling.parked_vms import ParkedConnections
 from actors.scheduling.pending_reason import PendingReasons
 from actors.scheduling.pool import LeasePool
-from actors.source_hosts.reporting import StatusReporter
 from actors.supervision import Supervised, spawn
 from actors.timer import Timer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
+    from collections.abc import Callable
 
     from actors.addresses import Address
     from actors.builds.attempt.assignment import Assignment
@@ -55,18 +41,12 @@ if TYPE_CHECKING:
         ImagePullerMessage,
         JobChanged,
         LeasePoolMessage,
-        MailSenderMessage,
-        NotifierMessage,
         PollStorage,
         RenderPoolMessage,
-        RepositoryWatcherMessage,
-        ScheduleRunnerMessage,
-        StatusReporterMessage,
     )
-    from actors.source_hosts.host import SourceHost
     from actors.timings import Timings
     from actors.vms import Images, Provider
-    from storage import Build, Clock, Render, Storage
+    from storage import Clock, Render, Storage
 
 __all__ = ["Composition", "Poller"]
 
@@ -95,10 +75,9 @@ class Composition:
     provider: Provider
     images: Images
     clock: Clock
-    hosts: Mapping[str, SourceHost]
     live_settings: LiveSettings
     timings: Timings
-    describe_build: Callable[[Build], Mapping[str, object]]
+    make_pollers: Callable[[Composition], tuple[Poller, ...]]
     addresses: Addresses = field(default_factory=Addresses)
     reasons: PendingReasons = field(default_factory=PendingReasons)
     watchers: LogWatchers = field(default_factory=LogWatchers)
@@ -106,6 +85,11 @@ class Composition:
     connections: ParkedConnections = field(default_factory=ParkedConnections)
     host_disk: HostDisk = field(default_factory=HostDisk)
     broken: threading.Event = field(default_factory=threading.Event)
+
+    @cached_property
+    def pollers(self) -> tuple[Poller, ...]:
+        """The actors that look into the storage, in the order of their start."""
+        return self.make_pollers(self)
 
     @cached_property
     def timer(self) -> Timer:
@@ -148,34 +132,6 @@ class Composition:
             metrics=self.metrics,
             root=self.addresses.root,
             watchers=self.watchers,
-        )
-
-    @property
-    def _mirrors(self) -> Path:
-        return self.storage.directory / MIRRORS
-
-    @cached_property
-    def _pushes(self) -> PushBuilds:
-        storage, live_settings, hosts = self.storage, self.live_settings, self.hosts
-        commits = CommitBuilds(
-            storage=storage,
-            provider=self.provider,
-            images=self.images,
-            clock=self.clock,
-            live_settings=live_settings,
-            root=self.addresses.root,
-            hosts=hosts,
-        )
-        pull_requests = PullRequestBuilds(storage=storage, live_settings=live_settings, commits=commits, hosts=hosts)
-        return PushBuilds(
-            storage=storage,
-            live_settings=live_settings,
-            commits=commits,
-            pull_requests=pull_requests,
-            approvals=HostApprovals(storage=storage, commits=commits, hosts=hosts),
-            reruns=Reruns(storage=storage, live_settings=live_settings, root=self.addresses.root, hosts=hosts),
-            mirrors=self._mirrors,
-            hosts=hosts,
         )
 
     def lease_pool(self) -> Address[LeasePoolMessage]:
@@ -227,84 +183,6 @@ class Composition:
             live_settings=self.live_settings,
             rendering=self._rendering,
             watchers=self.watchers,
-            timings=self.timings,
-        )
-
-    @cached_property
-    def pollers(self) -> tuple[Poller, ...]:
-        """The actors that look into the storage, in the order of their start."""
-        return (
-            Poller(MailSender, self.addresses.mail, self._mail_sender),
-            Poller(RepositoryWatcher, self.addresses.repositories, self._repository_watcher),
-            Poller(ScheduleRunner, self.addresses.schedules, self._schedule_runner),
-            Poller(StatusReporter, self.addresses.statuses, self._status_reporter),
-            Poller(Notifier, self.addresses.notifications, self._notifier),
-        )
-
-    def _mail_sender(self) -> Address[MailSenderMessage]:
-        return spawn(
-            MailSender,
-            timer=self.timer,
-            root=self.addresses.root,
-            storage=self.storage,
-            clock=self.clock,
-            live_settings=self.live_settings,
-            metrics=self.metrics,
-            timings=self.timings,
-        )
-
-    def _repository_watcher(self) -> Address[RepositoryWatcherMessage]:
-        return spawn(
-            RepositoryWatcher,
-            timer=self.timer,
-            root=self.addresses.root,
-            storage=self.storage,
-            live_settings=self.live_settings,
-            pushes=self._pushes,
-            hosts=self.hosts,
-            mirrors=self._mirrors,
-            timings=self.timings,
-        )
-
-    def _schedule_runner(self) -> Address[ScheduleRunnerMessage]:
-        return spawn(
-            ScheduleRunner,
-            timer=self.timer,
-            root=self.addresses.root,
-            storage=self.storage,
-            pushes=self._pushes,
-            clock=self.clock,
-            live_settings=self.live_settings,
-            timings=self.timings,
-        )
-
-    def _status_reporter(self) -> Address[StatusReporterMessage]:
-        return spawn(
-            StatusReporter,
-            timer=self.timer,
-            root=self.addresses.root,
-            storage=self.storage,
-            live_settings=self.live_settings,
-            hosts=self.hosts,
-            timings=self.timings,
-        )
-
-    def _notifier(self) -> Address[NotifierMessage]:
-        announcements = Announcements(
-            storage=self.storage,
-            live_settings=self.live_settings,
-            mails=Mails(self.storage, self.live_settings.now.base_url),
-            describe=self.describe_build,
-        )
-        return spawn(
-            Notifier,
-            timer=self.timer,
-            root=self.addresses.root,
-            storage=self.storage,
-            clock=self.clock,
-            live_settings=self.live_settings,
-            announcements=announcements,
-            metrics=self.metrics,
             timings=self.timings,
         )
 

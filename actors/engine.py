@@ -12,23 +12,21 @@ from actors.metrics import EngineGauges
 from actors.render.discovery import discover
 from actors.root import RootSupervisor
 from actors.scheduling.admission import admission_block
-from actors.source_hosts import PlainGit
 from actors.supervision import spawn
 from actors.timings import Timings
 from actors.vms import VmError
-from storage import GIT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from prometheus_client.registry import Collector
 
     from actors.addresses import Addresses
+    from actors.composition import Poller
     from actors.log_watchers import Watch
     from actors.render.envelope import Envelope
-    from actors.source_hosts import SourceHost
     from actors.vms import Images, Provider
-    from storage import Build, Clock, Job, Storage
+    from storage import Clock, Job, Storage
 
 __all__ = ["Engine", "EngineBusy"]
 
@@ -40,6 +38,10 @@ class EngineBusy(Exception):
     """The actors did not answer in time, or no VM is free. A cancel is in the storage and will be done."""
 
 
+def _no_pollers(_parts: Composition) -> tuple[Poller, ...]:
+    return ()
+
+
 class Engine:
     """Starts and stops the actors and speaks to them. Every method may be called from any thread.
 
@@ -49,8 +51,7 @@ class Engine:
         images: resolves, pulls and removes images.
         clock: the time.
         settings: the settings to begin with.
-        describe_build: returns a build as the API shows it.
-        hosts: the source hosts by name; by default plain git servers only.
+        pollers: makes the actors that look into the storage; without it nothing is sent, fetched or scheduled.
         timings: the waits, which tests shorten.
     """
 
@@ -61,16 +62,13 @@ class Engine:
         images: Images,
         clock: Clock,
         settings: EngineSettings,
-        describe_build: Callable[[Build], Mapping[str, object]],
+        pollers: Callable[[Composition], tuple[Poller, ...]] = _no_pollers,
         *,
-        hosts: Mapping[str, SourceHost] | None = None,
         timings: Timings | None = None,
     ) -> None:
         self._live_settings = LiveSettings(settings)
-        if hosts is None:
-            hosts = {GIT: PlainGit(storage)}
         self._composition = Composition(
-            storage, provider, images, clock, hosts, self._live_settings, timings or Timings(), describe_build
+            storage, provider, images, clock, self._live_settings, timings or Timings(), pollers
         )
         self._draining = threading.Event()
         self._discovering = threading.BoundedSemaphore(settings.render.vms)

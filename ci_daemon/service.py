@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import pykka
 
-from actors import Engine, EngineSettings
+from actors import Engine, PollerComposition
 from actors.vms.sandbox import VmLimits
 from api import RelyingParty, Server, build_document, create_app
+from ci_daemon.engine_sections import engine_settings
 from ci_daemon.host.dump import dump
 from ci_daemon.host.lock import serving
 from ci_daemon.host.open_files import raise_open_file_limit
@@ -71,23 +72,8 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
             provider,
             images,
             clock,
-            EngineSettings(
-                pool=config.pool,
-                jobs=config.jobs,
-                retention=config.retention,
-                cache=config.cache,
-                artifacts=config.artifacts,
-                render=config.render,
-                ir=config.ir,
-                mail=config.mail,
-                notifications=config.notifications,
-                repositories=config.repositories,
-                source=config.source,
-                base_url=settings.url,
-                api_address=server.local_address,
-            ),
-            build_document,
-            hosts=hosts.by_name,
+            engine_settings(config, settings.url, server.local_address),
+            lambda parts: PollerComposition(parts, hosts.by_name, build_document).pollers,
         )
         stack.callback(_stop_leaked_actors)
         # Before the engine starts: its actors then keep the processor busy with connections to running VMs.

@@ -15,11 +15,13 @@ from actors import (
     Engine,
     EngineSettings,
     JobSettings,
+    PollerComposition,
     PoolSettings,
     RetentionSettings,
 )
 from actors.cleanup.host_disk import HostDisk
 from actors.cleanup.reaper import Reaper
+from actors.composition import Composition, Poller
 from actors.engine_settings import LiveSettings
 from actors.ir import IrSettings, load
 from actors.mail import MailSettings
@@ -27,12 +29,13 @@ from actors.messages import Reschedule
 from actors.notifications import NotificationSettings
 from actors.render import RenderSettings
 from actors.repositories import RepositorySettings, SourceSettings
+from actors.source_hosts import PlainGit
 from actors.timings import Timings
 from actors.vms import Images, ImageSettings, ImageStore, Provider, SandboxProvider
 from actors.vms.images.image import Image
 from actors.vms.images.names import folder_of
 from actors.vms.sandbox.userns import IdMap
-from storage import BillingSettings, Build, Clock, Job, JobState, NewBuild, NewPipeline, Pipeline, SystemClock
+from storage import GIT, BillingSettings, Build, Clock, Job, JobState, NewBuild, NewPipeline, Pipeline, SystemClock
 from tests.memory.provider import MemoryProvider
 from tests.records import new_owner
 from tests.state import database_in, new_storage
@@ -99,8 +102,11 @@ class Host:
     def new_engine(self) -> Engine:
         """Return another engine over the same state, as a new process would make it."""
         return Engine(
-            self.storage, self.provider, self.images, self.clock, self.settings, _document, timings=self.timings
+            self.storage, self.provider, self.images, self.clock, self.settings, self._pollers, timings=self.timings
         )
+
+    def _pollers(self, parts: Composition) -> tuple[Poller, ...]:
+        return PollerComposition(parts, {GIT: PlainGit(self.storage)}, _document).pollers
 
     def reaper(self, clock: Clock | None = None) -> Reaper:
         """Return a reaper of the engine's pool, with another clock if one is given."""

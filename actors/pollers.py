@@ -1,0 +1,160 @@
+"""The actors that look into the storage, which only a service that others reach needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from actors.composition import Poller
+from actors.mail import Mails
+from actors.mail.sender import MailSender
+from actors.notifications.announcing import Announcements
+from actors.notifications.notifier import Notifier
+from actors.repositories import MIRRORS
+from actors.repositories.commit_builds import CommitBuilds
+from actors.repositories.host_approvals import HostApprovals
+from actors.repositories.pull_requests import PullRequestBuilds
+from actors.repositories.pushes import PushBuilds
+from actors.repositories.reruns import Reruns
+from actors.repositories.watcher import RepositoryWatcher
+from actors.schedules.runner import ScheduleRunner
+from actors.source_hosts.reporting import StatusReporter
+from actors.supervision import spawn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from actors.addresses import Address
+    from actors.composition import Composition
+    from actors.messages import (
+        MailSenderMessage,
+        NotifierMessage,
+        RepositoryWatcherMessage,
+        ScheduleRunnerMessage,
+        StatusReporterMessage,
+    )
+    from actors.source_hosts.host import SourceHost
+    from storage import Build
+
+__all__ = ["PollerComposition"]
+
+
+@dataclass(frozen=True)
+class PollerComposition:
+    """The actors for mail, repositories, schedules, source hosts and notifications.
+
+    ``describe_build`` returns a build as the API shows it.
+    """
+
+    parts: Composition
+    hosts: Mapping[str, SourceHost]
+    describe_build: Callable[[Build], Mapping[str, object]]
+
+    @property
+    def pollers(self) -> tuple[Poller, ...]:
+        """All of them, in the order of their start."""
+        addresses = self.parts.addresses
+        return (
+            Poller(MailSender, addresses.mail, self._mail_sender),
+            Poller(RepositoryWatcher, addresses.repositories, self._repository_watcher),
+            Poller(ScheduleRunner, addresses.schedules, self._schedule_runner),
+            Poller(StatusReporter, addresses.statuses, self._status_reporter),
+            Poller(Notifier, addresses.notifications, self._notifier),
+        )
+
+    @property
+    def _mirrors(self) -> Path:
+        return self.parts.storage.directory / MIRRORS
+
+    @cached_property
+    def _pushes(self) -> PushBuilds:
+        storage, live_settings, hosts = self.parts.storage, self.parts.live_settings, self.hosts
+        commits = CommitBuilds(
+            storage=storage,
+            provider=self.parts.provider,
+            images=self.parts.images,
+            clock=self.parts.clock,
+            live_settings=live_settings,
+            root=self.parts.addresses.root,
+            hosts=hosts,
+        )
+        pull_requests = PullRequestBuilds(storage=storage, live_settings=live_settings, commits=commits, hosts=hosts)
+        return PushBuilds(
+            storage=storage,
+            live_settings=live_settings,
+            commits=commits,
+            pull_requests=pull_requests,
+            approvals=HostApprovals(storage=storage, commits=commits, hosts=hosts),
+            reruns=Reruns(storage=storage, live_settings=live_settings, root=self.parts.addresses.root, hosts=hosts),
+            mirrors=self._mirrors,
+            hosts=hosts,
+        )
+
+    def _mail_sender(self) -> Address[MailSenderMessage]:
+        return spawn(
+            MailSender,
+            timer=self.parts.timer,
+            root=self.parts.addresses.root,
+            storage=self.parts.storage,
+            clock=self.parts.clock,
+            live_settings=self.parts.live_settings,
+            metrics=self.parts.metrics,
+            timings=self.parts.timings,
+        )
+
+    def _repository_watcher(self) -> Address[RepositoryWatcherMessage]:
+        return spawn(
+            RepositoryWatcher,
+            timer=self.parts.timer,
+            root=self.parts.addresses.root,
+            storage=self.parts.storage,
+            live_settings=self.parts.live_settings,
+            pushes=self._pushes,
+            hosts=self.hosts,
+            mirrors=self._mirrors,
+            timings=self.parts.timings,
+        )
+
+    def _schedule_runner(self) -> Address[ScheduleRunnerMessage]:
+        return spawn(
+            ScheduleRunner,
+            timer=self.parts.timer,
+            root=self.parts.addresses.root,
+            storage=self.parts.storage,
+            pushes=self._pushes,
+            clock=self.parts.clock,
+            live_settings=self.parts.live_settings,
+            timings=self.parts.timings,
+        )
+
+    def _status_reporter(self) -> Address[StatusReporterMessage]:
+        return spawn(
+            StatusReporter,
+            timer=self.parts.timer,
+            root=self.parts.addresses.root,
+            storage=self.parts.storage,
+            live_settings=self.parts.live_settings,
+            hosts=self.hosts,
+            timings=self.parts.timings,
+        )
+
+    def _notifier(self) -> Address[NotifierMessage]:
+        announcements = Announcements(
+            storage=self.parts.storage,
+            live_settings=self.parts.live_settings,
+            mails=Mails(self.parts.storage, self.parts.live_settings.now.base_url),
+            describe=self.describe_build,
+        )
+        return spawn(
+            Notifier,
+            timer=self.parts.timer,
+            root=self.parts.addresses.root,
+            storage=self.parts.storage,
+            clock=self.parts.clock,
+            live_settings=self.parts.live_settings,
+            announcements=announcements,
+            metrics=self.parts.metrics,
+            timings=self.parts.timings,
+        )
