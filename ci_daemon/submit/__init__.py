@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from storage import on_first_use
 
 if TYPE_CHECKING:
+    from ci_daemon.submit.build_reader import BuildReader, ServedBuild
     from ci_daemon.submit.client import Client, RequestFailed, ServiceUnreachable, pipeline_path
     from ci_daemon.submit.events import FollowStarted, LogLine
     from ci_daemon.submit.follow import Follower
@@ -15,24 +16,27 @@ if TYPE_CHECKING:
     from ci_daemon.submit.packing import Archive, PackError, pack
     from ci_daemon.submit.revision import GitRevision, default_slug, folder_slug, git_revision
     from ci_daemon.submit.screen import Screen
-    from ci_daemon.submit.summary import Summary, summarize
+    from ci_daemon.submit.summary import JobCost, Summary, summarize
     from ci_daemon.submit.views import BuildView, JobView
 else:
     __getattr__ = on_first_use(__name__)
 
 __all__ = [
     "Archive",
+    "BuildReader",
     "BuildView",
     "Client",
     "FollowStarted",
     "Follower",
     "GitRevision",
+    "JobCost",
     "JobView",
     "LineSplitter",
     "LogLine",
     "PackError",
     "RequestFailed",
     "Screen",
+    "ServedBuild",
     "ServiceUnreachable",
     "Summary",
     "default_slug",

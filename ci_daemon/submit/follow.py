@@ -6,6 +6,7 @@ import queue
 import threading
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ci_daemon.submit.events import BuildUpdated, FollowStarted, JobUpdated, LogLine
@@ -16,13 +17,12 @@ from storage import BuildState, JobState
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ci_daemon.submit.client import Client
+    from ci_daemon.submit.build_reader import BuildReader
     from ci_daemon.submit.events import Event
     from ci_daemon.submit.views import JobView
 
 __all__ = ["Follower"]
 
-_POLL_SECONDS = 0.3
 _WITHOUT_LOG = {JobState.SKIPPED, JobState.CANCELED}
 
 
@@ -38,14 +38,14 @@ class Follower:
     """Reads the logs of started jobs in a few threads, and the states in the caller's.
 
     Args:
-        client: the service.
-        path: the path of the build's record.
+        reader: the build.
+        poll_seconds: the seconds between two looks at the states.
         readers: the number of logs that are read at once. Other logs are read later, in full.
     """
 
-    def __init__(self, client: Client, path: str, readers: int = 8) -> None:
-        self._client = client
-        self._path = path
+    def __init__(self, reader: BuildReader, poll_seconds: float = 0.3, readers: int = 8) -> None:
+        self._reader = reader
+        self._poll_seconds = poll_seconds
         self._readers = readers
         self._received: queue.Queue[LogLine | _LogEnded] = queue.Queue(maxsize=1000)
         self._to_read: queue.Queue[JobView | None] = queue.Queue()
@@ -66,10 +66,10 @@ class Follower:
         state: BuildState | None = None
         while True:
             started = time.monotonic()
-            build = retry(lambda: self._client.build(self._path))
-            jobs = retry(lambda: self._client.jobs(self._path))
+            build = retry(self._reader.build)
+            jobs = retry(self._reader.jobs)
             # A build whose records take long to read is polled less often, which spares the service.
-            pause = max(_POLL_SECONDS, 5 * (time.monotonic() - started))
+            pause = max(self._poll_seconds, 5 * (time.monotonic() - started))
             if state is None:
                 state = build.state
                 yield FollowStarted(build, tuple(jobs))
@@ -129,7 +129,7 @@ class Follower:
             return
 
     def _get_job(self, job: JobView) -> JobView:
-        return retry(lambda: self._client.job(self._path, job.id))
+        return retry(lambda: self._reader.job(job.id))
 
     def _follow(self, job: JobView) -> None:
         self._followed.add(job.id)
@@ -144,7 +144,7 @@ class Follower:
         """Read one log after the other until no more come. Runs in a thread of its own."""
         while (job := self._to_read.get()) is not None:
             try:
-                for text in read_log(self._client, f"{self._path}/jobs/{job.id}/log"):
+                for text in read_log(partial(self._reader.log, job.id)):
                     self._received.put(LogLine(job, text))
             except Exception as error:  # noqa: BLE001 - re-raised in the thread that follows the build
                 self._received.put(_LogEnded(job, error))

@@ -10,9 +10,9 @@ from ci_daemon.submit.lines import LineSplitter
 from ci_daemon.submit.retry import Backoff
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from ci_daemon.submit.client import Client
+    from ci_daemon.submit.build_reader import OpenLog
 
 __all__ = ["read_log"]
 
@@ -20,17 +20,18 @@ _WAIT_SECONDS = 20
 _MIN_POLL_SECONDS = 0.3
 
 
-def read_log(client: Client, path: str) -> Iterator[str]:
-    """Yield the lines of the log at ``path`` until the job is over and the log is read.
+def read_log(open_log: Callable[[int, int], OpenLog]) -> Iterator[str]:
+    """Yield the lines of a log until its job is over and the log is read.
 
-    After an interruption it resumes at the same byte. Raises RequestFailed and ServiceUnreachable.
+    ``open_log`` opens it from a byte on, and waits at most some seconds for a first byte. After an interruption
+    the read resumes at the same byte. Raises RequestFailed and ServiceUnreachable.
     """
     splitter, backoff = LineSplitter(), Backoff()
     offset, complete = 0, False
     while not complete:
         began, started = offset, time.monotonic()
         try:
-            with client.log(path, offset, _WAIT_SECONDS) as (chunks, last):
+            with open_log(offset, _WAIT_SECONDS) as (chunks, last):
                 for chunk in chunks:
                     offset += len(chunk)
                     yield from splitter.feed(chunk)

@@ -63,15 +63,17 @@ class Screen:
                 assert_never(event)
 
     def summarize(self, summary: Summary) -> None:
-        """Write a table of the jobs, and below it the build's result."""
+        """Write a table of the jobs, with their cost if somebody pays, and below it the build's result."""
         table = Table(box=None, pad_edge=False, header_style="bold")
         table.add_column("job", no_wrap=True, overflow="ellipsis", max_width=_MAX_NAME_WIDTH)
         table.add_column("state", no_wrap=True)
         table.add_column("time", justify="right", no_wrap=True)
-        table.add_column("cents", justify="right", no_wrap=True)
+        paid = summary.cents is not None
+        if paid:
+            table.add_column("cents", justify="right", no_wrap=True)
         for row in summary.rows:
             state = Text(row.job.state, state_style(row.job.state))
-            table.add_row(_clean(row.job.name), state, _time(row.job.seconds), str(row.cents))
+            table.add_row(_clean(row.job.name), state, _time(row.job.seconds), *([str(row.cents)] * paid))
         self._console.print()
         self._console.print(table)
         self._console.print()
@@ -79,7 +81,8 @@ class Screen:
             Text.assemble(
                 f"build #{summary.build.number} ",
                 (summary.build.state, state_style(summary.build.state)),
-                f" in {_time(summary.build.seconds) or 'no time'}, {summary.cents} cents",
+                f" in {_time(summary.build.seconds) or 'no time'}",
+                f", {summary.cents} cents" * paid,
                 _clean(f": {summary.build.error_message}" if summary.build.error_message else ""),
             ),
             soft_wrap=True,

@@ -15,10 +15,10 @@ __all__ = ["JobCost", "Summary", "summarize"]
 
 @dataclass(frozen=True, slots=True)
 class JobCost:
-    """A job and its debit in cents."""
+    """A job and its debit in cents, None if nobody pays."""
 
     job: JobView
-    cents: int
+    cents: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,10 @@ class Summary:
     rows: tuple[JobCost, ...]
 
     @property
-    def cents(self) -> int:
-        """The cost of all jobs together."""
-        return sum(row.cents for row in self.rows)
+    def cents(self) -> int | None:
+        """The cost of all jobs together, None if nobody pays."""
+        costs = [row.cents for row in self.rows if row.cents is not None]
+        return sum(costs) if costs else None
 
     def as_json(self) -> dict[str, object]:
         """Return the summary as a JSON document."""

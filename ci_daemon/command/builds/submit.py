@@ -178,7 +178,7 @@ def _pack_with_git(tree: Path) -> Archive:
 
 
 def _follow(client: Client, path: str, organization: str, pipeline: str, screen: Screen) -> Summary:
-    for event in submission.Follower(client, path).events():
+    for event in submission.Follower(submission.ServedBuild(client, path)).events():
         screen.show(event)
     build = client.build(path)
     return submission.summarize(build, client.jobs(path), pipeline, client.debits_since(organization, build.created_at))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
@@ -51,7 +52,7 @@ def reading() -> Iterator[Callable[..., list[str]]]:
 
         def read(*given: Answer) -> list[str]:
             answers.extend(given)
-            lines = list(read_log(client, "/log"))
+            lines = list(read_log(partial(client.log, "/log")))
             assert answers == []
             return lines
 
