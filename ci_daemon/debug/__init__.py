@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from storage import on_first_use
 
 if TYPE_CHECKING:
+    from ci_daemon.debug.opening import open_shell
     from ci_daemon.debug.shell import Shell
     from ci_daemon.debug.target import NoTarget, Target, find_target
     from ci_daemon.debug.terminal import has_terminal
 else:
     __getattr__ = on_first_use(__name__)
 
-__all__ = ["NoTarget", "Shell", "Target", "find_target", "has_terminal"]
+__all__ = ["NoTarget", "Shell", "Target", "find_target", "has_terminal", "open_shell"]

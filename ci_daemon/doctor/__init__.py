@@ -14,4 +14,12 @@ if TYPE_CHECKING:
 else:
     __getattr__ = on_first_use(__name__)
 
-__all__ = ["Check", "FixResult", "apply_fixes", "default_image", "fix_commands", "run_checks", "state_directory"]
+__all__ = [
+    "Check",
+    "FixResult",
+    "apply_fixes",
+    "default_image",
+    "fix_commands",
+    "run_checks",
+    "state_directory",
+]

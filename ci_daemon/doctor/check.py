@@ -26,6 +26,11 @@ class Check:
     root: bool = True
     fixable: bool = True
 
+    def sentence(self, *, as_root: bool) -> str:
+        """Return the result with its name, and the command as the caller must type it."""
+        command = self.command(as_root=as_root)
+        return f"{self.name}: {self.detail}" + (f": run `{command}`" if command else "")
+
     def command(self, *, as_root: bool) -> str | None:
         """Return the command as the caller must type it, None if there is none."""
         return f"sudo {self.fix}" if self.fix and self.root and not as_root else self.fix

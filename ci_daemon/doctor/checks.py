@@ -22,14 +22,7 @@ __all__ = ["run_checks"]
 def run_checks(state_dir: Path, environ: Mapping[str, str]) -> Iterator[Check]:
     """Yield the result of each check as soon as it is known."""
     config, configuration = state.configuration(state_dir, environ)
-    yield host.python()
-    yield from host.packages()
-    yield host.sub_ids()
-    namespaces = host.namespaces()
-    yield namespaces
-    if namespaces.ok:  # overlays are tried in one
-        yield host.overlay(state_dir)
-    yield host.tun()
+    yield from host.needed_by_vms(state_dir)
     yield host.clock()
     yield from service.clock_synchronization()
     yield state.disk_space(state_dir)

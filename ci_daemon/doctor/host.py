@@ -20,7 +20,17 @@ from ci_daemon.doctor.check import Check, failed_from_message, passed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["clock", "namespaces", "nearest_existing", "overlay", "packages", "python", "sub_ids", "tun"]
+__all__ = [
+    "clock",
+    "namespaces",
+    "nearest_existing",
+    "needed_by_vms",
+    "overlay",
+    "packages",
+    "python",
+    "sub_ids",
+    "tun",
+]
 
 _OLDEST_PYTHON = (3, 11)
 _TUN = Path("/dev/net/tun")
@@ -37,6 +47,18 @@ test -s upper/file
 
 With -c, mount does not resolve the path of the folder, which may be closed to the mapped ids.
 """
+
+
+def needed_by_vms(directory: Path) -> Iterator[Check]:
+    """Yield the result of each check of what VMs in a directory, and images, need of the host."""
+    yield python()
+    yield from packages()
+    yield sub_ids()
+    found = namespaces()
+    yield found
+    if found.ok:  # overlays are tried in one
+        yield overlay(directory)
+    yield tun()
 
 
 def python() -> Check:
@@ -117,7 +139,7 @@ def overlay(directory: Path) -> Check:
         return Check(name, ok=False, detail="overlays cannot be tested without sub-ids", fixable=False)
     except (VmError, OSError) as error:
         reason = str(error).splitlines()[-1]
-        detail = f"no overlay can be mounted below {directory} ({reason}): put --state-dir on ext4, xfs, btrfs or tmpfs"
+        detail = f"no overlay can be mounted below {directory} ({reason}): put it on ext4, xfs, btrfs or tmpfs"
         return Check(name, ok=False, detail=detail, fixable=False)
     return passed(name, f"overlays can be mounted below {directory}")
 

@@ -8,13 +8,15 @@ from storage import on_first_use
 
 if TYPE_CHECKING:
     from ci_daemon.submit.build_reader import BuildReader, ServedBuild
-    from ci_daemon.submit.client import Client, RequestFailed, ServiceUnreachable, pipeline_path
+    from ci_daemon.submit.client import Client, pipeline_path
+    from ci_daemon.submit.declared import SeveralPipelines, default_slug, folder_slug, select_declared
     from ci_daemon.submit.events import FollowStarted, LogLine
+    from ci_daemon.submit.failures import RequestFailed, ServiceUnreachable
     from ci_daemon.submit.follow import Follower
     from ci_daemon.submit.git_folder import git_folder
     from ci_daemon.submit.lines import LineSplitter
     from ci_daemon.submit.packing import Archive, PackError, pack
-    from ci_daemon.submit.revision import GitRevision, default_slug, folder_slug, git_revision
+    from ci_daemon.submit.revision import GitRevision, git_revision
     from ci_daemon.submit.screen import Screen
     from ci_daemon.submit.summary import JobCost, Summary, summarize
     from ci_daemon.submit.views import BuildView, JobView
@@ -38,6 +40,7 @@ __all__ = [
     "Screen",
     "ServedBuild",
     "ServiceUnreachable",
+    "SeveralPipelines",
     "Summary",
     "default_slug",
     "folder_slug",
@@ -45,5 +48,6 @@ __all__ = [
     "git_revision",
     "pack",
     "pipeline_path",
+    "select_declared",
     "summarize",
 ]

@@ -11,6 +11,7 @@ from urllib.parse import quote, urlsplit
 import httpx
 from pydantic import TypeAdapter, ValidationError
 
+from ci_daemon.submit.failures import RequestFailed, ServiceUnreachable
 from ci_daemon.submit.views import (
     BuildView,
     JobList,
@@ -27,32 +28,12 @@ if TYPE_CHECKING:
 
     from ci_daemon.submit.packing import Archive
 
-__all__ = ["Client", "RequestFailed", "ServiceUnreachable", "pipeline_path"]
+__all__ = ["Client", "pipeline_path"]
 
 T = TypeVar("T")
 
 _TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 _RENDER_TIMEOUT = httpx.Timeout(630.0, connect=10.0)
-
-
-class RequestFailed(Exception):
-    """The service refused a request; ``code`` is an error code of the API, the message is for the user."""
-
-    def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.code = code
-
-    @property
-    def retryable(self) -> bool:
-        """True if the same request may succeed later."""
-        return self.status in {httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE}
-
-
-class ServiceUnreachable(Exception):
-    """Nothing answers at the address; the message says what to check."""
-
-    retryable = True
 
 
 class Client:

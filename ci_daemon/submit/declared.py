@@ -8,14 +8,45 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from storage import slugify
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["declared_slugs"]
+    from actors.render import DeclaredPipeline, Envelope
+
+__all__ = ["SeveralPipelines", "declared_slugs", "default_slug", "folder_slug", "select_declared"]
 
 _DSL = "harmont"
 _DECORATOR = "pipeline"
+
+
+class SeveralPipelines(Exception):
+    """A tree declares several pipelines, and none was chosen; the message lists them."""
+
+
+def default_slug(tree: Path) -> str:
+    """Return the default pipeline of a tree: the only one that it declares, else the folder's slug."""
+    declared = declared_slugs(tree)
+    return declared[0] if len(declared) == 1 else folder_slug(tree)
+
+
+def folder_slug(tree: Path) -> str:
+    """Return the slug of the name of a tree's folder."""
+    return slugify(tree.resolve().name) or "main"
+
+
+def select_declared(envelope: Envelope, tree: Path, pipeline: str | None) -> DeclaredPipeline:
+    """Return a rendered tree's pipeline with a slug, else its default one.
+
+    Raises SeveralPipelines and RenderFailed.
+    """
+    slug = pipeline or default_slug(tree)
+    if pipeline is None and len(envelope.pipelines) > 1 and envelope.find(slug) is None:
+        known = ", ".join(each.slug for each in envelope.pipelines)
+        raise SeveralPipelines(f"{tree} has several pipelines, {known}: choose one with --pipeline")
+    return envelope.select(slug)
 
 
 def declared_slugs(tree: Path) -> list[str]:

@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
-from ci_daemon.submit.declared import declared_slugs
-from storage import slugify
-
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["GitRevision", "ask_git", "default_slug", "folder_slug", "git_revision"]
+__all__ = ["GitRevision", "ask_git", "git_revision"]
 
 _NO_COMMIT = "0" * 40
 
@@ -40,17 +37,6 @@ def git_revision(tree: Path) -> GitRevision:
     return GitRevision(
         branch or "main", commit or _NO_COMMIT, message, _without_secret(remote) if remote else tree.resolve().name
     )
-
-
-def default_slug(tree: Path) -> str:
-    """Return the default pipeline of a tree: the only one that it declares, else the folder's slug."""
-    declared = declared_slugs(tree)
-    return declared[0] if len(declared) == 1 else folder_slug(tree)
-
-
-def folder_slug(tree: Path) -> str:
-    """Return the slug of the name of a tree's folder."""
-    return slugify(tree.resolve().name) or "main"
 
 
 def ask_git(tree: Path, *arguments: str) -> str | None:

@@ -177,6 +177,7 @@ class Finalizer:
         build = self._assignment.build
         seconds = 0 if result.event is JobEvent.PASSED else seconds_to_hold(self._storage, self._settings, build)
         if seconds:
-            look = shlex.join(["ci-daemon", "debug", build.name, self._job.step_key])
+            state = str(self._storage.directory)
+            look = shlex.join(["ci-daemon", "--state-dir", state, "debug", build.name, self._job.step_key])
             self._attempt.log.notice(f"the VM is held for {seconds} s; for a shell in it, on the host: {look}")
         return replace(result, held_seconds=seconds)

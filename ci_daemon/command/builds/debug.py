@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-import actors
-from actors import vms
 from ci_daemon import debug as debugging
 from ci_daemon.command.support.command_classes import Command
 from ci_daemon.command.support.lookup import find_build
@@ -71,27 +69,11 @@ def debug(session: Session, context: click.Context, *, name: str, step: str | No
 
 
 def _shell(session: Session, storage: Storage, target: debugging.Target) -> debugging.Shell:
-    """Connect to the target's VM, with the variables of its job. Raises VmError.
-
-    Secrets are not among them: a shell shows and stores its variables, and nothing here is masked.
-    """
-    config, clock = session.config(), SystemClock()
+    """Connect to the target's VM. Raises VmError."""
+    config = session.config()
     images = open_images(session.state_dir, config)
-    try:
-        of_image = images.environment(target.lease.image) if target.lease.image else {}
-    except vms.ImageNotFound:
-        of_image = {}
-    variables = actors.job_environment(
-        target.build,
-        target.job,
-        config.http.url,
-        of_jobs=config.jobs.env,
-        of_image=of_image,
-        of_build=storage.builds.env(target.build.id),
-        secrets={},
-    )
-    provider = open_provider(session.state_dir, config, images, clock)
-    return debugging.Shell(provider.connect(target.lease.uuid), clock, variables)
+    provider = open_provider(session.state_dir, config, images, SystemClock())
+    return debugging.open_shell(storage, images, provider, config, target)
 
 
 def _release(session: Session, storage: Storage, target: debugging.Target, job_name: str) -> None:

@@ -53,10 +53,7 @@ def render(session: Session, *, tree: Path, pipeline: str | None, org: str) -> N
                 slug=slug,
             )
             envelope = rendering.Envelope.parse(rendered.envelope)
-            if pipeline is None and len(envelope.pipelines) > 1 and envelope.find(slug) is None:
-                known = ", ".join(each.slug for each in envelope.pipelines)
-                raise Failure(f"{tree} has several pipelines, {known}: choose one with --pipeline")
-            definition = envelope.select(slug).definition
-        except (rendering.RenderFailed, vms.VmError) as failure:
+            definition = submission.select_declared(envelope, tree, pipeline).definition
+        except (rendering.RenderFailed, submission.SeveralPipelines, vms.VmError) as failure:
             raise Failure(str(failure)) from failure
     click.echo(json.dumps(definition, indent=2))

@@ -14,8 +14,8 @@ import click
 from api import HttpSettings
 from ci_daemon import submit as submission
 from ci_daemon.command.support.command_classes import CallerCommand
+from ci_daemon.command.support.pipeline_files import EXIT_CODES, check_slug, ir_option, pipeline_ir
 from ci_daemon.command.support.session import Failure, Session, pass_session
-from storage import BuildState, slugify
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["submit"]
 
-_EXIT_CODES = {BuildState.PASSED: 0, BuildState.FAILED: 1, BuildState.CANCELED: 3}
 _INTERRUPTED = 130
 _UNKNOWN_PIPELINE = "unknown pipeline"
 """The service's message if DIR declares several pipelines, and none with the requested slug."""
@@ -62,13 +61,7 @@ def _valid_token(_context: click.Context, _parameter: click.Parameter, value: st
     metavar="SLUG",
     help="By default the only one that DIR declares. Created if it does not exist.",
 )
-@click.option(
-    "--ir",
-    "ir_file",
-    metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The pipeline as v0 IR in JSON, instead of rendering DIR's.",
-)
+@ir_option
 @click.option("--org", metavar="SLUG", help="The organization; by default your personal one.")
 @click.option("--branch", help="By default the current branch of git.")
 @click.option("--commit", metavar="SHA", help="By default the current commit of git.")
@@ -130,8 +123,8 @@ def submit(
     screen = submission.Screen(sys.stderr if session.json else sys.stdout)
     is_default = pipeline is None
     pipeline = pipeline or (submission.folder_slug(tree) if ir_file else submission.default_slug(tree))
-    _check_slug(pipeline)
-    revision, ir = submission.git_revision(tree), _ir(tree, ir_file)
+    check_slug(pipeline)
+    revision, ir = submission.git_revision(tree), pipeline_ir(tree, ir_file)
     archive = _pack_with_git(tree) if with_git else submission.pack(tree)
     client = submission.Client(url, token)
     organization = org or client.personal_organization()
@@ -169,7 +162,7 @@ def submit(
         screen.summarize(summary)
         for line in then or _next_steps(url, path, summary):
             screen.print(line)
-    return _EXIT_CODES[summary.build.state]
+    return EXIT_CODES[summary.build.state]
 
 
 def _pack_with_git(tree: Path) -> Archive:
@@ -207,31 +200,6 @@ def _create_build(
         raise
     screen.print(f"created the pipeline {pipeline} in {organization}")
     return build
-
-
-def _check_slug(pipeline: str) -> None:
-    """Raise Failure if this is not a valid slug."""
-    slug = slugify(pipeline)
-    if slug != pipeline:
-        raise Failure(f'"{pipeline}" is not a slug' + (f": give --pipeline {slug}" if slug else ": use a-z, 0-9 and -"))
-
-
-def _ir(tree: Path, file: Path | None) -> str | None:
-    """Return the IR in a file; None without a file, for the service to render the tree's own.
-
-    Raises Failure.
-    """
-    if file is None:
-        if not any((tree / ".hm").glob("*.py")):
-            raise Failure(f"{tree} has no pipeline: write one in {tree / '.hm'}/*.py, or give --ir FILE")
-        return None
-    try:
-        text = file.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise Failure(f"{file} is not UTF-8 text: give --ir the JSON that the pipeline renders to") from error
-    if not text.strip():
-        raise Failure(f"{file} is empty: give --ir the JSON that the pipeline renders to")
-    return text
 
 
 def _curl(url: str, path: str, method: str = "") -> str:

@@ -78,7 +78,4 @@ def _document(check: doctor_checks.Check, *, as_root: bool) -> dict[str, object]
 
 def _line(check: doctor_checks.Check, *, as_root: bool) -> Text:
     mark, style = ("ok", "green") if check.ok else ("fail", "bold red") if check.needed else ("note", "yellow")
-    command = check.command(as_root=as_root)
-    return Text.assemble(
-        (f"{mark:6}", style), f"{check.name}: {check.detail}", (f": run `{command}`" if command else "")
-    )
+    return Text.assemble((f"{mark:6}", style), check.sentence(as_root=as_root))

@@ -75,6 +75,7 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
         "ledger verify": "Check that balances, debits and payments are correct.",
     },
     "Build": {
+        "run": "Run a pipeline on this machine, without a service.",
         "submit": "Run a pipeline over a tree and follow it.",
         "render": "Print the pipeline of a tree as v0 IR.",
         "pipeline list": "List an organization's pipelines.",

@@ -12,7 +12,10 @@ from ci_daemon.config import ConfigError
 from ci_daemon.host.lock import AlreadyServed
 from ci_daemon.host.open_files import TooFewFiles
 from ci_daemon.install.host import InstallError
-from ci_daemon.submit.client import RequestFailed, ServiceUnreachable
+from ci_daemon.local.building import BuildRefused
+from ci_daemon.local.folders import CacheUnusable
+from ci_daemon.local.requirements import HostUnfit
+from ci_daemon.submit.failures import RequestFailed, ServiceUnreachable
 from ci_daemon.submit.packing import PackError
 from ci_daemon.tracing import TracingUnavailable
 from storage import StorageError
@@ -23,8 +26,11 @@ EXPECTED_ERRORS = (
     AlreadyServed,
     RequestFailed,
     BackupError,
+    BuildRefused,
+    CacheUnusable,
     CannotListen,
     ConfigError,
+    HostUnfit,
     InstallError,
     OSError,
     PackError,

@@ -41,6 +41,7 @@ ELSEWHERE = {
     "serve": "test_service.py: it answers nobody on stdout",
     "logs": "tests/system: it takes a journal, and says a document a line",
     "submit": "test_submit.py",
+    "run": "tests/ci_daemon/local/test_run.py",
     "render": "tests/e2e/builds/test_render.py",
     "debug": "tests/e2e: it is a shell",
     "github bind": "test_github.py: it needs a GitHub",

@@ -81,7 +81,7 @@ def test_the_overlay_is_mounted_even_below_a_private_folder(tmp_path: Path):
 def test_where_no_overlay_can_be_mounted_it_says_where_to_go():
     check = host.overlay(Path("/proc"))
     assert not check.ok
-    assert "put --state-dir on ext4" in check.detail
+    assert "put it on ext4" in check.detail
 
 
 def test_programs_that_are_missing_are_found_with_their_packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

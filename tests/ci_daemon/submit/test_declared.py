@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ci_daemon.submit.declared import declared_slugs
-from ci_daemon.submit.revision import default_slug
+from ci_daemon.submit.declared import declared_slugs, default_slug
 
 SEVERAL = Path(__file__).parents[2] / "data" / "render"
 

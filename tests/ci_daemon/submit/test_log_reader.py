@@ -10,7 +10,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from ci_daemon.submit.client import Client, RequestFailed, ServiceUnreachable
+from ci_daemon.submit.client import Client
+from ci_daemon.submit.failures import RequestFailed, ServiceUnreachable
 from ci_daemon.submit.log_reader import read_log
 from ci_daemon.submit.retry import Backoff, retry
 

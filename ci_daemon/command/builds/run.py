@@ -1,0 +1,190 @@
+"""`ci-daemon run`: run the pipeline of a tree on this machine, without a service."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from actors.vms import VmError
+from ci_daemon import debug as debugging
+from ci_daemon import local
+from ci_daemon import submit as submission
+from ci_daemon.command.support.command_classes import CallerCommand
+from ci_daemon.command.support.pipeline_files import EXIT_CODES, check_slug, ir_option, pipeline_ir
+from ci_daemon.command.support.session import Failure, Session, pass_session
+from ci_daemon.providers import open_images
+from storage import JobErrorCode
+
+if TYPE_CHECKING:
+    from ci_daemon.local import Interrupts, LocalRun, Request, TreeChanges
+    from ci_daemon.submit import Screen, Summary
+    from storage import Build
+
+__all__ = ["run"]
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_HOLD_SECONDS = 86_400
+
+
+def _variables(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    """Read ``NAME=VALUE`` as often as it is given."""
+    return dict(_pair(each) for each in given)
+
+
+def _secrets(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    """Read ``NAME=@FILE``; values on a command line would be visible to every user of the host."""
+    return {name: _content(name, value) for name, value in map(_pair, given)}
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not _NAME.fullmatch(name):
+        raise click.BadParameter(f'"{text}" is not NAME=VALUE, with a name of letters, digits and underscores')
+    return name, value
+
+
+def _content(name: str, value: str) -> str:
+    """Return the text of a secret's file, without a final line end."""
+    if not value.startswith("@"):
+        raise click.BadParameter(f"give the file with the secret, as in {name}=@FILE")
+    try:
+        text = Path(value.removeprefix("@")).read_text(encoding="utf-8")
+    except OSError as error:
+        raise click.BadParameter(f"{error.filename}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise click.BadParameter(f"{value.removeprefix('@')} is not UTF-8 text: encode it, as in base64") from error
+    return text.removesuffix("\n").removesuffix("\r")
+
+
+@click.command(cls=CallerCommand, reads=True)
+@click.argument("tree", metavar="[DIR]", default=".", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--pipeline", metavar="SLUG", help="By default the only one that DIR declares.")
+@ir_option
+@click.option("--step", "steps", metavar="KEY", multiple=True, help="Run only this step and all that it needs.")
+@click.option("--shell", metavar="STEP", help="Open a shell in the VM of this step if it fails.")
+@click.option("--watch", is_flag=True, help="Run again when files of DIR change, until Ctrl-C.")
+@click.option("--env", metavar="NAME=VALUE", multiple=True, callback=_variables, help="Set a variable of all steps.")
+@click.option("--secret", "secrets", metavar="NAME=@FILE", multiple=True, callback=_secrets, help="Set a secret.")
+@pass_session
+def run(
+    session: Session,
+    *,
+    tree: Path,
+    pipeline: str | None,
+    ir_file: Path | None,
+    steps: tuple[str, ...],
+    shell: str | None,
+    watch: bool,
+    env: dict[str, str],
+    secrets: dict[str, str],
+) -> int:
+    """Run the pipeline of DIR on this machine, by default of the working directory.
+
+    It needs no service, no account and no configuration. DIR is packed as by `submit`, and so are the logs, the summary
+    and the exit code. Images, cached steps and logs are kept in ~/.cache/ci-daemon, so that the next run is fast.
+
+    Ctrl-C cancels the build and waits for its end; a second one ends at once.
+    """
+    if shell is not None and watch:
+        raise click.UsageError("give either --shell or --watch")
+    if shell is not None and not debugging.has_terminal():
+        raise Failure("--shell needs a terminal: run this at one")
+    if pipeline is not None:
+        check_slug(pipeline)
+    request = local.Request(tree, pipeline, pipeline_ir(tree, ir_file), steps, env, secrets, shell)
+    screen, interrupts = submission.Screen(sys.stderr if session.json else sys.stdout), local.Interrupts()
+    with interrupts.handled():
+        try:
+            code = _run(session, request, screen, interrupts, watch=watch)
+        except KeyboardInterrupt:
+            code = 0
+    return interrupts.exit_code or code
+
+
+def _run(session: Session, request: Request, screen: Screen, interrupts: Interrupts, *, watch: bool) -> int:
+    """Run an engine for the builds of a request; return the exit code."""
+    folders = local.LocalFolders.of_user(os.environ)
+    folders.make()
+    config = local.local_config(folders, request.tree, os.environ)
+    if request.shell is not None:
+        config = replace(config, jobs=replace(config.jobs, hold_seconds=_HOLD_SECONDS))
+    directory = folders.project(request.tree)
+    try:
+        local.make_images(open_images(directory, config), directory, screen.print)
+        with local.local_service(directory, config, lambda pid: screen.print(_busy(pid))) as service:
+            runner = local.LocalRun(service, request, screen, interrupts)
+            return _watch(session, runner) if watch else _once(session, runner)
+    except VmError:
+        local.check_host(directory)
+        raise
+
+
+def _busy(pid: int | None) -> str:
+    return f"waiting for {'another process' if pid is None else f'process {pid}'}, which runs this project"
+
+
+def _once(session: Session, runner: LocalRun) -> int:
+    """Build once; then open a shell if one is wanted."""
+    build = runner.create(lambda: submission.pack(runner.request.tree))
+    summary = runner.follow(build)
+    _show(session, runner.screen, summary)
+    if runner.request.shell is not None and runner.interrupts.exit_code is None:
+        _open_shell(runner, build, runner.request.shell)
+    if any(row.job.error_code == JobErrorCode.LEASE_FAILED for row in summary.rows):
+        local.check_host(runner.service.storage.directory)
+    return EXIT_CODES[summary.build.state]
+
+
+def _watch(session: Session, runner: LocalRun) -> int:
+    """Build again and again, until an interrupt. A build of files that have changed since is canceled."""
+    tree = runner.request.tree
+    with local.TreeChanges(tree) as changes:
+        while True:
+            code = _build_again(session, runner, changes)
+            if runner.interrupts.exit_code is not None:
+                return code
+            runner.screen.print(f"waiting for changes in {tree}; Ctrl-C ends this")
+            changes.wait()
+
+
+def _build_again(session: Session, runner: LocalRun, changes: TreeChanges) -> int:
+    try:
+        build = runner.create(changes.pack)
+    except (submission.PackError, local.BuildRefused) as error:
+        runner.screen.print(f"no build: {error}")
+        return 1
+    with changes.telling(lambda: runner.service.cancel(build.id)):
+        summary = runner.follow(build)
+    _show(session, runner.screen, summary)
+    return EXIT_CODES[summary.build.state]
+
+
+def _show(session: Session, screen: Screen, summary: Summary) -> None:
+    if session.json:
+        click.echo(json.dumps(summary.as_json(), indent=2))
+    else:
+        screen.summarize(summary)
+
+
+def _open_shell(runner: LocalRun, build: Build, step: str) -> None:
+    """Open a shell in the VM of a failed step, until the caller leaves it."""
+    service = runner.service
+    job = local.step_named(service.storage.jobs.of_build(build.id), step)
+    try:
+        target = debugging.find_target(service.storage, build, job.step_key)
+    except debugging.NoTarget:
+        runner.screen.print(f"there is no VM to look into: {job.name} is {job.state}")
+        return
+    runner.screen.print(f"a shell in the VM of {job.name}; the VM ends with it")
+    with closing(
+        debugging.open_shell(service.storage, service.images, service.provider, service.config, target)
+    ) as shell:
+        shell.run(())

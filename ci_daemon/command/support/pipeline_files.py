@@ -1,0 +1,51 @@
+"""The pipeline of a tree on the command line, and the exit codes of its builds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ci_daemon.command.support.session import Failure
+from storage import BuildState, slugify
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["EXIT_CODES", "check_slug", "ir_option", "pipeline_ir"]
+
+EXIT_CODES: Mapping[BuildState, int] = {BuildState.PASSED: 0, BuildState.FAILED: 1, BuildState.CANCELED: 3}
+
+ir_option = click.option(
+    "--ir",
+    "ir_file",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The pipeline as v0 IR in JSON, instead of rendering DIR's.",
+)
+
+
+def check_slug(pipeline: str) -> None:
+    """Raise Failure if this is not a valid slug."""
+    slug = slugify(pipeline)
+    if slug != pipeline:
+        raise Failure(f'"{pipeline}" is not a slug' + (f": give --pipeline {slug}" if slug else ": use a-z, 0-9 and -"))
+
+
+def pipeline_ir(tree: Path, file: Path | None) -> str | None:
+    """Return the IR in a file; None without a file, so that the tree's own is rendered.
+
+    Raises Failure.
+    """
+    if file is None:
+        if not any((tree / ".hm").glob("*.py")):
+            raise Failure(f"{tree} has no pipeline: write one in {tree / '.hm'}/*.py, or give --ir FILE")
+        return None
+    try:
+        text = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise Failure(f"{file} is not UTF-8 text: give --ir the JSON that the pipeline renders to") from error
+    if not text.strip():
+        raise Failure(f"{file} is empty: give --ir the JSON that the pipeline renders to")
+    return text

@@ -1,0 +1,35 @@
+"""Builds on this machine without a service: `ci-daemon run`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from storage import on_first_use
+
+if TYPE_CHECKING:
+    from ci_daemon.local.building import BuildRefused, LocalRun, Request
+    from ci_daemon.local.changes import TreeChanges
+    from ci_daemon.local.folders import CacheUnusable, LocalFolders
+    from ci_daemon.local.interrupts import Interrupts
+    from ci_daemon.local.requirements import HostUnfit, check_host, make_images
+    from ci_daemon.local.selection import step_named
+    from ci_daemon.local.service import LocalService, local_config, local_service
+else:
+    __getattr__ = on_first_use(__name__)
+
+__all__ = [
+    "BuildRefused",
+    "CacheUnusable",
+    "HostUnfit",
+    "Interrupts",
+    "LocalFolders",
+    "LocalRun",
+    "LocalService",
+    "Request",
+    "TreeChanges",
+    "check_host",
+    "local_config",
+    "local_service",
+    "make_images",
+    "step_named",
+]

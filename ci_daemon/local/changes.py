@@ -1,0 +1,86 @@
+"""Changes of a tree while it is built again and again."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Self
+
+import watchfiles
+
+from ci_daemon.submit import PackError, pack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from ci_daemon.submit import Archive
+
+__all__ = ["TreeChanges"]
+
+_GIT = ".git"
+_QUIET_MS = 200
+"""Changes that follow each other faster count as one, as when an editor or git writes many files."""
+
+
+class TreeChanges:
+    """Watches a tree, and compares it with what was packed of it last. A context manager."""
+
+    def __init__(self, tree: Path) -> None:
+        self._tree = tree
+        self._sha256 = ""
+        self._changed = threading.Event()
+        self._stop = threading.Event()
+        self._on_change: Callable[[], None] | None = None
+        self._thread = threading.Thread(target=self._watch, name="changes", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def pack(self) -> Archive:
+        """Pack the tree as it is now. Changes from here on count. Raises PackError."""
+        self._changed.clear()
+        self._sha256 = ""
+        archive = pack(self._tree)
+        self._sha256 = archive.sha256
+        return archive
+
+    def wait(self) -> None:
+        """Wait until the tree differs from what was packed."""
+        self._changed.wait()
+
+    @contextmanager
+    def telling(self, on_change: Callable[[], None]) -> Iterator[None]:
+        """Call ``on_change``, in the watching thread, when the tree differs meanwhile."""
+        self._on_change = on_change
+        try:
+            yield
+        finally:
+            self._on_change = None
+
+    def _watch(self) -> None:
+        batches = watchfiles.watch(
+            self._tree,
+            watch_filter=lambda _, path: _GIT not in path.split("/"),
+            debounce=_QUIET_MS,
+            stop_event=self._stop,
+            rust_timeout=_QUIET_MS,
+            ignore_permission_denied=True,
+        )
+        for _ in batches:
+            if self.differs():
+                if (on_change := self._on_change) is not None:
+                    on_change()
+                self._changed.set()
+
+    def differs(self) -> bool:
+        """Tell whether the tree would pack to something else; files that git ignores make no difference."""
+        try:
+            return pack(self._tree).sha256 != self._sha256
+        except PackError:
+            return True

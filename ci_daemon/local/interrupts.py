@@ -1,0 +1,74 @@
+"""Ctrl-C and the signals that end a command: the first cancels the build, the next ends all at once."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
+__all__ = ["Interrupts"]
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_OF_SIGNAL = 128
+
+
+class Interrupts:
+    """The signals of one command, whose handlers are set while it is entered. For the main thread.
+
+    While a build runs, the first signal cancels it, and the command goes on to the end of that. Any other raises
+    KeyboardInterrupt, once: what cleans up then is not interrupted.
+    """
+
+    def __init__(self) -> None:
+        self._received: int | None = None
+        self._raised = False
+        self._cancel: threading.Event | None = None
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code of a command that was interrupted, 128 and the number of the signal; else None."""
+        return None if self._received is None else _OF_SIGNAL + self._received
+
+    @contextmanager
+    def handled(self) -> Iterator[None]:
+        """Handle the signals of this process."""
+        before = {number: signal.signal(number, self._handle) for number in _SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    @contextmanager
+    def canceling(self, cancel: Callable[[], None]) -> Iterator[None]:
+        """Call ``cancel`` in a thread of its own at the first signal: a handler must not wait for the storage."""
+        wanted, over = threading.Event(), threading.Event()
+
+        def run() -> None:
+            wanted.wait()
+            if not over.is_set():
+                cancel()
+
+        canceler = threading.Thread(target=run, name="cancel", daemon=True)
+        canceler.start()
+        self._cancel = wanted
+        try:
+            yield
+        finally:
+            self._cancel = None
+            if not wanted.is_set():
+                over.set()
+                wanted.set()
+
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        first, self._received = self._received is None, self._received or number
+        if first and self._cancel is not None:
+            self._cancel.set()
+        elif not self._raised:
+            self._raised = True
+            raise KeyboardInterrupt

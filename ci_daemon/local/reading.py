@@ -1,0 +1,81 @@
+"""A local build as a follower reads it: from the storage and the engine of this process."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ci_daemon.submit import BuildView, JobView
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from actors import Engine
+    from storage import Build, Job, Storage
+
+__all__ = ["LocalBuild"]
+
+_MAX_CHUNK = 1 << 20
+
+
+class LocalBuild:
+    """A build of this process. Safe in any thread."""
+
+    def __init__(self, storage: Storage, engine: Engine, build: Build) -> None:
+        self._storage = storage
+        self._engine = engine
+        self._build = build
+
+    def build(self) -> BuildView:
+        """Return the build."""
+        build = self._storage.builds.get(self._build.id) or self._build
+        return BuildView(
+            number=build.number,
+            state=build.state,
+            created_at=build.created_at,
+            started_at=build.started_at,
+            finished_at=build.finished_at,
+            error_code=build.error_code,
+            error_message=build.error_message,
+        )
+
+    def jobs(self) -> list[JobView]:
+        """Return the build's jobs in DAG creation order."""
+        return [self._view(job) for job in self._storage.jobs.of_build(self._build.id)]
+
+    def job(self, job_id: str) -> JobView:
+        """Return one of the build's jobs."""
+        return self._view(self._stored(job_id))
+
+    @contextmanager
+    def log(self, job_id: str, start: int, wait: int) -> Iterator[tuple[Iterator[bytes], bool]]:
+        """Open a job's log from byte ``start`` on, waiting up to ``wait`` seconds for a first byte.
+
+        Whether the job is over is read first, so that the bytes include all that was written before its end.
+        """
+        log = self._storage.logs.reader(self._build.uuid, job_id)
+        with self._engine.watch(job_id) as watch:
+            ended, chunk = self._stored(job_id).state.terminal, log.read(start, _MAX_CHUNK)
+            while not ended and not chunk and watch.wait(wait):
+                ended, chunk = self._stored(job_id).state.terminal, log.read(start, _MAX_CHUNK)
+        yield iter((chunk,)), ended and len(chunk) < _MAX_CHUNK
+
+    def _stored(self, job_id: str) -> Job:
+        job = self._storage.jobs.by_uuid(job_id)
+        assert job is not None  # noqa: S101 - no job of a build is ever deleted
+        return job
+
+    def _view(self, job: Job) -> JobView:
+        return JobView(
+            id=job.uuid,
+            name=job.name,
+            step_key=job.step_key,
+            state=job.state,
+            exit_code=job.exit_code,
+            error_code=job.error_code,
+            error_message=job.error_message,
+            soft_failed=job.soft_failed,
+            pending_reason=self._engine.pending_reason(job),
+            started_at=job.started_at,
+            finished_at=job.finished_at,
+        )

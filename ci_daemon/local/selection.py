@@ -1,0 +1,47 @@
+"""Choose steps of a plan, with all that they need. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from actors.ir import Plan
+    from storage import Job, NewJob
+
+__all__ = ["UnknownStep", "select_steps", "step_named"]
+
+S = TypeVar("S", "NewJob", "Job")
+
+
+class UnknownStep(Exception):
+    """The pipeline has no such step; the message lists those that it has."""
+
+
+def step_named(jobs: Sequence[S], wanted: str) -> S:
+    """Return the step with a key, or else the only one with that name. Raises UnknownStep."""
+    by_key = [job for job in jobs if job.step_key == wanted]
+    found = by_key or [job for job in jobs if job.name == wanted]
+    if len(found) == 1:
+        return found[0]
+    known = ", ".join(job.step_key if job.step_key == job.name else f"{job.step_key} ({job.name})" for job in jobs)
+    problem = f'several steps are named "{wanted}"' if found else f'the pipeline has no step "{wanted}"'
+    raise UnknownStep(f"{problem}: give the key of one of {known}")
+
+
+def select_steps(plan: Plan, wanted: Iterable[str]) -> Plan:
+    """Return the plan of some steps, by key or name, and their ancestors. Raises UnknownStep."""
+    needed = {plan.jobs.index(step_named(plan.jobs, each)) for each in wanted}
+    for position in reversed(range(len(plan.jobs))):
+        if position in needed:
+            needed.update(dependency.position for dependency in plan.jobs[position].depends_on)
+    places = {position: place for place, position in enumerate(sorted(needed))}
+    return replace(plan, jobs=tuple(_moved(plan.jobs[position], places) for position in places))
+
+
+def _moved(job: NewJob, places: dict[int, int]) -> NewJob:
+    """Return a job whose dependencies are at new places."""
+    depends_on = (each._replace(position=places[each.position]) for each in job.depends_on)
+    return replace(job, depends_on=tuple(depends_on))

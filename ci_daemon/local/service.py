@@ -1,0 +1,174 @@
+"""The engine of the service inside of one command, for one project of one user."""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import storage as storages
+from actors import Engine, EngineBusy, LogContextFilter
+from actors.vms import VmError
+from ci_daemon.config import Config, load
+from ci_daemon.engine_sections import engine_settings
+from ci_daemon.host import journal
+from ci_daemon.host.lock import AlreadyServed, served_by, serving
+from ci_daemon.host.open_files import raise_open_file_limit
+from ci_daemon.providers import open_images, open_provider
+from storage import BillingSettings, HoldEnd, NewPipeline, Pipeline, Storage, SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from actors.vms import Images, Provider
+    from ci_daemon.local.folders import LocalFolders
+    from storage import Lease
+
+__all__ = ["ORGANIZATION", "LocalService", "local_config", "local_service"]
+
+ORGANIZATION = "local"
+"""The organization of all local pipelines."""
+
+_log = logging.getLogger(__name__)
+
+_FREE = BillingSettings(cpu=0, memory_gb=0, disk_gb=0)
+_NO_API = ("127.0.0.1", 0)
+_LOG = "ci-daemon.log"
+_POLL_SECONDS = 0.02
+_LOCK_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class LocalService:
+    """A storage with a running engine."""
+
+    config: Config
+    storage: Storage
+    images: Images
+    provider: Provider
+    engine: Engine
+
+    def pipeline(self, slug: str, repository: str, branch: str) -> Pipeline:
+        """Return the pipeline with a slug, made where it is missing."""
+        users, pipelines = self.storage.users, self.storage.pipelines
+        owner = users.by_email(ORGANIZATION) or users.create(ORGANIZATION, "")
+        organization = self.storage.organizations.by_slug(owner.personal_org_slug)
+        assert organization is not None  # noqa: S101 - the user's own, which nobody closes
+        found = pipelines.by_slug(organization.id, slug)
+        return found or pipelines.create(organization.id, NewPipeline(slug, slug, repository, branch))
+
+    def cancel(self, build_id: int) -> None:
+        """Cancel a build; return soon, while its commands are being ended."""
+        with suppress(EngineBusy):  # it is canceled all the same
+            self.engine.cancel(build_id)
+
+    def settle(self) -> None:
+        """Wait until no job has a VM but those on hold."""
+        self.engine.drain()
+        while any(map(self._at_work, self.storage.leases.live())):
+            time.sleep(_POLL_SECONDS)
+
+    def _at_work(self, lease: Lease) -> bool:
+        return lease.job_id is not None and self.storage.holds.of_lease(lease.id) is None
+
+    def stop(self) -> None:
+        """Stop the engine; afterwards no VM is left.
+
+        The VMs are ended first, also those being made, because the actors wait for their work with them.
+        """
+        self.engine.drain()
+        self._destroy_vms()
+        self.engine.stop()
+        self.end_leases()
+
+    def end_leases(self) -> None:
+        """End all leases, and destroy their VMs. The engine does not run."""
+        for hold in self.storage.holds.open():
+            self.storage.holds.end(hold.id, HoldEnd.RELEASED)
+        self._destroy_vms()
+        for lease in self.storage.leases.live():
+            self.storage.leases.end(lease.id)
+
+    def _destroy_vms(self) -> None:
+        for vm in self.provider.list():
+            try:
+                self.provider.destroy(vm)
+            except VmError as error:  # the next command in this project tries again
+                _log.warning("VM %s cannot be destroyed: %s", vm, error)
+
+
+def local_config(folders: LocalFolders, tree: Path, environ: Mapping[str, str]) -> Config:
+    """Return the configuration of local builds: the defaults and the environment, without files.
+
+    Raises ConfigError.
+    """
+    state = folders.project(tree)
+    config = load(state, environ, system_file=state / "ci-daemon.toml")
+    images = replace(config.images, dir=config.images.dir or folders.images)
+    return replace(config, images=images, billing=_FREE)
+
+
+@contextmanager
+def local_service(directory: Path, config: Config, busy: Callable[[int | None], None]) -> Iterator[LocalService]:
+    """Run an engine over a state directory, which is made if it is missing; at the end no VM is left.
+
+    ``busy`` is called with the id of another process that has the directory, before the wait for its end. Raises
+    NoSubIds, and what opening a storage raises.
+    """
+    with ExitStack() as stack:
+        directory.mkdir(mode=0o700, exist_ok=True)
+        stack.enter_context(_held(directory, busy))
+        journal.set_up(config.journal, LogContextFilter(), stream=stack.enter_context((directory / _LOG).open("w")))
+        raise_open_file_limit()
+        clock = SystemClock()
+        storage = _open_storage(directory, config)
+        stack.callback(storage.close)
+        images = open_images(directory, config)
+        provider = open_provider(directory, config, images, clock)
+        stack.callback(provider.close)
+        settings = engine_settings(config, config.http.url, _NO_API)
+        engine = Engine(storage, provider, images, clock, settings)
+        service = LocalService(config, storage, images, provider, engine)
+        _end_earlier(service)
+        engine.start()
+        stack.callback(service.stop)
+        yield service
+        service.settle()
+
+
+def _open_storage(directory: Path, config: Config) -> Storage:
+    clock, limit = SystemClock(), config.jobs.log_limit_bytes
+    with suppress(storages.AlreadyInitialized):
+        return Storage.create(directory, clock, billing=_FREE, log_limit=limit)
+    return Storage.open(directory, clock, billing=_FREE, log_limit=limit)
+
+
+def _end_earlier(service: LocalService) -> None:
+    """End what a command that was killed has left."""
+    for build in service.storage.builds.unfinished():
+        service.storage.builds.request_cancel(build.id)
+    service.end_leases()
+
+
+@contextmanager
+def _held(directory: Path, busy: Callable[[int | None], None]) -> Iterator[None]:
+    """Hold the lock of a state directory, and wait for it if another process has it."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(serving(directory))
+        except AlreadyServed:
+            other = served_by(directory)
+            busy(None if other is None else other.pid)
+            stack.enter_context(_waited(directory))
+        yield
+
+
+@contextmanager
+def _waited(directory: Path) -> Iterator[None]:
+    while served_by(directory) is not None:
+        time.sleep(_LOCK_SECONDS)
+    with _held(directory, lambda _: None):  # another waiter may have been faster
+        yield

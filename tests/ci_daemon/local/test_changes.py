@@ -1,0 +1,51 @@
+"""Changes of a watched tree."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ci_daemon.local import TreeChanges
+
+
+@pytest.fixture
+def changes(tmp_path: Path) -> Iterator[TreeChanges]:
+    (tmp_path / ".gitignore").write_text("*.log\n")
+    (tmp_path / "main.c").write_text("int x;\n")
+    with TreeChanges(tmp_path) as changes:
+        changes.pack()
+        yield changes
+
+
+def test_a_changed_file_ends_the_wait_and_is_told(changes: TreeChanges, tmp_path: Path):
+    told = threading.Event()
+    with changes.telling(told.set):
+        (tmp_path / "main.c").write_text("int y;\n")
+        changes.wait()
+        assert told.wait(10)
+
+
+def test_ignored_files_and_files_as_they_were_change_nothing(changes: TreeChanges, tmp_path: Path):
+    (tmp_path / "out.log").write_text("noise\n")
+    (tmp_path / "main.c").write_text("int x;\n")
+    (tmp_path / ".git").mkdir()
+    assert not changes.differs()
+    (tmp_path / "other.c").write_text("int z;\n")
+    assert changes.differs()
+
+
+def test_a_tree_that_cannot_be_packed_differs(changes: TreeChanges, tmp_path: Path):
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    assert changes.differs()
+
+
+def test_what_is_packed_again_has_not_changed(changes: TreeChanges, tmp_path: Path):
+    (tmp_path / "main.c").write_text("int y;\n")
+    changes.wait()
+    changes.pack()
+    assert not changes.differs()
+    (tmp_path / "new.c").write_text("int z;\n")
+    changes.wait()

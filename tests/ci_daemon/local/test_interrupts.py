@@ -1,0 +1,43 @@
+"""Signals while a build runs, and at other times."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import pytest
+
+from ci_daemon.local import Interrupts
+
+
+def test_the_first_signal_cancels_the_build_and_the_next_raises():
+    interrupts, canceled = Interrupts(), threading.Event()
+    with interrupts.handled(), interrupts.canceling(canceled.set):
+        signal.raise_signal(signal.SIGTERM)
+        assert canceled.wait(10)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert interrupts.exit_code == 128 + signal.SIGTERM
+
+
+def test_what_cleans_up_is_not_interrupted():
+    interrupts = Interrupts()
+    with interrupts.handled():
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+    assert interrupts.exit_code == 128 + signal.SIGINT
+
+
+def test_a_build_that_ends_by_itself_is_not_canceled():
+    interrupts, canceled = Interrupts(), threading.Event()
+    before = signal.getsignal(signal.SIGINT)
+    with interrupts.handled():
+        with interrupts.canceling(canceled.set):
+            pass
+        threads = [each for each in threading.enumerate() if each.name == "cancel"]
+        for each in threads:
+            each.join(10)
+    assert not canceled.is_set()
+    assert interrupts.exit_code is None
+    assert signal.getsignal(signal.SIGINT) is before

@@ -1,0 +1,151 @@
+"""`ci-daemon run` on real VMs: builds, caches, secrets, and a clean end."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.ci_daemon.local.projects import Project, read_until, rest
+from tests.e2e.pipelines import Graph
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "hello"
+STUBBORN = "trap '' TERM; echo began; sleep 600 & wait; wait"
+
+
+def test_runs_a_pipeline_and_starts_from_its_cache_the_next_time(project: Project):
+    cached = {"policy": "forever", "key": "v1"}
+    graph = Graph().step("install", "date +%N >/stamp; cat word", cache=cached)
+    project.write(graph.step("test", "cat /stamp; echo $GREETING, $CI_ORG", builds_in="install"))
+    (project.tree / "word").write_text("packed\n")
+    code, printed = project.run("--env", "GREETING=Hello")
+    lines = printed.splitlines()
+    assert code == 0, printed
+    assert "install | packed" in lines
+    assert "test    | Hello, local" in lines
+    assert lines[-1].startswith("build #1 passed in ")
+    assert "cents" not in printed
+    stamp = next(line for line in lines if line.startswith("test    | ") and line.split()[-1].isdecimal())
+
+    code, printed = project.run()
+    assert code == 0, printed
+    assert stamp in printed.splitlines()
+    assert "install | packed" not in printed
+    assert project.vms() == []
+    assert project.state.stat().st_mode & 0o777 == 0o700
+
+
+def test_renders_the_example_and_one_step_of_it(project: Project):
+    project.tree = EXAMPLE
+    with project.start_rendered("--step", "lint", "--json", stderr=subprocess.PIPE) as process:
+        document = json.loads(rest(process))
+        assert process.wait(60) == 0
+    assert [(job["step_key"], job["state"], job["cents"]) for job in document["jobs"]] == [
+        ("install", "passed", None),
+        ("lint", "passed", None),
+    ]
+
+
+def test_the_exit_code_is_that_of_the_build_and_of_refusals(project: Project):
+    project.write(Graph().step("fails", "echo no; exit 3").step("needs", "true", runner_args={"secrets": ["TOKEN"]}))
+    code, printed = project.run("--step", "fails")
+    assert code == 1
+    assert "fails | * failed in" in printed
+    code, printed = project.run("--step", "misspelt")
+    assert (code, "fails, needs" in printed) == (1, True)
+    code, printed = project.run()
+    assert code == 1
+    assert 'the step "needs" needs the secret TOKEN: give --secret TOKEN=@FILE' in printed
+
+
+def test_secrets_come_from_files_and_do_not_stay(project: Project, tmp_path: Path):
+    project.write(Graph().step("needs", "echo $TOKEN | tr a-z A-Z; echo $TOKEN", runner_args={"secrets": ["TOKEN"]}))
+    (tmp_path / "token").write_text("sesame\n")
+    code, printed = project.run("--secret", f"TOKEN=@{tmp_path / 'token'}")
+    assert code == 0, printed
+    assert "needs | SESAME" in printed
+    assert "needs | ***" in printed
+    assert project.run()[0] == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_cancels_the_build_and_leaves_nothing(project: Project, number: signal.Signals):
+    project.write(Graph().step("long", "echo began; sleep 600"))
+    with project.start() as process:
+        read_until(process, "long  | began")
+        process.send_signal(number)
+        printed = rest(process)
+        assert process.wait(60) == 128 + number
+    assert "build #1 canceled" in printed
+    assert project.vms() == []
+
+
+def test_a_second_signal_does_not_wait_for_the_command(project: Project):
+    project.write(Graph().step("long", STUBBORN))
+    with project.start() as process:
+        read_until(process, "long  | began")
+        process.send_signal(signal.SIGINT)
+        read_until(process, "* canceling")
+        process.send_signal(signal.SIGINT)
+        assert "build #1" not in rest(process)
+        assert process.wait(60) == 130
+    assert project.vms() == []
+
+
+def test_the_next_run_ends_what_a_killed_one_has_left(project: Project):
+    project.write(Graph().step("long", "echo began; [ -e /workspace/quick ] || sleep 600"))
+    with project.start() as process:
+        read_until(process, "long  | began")
+        process.kill()
+    assert project.vms() != []
+    (project.tree / "quick").touch()
+    code, printed = project.run()
+    assert code == 0, printed
+    assert project.vms() == []
+
+
+def test_a_second_run_of_a_project_waits_for_the_first(project: Project):
+    project.write(Graph().step("long", "echo began; [ -e /workspace/quick ] || sleep 600"))
+    with project.start() as first:
+        read_until(first, "long  | began")
+        (project.tree / "quick").touch()
+        with project.start() as second:
+            waits = read_until(second, "waiting for")
+            assert waits == f"waiting for process {first.pid}, which runs this project\n"
+            first.send_signal(signal.SIGINT)
+            rest(first)
+            assert "build #2 passed" in rest(second)
+            assert second.wait(60) == 0
+
+
+def test_watching_builds_again_when_a_file_changes(project: Project):
+    word = project.tree / "word"
+    word.write_text("one\n")
+    project.write(Graph().step("show", "cat word; grep -q three word || sleep 600"))
+    with project.start("--watch") as process:
+        read_until(process, "show  | one")
+        word.write_text("two\n")
+        read_until(process, "build #1 canceled")
+        read_until(process, "show  | two")
+        word.write_text("three\n")
+        read_until(process, "show  | three")
+        read_until(process, "waiting for changes")
+        process.send_signal(signal.SIGINT)
+        rest(process)
+        assert process.wait(60) == 130
+    assert project.vms() == []
+
+
+def test_a_host_that_lacks_a_program_is_told_as_by_the_doctor(project: Project, tmp_path: Path):
+    project.write(Graph().step("only", "true"))
+    project.images = tmp_path / "no-images"
+    (tmp_path / "programs").mkdir()
+    project.environ = {"PATH": str(tmp_path / "programs")}
+    code, printed = project.run()
+    assert code == 1
+    assert "ci-daemon: this machine cannot run VMs yet" in printed
+    assert "network: slirp4netns is not installed: it connects VMs to the network" in printed
+    assert "mmdebstrap: mmdebstrap is not installed" in printed
