@@ -9,6 +9,7 @@ from storage import on_first_use
 if TYPE_CHECKING:
     from ci_daemon.local.building import BuildRefused, LocalRun, Request
     from ci_daemon.local.changes import TreeChanges
+    from ci_daemon.local.cleaning import clean_up
     from ci_daemon.local.folders import CacheUnusable, LocalFolders
     from ci_daemon.local.interrupts import Interrupts
     from ci_daemon.local.requirements import HostUnfit, check_host, make_images
@@ -28,6 +29,7 @@ __all__ = [
     "Request",
     "TreeChanges",
     "check_host",
+    "clean_up",
     "local_config",
     "local_service",
     "make_images",

@@ -121,10 +121,12 @@ def _run(session: Session, request: Request, screen: Screen, interrupts: Interru
         local.make_images(open_images(directory, config), directory, screen.print)
         with local.local_service(directory, config, lambda pid: screen.print(_busy(pid))) as service:
             runner = local.LocalRun(service, request, screen, interrupts)
-            return _watch(session, runner) if watch else _once(session, runner)
+            code = _watch(session, runner) if watch else _once(session, runner)
+        local.clean_up(folders, config)
     except VmError:
         local.check_host(directory)
         raise
+    return code
 
 
 def _busy(pid: int | None) -> str:
