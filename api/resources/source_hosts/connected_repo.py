@@ -40,6 +40,8 @@ class RepoRecord(StoredRecord):
     provider: str
     default_branch: str | None
     poll_seconds: int
+    submodules: bool
+    lfs: bool
     checked_at: Timestamp | None
     next_check_at: Timestamp
     last_error: str | None

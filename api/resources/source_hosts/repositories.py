@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from api.middleware.authentication import Access
     from storage import HostConnection, Repository, Storage
 
-__all__ = ["ConnectRepoRequest", "ConnectedRepo", "RepositoriesResource"]
+__all__ = ["ConnectRepoRequest", "ConnectedRepo", "RepositoriesResource", "UpdateRepoRequest"]
 
 _MOST_AT_ONCE = 8
 """A host may be slow, and other requests need threads too."""
@@ -45,6 +45,13 @@ class ConnectRepoRequest(RequestBody):
     url: Annotated[str, _VISIBLE, Field(json_schema_extra=_EXAMPLE_URL)]
     token: Annotated[str, _VISIBLE]
     provider: RequiredText | None = None
+    submodules: bool | None = None
+    lfs: bool | None = None
+
+
+class UpdateRepoRequest(RequestBody):
+    """The body of ``PATCH …/repos/{id}``: the parts besides a commit's own files that builds get."""
+
     submodules: bool | None = None
     lfs: bool | None = None
 
@@ -135,6 +142,21 @@ class RepositoriesResource:
         """Show a connected repository, whatever its host."""
         found = connected_repository(self._storage, self._access.member(req, org), id)
         answer(resp, RepoRecord.of(found, deploy_key_of(self._storage, found)))
+
+    @operation(
+        "updateRepo",
+        Answer(200, "The repository as it is now.", RepoRecord),
+        errors=("organization_not_found", "insufficient_org_role", "repo_not_found"),
+        body=UpdateRepoRequest,
+    )
+    def on_patch(self, req: falcon.Request, resp: falcon.Response, org: str, id: str) -> None:
+        """Change what is packed for builds of a repository; needs the role admin. What is not given stays."""
+        member = self._access.member(req, org)
+        body = read_body(req, UpdateRepoRequest)
+        found = connected_repository(self._storage, member, id)
+        member.require(Role.ADMIN)
+        edited = self._storage.repositories.edit(found, submodules=body.submodules, lfs=body.lfs)
+        answer(resp, RepoRecord.of(edited, deploy_key_of(self._storage, edited)))
 
     @operation(
         "disconnectRepo",

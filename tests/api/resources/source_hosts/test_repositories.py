@@ -69,6 +69,20 @@ def test_submodules_and_lfs_are_packed_by_wish(owner: Account, local: LocalHost)
     assert [each["lfs"] for each in answers] == [False, True, False]
 
 
+def test_an_admin_changes_what_is_packed(owner: Account, local: LocalHost):
+    path = f"{owner.path}/repos/{connect(owner, local).json['id']}"
+    answers = [owner.client.simulate_patch(path, json=given) for given in ({"lfs": True}, {"submodules": True}, {})]
+    assert [(each.json["submodules"], each.json["lfs"]) for each in answers] == [
+        (False, True),
+        (True, True),
+        (True, True),
+    ]
+    assert refusal(owner.client.simulate_patch(path, json={"lfs": "yes"})) == (422, "invalid_body")
+    other = owner.world.sign_up("eve@example.org")
+    elsewhere = path.replace(owner.path, other.path)
+    assert refusal(other.client.simulate_patch(elsewhere, json={})) == (404, "repo_not_found")
+
+
 def test_what_cannot_be_connected_is_422(owner: Account, local: LocalHost):
     assert refusal(connect(owner, local, url="https://github.com/acme/web")) == (422, "repo_connect_refused")
     assert refusal(connect(owner, local, token="a b")) == (422, "invalid_body")
