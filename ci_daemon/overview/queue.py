@@ -1,4 +1,4 @@
-"""The jobs that wait for a VM, in the order in which they get one, and why they wait.
+"""The jobs that wait for a VM, in the order in which they get one, the builds that wait, and why.
 
 The order and the reasons come from the same rows and functions as the lease pool's.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from actors import wait_reason
 from actors.scheduling import (
     Waiting,
     admission_block,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from actors import PoolSettings
     from storage import Clock, Job, Storage
 
-__all__ = ["WaitingJob", "waiting_jobs"]
+__all__ = ["WaitingBuild", "WaitingJob", "waiting_builds", "waiting_jobs"]
 
 _NOT_RUNNING = "waiting for a VM: the service does not run"
 
@@ -44,6 +45,25 @@ class WaitingJob:
     organization: str
     since: datetime
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingBuild:
+    """A build none of whose jobs may have a VM yet; ``since`` is when it was created."""
+
+    build: str
+    organization: str
+    since: datetime
+    reason: str
+
+
+def waiting_builds(storage: Storage, limit: int) -> list[WaitingBuild]:
+    """Return at most ``limit`` builds that wait for an approval or for their turn, oldest first."""
+    return [
+        WaitingBuild(each.name, each.organization_slug, each.created_at, reason)
+        for each in storage.builds.waiting(limit)
+        if (reason := wait_reason(storage, each)) is not None
+    ]
 
 
 def waiting_jobs(

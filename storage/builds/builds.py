@@ -101,6 +101,13 @@ class Builds:
             builds.where(BuildRow.recorded_at > slot("after")).order_by(BuildRow.recorded_at).limit(slot("limit")),
             BUILD,
         )
+        self._waiting = Query(
+            database,
+            builds.where(unfinished, BuildRow.waits_for.is_null(is_null=False))
+            .order_by(BuildRow.id)
+            .limit(slot("limit")),
+            BUILD,
+        )
         self._unfinished_states = Query(
             database, BuildRow.select(BuildRow.state).where(unfinished), lambda row: BuildState(row[0])
         )
@@ -269,6 +276,10 @@ class Builds:
     def unfinished(self) -> list[Build]:
         """Return every build that is not terminal, oldest first."""
         return self._unfinished.all()
+
+    def waiting(self, limit: int) -> list[Build]:
+        """Return unfinished builds that wait as a whole, for an approval or for their turn, oldest first."""
+        return self._waiting.all(limit=limit)
 
     def ended(self, after: datetime, limit: int) -> list[Build]:
         """Return builds whose end was recorded after an instant, in the order of recording."""

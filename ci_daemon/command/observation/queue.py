@@ -1,4 +1,4 @@
-"""`ci-daemon queue`: the jobs that wait for a VM."""
+"""`ci-daemon queue`: the jobs that wait for a VM, and the builds that wait as a whole."""
 
 from __future__ import annotations
 
@@ -30,15 +30,17 @@ def queue(session: Session, *, limit: int, watch: bool) -> None:
     """List the jobs that wait for a VM, in the order in which they get one, with the reasons.
 
     Organizations take turns by their recent usage divided by their weight, so the order may change. Jobs that wait for
-    an image or back off before another attempt come last and have no position.
+    an image or back off before another attempt come last and have no position. Builds that wait as a whole, for an
+    approval or for their turn in a concurrency group, follow without position and step.
     """
     pool = session.config().pool
     with session.storage_without_billing() as storage:
 
         def read() -> list[dict[str, object]]:
             running = served_by(session.state_dir) is not None
-            waiting = overview.waiting_jobs(storage, pool, SystemClock(), limit, running=running)
-            return [_document(each) for each in waiting]
+            jobs = overview.waiting_jobs(storage, pool, SystemClock(), limit, running=running)
+            builds = overview.waiting_builds(storage, limit - len(jobs))
+            return [*map(_of_job, jobs), *map(_of_build, builds)]
 
         if watch:
             session.watch_table(read, _COLUMNS, _EMPTY)
@@ -46,5 +48,9 @@ def queue(session: Session, *, limit: int, watch: bool) -> None:
             session.table(read(), _COLUMNS, _EMPTY)
 
 
-def _document(each: overview.WaitingJob) -> dict[str, object]:
+def _of_job(each: overview.WaitingJob) -> dict[str, object]:
     return {**asdict(each), "since": timestamp(each.since)}
+
+
+def _of_build(each: overview.WaitingBuild) -> dict[str, object]:
+    return {"position": None, **asdict(each), "step": None, "since": timestamp(each.since)}

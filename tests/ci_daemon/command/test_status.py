@@ -93,6 +93,32 @@ def test_status_says_once_that_the_host_is_drained(run: Run, capsys: pytest.Capt
     assert line.endswith(" ago; the owner has drained this host: `ci-daemon resume` has jobs start again")
 
 
+def test_builds_that_wait_as_a_whole_are_in_the_queue(
+    run: Run, storage: Storage, capsys: pytest.CaptureFixture[str]
+):
+    pipeline = storage.pipelines.update(1, concurrency_group="deploy", concurrency_limit=1)
+    storage.builds.create(pipeline, NewBuild("eve:main", "c0ffee", approval_reason="eve may not push"), [new_job("x")])
+    for _ in range(2):
+        storage.builds.create(pipeline, NewBuild("main", "c0ffee"), [new_job("x")])
+    assert run("queue", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(each["position"], each["build"], each["step"]) for each in found] == [
+        (1, "acme/web/1", "first"),
+        (2, "acme/web/1", "second"),
+        (3, "acme/web/3", "x"),
+        (None, "acme/web/2", None),
+        (None, "acme/web/4", None),
+    ]
+    assert [each["reason"] for each in found[3:]] == [
+        "waiting for approval: eve may not push",
+        'waiting for web/3: the concurrency group "deploy" runs 1 build at a time',
+    ]
+    assert run("queue", "--limit", "4") == 0
+    table = capsys.readouterr().out
+    assert "waiting for approval" in table
+    assert "acme/web/4" not in table
+
+
 def test_the_queue_is_in_order_and_says_the_service_is_down(run: Run, capsys: pytest.CaptureFixture[str]):
     assert run("queue", "--json") == 0
     found = json.loads(capsys.readouterr().out)
