@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.reference import LATER, RULES
+from tests.contract.reference import RULES
 from tests.contract.scene import Scene
 from tests.contract.scenes import Outside, Scenes
 
@@ -44,7 +44,7 @@ def _row(request: pytest.FixtureRequest) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print how many tests of each table passed, the rules that are not held, and the rows for later."""
+    """Print how many tests of each table passed, and the rules that are not held."""
     passed, failed = Counter[str](), Counter[str]()
     for outcome, counted in (("passed", passed), ("failed", failed), ("error", failed)):
         for report in terminalreporter.stats.get(outcome, []):
@@ -59,5 +59,3 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for rule in RULES:
         if broken & {f"tests/{test}" for test in rule.tests}:
             terminalreporter.write_line(f"NOT HELD: {rule.section}: {rule.says}")
-    for row in LATER:
-        terminalreporter.write_line(f"later: {row}")

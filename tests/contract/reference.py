@@ -10,8 +10,6 @@ from typing import Any
 _REFERENCE = tomllib.loads(Path(__file__).with_name("reference.toml").read_text())
 _RULES = tomllib.loads(Path(__file__).with_name("rules.toml").read_text())
 
-LATER: list[str] = _REFERENCE["later"]
-
 
 @dataclass(frozen=True)
 class Endpoint:

@@ -52,7 +52,7 @@ ELSEWHERE = {
 }
 """Endpoints that need a build in rendering or a code of Bitbucket, or refuse with an image.
 
-See the rules of "Pipelines, builds, jobs" and "Beyond the reference".
+See the rules of "Pipelines, builds, jobs", "Source hosts" and "Beyond the reference".
 """
 MALFORMED = ("nothing", "-1", "1e3", "0b9d6f0e-3f0c-4a53-9d0a", "99999999999999999999", "%2e%2e", "a b", "'", "é")
 
