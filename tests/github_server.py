@@ -6,7 +6,6 @@ import json
 import re
 import secrets
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,9 +17,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-import jwt
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from joserfc import jwt
+from joserfc.jwk import RSAKey
 from jsonschema import Draft202012Validator, FormatChecker
 
 from actors.source_hosts.github import GithubAppSettings
@@ -88,7 +88,8 @@ class Installation:
 class GithubServer:
     """GitHub; ``faults`` are used up one by one before it answers rightly.
 
-    ``asked`` are the operations of the requests, ``wrong`` what they violate of the description.
+    ``asked`` are the operations of the requests, ``wrong`` what they violate of the description. Its clock is ``ahead``
+    of this host's.
     """
 
     url: str = ""
@@ -104,7 +105,7 @@ class GithubServer:
     tokens: dict[str, tuple[int, dict[str, Any]]] = field(default_factory=dict)
     manifests: set[str] = field(default_factory=set)
     lifetime: timedelta = timedelta(hours=1)
-    now: datetime | None = None
+    ahead: timedelta = timedelta()
     over: threading.Event = field(default_factory=threading.Event)
     _numbers: Iterator[int] = field(default_factory=lambda: count(1000))
 
@@ -125,6 +126,11 @@ class GithubServer:
             server.server_close()
             thread.join()
         assert github.wrong == []
+
+    @property
+    def now(self) -> datetime:
+        """The time at GitHub."""
+        return datetime.now(UTC) + self.ahead
 
     def settings(self, private_key_file: Path) -> GithubAppSettings:
         """Return the configuration of the app; its private key is written to a file."""
@@ -166,10 +172,12 @@ class GithubServer:
         return 404, {"message": "Not Found"}
 
     def _as_app(self, method: str, rest: list[str], body: Any, token: str) -> tuple[int, Any]:
-        public = rsa_public_key()
-        claims = jwt.decode(token, public, algorithms=["RS256"])
+        claims = jwt.decode(token, RSAKey.import_key(private_key()), algorithms=["RS256"]).claims
         assert claims["iss"] == APP_ID
         assert claims["exp"] - claims["iat"] <= 600
+        now = self.now.timestamp()
+        if not claims["iat"] <= now < claims["exp"] <= now + 600:
+            return 401, {"message": "'Expiration time' claim ('exp') must be a numeric value in the future"}
         installation = self.installations.get(int(rest[1]))
         if installation is None:
             return 404, {"message": "Not Found"}
@@ -180,8 +188,7 @@ class GithubServer:
             return 403, {"message": "This installation has been suspended"}
         made = f"ghs_{secrets.token_hex(18)}"
         self.tokens[made] = installation.id, body or {}
-        expires = (self.now or datetime.now(UTC)) + self.lifetime
-        return 201, {"token": made, "expires_at": f"{expires:%Y-%m-%dT%H:%M:%SZ}"}
+        return 201, {"token": made, "expires_at": f"{self.now + self.lifetime:%Y-%m-%dT%H:%M:%SZ}"}
 
     def _check_run(self, number: int, run: dict[str, Any]) -> dict[str, Any]:
         shown = self.check_runs[number] = {**run, "id": number}
@@ -195,14 +202,6 @@ class GithubServer:
         made = {"id": int(APP_ID), "slug": "ci-of-the-tests", "pem": private_key(), "webhook_secret": WEBHOOK_SECRET}
         own = {"client_id": "Iv1.0123456789abcdef", "client_secret": "a" * 40, "owner": {"login": "acme"}}
         return 201, made | own | {"html_url": f"{self.url}/apps/ci-of-the-tests"}
-
-
-@cache
-def rsa_public_key() -> Any:
-    """Return the public key of the app."""
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415
-
-    return load_pem_private_key(private_key().encode(), None).public_key()
 
 
 def violations(method: str, target: str, body: Any) -> Iterator[str]:
@@ -266,7 +265,8 @@ def _handler(github: GithubServer) -> type[BaseHTTPRequestHandler]:
 
         def _answer(self, status: int, body: Any, headers: Mapping[str, str]) -> None:
             text = json.dumps(body).encode()
-            self.send_response(status)
+            self.send_response_only(status)
+            self.send_header("Date", self.date_time_string(github.now.timestamp()))
             for name, value in {**headers, "Content-Length": str(len(text)), "Connection": "close"}.items():
                 self.send_header(name, value)
             self.end_headers()
@@ -287,8 +287,3 @@ def _page(repositories: list[Any], query: dict[str, str]) -> dict[str, Any]:
 def reset_at(moment: datetime) -> dict[str, str]:
     """Return the headers of an exhausted rate limit."""
     return {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": str(int(moment.timestamp()))}
-
-
-def soon() -> datetime:
-    """Return a moment half an hour ahead of the host's clock."""
-    return datetime.fromtimestamp(time.time() + 1800, UTC)

@@ -22,6 +22,7 @@ from actors.timed_http import Deadline, TimedBackend
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from actors.repositories.settings import RepositorySettings
     from storage import Clock
@@ -96,10 +97,17 @@ class HostNetwork:
         if given.isascii() and given.isdigit():
             return min(float(given[:6]), _LONGEST_PAUSE)
         try:
-            seconds = (parsedate_to_datetime(given) - self._clock.now()).total_seconds()
+            seconds = (parsedate_to_datetime(given) - self._now(headers)).total_seconds()
         except (ValueError, TypeError, OverflowError):
             return None
         return min(max(seconds, 1.0), _LONGEST_PAUSE)
+
+    def _now(self, headers: Mapping[str, str]) -> datetime:
+        """Return the time of an answer by the clock of its host, which may not be that of this one."""
+        try:
+            return parsedate_to_datetime(headers.get("date", ""))
+        except ValueError:
+            return self._clock.now()
 
 
 @dataclass(frozen=True, slots=True)

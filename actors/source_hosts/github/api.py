@@ -6,10 +6,11 @@ import json
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from actors.source_hosts.github.host_clock import HostClock
 from actors.source_hosts.host import HostError
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from githubkit import GitHub
+    from githubkit.exception import RateLimitExceeded
+    from joserfc.jwk import RSAKey
 
     from actors.source_hosts.github.settings import GithubAppSettings
     from storage import Clock
@@ -27,6 +30,15 @@ _PAGE = 100
 _MOST_PAGES = 200
 _RENEWED_BEFORE = timedelta(minutes=10)
 """Longer than the fetch that a token is taken for."""
+
+_LIFETIME = timedelta(minutes=10)
+"""That of what the app proves itself with, the longest that GitHub takes."""
+
+_MARGIN = timedelta(minutes=1)
+"""Nothing is dated into the future of a clock that is a little behind."""
+
+_OTHER_CLOCK = timedelta(seconds=30)
+"""The least difference between two clocks that explains why GitHub refuses the app."""
 
 _FETCH_RIGHTS = {"contents": "read"}
 
@@ -48,20 +60,20 @@ class GithubApi:
     """GitHub's REST API by githubkit. It blocks, and is safe in any thread. Every method raises HostError.
 
     An installation's token is kept until shortly before it expires. While GitHub asks for a pause, requests of that
-    installation fail without being sent. Nothing is repeated here, because all callers try again later.
+    installation fail without being sent. Moments are by GitHub's clock. Nothing that failed is repeated here, because
+    all callers try again later.
     """
 
     def __init__(self, settings: GithubAppSettings, clock: Clock) -> None:
         self._settings = settings
-        self._clock = clock
+        self._clock = HostClock(clock)
         self._lock = threading.Lock()
         self._tokens: dict[tuple[str, str | None], _Token] = {}
         self._pauses: dict[str, datetime] = {}
-        self._app: GitHub[Any] | None = None
 
     def as_app(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Any:  # noqa: ANN401 - JSON
         """Return the answer to a request of the app itself."""
-        return self._send(self._app_client(), "", method, path, body)
+        return self._as_app("", method, path, body)
 
     def request(self, installation_id: str, method: str, path: str, body: Mapping[str, object] | None = None) -> Any:  # noqa: ANN401 - JSON
         """Return the answer to a request of an installation; a token that was revoked is replaced once."""
@@ -99,12 +111,22 @@ class GithubApi:
                 if repository_id is not None:
                     body = {"permissions": _FETCH_RIGHTS, "repository_ids": [int(repository_id)]}
                 path = f"/app/installations/{int(installation_id)}/access_tokens"
-                made = self._send(self._app_client(), installation_id, "POST", path, body)
+                made = self._as_app(installation_id, "POST", path, body)
                 kept = _Token(made["token"], datetime.fromisoformat(made["expires_at"]))
                 now = self._clock.now()
                 self._tokens = {each: token for each, token in self._tokens.items() if token.expires_at > now}
                 self._tokens[key] = kept
             return kept.value
+
+    def _as_app(self, account: str, method: str, path: str, body: Mapping[str, object] | None) -> Any:  # noqa: ANN401 - JSON
+        """Return the answer to a request of the app, asked anew if it failed by a clock that was wrong."""
+        ahead = self._clock.ahead
+        try:
+            return self._send(self._app_client(), account, method, path, body)
+        except _TokenRevoked:
+            if abs(self._clock.ahead - ahead) < _OTHER_CLOCK:
+                raise
+            return self._send(self._app_client(), account, method, path, body)
 
     def _send(
         self, client: GitHub[Any], account: str, method: str, path: str, body: Mapping[str, object] | None
@@ -113,15 +135,15 @@ class GithubApi:
 
         self._wait_for_no_pause(account)
         try:
-            return client.request(method, path, json=body).json()
+            answered = client.request(method, path, json=body)
+            self._clock.heard(answered.headers.get("date"))
+            return answered.json()
         except RateLimitExceeded as error:
-            until = self._clock.now() + error.retry_after
-            self._pauses[account] = until
-            seconds = error.retry_after.total_seconds()
-            raise HostError(f"GitHub's rate limit is reached until {until:%H:%M:%S} UTC", retry_after=seconds) from None
+            raise self._paused(account, error) from None
         except RequestTimeout:
             raise HostError(f"GitHub did not answer within {self._settings.timeout:g} s") from None
         except RequestFailed as error:
+            self._clock.heard(error.response.headers.get("date"))
             raise _refusal(
                 error.response.status_code, error.response.text, f"{method} {path.partition('?')[0]}"
             ) from None
@@ -129,6 +151,17 @@ class GithubApi:
             raise HostError(f"GitHub cannot be reached: {error.__cause__ or error}") from None
         except ValueError:
             raise HostError(f"GitHub answered {method} {path} with what is no JSON") from None
+
+    def _paused(self, account: str, error: RateLimitExceeded) -> HostError:
+        """Note until when GitHub asks for a pause."""
+        headers, pause = error.response.headers, error.retry_after
+        self._clock.heard(headers.get("date"))
+        now, reset = self._clock.now(), headers.get("x-ratelimit-reset", "")
+        if "retry-after" not in headers and reset.isdecimal():  # a moment of GitHub's clock
+            pause = max(datetime.fromtimestamp(int(reset), UTC) - now, timedelta())
+        self._pauses[account] = until = now + pause
+        message = f"GitHub's rate limit is reached until {until:%H:%M:%S} UTC"
+        return HostError(message, retry_after=pause.total_seconds())
 
     def _wait_for_no_pause(self, account: str) -> None:
         """Raise HostError while GitHub asks for a pause."""
@@ -140,18 +173,26 @@ class GithubApi:
             self._pauses.pop(account, None)
 
     def _app_client(self) -> GitHub[Any]:
-        """Return the client of the app. Raises HostError if its private key cannot be used."""
-        if self._app is None:
-            from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415
-            from githubkit import AppAuthStrategy  # noqa: PLC0415 - a second that a service without GitHub saves
+        """Return a client of the app. Raises HostError if its private key cannot be used."""
+        from joserfc import jwt  # noqa: PLC0415 - slow to import
 
-            try:
-                key = self._settings.read_private_key()
-                load_pem_private_key(key.encode(), None)
-            except (OSError, ValueError, TypeError) as error:
-                raise HostError(f"the private key of the GitHub app cannot be used: {error}") from None
-            self._app = self._github(AppAuthStrategy(self._settings.app_id, key))
-        return self._app
+        issued = self._clock.now() - _MARGIN
+        claims = {
+            "iss": self._settings.app_id,
+            "iat": int(issued.timestamp()),
+            "exp": int((issued + _LIFETIME).timestamp()),
+        }
+        return self._github(jwt.encode({"alg": "RS256"}, claims, self._private_key))
+
+    @cached_property
+    def _private_key(self) -> RSAKey:
+        from joserfc.errors import JoseError  # noqa: PLC0415
+        from joserfc.jwk import RSAKey  # noqa: PLC0415
+
+        try:
+            return RSAKey.import_key(self._settings.read_private_key())
+        except (OSError, ValueError, TypeError, JoseError) as error:
+            raise HostError(f"the private key of the GitHub app cannot be used: {error}") from None
 
     @cached_property
     def _ssl_context(self) -> ssl.SSLContext:
@@ -160,11 +201,11 @@ class GithubApi:
 
         return httpx.create_ssl_context()
 
-    def _github(self, auth: Any) -> GitHub[Any]:  # noqa: ANN401 - a token or githubkit's strategy
+    def _github(self, token: str) -> GitHub[Any]:
         from githubkit import GitHub  # noqa: PLC0415
 
         return GitHub(
-            auth,
+            token,
             base_url=self._settings.api_url,
             user_agent="ci-daemon",
             ssl_verify=self._ssl_context,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from actors.source_hosts.github import Github, GithubApi, GithubAppSettings
 from actors.source_hosts.host import HostError
 from tests.actors.source_hosts.github.conftest import App
 from tests.clock import ManualClock
-from tests.github_server import APP_ID, WEBHOOK_SECRET, Fault, reset_at, soon
+from tests.github_server import APP_ID, WEBHOOK_SECRET, Fault, reset_at
 
 TOKENS = "POST /app/installations/7/access_tokens"
 
@@ -21,13 +22,32 @@ def tokens_made(app: App) -> int:
 
 
 def test_a_token_is_kept_until_shortly_before_it_expires(app: App, clock: ManualClock):
-    app.server.now = clock.now()
     for _ in range(3):
         list(app.api.repositories("7"))
     assert tokens_made(app) == 1
     clock.advance(minutes=51)
+    app.server.ahead = timedelta(minutes=51)
     list(app.api.repositories("7"))
     assert tokens_made(app) == 2
+
+
+@pytest.mark.parametrize("ahead", [timedelta(days=-1), timedelta(minutes=-5), timedelta(minutes=9), timedelta(days=1)])
+def test_a_clock_that_differs_from_githubs_is_corrected(app: App, clock: ManualClock, ahead: timedelta):
+    app.server.ahead = ahead
+    for _ in range(3):
+        assert len(list(app.api.repositories("7"))) == 1
+    assert tokens_made(app) <= 2, "only the first may be refused"
+    made = tokens_made(app)
+    clock.advance(minutes=51)
+    app.server.ahead += timedelta(minutes=51)
+    list(app.api.repositories("7"))
+    assert tokens_made(app) == made + 1
+    app.server.faults = [Fault(403, reset_at(app.server.now + timedelta(minutes=30)))]
+    with pytest.raises(HostError) as error:
+        list(app.api.repositories("7"))
+    assert error.value.retry_after == pytest.approx(1800, abs=10)
+    clock.advance(minutes=31)
+    assert len(list(app.api.repositories("7"))) == 1
 
 
 def test_a_revoked_token_is_replaced_once(app: App):
@@ -71,7 +91,7 @@ def test_a_rate_limit_is_waited_for_without_another_request(app: App, clock: Man
 
 def test_an_exhausted_limit_ends_at_its_reset(app: App):
     app.bound()
-    app.server.faults = [Fault(403, reset_at(soon()))]
+    app.server.faults = [Fault(403, reset_at(app.server.now + timedelta(minutes=30)))]
     with pytest.raises(HostError) as error:
         list(app.api.repositories("7"))
     assert error.value.retry_after == pytest.approx(1800, abs=10)
