@@ -101,6 +101,7 @@ class GithubServer:
     roles: dict[tuple[str, str], str] = field(default_factory=dict)
     permissions: dict[str, str] = field(default_factory=dict)
     check_runs: dict[int, dict[str, Any]] = field(default_factory=dict)
+    annotations: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
     states: list[tuple[int, str]] = field(default_factory=list)
     tokens: dict[str, tuple[int, dict[str, Any]]] = field(default_factory=dict)
     manifests: set[str] = field(default_factory=set)
@@ -167,8 +168,9 @@ class GithubServer:
             case "POST", ["repos", owner, name, "check-runs"] if "permissions" not in rights:
                 made = next(self._numbers)
                 return 201, self._check_run(made, {**body, "repository": f"{owner}/{name}"})
-            case "PATCH", ["repos", _, _, "check-runs", number] if int(number) in self.check_runs:
-                return 200, self._check_run(int(number), {**self.check_runs[int(number)], **body})
+            case _, ["repos", _, _, "check-runs", number] if int(number) in self.check_runs:
+                known = self.check_runs[int(number)]
+                return 200, known if method == "GET" else self._check_run(int(number), {**known, **body})
         return 404, {"message": "Not Found"}
 
     def _as_app(self, method: str, rest: list[str], body: Any, token: str) -> tuple[int, Any]:
@@ -191,7 +193,11 @@ class GithubServer:
         return 201, {"token": made, "expires_at": f"{self.now + self.lifetime:%Y-%m-%dT%H:%M:%SZ}"}
 
     def _check_run(self, number: int, run: dict[str, Any]) -> dict[str, Any]:
-        shown = self.check_runs[number] = {**run, "id": number}
+        annotated = self.annotations.setdefault(number, [])
+        annotated += run["output"].pop("annotations", [])
+        assert len(annotated) <= 50
+        output = {**run["output"], "annotations_count": len(annotated)}
+        shown = self.check_runs[number] = {**run, "id": number, "output": output}
         self.states.append((number, run.get("conclusion") or run["status"]))
         return shown
 

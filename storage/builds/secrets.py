@@ -136,6 +136,25 @@ class Secrets:
         resolved: dict[str, str] = json.loads(self._vault.open(sealed, _seal_context_of_attempt(job)))
         return resolved
 
+    def unchanged(self, build: Build, job: Job) -> dict[str, str] | None:
+        """Return the secrets that a job has or had; None if one was set anew or removed since.
+
+        Raises SealBroken.
+        """
+        if not job.secrets or build.untrusted:
+            return {}
+        scopes = (SecretScope(build.organization_id, build.pipeline_id), SecretScope(build.organization_id))
+        changed = {
+            each.name
+            for scope in scopes
+            for each in self.names(scope)
+            if job.scheduled_at is None or each.updated_at >= job.scheduled_at
+        }
+        try:
+            return None if changed & set(job.secrets) else self._find(build, job.secrets)
+        except SecretNotFound:
+            return None
+
     def _find(self, build: Build, names: Sequence[str]) -> dict[str, str]:
         scopes = (SecretScope(build.organization_id, build.pipeline_id), SecretScope(build.organization_id))
         found: dict[str, str] = {}

@@ -33,6 +33,7 @@ ROOMS = {
     "actors.scheduling",
     "actors.source_hosts",
     "actors.source_hosts.github",
+    "actors.test_reports",
     "actors.vms",
     "actors.vms.images",
     "actors.vms.sandbox",

@@ -32,7 +32,7 @@ _RENEWED_BEFORE = timedelta(minutes=10)
 """Longer than the fetch that a token is taken for."""
 
 _LIFETIME = timedelta(minutes=10)
-"""That of what the app proves itself with, the longest that GitHub takes."""
+"""The longest lifetime that GitHub takes of the proof of an app."""
 
 _MARGIN = timedelta(minutes=1)
 """Nothing is dated into the future of a clock that is a little behind."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
+from actors.source_hosts.github.annotations import annotated_tests, failed_tests
 from actors.source_hosts.github.markdown import fenced, last_lines, plain
 from actors.source_hosts.github.payloads import APPROVE
 from actors.source_hosts.host import ReportState
+from actors.test_reports import NO_TESTS
 from storage import JobState, WaitsFor
 
 if TYPE_CHECKING:
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from actors.source_hosts.host import Report
+    from actors.test_reports import TestResults
     from storage import Build, Job
 
 __all__ = ["TAIL_BYTES", "FinishedStep", "check_run"]
@@ -41,14 +44,17 @@ class FinishedStep:
     log: bytes = b""
 
 
-def check_run(report: Report, steps: Sequence[FinishedStep]) -> Mapping[str, object]:
+def check_run(report: Report, steps: Sequence[FinishedStep], tests: TestResults = NO_TESTS) -> Mapping[str, object]:
     """Return the check run of a build, as GitHub's API takes it; the commit is not in it."""
     build = report.build
+    output: dict[str, object] = {"title": _title(report, steps), "summary": _summary(build, steps, tests)}
+    if annotated := annotated_tests(tests):
+        output["annotations"] = annotated
     run: dict[str, object] = {
         "name": f"ci/{build.pipeline_slug}",
         "external_id": build.uuid,
         "details_url": report.url,
-        "output": {"title": _title(report, steps), "summary": _summary(build, steps)},
+        "output": output,
     }
     if build.started_at is not None:
         run["started_at"] = _instant(build.started_at)
@@ -100,7 +106,7 @@ def _title(report: Report, steps: Sequence[FinishedStep]) -> str:
             assert_never(report.state)
 
 
-def _summary(build: Build, steps: Sequence[FinishedStep]) -> str:
+def _summary(build: Build, steps: Sequence[FinishedStep], tests: TestResults) -> str:
     parts = []
     if build.waits_for is WaitsFor.APPROVAL and build.approval_reason:
         parts.append(plain(build.approval_reason))
@@ -108,6 +114,8 @@ def _summary(build: Build, steps: Sequence[FinishedStep]) -> str:
         parts.append(fenced(last_lines(build.error_message.encode(), _LINES, _LOG_CHARACTERS)))
     if steps:
         parts.append(_table([each.job for each in steps]))
+    if tests.failed:
+        parts.append(failed_tests(tests))
     failures = [each for each in steps if _is_failure(each.job)]
     parts += [_failure(each) for each in failures[:_MOST_LOGS]]
     while len("\n\n".join(parts)) > _MOST_CHARACTERS:

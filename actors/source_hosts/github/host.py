@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -17,11 +18,13 @@ from actors.source_hosts.host import (
     HostError,
     HostNotConfigured,
     Received,
+    ReportState,
 )
+from actors.test_reports import NO_TESTS, test_results
 from storage import GitCredential
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from actors.source_hosts.github.api import GithubApi
     from actors.source_hosts.github.settings import GithubAppSettings
@@ -33,6 +36,7 @@ __all__ = ["GITHUB", "Github"]
 _DELIVERY_ID = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
 _EVENT = re.compile(r"[a-z0-9_]{1,100}", re.ASCII)
 _MAY_PUSH = {"admin", "write"}
+_ENDED = {ReportState.PASSED, ReportState.FAILED, ReportState.CANCELED}
 
 
 class Github:
@@ -112,21 +116,26 @@ class Github:
         """Make the check run of a build, or bring it up to date. Raises HostError.
 
         GitHub shows the newest check run of a name, so that one made twice after a crash is hidden. A build that is
-        retried gets a new one, because the old one has ended.
+        retried gets a new one, because the old one has ended. GitHub adds annotations to those that it has, so they are
+        not sent again.
         """
         installation_id = self._connection(repository).remote_id
         path = f"/repos/{repository.repo_name}/check-runs"
-        run = check_run(report, self._steps(report))
+        jobs = self._storage.jobs.of_build(report.build.id)
+        tests = test_results(self._storage, report.build, jobs) if report.state in _ENDED else NO_TESTS
         before = report.origin.reported
         ended = before is not None and before.terminal
         if report.origin.report_id is not None and not ended:
-            self._api.request(installation_id, "PATCH", f"{path}/{report.origin.report_id}", run)
+            path = f"{path}/{report.origin.report_id}"
+            if tests.failed and self._api.request(installation_id, "GET", path)["output"]["annotations_count"]:
+                tests = replace(tests, failed=tuple(replace(each, location=None) for each in tests.failed))
+            self._api.request(installation_id, "PATCH", path, check_run(report, self._steps(report, jobs), tests))
             return report.origin.report_id
+        run = check_run(report, self._steps(report, jobs), tests)
         made = self._api.request(installation_id, "POST", path, {**run, "head_sha": report.build.commit})
         return str(made["id"])
 
-    def _steps(self, report: Report) -> list[FinishedStep]:
-        jobs = self._storage.jobs.of_build(report.build.id)
+    def _steps(self, report: Report, jobs: Iterable[Job]) -> list[FinishedStep]:
         return [FinishedStep(each, self._log_end(report, each) if each.state.failed else b"") for each in jobs]
 
     def _log_end(self, report: Report, job: Job) -> bytes:

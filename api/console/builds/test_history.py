@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from api.console.builds.junit import CaseOutcome
+from actors.test_reports import CaseOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from api.console.builds.junit import TestCase
+    from actors.test_reports import TestCase
 
     Outcomes = Mapping[tuple[str, str], CaseOutcome]
     """The outcome of each suite and name."""

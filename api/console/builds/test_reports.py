@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from api.console.builds.junit import CaseOutcome, NotReport, TestCase, read_report
+from actors.test_reports import LARGEST_REPORT, CaseOutcome, NotReport, TestCase, read_artifact
 from api.console.builds.test_history import CaseHistory, CaseName, PastReport, histories, outcomes_of
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ __all__ = ["BuildTests", "ShownTest", "TestReports"]
 
 _SUFFIX = ".xml"
 _MOST_REPORTS = 20
-_LARGEST = 2 * 2**20
 _BUILDS = 20
 _MOST_PAST_REPORTS = 200
 _MOST_PAST_BYTES = 4 * 2**20
@@ -99,7 +98,7 @@ class TestReports:
     def _past(self, build: Build) -> list[PastReport]:
         """Return the reports of the last builds up to this one, oldest first, as far as the bounds allow."""
         newest_first = self.storage.artifacts.past(
-            build.pipeline_id, build.number, _BUILDS, _SUFFIX, _LARGEST, _MOST_PAST_REPORTS
+            build.pipeline_id, build.number, _BUILDS, _SUFFIX, LARGEST_REPORT, _MOST_PAST_REPORTS
         )
         found, left = [], _MOST_PAST_BYTES
         for each in newest_first:
@@ -135,11 +134,7 @@ class TestReports:
         return found
 
     def _parse(self, artifact: Artifact) -> list[TestCase] | str:
-        if artifact.file_size > _LARGEST:
-            return f"it has more than {_LARGEST // 2**20} MiB"
         try:
-            return read_report(self.storage.artifacts.path(artifact).read_bytes())
+            return read_artifact(self.storage, artifact)
         except NotReport as error:
             return str(error)
-        except FileNotFoundError:
-            return "the file is gone"

@@ -93,9 +93,7 @@ def test_status_says_once_that_the_host_is_drained(run: Run, capsys: pytest.Capt
     assert line.endswith(" ago; the owner has drained this host: `ci-daemon resume` has jobs start again")
 
 
-def test_builds_that_wait_as_a_whole_are_in_the_queue(
-    run: Run, storage: Storage, capsys: pytest.CaptureFixture[str]
-):
+def test_builds_that_wait_as_a_whole_are_in_the_queue(run: Run, storage: Storage, capsys: pytest.CaptureFixture[str]):
     pipeline = storage.pipelines.update(1, concurrency_group="deploy", concurrency_limit=1)
     storage.builds.create(pipeline, NewBuild("eve:main", "c0ffee", approval_reason="eve may not push"), [new_job("x")])
     for _ in range(2):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api.console.builds.junit import CaseOutcome, TestCase
+from actors.test_reports import CaseOutcome, TestCase
 from api.console.builds.test_history import CaseHistory, CaseName, PastReport, histories, outcomes_of
 
 NAME = ("suite", "adds")

@@ -55,9 +55,7 @@ def test_a_delivery_is_accepted_once(world: World):
         ("github", {"X-Hub-Signature-256": None}, (401, "delivery_signature_invalid")),
     ],
 )
-def test_a_refusal_has_its_code(
-    world: World, provider: str, changes: dict[str, str | None], expected: tuple[int, str]
-):
+def test_a_refusal_has_its_code(world: World, provider: str, changes: dict[str, str | None], expected: tuple[int, str]):
     assert refusal(deliver(world, provider, **changes)) == expected
     assert world.storage.deliveries.latest(10) == []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from api.console.builds.junit import CaseOutcome, NotReport, read_report
+from actors.test_reports import CaseOutcome, NotReport, read_report
 
 REPORT = b"""<?xml version="1.0"?>
 <testsuites><testsuite name="outer">

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from xml.parsers import expat
 
-__all__ = ["CaseOutcome", "NotReport", "TestCase", "read_report"]
+__all__ = ["LONGEST_NAME", "CaseOutcome", "NotReport", "TestCase", "read_report"]
 
 _MOST_CASES = 5000
-_LONGEST_NAME = 200
+LONGEST_NAME = 200
+_LONGEST_PATH = 400
 _LONGEST_OUTPUT = 8192
 _LONGEST_OUTPUTS = 2**20
+_LINE = re.compile(r"[0-9]{1,7}")
 _OUTPUTS = {"failure", "error", "skipped", "system-out", "system-err"}
 
 
@@ -29,7 +32,10 @@ class CaseOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TestCase:
-    """A test. ``output`` begins with the message of its failure; it and the names may be cut."""
+    """A test. ``output`` begins with the message of its failure; it and the names may be cut.
+
+    ``file`` and ``line`` are empty and 0 if the report does not say where it is; some runners count lines from 0.
+    """
 
     __test__ = False  # pytest would take it for tests
 
@@ -38,6 +44,8 @@ class TestCase:
     seconds: float
     outcome: CaseOutcome
     output: str
+    file: str = ""
+    line: int = 0
 
 
 def read_report(content: bytes) -> list[TestCase]:
@@ -102,11 +110,13 @@ class _Reader:
             suite = self._case.get("classname") or (self._suites[-1] if self._suites else "")
             self.cases.append(
                 TestCase(
-                    suite[:_LONGEST_NAME],
-                    self._case.get("name", "")[:_LONGEST_NAME],
+                    suite[:LONGEST_NAME],
+                    self._case.get("name", "")[:LONGEST_NAME],
                     _seconds(self._case.get("time", "")),
                     self._outcome,
                     "".join(self._output).strip(),
+                    self._case.get("file", "")[:_LONGEST_PATH],
+                    _line(self._case.get("line", "")),
                 )
             )
             self._case = None
@@ -119,6 +129,10 @@ class _Reader:
             self._output.append(kept)
             self._size += len(kept)
             self._left -= len(kept)
+
+
+def _line(text: str) -> int:
+    return int(text) if _LINE.fullmatch(text) else 0
 
 
 def _seconds(text: str) -> float:

@@ -1,0 +1,56 @@
+"""Annotations: tests that failed, at their lines in the files of a commit. Pure."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import TYPE_CHECKING
+
+from actors.source_hosts.github.markdown import last_lines, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from actors.test_reports import FailedTest, TestResults
+
+__all__ = ["annotated_tests", "failed_tests"]
+
+_MOST = 50
+"""GitHub takes no more with one request."""
+
+_LONGEST_TITLE = 250
+_LONGEST_MESSAGE = 4_000
+_MOST_LINES = 200
+_MOST_NAMES = 20
+
+
+def annotated_tests(tests: TestResults) -> list[Mapping[str, object]]:
+    """Return the annotations of a check run: of the tests that failed in a file of the repository."""
+    placed = [each for each in tests.failed if each.location is not None]
+    return [_annotation(each) for each in sorted(placed, key=lambda each: each.allowed)[:_MOST]]
+
+
+def failed_tests(tests: TestResults) -> str:
+    """Return the failed tests by name, for a summary."""
+    names = [f"- {plain(_name(each))}" for each in tests.failed[:_MOST_NAMES]]
+    more = len(tests.failed) - len(names)
+    if more:
+        names.append(f"- … and {more} more")
+    return "\n".join([f"#### {len(tests.failed)} of {tests.count} tests failed", "", *names])
+
+
+def _annotation(failed: FailedTest) -> Mapping[str, object]:
+    path, line = ("", 1) if failed.location is None else (failed.location.path, failed.location.line)
+    message = last_lines(failed.case.output.encode(errors="replace"), _MOST_LINES, _LONGEST_MESSAGE)
+    return {
+        "path": path,
+        "start_line": line,
+        "end_line": line,
+        "annotation_level": "warning" if failed.allowed else "failure",
+        "title": _name(failed)[:_LONGEST_TITLE],
+        "message": message or "This test failed.",
+    }
+
+
+def _name(failed: FailedTest) -> str:
+    name = " ".join(each for each in (failed.case.suite, failed.case.name) if each) or "a test without a name"
+    return "".join(each if not unicodedata.category(each).startswith("C") else " " for each in name)

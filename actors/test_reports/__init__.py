@@ -1,0 +1,33 @@
+"""Reports of tests among the artifacts of builds: what failed, and where."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from storage import on_first_use
+
+if TYPE_CHECKING:
+    from actors.test_reports.junit import CaseOutcome, NotReport, TestCase, read_report
+    from actors.test_reports.results import (
+        LARGEST_REPORT,
+        NO_TESTS,
+        FailedTest,
+        TestResults,
+        read_artifact,
+        test_results,
+    )
+else:
+    __getattr__ = on_first_use(__name__)
+
+__all__ = [
+    "LARGEST_REPORT",
+    "NO_TESTS",
+    "CaseOutcome",
+    "FailedTest",
+    "NotReport",
+    "TestCase",
+    "TestResults",
+    "read_artifact",
+    "read_report",
+    "test_results",
+]

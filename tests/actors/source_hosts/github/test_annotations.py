@@ -1,0 +1,153 @@
+"""Annotations: failed tests at their lines, at most fifty, once, and without the secrets of the build."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from xml.sax.saxutils import escape
+
+import pytest
+
+from actors.source_hosts.host import Report, ReportState
+from actors.source_hosts.reporting import report_state
+from storage import BuildState, Job, JobState, Masker, NewBuild, NewOrigin, NewPipeline, OriginEvent, SecretScope
+from tests.actors.source_hosts.github.conftest import App
+from tests.clock import ManualClock
+from tests.e2e.sources import archive
+from tests.records import finish, new_job, started
+
+SECRET = "hunter2-and-a-half"
+FAILURE = "tests/test_a.py:12: AssertionError"
+
+
+def report_of(*failures: str, passed: int = 0) -> bytes:
+    cases = [
+        f'<testcase classname="tests.test_a" name="t{number}"><failure>{escape(text)}</failure></testcase>'
+        for number, text in enumerate(failures)
+    ]
+    cases += ['<testcase name="good"/>'] * passed
+    return f"<testsuite>{''.join(cases)}</testsuite>".encode()
+
+
+class Suite:
+    """A build with a secret, whose check run is in progress."""
+
+    def __init__(self, app: App, clock: ManualClock) -> None:
+        app.bound()
+        self.app, self.storage, self.repository = app, app.storage, app.repositories()[0]
+        pipeline = self.storage.pipelines.create(app.organization_id, NewPipeline("web", "Web", "acme/web", "main"))
+        self.scope = SecretScope(app.organization_id)
+        self.storage.secrets.put(self.scope, "TOKEN", SECRET)
+        clock.advance(1)
+        with self.storage.transaction():
+            source = archive({"tests/test_a.py": "", "README.md": ""})
+            new = NewBuild("main", "c" * 40, source_archive=source)
+            build = self.storage.builds.create(pipeline, new, [new_job("test", secrets=("TOKEN",))])
+            origin = NewOrigin(self.repository.id, OriginEvent.PUSH, "refs/heads/main")
+            self.storage.build_origins.record(build.id, origin, reports=True)
+        found = self.storage.build_origins.get(build.id)
+        assert found is not None
+        self.report = Report(ReportState.RUNNING, build, found, "https://ci.example.org/1")
+        self.show(BuildState.RUNNING)
+
+    @property
+    def job(self) -> Job:
+        return self.storage.jobs.of_build(self.report.build.id)[0]
+
+    def fails(self, content: bytes, state: JobState = JobState.FAILED) -> None:
+        """End the job, which leaves a test report."""
+        build, lease = self.report.build, started(self.storage, self.job)
+        written = self.storage.artifacts.files.write(build.uuid, "out/report.xml", [content])
+        self.storage.artifacts.store(build, self.job, [written])
+        finish(self.storage, self.job, lease, state)
+
+    def show(self, state: BuildState) -> None:
+        report = replace(self.report, state=report_state(state))
+        report_id = self.app.host.report(self.repository, report)
+        self.storage.build_origins.reported(report.build.id, state, report_id)
+        origin = self.storage.build_origins.get(report.build.id)
+        assert origin is not None
+        self.report = replace(report, origin=origin)
+
+    def shown(self) -> list[dict[str, object]]:
+        """Report the failure; return the annotations of the check run."""
+        self.show(BuildState.FAILED)
+        (annotations,) = self.app.server.annotations.values()
+        return annotations
+
+    @property
+    def summary(self) -> str:
+        (run,) = self.app.server.check_runs.values()
+        return str(run["output"]["summary"])
+
+
+@pytest.fixture
+def suite(app: App, clock: ManualClock) -> Suite:
+    return Suite(app, clock)
+
+
+def test_failed_tests_are_at_their_lines(suite: Suite):
+    suite.fails(report_of(FAILURE, passed=2))
+    assert suite.shown() == [
+        {
+            "path": "tests/test_a.py",
+            "start_line": 12,
+            "end_line": 12,
+            "annotation_level": "failure",
+            "title": "tests.test_a t0",
+            "message": FAILURE,
+        }
+    ]
+    assert "#### 1 of 3 tests failed" in suite.summary
+
+
+def test_a_test_that_failed_in_a_step_that_passed_is_a_warning(suite: Suite):
+    suite.fails(report_of(FAILURE), JobState.PASSED)
+    assert [each["annotation_level"] for each in suite.shown()] == ["warning"]
+
+
+def test_fifty_tests_are_annotated_and_all_are_counted(suite: Suite):
+    suite.fails(report_of(*[FAILURE] * 70))
+    assert len(suite.shown()) == 50
+    assert "#### 70 of 70 tests failed" in suite.summary
+    assert "and 50 more" in suite.summary
+
+
+def test_a_report_that_is_made_again_adds_no_annotations(suite: Suite):
+    suite.fails(report_of(FAILURE))
+    before = suite.report
+    suite.shown()
+    suite.report = before  # as after an answer of GitHub that was lost
+    assert len(suite.shown()) == 1
+
+
+def test_secrets_are_masked_in_annotations_and_summary(suite: Suite):
+    build, job = suite.report.build, suite.job
+    with suite.storage.logs.writer(build.uuid, job.uuid, 1, Masker.hiding([SECRET])) as writer:
+        writer.output(f"the token is {SECRET}\n".encode())
+    suite.fails(report_of(f"{FAILURE} {SECRET}", "x" * 8180 + SECRET))
+    shown = str(suite.shown()) + suite.summary
+    assert "the token is ***" in suite.summary
+    assert f"{FAILURE} ***" in shown
+    assert "hunter" not in shown
+
+
+@pytest.mark.parametrize("value", ["another-value", None])
+def test_without_the_secret_of_then_no_test_is_shown(suite: Suite, value: str | None):
+    suite.fails(report_of(f"{FAILURE} {SECRET}"))
+    if value is None:
+        suite.storage.secrets.remove(suite.scope, "TOKEN")
+    else:
+        suite.storage.secrets.put(suite.scope, "TOKEN", value)
+    assert suite.shown() == []
+    assert "tests failed" not in suite.summary
+
+
+def test_files_outside_of_the_repository_are_not_annotated(suite: Suite):
+    suite.fails(b'<testsuite><testcase name="t"><failure>/etc/passwd:1: x</failure></testcase></testsuite>')
+    assert suite.shown() == []
+    assert "#### 1 of 1 tests failed" in suite.summary
+
+
+def test_what_is_no_report_is_passed_over(suite: Suite):
+    suite.fails(b"<!DOCTYPE x><testsuite/>")
+    assert suite.shown() == []
