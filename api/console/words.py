@@ -28,6 +28,10 @@ def money(cents: int) -> str:
 
 
 def title_of(message: str | None, commit: str | None) -> str:
-    """Return the first line of a commit's message; without one the beginning of the commit's hash."""
+    """Return the first line of a commit's message; without one the beginning of the commit's hash.
+
+    A tree that is sent without git has a commit of zeros.
+    """
     first = (message or "").strip().partition("\n")[0].strip()
-    return first or (f"Commit {commit[:_COMMIT_CHARS]}" if commit else "No message")
+    named = f"Commit {commit[:_COMMIT_CHARS]}" if commit and commit.strip("0") else "A tree without a commit"
+    return first or named
