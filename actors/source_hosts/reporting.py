@@ -27,8 +27,8 @@ _AT_ONCE = 2
 _LISTED = 200
 _FIRST_PAUSE = 5.0
 _LONGEST_PAUSE = 900.0
-_MOST_FAILURES = 100
-"""About a day of attempts."""
+_MOST_FAILURES = 200
+"""About two days of attempts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,8 @@ _KEPT = 7 * DAY
 _AT_ONCE = 100
 _FIRST_PAUSE = 10 * SECOND
 _DOUBLINGS = 8
-_MOST_ATTEMPTS = 30
+_MOST_ATTEMPTS = 100
+"""About three days of them."""
 
 
 class Deliveries:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 import pytest
 
@@ -17,7 +18,7 @@ from actors.source_hosts.reporting import StatusReporter
 from actors.supervision import spawn
 from actors.timer import Timer
 from actors.timings import Timings
-from storage import Build, BuildState, NewBuild, NewOrigin, NewPipeline, OriginEvent, Repository, Storage
+from storage import Build, BuildOrigin, BuildState, NewBuild, NewOrigin, NewPipeline, OriginEvent, Repository, Storage
 from tests.actors.conftest import settings_with
 from tests.clock import ManualClock
 from tests.records import new_job, new_owner
@@ -149,6 +150,29 @@ def test_a_report_that_failed_is_made_again_later(
     assert board.shown == []
     clock.advance(1)
     assert poll(reporter, board, 1) == ["waiting"]
+
+
+def test_a_host_that_is_away_for_a_day_is_told_the_end_after_it(
+    storage: Storage, reporter: Address[StatusReporterMessage], board: Board, build: Build, clock: ManualClock
+):
+    board.error = HostError("the host cannot be reached")
+    storage.builds.move(build.id, BuildState.SCHEDULED, BuildState.FAILED)
+    back = clock.now() + timedelta(days=1)
+    failures = 0
+
+    def failed_again() -> BuildOrigin | None:
+        reporter.ask(PollStorage())
+        origin = storage.build_origins.get(build.id)
+        return origin if origin is not None and origin.report_failures > failures else None
+
+    while clock.now() < back:
+        origin = until(failed_again, "another failure")
+        failures = origin.report_failures
+        assert origin.report_at is not None, f"given up after {failures} attempts"
+        clock.advance((origin.report_at - clock.now()).total_seconds())
+    board.error = None
+    assert poll(reporter, board, 1) == ["failed"]
+    assert failures < 150, "it is asked ever more rarely"
 
 
 def test_a_final_refusal_ends_the_reports(
