@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from storage.notifications.ended_builds import EndedBuilds
     from storage.notifications.notifications import Notifications
     from storage.notifications.opt_outs import MailOptOuts
+    from storage.source_hosts.checks import RepositoryChecks
     from storage.source_hosts.connections import HostConnections
     from storage.source_hosts.credentials import RepositoryCredentials
     from storage.source_hosts.deliveries import Deliveries
@@ -116,6 +117,7 @@ __all__ = [
     "Queue",
     "Renders",
     "Repositories",
+    "RepositoryChecks",
     "RepositoryCredentials",
     "Retries",
     "RunnerTokens",

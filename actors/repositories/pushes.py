@@ -113,13 +113,13 @@ class PushBuilds:
         return Mirror(self._mirrors / repository.uuid, repository.url, settings, credential)
 
     def _check(self, repository: Repository) -> None:
-        repositories, deliveries = self._storage.repositories, self._storage.deliveries
+        checks, deliveries = self._storage.repository_checks, self._storage.deliveries
         before = self._reruns.process(repository, deliveries.pending(repository.id))
         mirror = self._mirror(repository)
-        heads, known = mirror.remote_heads(), repositories.heads(repository.id)
+        heads, known = mirror.remote_heads(), checks.heads(repository.id)
         if repository.checked_at is None and not known:
             known = _before(heads.commits, self._pushed(before))
-            repositories.record_heads(repository, known)
+            checks.record_heads(repository, known)
         if heads.commits != known or (repository.checked_at is None and repository.connection_id is None):
             self._build_pushes(mirror, repository)
         events = self._events(before)
@@ -131,19 +131,19 @@ class PushBuilds:
             if isinstance(event, ApprovalGiven):
                 self._approvals.give(repository, event)
         with self._storage.transaction():
-            repositories.checked(repository, heads.default_branch)
+            checks.checked(repository, heads.default_branch)
             deliveries.processed(repository.id, before)
 
     def _build_pushes(self, mirror: Mirror, repository: Repository) -> None:
-        repositories = self._storage.repositories
+        checks = self._storage.repository_checks
         heads = mirror.fetch()
         # Those that came meanwhile tell the order of what was fetched. They wait on, as they may be of later pushes.
         reported = self._pushed(self._storage.deliveries.pending(repository.id))
         self._build_reported(mirror, repository, reported, heads)
-        known = repositories.heads(repository.id)
+        known = checks.heads(repository.id)
         actors = {(each.ref, each.new): each.actor for each in reported}
         for ref in sorted(known.keys() - heads.commits.keys()):
-            repositories.move_head(repository, ref, known[ref], None)
+            checks.move_head(repository, ref, known[ref], None)
         for ref, commit in sorted(heads.commits.items()):
             if known.get(ref) != commit:
                 push = PushedRef(ref, known.get(ref), commit, actors.get((ref, commit)))
@@ -164,7 +164,7 @@ class PushBuilds:
         """
         for pushed in reported:
             ref, new, now = pushed.ref, pushed.new, heads.commits.get(pushed.ref)
-            known = self._storage.repositories.heads(repository.id)
+            known = self._storage.repository_checks.heads(repository.id)
             if not ref.startswith(_BRANCH) or known.get(ref) != pushed.old or now is None or new is None:
                 continue
             if new != now and mirror.has(new):
@@ -175,7 +175,7 @@ class PushBuilds:
         ref, old = push.ref, push.old
         pushed = mirror.commit(commit)
         if skips_builds(pushed.message):
-            self._storage.repositories.move_head(repository, ref, old, commit)
+            self._storage.repository_checks.move_head(repository, ref, old, commit)
             return
         is_tag = ref.startswith(_TAG)
         name = ref.removeprefix(_TAG if is_tag else _BRANCH)
@@ -206,7 +206,7 @@ class PushBuilds:
             followed=not is_tag and name == heads.default_branch,
         )
         with self._storage.transaction():
-            if not self._storage.repositories.move_head(repository, ref, old, commit):
+            if not self._storage.repository_checks.move_head(repository, ref, old, commit):
                 return
             builds = self._commits.add(pushed_commit, declared)
         self._commits.announce(builds)

@@ -109,7 +109,7 @@ class RepositoryWatcher(Supervised[_Message, _Task]):
 
     def begin(self) -> None:
         """Make every repository due, and delete mirrors without a repository."""
-        self._storage.repositories.hasten_all()
+        self._storage.repository_checks.hasten_all()
         self.work(_Sweep(), self._sweep)
 
     def handle(self, message: _Message) -> None:
@@ -131,7 +131,7 @@ class RepositoryWatcher(Supervised[_Message, _Task]):
         match task:
             case _Check(repository):
                 self._checking.discard(repository.id)
-                self._storage.repositories.failed(repository, _INTERNAL_ERROR)
+                self._storage.repository_checks.failed(repository, _INTERNAL_ERROR)
             case _Handle(provider):
                 self._handling.discard(provider)
                 delivery = self._storage.deliveries.next_unassigned(provider)
@@ -171,7 +171,7 @@ class RepositoryWatcher(Supervised[_Message, _Task]):
         free = _AT_ONCE - len(self._checking)
         if free <= 0 or admission_block(self._storage, self._live_settings.now.pool.low_disk_gb) is not None:
             return
-        due = self._storage.repositories.due(_AT_ONCE + free)
+        due = self._storage.repository_checks.due(_AT_ONCE + free)
         for repository in [each for each in due if each.id not in self._checking][:free]:
             self._checking.add(repository.id)
             self._start(repository)
@@ -182,7 +182,7 @@ class RepositoryWatcher(Supervised[_Message, _Task]):
                 self._pushes.check(repository)
             except (GitError, HostError, VmError, RenderFailed) as error:
                 self.log.warning("%s cannot be checked: %s", repository.url, error)
-                self._storage.repositories.failed(repository, str(error))
+                self._storage.repository_checks.failed(repository, str(error))
                 self._storage.deliveries.failed(repository.id, str(error))
             return _Checked(repository.id)
 

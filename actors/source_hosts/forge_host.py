@@ -84,7 +84,7 @@ class ForgeHost:
             self.forge.set_status(*self.opened(repository), status)
         except HostRefused as error:
             if error.status == _UNAUTHORIZED:
-                self._storage.repositories.note(repository, str(error))
+                self._storage.repository_checks.note(repository, str(error))
             raise
         return status.context
 

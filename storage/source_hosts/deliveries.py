@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from storage.database.connection import Database
     from storage.records import Page, Repository
-    from storage.source_hosts.repositories import Repositories
+    from storage.source_hosts.checks import RepositoryChecks
 
 __all__ = ["Deliveries"]
 
@@ -37,9 +37,9 @@ class Deliveries:
     their host, in the order of arrival.
     """
 
-    def __init__(self, database: Database, repositories: Repositories) -> None:
+    def __init__(self, database: Database, checks: RepositoryChecks) -> None:
         self._database = database
-        self._repositories = repositories
+        self._checks = checks
         deliveries = DeliveryRow.select(*_DELIVERY.selected)
         this = DeliveryRow.id == slot("id")
         waiting = DeliveryRow.processed_at.is_null()
@@ -119,7 +119,7 @@ class Deliveries:
                 received_at=now,
             )
             if repository is not None:
-                self._repositories.hasten(repository.id)
+                self._checks.hasten(repository.id)
             return True
 
     def next_unassigned(self, provider: str) -> Delivery | None:
@@ -130,7 +130,7 @@ class Deliveries:
         """Let a delivery be processed with a repository that was not known when it came."""
         with self._database.write():
             self._assign.run(id=delivery.id, repository_id=repository.id)
-            self._repositories.hasten(repository.id)
+            self._checks.hasten(repository.id)
 
     def handled(self, delivery: Delivery) -> None:
         """Note that a delivery without repository was processed, unless it has one by now."""
@@ -157,7 +157,7 @@ class Deliveries:
             for each in deliveries:
                 self._processed.run(id=each.id, now=self._database.now())
             if self.pending(repository_id):
-                self._repositories.hasten(repository_id)
+                self._checks.hasten(repository_id)
 
     def failed(self, repository_id: int, why: str) -> None:
         """Note why the deliveries of a repository wait for its next check."""
@@ -186,4 +186,4 @@ class Deliveries:
         with self._database.write():
             self._again.run(id=delivery.id)
             if delivery.repository_id is not None:
-                self._repositories.hasten(delivery.repository_id)
+                self._checks.hasten(delivery.repository_id)

@@ -1,4 +1,4 @@
-"""Repositories whose pushes are built, and their heads (wire-decisions.md, "Source hosts")."""
+"""Repositories whose pushes are built (wire-decisions.md, "Source hosts")."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from uuid import uuid4
 import peewee
 
 from storage.accounts.tokens import hashed
-from storage.database.instants import SECOND
 from storage.database.statements import Columns, Query, SqlValue, Write, insert_into, slot, written
 from storage.errors import RepositoryConnected
-from storage.models import OrganizationRow, RepositoryHeadRow, RepositoryRow
-from storage.records import Repository, RepositoryHead
+from storage.models import OrganizationRow, RepositoryRow
+from storage.records import Repository
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from storage.database.connection import Database
     from storage.records import HostConnection, RemoteRepository
@@ -27,28 +26,20 @@ GIT = "git"
 """The provider of repositories on plain servers."""
 
 _REPOSITORY = Columns.of(Repository, RepositoryRow)
-_HEAD = Columns.of(RepositoryHead, RepositoryHeadRow)
-_LONGEST_PAUSE = 3600 * SECOND
 _RECONCILED = 86_400
 """The seconds between two looks at a repository whose host reports its pushes."""
 
-_DOUBLINGS = 6
 _TOKEN_BYTES = 32
 
 
 class Repositories:
-    """The connected repositories. Those of closed organizations are not found. Safe in any thread.
-
-    The heads are the record of what was built: a push is a head that differs. Its builds and the move of the head are
-    one transaction, so no push is built twice, and one that came while the service was away is built at the next check.
-    """
+    """The connected repositories. Those of closed organizations are not found. Safe in any thread."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         standing = OrganizationRow.closed_at.is_null()
         repositories = RepositoryRow.select(*_REPOSITORY.selected).join(OrganizationRow).where(standing)
         this = RepositoryRow.id == slot("id")
-        head = (RepositoryHeadRow.repository == slot("id"), RepositoryHeadRow.ref == slot("ref"))
         self._get = Query(database, repositories.where(this), _REPOSITORY)
         self._all = Query(database, repositories.order_by(RepositoryRow.id), _REPOSITORY)
         self._by_url = Query(
@@ -62,13 +53,6 @@ class Repositories:
                 RepositoryRow.organization == slot("organization_id"),
                 peewee.fn.LOWER(RepositoryRow.repo_name) == peewee.fn.LOWER(slot("repo_name")),
             ).limit(1),
-            _REPOSITORY,
-        )
-        self._due = Query(
-            database,
-            repositories.where(RepositoryRow.next_check_at <= slot("now"))
-            .order_by(RepositoryRow.next_check_at)
-            .limit(slot("limit")),
             _REPOSITORY,
         )
         self._insert = Write(
@@ -113,41 +97,8 @@ class Repositories:
             ).where(this),
         )
         self._remove = Write(database, RepositoryRow.delete().where(this))
-        self._checked = Write(
-            database,
-            RepositoryRow.update(
-                {
-                    RepositoryRow.default_branch: slot("default_branch"),
-                    RepositoryRow.checked_at: slot("now"),
-                    RepositoryRow.next_check_at: slot("next"),
-                    RepositoryRow.failures: 0,
-                    RepositoryRow.last_error: None,
-                }
-            ).where(this),
-        )
-        self._failed = Write(
-            database,
-            RepositoryRow.update(
-                {
-                    RepositoryRow.next_check_at: slot("next"),
-                    RepositoryRow.failures: RepositoryRow.failures + 1,
-                    RepositoryRow.last_error: slot("why"),
-                }
-            ).where(this),
-        )
-        self._note = Write(database, RepositoryRow.update(last_error=slot("why")).where(this))
-        self._hasten = Write(database, RepositoryRow.update({RepositoryRow.next_check_at: slot("now")}).where(this))
         self._by_token = Query(database, repositories.where(RepositoryRow.token_hash == slot("hash")), _REPOSITORY)
         self._set_token = Write(database, RepositoryRow.update({RepositoryRow.token_hash: slot("hash")}).where(this))
-        self._hasten_all = Write(database, RepositoryRow.update({RepositoryRow.next_check_at: slot("now")}))
-        self._heads = Query(
-            database,
-            RepositoryHeadRow.select(*_HEAD.selected).where(RepositoryHeadRow.repository == slot("id")),
-            _HEAD,
-        )
-        self._head = Query(database, RepositoryHeadRow.select(*_HEAD.selected).where(*head), _HEAD)
-        self._put_head = Write(database, insert_into(RepositoryHeadRow).on_conflict("REPLACE"))
-        self._drop_head = Write(database, RepositoryHeadRow.delete().where(*head))
 
     def connect(self, organization_id: int, url: str, repo_name: str, poll_seconds: int) -> Repository:
         """Connect a repository, to be checked at once. Raises RepositoryConnected."""
@@ -269,10 +220,6 @@ class Repositories:
         """Return every repository, oldest first."""
         return self._all.all()
 
-    def due(self, limit: int) -> list[Repository]:
-        """Return repositories that are to be checked now, the one that waits longest first."""
-        return self._due.all(now=self._database.now(), limit=limit)
-
     def remove(self, repository: Repository) -> None:
         """Remove a repository and its heads. Its pipelines and builds stay."""
         with self._database.write():
@@ -288,59 +235,3 @@ class Repositories:
     def by_token(self, token: str) -> Repository | None:
         """Return the repository of a token; None if the token is invalid."""
         return self._by_token.one(hash=hashed(token))
-
-    def hasten(self, repository_id: int) -> None:
-        """Let a repository be checked at once."""
-        with self._database.write():
-            self._hasten.run(id=repository_id, now=self._database.now())
-
-    def hasten_all(self) -> None:
-        """Let every repository be checked at once, as at the start of the service."""
-        with self._database.write():
-            self._hasten_all.run(now=self._database.now())
-
-    def checked(self, repository: Repository, default_branch: str | None) -> None:
-        """Note a check that succeeded; the next is due after the repository's interval."""
-        with self._database.write():
-            now = self._database.now()
-            self._checked.run(
-                id=repository.id,
-                default_branch=default_branch,
-                now=now,
-                next=now + repository.poll_seconds * SECOND,
-            )
-
-    def failed(self, repository: Repository, why: str) -> None:
-        """Note a check that failed; the next waits ever longer, an hour or the interval at most."""
-        with self._database.write():
-            pause = repository.poll_seconds * SECOND
-            longer = min(pause << min(repository.failures, _DOUBLINGS), max(pause, _LONGEST_PAUSE))
-            self._failed.run(id=repository.id, next=self._database.now() + longer, why=why)
-
-    def note(self, repository: Repository, why: str) -> None:
-        """Note what is wrong with a repository until its next check that succeeds."""
-        with self._database.write():
-            self._note.run(id=repository.id, why=why)
-
-    def heads(self, repository_id: int) -> dict[str, str]:
-        """Return the commits that were looked at last, by the full name of their branch or tag."""
-        return {each.ref: each.commit for each in self._heads.all(id=repository_id)}
-
-    def record_heads(self, repository: Repository, heads: Mapping[str, str]) -> None:
-        """Note the heads of a repository that was connected just now, whose past is not built."""
-        with self._database.write():
-            if self.get(repository.id) is not None:
-                for ref, commit in heads.items():
-                    self._put_head.run(repository_id=repository.id, ref=ref, commit_sha=commit)
-
-    def move_head(self, repository: Repository, ref: str, old: str | None, new: str | None) -> bool:
-        """Note a head's new commit or its deletion; False, and no change, if it is not at ``old``."""
-        with self._database.write():
-            found = self._head.one(id=repository.id, ref=ref)
-            if self.get(repository.id) is None or (found and found.commit) != old:
-                return False
-            if new is None:
-                self._drop_head.run(id=repository.id, ref=ref)
-            else:
-                self._put_head.run(repository_id=repository.id, ref=ref, commit_sha=new)
-            return True

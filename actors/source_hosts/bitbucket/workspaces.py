@@ -179,7 +179,7 @@ class Workspaces:
             except HostRefused as error:
                 if error.status not in _GONE:
                     raise
-                self._storage.repositories.note(repository, f"it has no webhook: {error}")
+                self._storage.repository_checks.note(repository, f"it has no webhook: {error}")
         self._storage.host_connections.synced(connection)
 
     def _remove(self, connection: HostConnection) -> None:

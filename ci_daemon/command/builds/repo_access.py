@@ -81,7 +81,7 @@ def trust(session: Session, *, url: str, org: str) -> None:
         before = _deploy_key(storage, found)
         after = replace(before, host_key=_host_key(found.url))
         storage.repository_credentials.put(found, after)
-        storage.repositories.hasten(found.id)
+        storage.repository_checks.hasten(found.id)
     was, now = fingerprint(before.host_key), fingerprint(after.host_key)
     text = f"the server's key is {now}, as before" if was == now else f"the server's key is {now} now; it was {was}"
     session.answer({"id": found.uuid, "was": was} | key_document(after), text)

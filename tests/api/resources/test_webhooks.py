@@ -27,8 +27,8 @@ def code(answered: testing.Result) -> tuple[int, str]:
 
 def test_a_report_is_stored_raw_and_once(world: World, repository: Repository):
     token = world.storage.repositories.mint_token(repository)
-    world.storage.repositories.checked(repository, "main")
-    assert world.storage.repositories.due(1) == []
+    world.storage.repository_checks.checked(repository, "main")
+    assert world.storage.repository_checks.due(1) == []
     accepted = report(world, token)
     assert (accepted.status_code, accepted.json) == (202, {"status": "accepted"})
     again = report(world, token, body="another")
@@ -36,7 +36,7 @@ def test_a_report_is_stored_raw_and_once(world: World, repository: Repository):
     (stored,) = world.storage.deliveries.pending(repository.id)
     assert stored.body.decode() == BODY
     assert world.engine.deliveries == 1
-    assert [each.id for each in world.storage.repositories.due(1)] == [repository.id]
+    assert [each.id for each in world.storage.repository_checks.due(1)] == [repository.id]
 
 
 def test_only_the_token_of_a_repository_is_accepted(world: World, ada: Account, repository: Repository):

@@ -40,7 +40,7 @@ READS_ALL = {
     "build_history._failed": "newest first, until as many are found as asked for",
     "deliveries._latest": "the newest by row id, as many as asked for",
     "repositories._all": "the list has no bounds",
-    "repositories._hasten_all": "every one, at the start",
+    "repository_checks._hasten_all": "every one, at the start",
 }
 SORTS = {
     "build_history._slowest": "the steps of a pipeline's last builds, by their mean",

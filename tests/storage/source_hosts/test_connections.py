@@ -45,11 +45,11 @@ def test_a_credential_is_sealed_for_its_connection(storage: Storage, connection:
 def test_repositories_follow_the_host(storage: Storage, connection: HostConnection):
     storage.repositories.follow(connection, [WEB, API])
     web, _ = storage.repositories.of_connection(connection.id)
-    storage.repositories.record_heads(web, {"refs/heads/main": "c0ffee"})
+    storage.repository_checks.record_heads(web, {"refs/heads/main": "c0ffee"})
     renamed = replace(WEB, url="https://host.example.org/acme/site.git", repo_name="acme/site")
     storage.repositories.follow(connection, [renamed])
     assert names(storage, connection) == ["acme/site"]
-    assert storage.repositories.heads(web.id) == {"refs/heads/main": "c0ffee"}
+    assert storage.repository_checks.heads(web.id) == {"refs/heads/main": "c0ffee"}
     storage.host_connections.remove(connection)
     assert storage.repositories.all() == []
 

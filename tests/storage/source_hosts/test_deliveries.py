@@ -39,12 +39,12 @@ def test_a_delivery_during_a_check_makes_another_check_due(storage: Storage, rep
     storage.deliveries.receive("git", "push", "a", repository, b"")
     taken = storage.deliveries.pending(repository.id)
     storage.deliveries.receive("git", "push", "b", repository, b"")
-    storage.repositories.checked(repository, "main")
+    storage.repository_checks.checked(repository, "main")
     storage.deliveries.processed(repository.id, taken)
-    assert [each.id for each in storage.repositories.due(1)] == [repository.id]
-    storage.repositories.checked(repository, "main")
+    assert [each.id for each in storage.repository_checks.due(1)] == [repository.id]
+    storage.repository_checks.checked(repository, "main")
     storage.deliveries.processed(repository.id, storage.deliveries.pending(repository.id))
-    assert storage.repositories.due(1) == []
+    assert storage.repository_checks.due(1) == []
 
 
 def test_deliveries_are_kept_for_seven_days(storage: Storage, repository: Repository, clock: ManualClock):

@@ -32,39 +32,39 @@ def test_a_repository_is_connected_once(storage: Storage, owner: Owner, reposito
 
 
 def test_a_head_moves_only_from_where_it_was(storage: Storage, repository: Repository):
-    storage.repositories.record_heads(repository, {MAIN: "a"})
-    assert not storage.repositories.move_head(repository, MAIN, None, "b")
-    assert storage.repositories.move_head(repository, MAIN, "a", "b")
-    assert not storage.repositories.move_head(repository, MAIN, "a", "b")
-    assert storage.repositories.move_head(repository, "refs/tags/v1", None, "b")
-    assert storage.repositories.move_head(repository, MAIN, "b", None)
-    assert storage.repositories.heads(repository.id) == {"refs/tags/v1": "b"}
+    storage.repository_checks.record_heads(repository, {MAIN: "a"})
+    assert not storage.repository_checks.move_head(repository, MAIN, None, "b")
+    assert storage.repository_checks.move_head(repository, MAIN, "a", "b")
+    assert not storage.repository_checks.move_head(repository, MAIN, "a", "b")
+    assert storage.repository_checks.move_head(repository, "refs/tags/v1", None, "b")
+    assert storage.repository_checks.move_head(repository, MAIN, "b", None)
+    assert storage.repository_checks.heads(repository.id) == {"refs/tags/v1": "b"}
     storage.repositories.remove(repository)
-    assert not storage.repositories.move_head(repository, MAIN, None, "c")
-    assert storage.repositories.heads(repository.id) == {}
+    assert not storage.repository_checks.move_head(repository, MAIN, None, "c")
+    assert storage.repository_checks.heads(repository.id) == {}
 
 
 def test_a_failing_repository_is_checked_ever_more_rarely(storage: Storage, repository: Repository, clock: ManualClock):
     pauses = []
     for _ in range(8):
-        (due,) = storage.repositories.due(10)
-        storage.repositories.failed(due, "no route to host")
+        (due,) = storage.repository_checks.due(10)
+        storage.repository_checks.failed(due, "no route to host")
         failed = storage.repositories.get(repository.id)
         assert failed is not None
         assert failed.last_error == "no route to host"
         pauses.append((failed.next_check_at - clock.now()).total_seconds())
-        assert storage.repositories.due(10) == []
+        assert storage.repository_checks.due(10) == []
         clock.advance(pauses[-1])
     assert pauses == [60, 120, 240, 480, 960, 1920, 3600, 3600]
-    storage.repositories.checked(repository, "main")
+    storage.repository_checks.checked(repository, "main")
     well = storage.repositories.get(repository.id)
     assert well is not None
     assert (well.failures, well.last_error, well.default_branch) == (0, None, "main")
-    storage.repositories.hasten_all()
-    assert [each.id for each in storage.repositories.due(10)] == [repository.id]
+    storage.repository_checks.hasten_all()
+    assert [each.id for each in storage.repository_checks.due(10)] == [repository.id]
 
 
 def test_a_closed_organization_has_no_repositories(storage: Storage, owner: Owner, repository: Repository):
     storage.accounts.close(owner.user.id)
-    assert storage.repositories.due(10) == storage.repositories.all() == []
-    assert not storage.repositories.move_head(repository, MAIN, None, "a")
+    assert storage.repository_checks.due(10) == storage.repositories.all() == []
+    assert not storage.repository_checks.move_head(repository, MAIN, None, "a")

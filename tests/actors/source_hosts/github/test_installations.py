@@ -53,7 +53,7 @@ def test_owners_of_the_account_may_bind_it(app: App):
 def test_repositories_follow_github(app: App):
     app.bound()
     web = app.repositories()[0]
-    app.storage.repositories.record_heads(web, {"refs/heads/main": "a" * 40})
+    app.storage.repository_checks.record_heads(web, {"refs/heads/main": "a" * 40})
     app.server.installations[7].repositories[0].update(
         full_name="acme/site", clone_url="https://github.example/acme/site.git", private=True
     )
@@ -62,7 +62,7 @@ def test_repositories_follow_github(app: App):
     assert names(app) == ["acme/api", "acme/site"]
     renamed = app.repositories()[1]
     assert (renamed.uuid, renamed.url, renamed.private) == (web.uuid, "https://github.example/acme/site.git", True)
-    assert app.storage.repositories.heads(renamed.id) == {"refs/heads/main": "a" * 40}
+    assert app.storage.repository_checks.heads(renamed.id) == {"refs/heads/main": "a" * 40}
     del app.server.installations[7].repositories[0]
     app.deliver("installation_repositories", action="removed")
     assert names(app) == ["acme/api"]
