@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from storage.audit import append_to_audit
     from storage.billing.prices import MICRO_CENTS, cost_cents
     from storage.billing.settings import BillingSettings
-    from storage.builds.repo_names import repo_name
+    from storage.builds.clone_urls import repo_name
     from storage.builds.service_failures import ServiceFailure
     from storage.database.clock import Clock, SystemClock
     from storage.database.copying import FrozenDatabase, check_database, frozen, up_to_date
@@ -99,6 +99,7 @@ if TYPE_CHECKING:
         Coupon,
         DayUsage,
         Declaration,
+        DeclaringRepository,
         Delivery,
         DeliveryState,
         Dependency,
@@ -246,6 +247,7 @@ __all__ = [
     "DatabaseUnreadable",
     "DayUsage",
     "Declaration",
+    "DeclaringRepository",
     "Delivery",
     "DeliveryState",
     "Dependency",

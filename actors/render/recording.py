@@ -9,7 +9,7 @@ from actors.ir import IrError, load
 from actors.messages import BuildCreated
 from actors.render.envelope import Envelope, RenderFailed
 from actors.render.envelope_cache import cache_name, sha256_of
-from storage import RENDER_LOG, BuildErrorCode
+from storage import RENDER_LOG, BuildErrorCode, DeclaringRepository
 
 if TYPE_CHECKING:
     from actors.addresses import Address
@@ -87,7 +87,8 @@ class RenderRecorder:
         """Store the pipelines that the repository declares, if the build is of its default branch."""
         if pipeline.repo_name is not None and build.branch == pipeline.default_branch:
             declared = {each.slug: each.declaration for each in envelope.pipelines}
-            self._storage.declarations.follow(pipeline.organization_id, pipeline.repo_name, declared)
+            repository = DeclaringRepository(pipeline.organization_id, pipeline.repo_name, pipeline.repository)
+            self._storage.declarations.follow(repository, declared)
 
     def refuse(self, build: Build, code: BuildErrorCode, message: str, log: bytes) -> None:
         """Fail a build that cannot be rendered or planned, and keep the output of its pipeline files."""

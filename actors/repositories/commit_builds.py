@@ -10,7 +10,7 @@ from actors.ir import IrError, concerns, load, wants
 from actors.messages import BuildCreated, CancelBuild
 from actors.render.discovery import discover
 from actors.render.envelope import Envelope, RenderFailed
-from storage import BuildErrorCode, CancelSuperseded, NewBuild, slugify
+from storage import BuildErrorCode, CancelSuperseded, DeclaringRepository, NewBuild, slugify
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -128,28 +128,25 @@ class CommitBuilds:
 
     def _wanted(self, commit: PushedCommit, envelope: Envelope) -> list[_Wanted]:
         """Return the pipelines whose triggers want a commit; those that are not known yet are registered."""
-        organization_id, repo_name = commit.repository.organization_id, commit.repository.repo_name
+        repository = _declaring(commit.repository)
         registers = commit.registers and self._live_settings.now.render.register
         if commit.followed:
             declared = {each.slug: each.declaration for each in envelope.pipelines}
-            self._storage.declarations.follow(organization_id, repo_name, declared)
+            self._storage.declarations.follow(repository, declared)
         wanted = []
         for each in envelope.pipelines:
             if wants(each.triggers, commit.event):
-                pipeline = self._storage.pipelines.by_source(organization_id, repo_name, each.slug)
+                pipeline = self._storage.declarations.claim(repository, each.slug)
                 if pipeline is None and registers:
                     branch = commit.default_branch or commit.new.branch
-                    pipeline = self._storage.declarations.register(
-                        organization_id, repo_name, each.slug, branch, each.declaration
-                    )
+                    pipeline = self._storage.declarations.register(repository, each.slug, branch, each.declaration)
                 if pipeline is not None:
                     wanted.append(_with_definition(pipeline, each))
         return wanted
 
     def _undeclared(self, commit: PushedCommit, failure: str) -> list[_Wanted]:
         """Return the known pipelines whose last declaration wants a commit."""
-        repository = commit.repository
-        known = self._storage.declarations.of_repository(repository.organization_id, repository.repo_name)
+        known = self._storage.declarations.of_repository(_declaring(commit.repository))
         return [
             _Wanted(pipeline, failure=failure) for pipeline, declared in known if wants(declared.triggers, commit.event)
         ]
@@ -194,6 +191,10 @@ class CommitBuilds:
 
     def _has_credit(self, organization_id: int) -> bool:
         return not self._storage.billing.require_credit or self._storage.ledger.balance(organization_id) > 0
+
+
+def _declaring(repository: Repository) -> DeclaringRepository:
+    return DeclaringRepository(repository.organization_id, repository.repo_name, repository.url)
 
 
 def _with_definition(pipeline: Pipeline, declared: DeclaredPipeline) -> _Wanted:

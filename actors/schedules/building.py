@@ -32,10 +32,8 @@ def head_build(storage: Storage, pushes: PushBuilds, schedule: Schedule) -> NewB
     It blocks: it fetches, and renders in a VM. Raises NothingBuilt.
     """
     pipeline = _buildable(storage, schedule)
-    if pipeline.repo_name is None or pipeline.source_slug is None:
-        return None
-    repository = storage.repositories.by_name(pipeline.organization_id, pipeline.repo_name)
-    if repository is None:
+    repository = storage.repositories.of_pipeline(pipeline)
+    if repository is None or pipeline.source_slug is None:
         return None
     try:
         return pushes.head_build(repository, pipeline.source_slug, schedule.branch, _SCHEDULE)

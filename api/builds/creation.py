@@ -119,9 +119,8 @@ class BuildCreation:
         declared = None if envelope is None else envelope.find(identity.source_slug)
         if declared is None:
             raise ApiError("pipeline_not_found", unknown)
-        return self._storage.declarations.register(
-            organization.id, identity.repo_name, identity.source_slug, body.branch, declared.declaration
-        )
+        repository = self._storage.declarations.named(organization.id, identity.repo_name)
+        return self._storage.declarations.register(repository, identity.source_slug, body.branch, declared.declaration)
 
     def _repeat(self, req: falcon.Request, use: KeyUse) -> Build:
         """Answer a repeated request as the first one was answered."""

@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from storage.records.pipelines import (
         CancelSuperseded,
         Declaration,
+        DeclaringRepository,
         NewPipeline,
         Pipeline,
         PipelineChanges,
@@ -130,6 +131,7 @@ __all__ = [
     "Coupon",
     "DayUsage",
     "Declaration",
+    "DeclaringRepository",
     "Delivery",
     "DeliveryState",
     "Dependency",

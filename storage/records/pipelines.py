@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any, TypedDict
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["CancelSuperseded", "Declaration", "NewPipeline", "Pipeline", "PipelineChanges", "Visibility"]
+__all__ = [
+    "CancelSuperseded",
+    "Declaration",
+    "DeclaringRepository",
+    "NewPipeline",
+    "Pipeline",
+    "PipelineChanges",
+    "Visibility",
+]
 
 
 class Visibility(StrEnum):
@@ -54,6 +62,7 @@ class PipelineChanges(TypedDict, total=False):
 
     name: str
     description: str | None
+    repository: str
     default_branch: str
     visibility: Visibility
     allow_manual: bool
@@ -106,3 +115,15 @@ class Declaration:
     allow_manual: bool
     triggers: tuple[Any, ...]
     archived_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaringRepository:
+    """A repository whose files declare pipelines.
+
+    ``address`` is its clone URL, or another name for it where that is not known, such as the ``repo_name`` itself.
+    """
+
+    organization_id: int
+    repo_name: str
+    address: str

@@ -9,16 +9,17 @@ from uuid import uuid4
 import peewee
 
 from storage.accounts.tokens import hashed
+from storage.builds.clone_urls import clone_place
 from storage.database.statements import Columns, Query, SqlValue, Write, insert_into, slot, written
 from storage.errors import RepositoryConnected
-from storage.models import OrganizationRow, RepositoryRow
+from storage.models import OrganizationRow, PipelineRow, RepositoryRow
 from storage.records import Repository
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from storage.database.connection import Database
-    from storage.records import HostConnection, RemoteRepository
+    from storage.records import HostConnection, Pipeline, RemoteRepository
 
 __all__ = ["GIT", "Repositories"]
 
@@ -52,7 +53,7 @@ class Repositories:
             repositories.where(
                 RepositoryRow.organization == slot("organization_id"),
                 peewee.fn.LOWER(RepositoryRow.repo_name) == peewee.fn.LOWER(slot("repo_name")),
-            ).limit(1),
+            ),
             _REPOSITORY,
         )
         self._insert = Write(
@@ -84,6 +85,15 @@ class Repositories:
                     RepositoryRow.poll_seconds: slot("poll_seconds"),
                 }
             ).where(this),
+        )
+        self._move_pipelines = Write(
+            database,
+            PipelineRow.update({PipelineRow.repository: slot("url"), PipelineRow.repo_name: slot("repo_name")}).where(
+                PipelineRow.organization == slot("organization_id"),
+                PipelineRow.repository == slot("before"),
+                PipelineRow.source_slug.is_null(is_null=False),
+                PipelineRow.deleted_at.is_null(),
+            ),
         )
         self._edit = Write(
             database,
@@ -157,7 +167,7 @@ class Repositories:
             return self.of_connection(connection.id)
 
     def put_remote(self, connection: HostConnection, remote: RemoteRepository) -> Repository:
-        """Add a repository of a connection, or bring its description up to date."""
+        """Add a repository of a connection, or bring its description up to date; its pipelines move with it."""
         with self._database.write():
             described: dict[str, SqlValue] = {
                 "url": remote.url,
@@ -177,6 +187,9 @@ class Repositories:
             known = same or by_url
             if known is not None:
                 self._describe.run(id=known.id, **described)
+                self._move_pipelines.run(
+                    organization_id=known.organization_id, before=known.url, url=remote.url, repo_name=remote.repo_name
+                )
                 return written(self.get(known.id))
             now = self._database.now()
             return written(
@@ -199,9 +212,15 @@ class Repositories:
         """Return an organization's repository by URL or path."""
         return self._by_url.one(organization_id=organization_id, url=url)
 
-    def by_name(self, organization_id: int, repo_name: str) -> Repository | None:
-        """Return an organization's repository by ``owner/repo``. Case is ignored."""
-        return self._by_name.one(organization_id=organization_id, repo_name=repo_name)
+    def of_pipeline(self, pipeline: Pipeline) -> Repository | None:
+        """Return the connected repository of a pipeline: by its clone URL, or by name where that is not known."""
+        same = self.find(pipeline.organization_id, pipeline.repository)
+        if same is not None or pipeline.repo_name is None:
+            return same
+        place = clone_place(pipeline.repository)
+        named = self._by_name.all(organization_id=pipeline.organization_id, repo_name=pipeline.repo_name)
+        fitting = [each for each in named if place in {None, clone_place(each.url)}]
+        return min(fitting, key=lambda each: each.id, default=None)
 
     def of_connection(self, connection_id: int) -> list[Repository]:
         """Return the repositories of a connection, oldest first."""

@@ -16,7 +16,17 @@ from actors.repositories.mirror import Mirror
 from actors.repositories.pull_requests import PullRequestBuilds
 from actors.source_hosts import PlainGit
 from actors.source_hosts.host import ApprovalGiven, HostError, PullRequest
-from storage import Build, BuildState, CancelSuperseded, Declaration, ForkApproval, JobState, Pipeline, SecretScope
+from storage import (
+    Build,
+    BuildState,
+    CancelSuperseded,
+    Declaration,
+    DeclaringRepository,
+    ForkApproval,
+    JobState,
+    Pipeline,
+    SecretScope,
+)
 from tests.actors.conftest import Host
 from tests.git_repository import GitRepository
 
@@ -49,7 +59,9 @@ class World:
         organization_id = host.pipeline.organization_id
         self.repository = self.storage.repositories.connect(organization_id, str(self.remote.bare), "acme/web", 60)
         declaration = Declaration("ci", allow_manual=True, triggers=TRIGGERS)
-        self.pipeline = self.storage.declarations.register(organization_id, "acme/web", "ci", "main", declaration)
+        self.pipeline = self.storage.declarations.register(
+            DeclaringRepository(organization_id, "acme/web", "acme/web"), "ci", "main", declaration
+        )
         self.storage.secrets.put(SecretScope(organization_id), "TOKEN", "hunter2-and-a-half")
         self.live_settings = LiveSettings(host.settings)
         self.writers = {"ann"}

@@ -8,7 +8,7 @@ from falcon import testing
 
 from actors.ir import IrSettings, load
 from actors.render import DeclaredPipeline, Envelope
-from storage import BuildState, Declaration
+from storage import BuildState, Declaration, DeclaringRepository
 from tests.api.world import HELLO, Account, BuildPath, PipelinePath, World
 
 ARCHIVE = b"an archive, as far as anybody looks here"
@@ -203,7 +203,7 @@ def test_a_pipeline_that_nothing_declares_is_not_made(world: World, ada: Account
 def test_an_archived_pipeline_takes_no_builds(world: World, pipeline: PipelinePath):
     storage, org_id = world.storage, pipeline.account.org_id
     declared = Declaration("Demo", allow_manual=True, triggers=())
-    made = storage.declarations.register(org_id, "acme/demo", "ci", "main", declared)
-    storage.declarations.follow(org_id, "acme/demo", {})
+    made = storage.declarations.register(DeclaringRepository(org_id, "acme/demo", "acme/demo"), "ci", "main", declared)
+    storage.declarations.follow(DeclaringRepository(org_id, "acme/demo", "acme/demo"), {})
     archived = PipelinePath(pipeline.account, f"{pipeline.account.path}/pipelines/{made.slug}")
     assert refused(archived.post(), 404) == "pipeline_not_found"

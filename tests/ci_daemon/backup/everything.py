@@ -18,6 +18,7 @@ from storage import (
     CacheName,
     CancelSuperseded,
     Declaration,
+    DeclaringRepository,
     DeployKey,
     EdgeKind,
     EndpointAnswer,
@@ -396,9 +397,9 @@ class Everything:
             new = NewPipeline(f"p-{each}", each.title(), "r", "main", visibility=each, description="a description")
             storage.pipelines.create(acme, new)
         declared = Declaration("Ci", True, ({"event": "push"},))
-        storage.declarations.register(acme, "acme/web", "ci", "main", declared)
-        storage.declarations.register(acme, "acme/web", "dropped", "main", declared)
-        storage.declarations.follow(acme, "acme/web", {"ci": declared})
+        storage.declarations.register(DeclaringRepository(acme, "acme/web", "acme/web"), "ci", "main", declared)
+        storage.declarations.register(DeclaringRepository(acme, "acme/web", "acme/web"), "dropped", "main", declared)
+        storage.declarations.follow(DeclaringRepository(acme, "acme/web", "acme/web"), {"ci": declared})
         connected = storage.repositories.connect(acme, "https://example.org/acme/web.git", "acme/web", 60)
         storage.repository_checks.record_heads(connected, {"refs/heads/main": "c0ffee"})
         storage.repository_checks.checked(connected, "main")

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from storage import BuildState, Declaration, NewPipeline, Organization, Storage, User, Visibility
+from storage import BuildState, Declaration, DeclaringRepository, NewPipeline, Organization, Storage, User, Visibility
 from tests.storage.world import World
 
 
@@ -39,10 +39,12 @@ def test_a_closed_organization_has_no_status(storage: Storage, user: User):
 
 
 def test_what_a_repository_no_longer_declares_is_not_listed(storage: Storage, organization: Organization, user: User):
-    declared = storage.declarations.register(organization.id, "acme/web", "ci", "main", Declaration("CI", True, ()))
+    declared = storage.declarations.register(
+        DeclaringRepository(organization.id, "acme/web", "acme/web"), "ci", "main", Declaration("CI", True, ())
+    )
     storage.pipelines.update(declared.id, visibility=Visibility.PUBLIC)
     assert [each.pipeline_slug for each in storage.build_status.public(10)] == [declared.slug]
-    storage.declarations.follow(organization.id, "acme/web", {})
+    storage.declarations.follow(DeclaringRepository(organization.id, "acme/web", "acme/web"), {})
     assert storage.build_status.public(10) == storage.build_status.of_reader(user.id, 10) == []
 
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from storage import BuildState, Declaration, LeaseState, NewBuild, Rendered, Shape, Storage
+from storage import BuildState, LeaseState, NewBuild, Rendered, Shape, Storage
 from tests.clock import ManualClock
 from tests.records import new_job
 from tests.storage.world import World
@@ -113,63 +113,3 @@ def test_only_the_newest_are_kept(storage: Storage, world: World, clock: ManualC
     for name in names:
         storage.renders.keep(name, Rendered("{}", b""), until)
     assert [storage.renders.cached(name) is None for name in names] == [True, True] + [False] * 500
-
-
-def test_pipelines_are_archived_and_return_with_declarations(storage: Storage, world: World):
-    declared = Declaration("CI", allow_manual=False, triggers=({"event": "push"},))
-    organization_id = world.pipeline.organization_id
-    made = storage.declarations.register(organization_id, "a/b", "c i", "main", declared)
-    assert (made.slug, made.name, made.allow_manual, made.source_slug) == ("a-b-c-i", "CI", False, "c i")
-    assert storage.declarations.get(made.id) == declared
-    storage.declarations.follow(organization_id, "A/B", {})
-    assert storage.declarations.archived(made.id)
-    assert made not in storage.pipelines.page(organization_id, 10, None).rows
-    assert storage.pipelines.by_source(organization_id, "a/b", "c i") is None
-    assert storage.declarations.register(organization_id, "a/b", "c i", "main", declared) == made
-    assert storage.pipelines.by_source(organization_id, "a/b", "c i") == made
-
-
-def test_a_changed_declaration_keeps_fields_set_by_hand(storage: Storage, world: World):
-    organization_id = world.pipeline.organization_id
-    declared = Declaration("CI", allow_manual=True, triggers=())
-    made = storage.declarations.register(organization_id, "a/b", "ci", "main", declared)
-    storage.pipelines.update(made.id, name="By hand")
-    for allow_manual in (False, True):
-        changed = Declaration("CI", allow_manual=allow_manual, triggers=())
-        storage.declarations.follow(organization_id, "a/b", {"ci": changed})
-        now = storage.pipelines.by_id(made.id)
-        assert now is not None
-        assert (now.name, now.allow_manual) == ("By hand", allow_manual)
-
-
-def test_a_pipeline_that_was_never_declared_is_left_alone(storage: Storage, world: World):
-    storage.pipelines.update(world.pipeline.id, repo_name="a/b", source_slug="mine")
-    storage.declarations.follow(world.pipeline.organization_id, "a/b", {})
-    assert not storage.declarations.archived(world.pipeline.id)
-
-
-def test_a_slug_that_is_taken_gets_a_number(storage: Storage, world: World):
-    declared = Declaration("Demo", allow_manual=True, triggers=())
-    made = [
-        storage.declarations.register(world.pipeline.organization_id, repo_name, source_slug, "main", declared)
-        for repo_name, source_slug in (("Acme/Demo", "ci"), ("acme-demo/ci", "?"), ("acme/demo-ci", "!"))
-    ]
-    assert [each.slug for each in made] == ["acme-demo-ci", "acme-demo-ci-2", "acme-demo-ci-3"]
-
-
-def test_two_repositories_never_meet_in_one_pipeline(storage: Storage, world: World):
-    organization_id = world.pipeline.organization_id
-    slugs = [
-        storage.declarations.register(organization_id, repo_name, "ci", "main", Declaration("CI", True, ())).slug
-        for repo_name in ("acme/one", "acme/two", "other/one", "ACME/one")
-    ]
-    assert slugs == ["acme-one-ci", "acme-two-ci", "other-one-ci", "acme-one-ci"]
-    assert storage.pipelines.by_slug(organization_id, "ci") is None
-
-
-def test_a_pipeline_that_is_known_keeps_its_slug(storage: Storage, world: World):
-    organization_id = world.pipeline.organization_id
-    storage.pipelines.update(world.pipeline.id, repo_name="Acme/One", source_slug="ci")
-    declared = Declaration("CI", allow_manual=True, triggers=())
-    found = storage.declarations.register(organization_id, "acme/one", "ci", "main", declared)
-    assert (found.id, found.slug) == (world.pipeline.id, world.pipeline.slug)
