@@ -19,8 +19,9 @@ __all__ = ["RepositoryChecks"]
 
 _REPOSITORY = Columns.of(Repository, RepositoryRow)
 _HEAD = Columns.of(RepositoryHead, RepositoryHeadRow)
+_FIRST_PAUSE = 60 * SECOND
 _LONGEST_PAUSE = 3600 * SECOND
-_DOUBLINGS = 6
+_DOUBLINGS = 12
 
 
 class RepositoryChecks:
@@ -104,11 +105,11 @@ class RepositoryChecks:
             )
 
     def failed(self, repository: Repository, why: str) -> None:
-        """Note a check that failed; the next waits ever longer, an hour or the interval at most."""
+        """Note a check that failed; the next waits ever longer, an hour at most."""
         with self._database.write():
-            pause = repository.poll_seconds * SECOND
-            longer = min(pause << min(repository.failures, _DOUBLINGS), max(pause, _LONGEST_PAUSE))
-            self._failed.run(id=repository.id, next=self._database.now() + longer, why=why)
+            first = min(repository.poll_seconds * SECOND, _FIRST_PAUSE)
+            pause = min(first << min(repository.failures, _DOUBLINGS), _LONGEST_PAUSE)
+            self._failed.run(id=repository.id, next=self._database.now() + pause, why=why)
 
     def note(self, repository: Repository, why: str) -> None:
         """Note what is wrong with a repository until its next check that succeeds."""

@@ -44,7 +44,12 @@ def test_a_head_moves_only_from_where_it_was(storage: Storage, repository: Repos
     assert storage.repository_checks.heads(repository.id) == {}
 
 
-def test_a_failing_repository_is_checked_ever_more_rarely(storage: Storage, repository: Repository, clock: ManualClock):
+@pytest.mark.parametrize("poll_seconds", [60, 86_400])
+def test_a_failing_repository_is_checked_ever_more_rarely(
+    storage: Storage, repository: Repository, clock: ManualClock, poll_seconds: int
+):
+    """Also one that is polled once a day, because its host reports its pushes, waits an hour at most."""
+    storage.repositories.edit(repository, poll_seconds=poll_seconds, submodules=False, lfs=False)
     pauses = []
     for _ in range(8):
         (due,) = storage.repository_checks.due(10)
