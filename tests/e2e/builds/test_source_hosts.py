@@ -1,66 +1,30 @@
-"""A push at Forgejo, GitLab and Bitbucket: its build, the status there, and a failure."""
+"""Pushes and pull requests at Forgejo, GitLab and Bitbucket: their builds, and the states there."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from tests.e2e.daemon import Client, Daemon
-from tests.forges.bitbucket import CLIENT, WEB, BitbucketServer
-from tests.forges.forgejo import ForgejoServer
-from tests.forges.gitlab import GitLabServer
-from tests.forges.server import Asked, LocalHost, Reply, serving
+from tests.forges.all_hosts import EVE, AllHosts, Kind, Report
+from tests.forges.bitbucket import CLIENT
+from tests.forges.server import LocalHost, serving
 from tests.git_repository import GitRepository
 from tests.waiting import until
 
 PIPELINE = """
 import harmont as hm
 
-@hm.pipeline("ci", triggers=[hm.push(branch="main")])
+@hm.pipeline("ci", triggers=[hm.push(branch="main"), hm.pull_request(branches="main")])
 def ci():
     return hm.sh("test -e good", label="look")
 """
-ZERO = "0" * 40
-
-
-@dataclass
-class AllHosts:
-    """Three hosts at one address."""
-
-    forgejo: ForgejoServer = field(default_factory=ForgejoServer)
-    gitlab: GitLabServer = field(default_factory=GitLabServer)
-    bitbucket: BitbucketServer = field(default_factory=lambda: BitbucketServer("team", {WEB: "web"}))
-
-    def answer(self, asked: Asked) -> Reply:
-        if asked.path.startswith("/api/v4/"):
-            return self.gitlab.answer(asked)
-        return (self.bitbucket if asked.path.startswith(("/2.0/", "/site/")) else self.forgejo).answer(asked)
-
-    def push(self, kind: str, ref: str, old: str, new: str) -> tuple[dict[str, str], bytes]:
-        """Return the delivery of a push."""
-        moved = {"ref": ref, "before": old, "after": new}
-        if kind == "forgejo":
-            body = json.dumps({**moved, "repository": {"id": self.forgejo.id}, "pusher": {"login": "ann"}}).encode()
-            return self.forgejo.headers("push", body, new), body
-        if kind == "gitlab":
-            body = json.dumps({**moved, "project": {"id": self.gitlab.id}, "user_username": "ann"}).encode()
-            return self.gitlab.headers("Push Hook", new), body
-        head = {"type": "branch", "name": ref.removeprefix("refs/heads/"), "target": {"hash": new}}
-        pushed = {"changes": [{"old": {**head, "target": {"hash": old}}, "new": head}]}
-        repository = {"uuid": WEB, "full_name": "team/web"}
-        body = json.dumps({"repository": repository, "push": pushed, "actor": {"nickname": "ann"}}).encode()
-        return self.bitbucket.headers("repo:push", body, request=new), body
-
-    def states(self, kind: str) -> dict[str, str]:
-        """Return the last state of each commit."""
-        key = "commit" if kind == "bitbucket" else "sha"
-        servers = {"forgejo": self.forgejo, "gitlab": self.gitlab, "bitbucket": self.bitbucket}
-        return {each[key]: each["state"] for each in servers[kind].statuses}
+GOOD = {"forgejo": "success", "gitlab": "success", "bitbucket": "SUCCESSFUL"}
+BAD = {"forgejo": "failure", "gitlab": "failed", "bitbucket": "FAILED"}
+WAITING = {"forgejo": "pending", "gitlab": "pending", "bitbucket": "INPROGRESS"}
 
 
 @pytest.fixture(scope="module")
@@ -81,8 +45,76 @@ def settings(settings: dict[str, str], local: LocalHost) -> dict[str, str]:
     }
 
 
-def connect(client: Client, daemon: Daemon, local: LocalHost, hosts: AllHosts, kind: str) -> None:
+@dataclass
+class Site:
+    """A repository at one kind of host that a client has connected, with a first commit."""
+
+    kind: Kind
+    hosts: AllHosts
+    local: LocalHost
+    client: Client
+    repository: GitRepository
+
+    @property
+    def page(self) -> str:
+        return f"pipelines/{'-'.join(self.hosts.path(self.kind).split('/')[-2:])}-ci/builds"
+
+    def report(self, report: Report) -> None:
+        """Report something to the service."""
+        headers, body = report
+        answered = self.local.deliver(f"{self.client.daemon.url}/webhooks/{self.kind}", headers, body)
+        assert answered.status_code == 202, answered.text
+
+    def push(self, **files: str) -> str:
+        """Push a commit to main, and report it; return the commit."""
+        before = self.repository.git("rev-parse", "origin/main")
+        commit = self.repository.commit("Change", **files)
+        self.repository.push("main")
+        self.report(self.hosts.push(self.kind, "refs/heads/main", before, commit))
+        return commit
+
+    def open_pull_request(self, number: int, author: Any) -> str:
+        """Open a pull request from a fork, whose only commit is good; return the commit."""
+        path, ref = self.hosts.fork(self.kind, number)
+        commit = self.repository.commit(f"Pull request {number}", good=str(number))
+        self.repository.git("push", "--quiet", str(self.local.folder / f"{path}.git"), f"HEAD:{ref}")
+        self.report(self.hosts.pull_request(self.kind, number, author, commit))
+        return commit
+
+    def shows(self, commit: str, state: str) -> str:
+        """Wait until the host shows a state of a commit; return its description."""
+
+        def look() -> str | None:
+            told = self.hosts.told(self.kind, commit)
+            return told[-1][1] if told and told[-1][0] == state else None
+
+        return until(look, f"{state} of {commit}", 90)
+
+
+@pytest.fixture(scope="module", params=["forgejo", "gitlab", "bitbucket"])
+def site(
+    request: pytest.FixtureRequest, daemon: Daemon, local: LocalHost, tmp_path_factory: pytest.TempPathFactory
+) -> Site:
+    kind, hosts = request.param, local.host
+    assert isinstance(hosts, AllHosts)
+    repository = GitRepository(tmp_path_factory.mktemp(kind))
+    repository.commit("Begin", **{".hm__pipeline.py": PIPELINE})
+    repository.push("main")
+    for path in {hosts.path(kind), hosts.fork(kind, 1)[0]}:
+        served = local.folder / f"{path}.git"
+        served.parent.mkdir(parents=True, exist_ok=True)
+        if path == hosts.path(kind):
+            served.symlink_to(repository.bare)
+        else:
+            repository.git("clone", "--quiet", "--bare", str(repository.bare), str(served))
+    made = Site(kind, hosts, local, Client.create(daemon, f"{kind}@example.org"), repository)
+    _connect(made)
+    return made
+
+
+def _connect(site: Site) -> None:
     """Connect the host's repository, and wait for the first look at it."""
+    client, hosts, kind = site.client, site.hosts, site.kind
     if kind == "bitbucket":
         url = client.get("bitbucket/oauth-url")["url"]
         state = url.rpartition("state=")[2]
@@ -90,41 +122,39 @@ def connect(client: Client, daemon: Daemon, local: LocalHost, hosts: AllHosts, k
         assert client.request("POST", "/api/v0/integrations/bitbucket/connect", json=body).status_code == 201
         until(lambda: hosts.bitbucket.hooks.get("team/web"), "the webhook", 30)
     else:
-        server = hosts.forgejo if kind == "forgejo" else hosts.gitlab
-        body = {"url": f"{local.url}/{server.path}", "token": server.token, "provider": kind}
+        body = {"url": f"{site.local.url}/{hosts.path(kind)}", "token": hosts.secret(kind), "provider": kind}
         answered = client.request("POST", "repos/connect", json=body)
         assert answered.status_code == 201, answered.text
 
     def looked() -> bool:
-        return any(each["provider"] == kind and each["checked_at"] for each in daemon.json("repo", "list"))
+        listed = client.daemon.json("repo", "list")
+        return any(each["provider"] == kind and each["checked_at"] for each in listed)
 
     until(looked, "the first look", 60)
 
 
-@pytest.mark.parametrize("kind", ["forgejo", "gitlab", "bitbucket"])
-def test_a_push_is_built_and_its_state_is_shown(
-    daemon: Daemon, client: Client, local: LocalHost, tmp_path: Path, kind: str
-):
-    hosts = local.host
-    assert isinstance(hosts, AllHosts)
-    path = {"forgejo": hosts.forgejo.path, "gitlab": hosts.gitlab.path, "bitbucket": "team/web"}[kind]
-    repository = GitRepository(tmp_path)
-    before = repository.commit("Begin", **{".hm__pipeline.py": PIPELINE})
-    repository.push("main")
-    served = local.folder / f"{path}.git"
-    served.parent.mkdir(parents=True, exist_ok=True)
-    served.symlink_to(repository.bare)
-    connect(client, daemon, local, hosts, kind)
+def test_a_push_is_built_and_its_state_is_shown(site: Site):
+    site.shows(site.push(good="1"), GOOD[site.kind])
+    site.repository.git("rm", "--quiet", "good")
+    site.shows(site.push(), BAD[site.kind])
+    assert site.hosts.secret(site.kind) in site.local.git_passwords
 
-    good, bad = {"forgejo": ("success", "failure"), "gitlab": ("success", "failed")}.get(kind, ("SUCCESSFUL", "FAILED"))
-    for files, state in (({"good": "1"}, good), ({}, bad)):
-        if not files:
-            repository.git("rm", "--quiet", "good")
-        commit = repository.commit("Change", **files)
-        repository.push("main")
-        headers, body = hosts.push(kind, "refs/heads/main", before, commit)
-        assert local.deliver(f"{daemon.url}/webhooks/{kind}", headers, body).status_code == 202
-        until(lambda commit=commit, state=state: hosts.states(kind).get(commit) == state, f"{state} of {commit}", 90)
-        before = commit
-    tokens = {"forgejo": hosts.forgejo.token, "gitlab": hosts.gitlab.token, "bitbucket": hosts.bitbucket.access_token}
-    assert tokens[kind] in local.git_passwords
+
+def test_a_pull_request_of_a_stranger_waits_for_an_approval(site: Site):
+    """It needs the pipelines of the test before, because a fork makes none."""
+    commit = site.open_pull_request(1, "eve")
+    assert site.shows(commit, WAITING[site.kind]).endswith("waits for an approval")
+    latest = site.client.get(site.page)["data"][0]
+    author = EVE if site.kind == "bitbucket" else "eve"
+    repo_name = "/".join(site.hosts.path(site.kind).split("/")[-2:])
+    assert latest["commit"] == commit
+    assert latest["pending_reason"] == f"waiting for approval: {author} may not push to {repo_name}"
+    approved = site.client.request("POST", f"{site.page}/{latest['number']}/approve")
+    assert approved.status_code == 200, approved.text
+    site.shows(commit, GOOD[site.kind])
+
+
+def test_a_pull_request_of_a_member_is_built_at_once(site: Site):
+    commit = site.open_pull_request(2, "ann")
+    site.shows(commit, GOOD[site.kind])
+    assert not [each for _, each in site.hosts.told(site.kind, commit) if "approval" in each]
