@@ -15,9 +15,11 @@ _HOOK = "hooks/post-receive"
 _TOKEN_FILE = "ci-daemon.token"  # noqa: S105 - a name
 
 
+_UNREPORTED = "ci-daemon was not told of this push: while the repository is connected, it is found at the next look"
 _SCRIPT = """\
 #!/usr/bin/env -S python3 -I
 # Reports pushes to ci-daemon. It never fails a push: what it cannot report, the service finds when it looks.
+# git shows what it prints to whom pushes.
 import os, sys, urllib.request, uuid
 
 try:
@@ -30,29 +32,31 @@ try:
     }}
     request = urllib.request.Request({url!r}, sys.stdin.buffer.read(), headers)
     urllib.request.build_opener(urllib.request.ProxyHandler({{}})).open(request, timeout=5).close()
-except (OSError, ValueError):
-    pass
+except (OSError, ValueError) as error:
+    print(f"{unreported} ({{getattr(error, 'reason', error)}})", file=sys.stderr)
 """
 
 
 def hook_script(url: str) -> str:
     """Return the hook's text. Its token is in a file that only the repository's owner may read."""
-    return _SCRIPT.format(token_file=_TOKEN_FILE, url=f"{url}/webhooks/git")
+    return _SCRIPT.format(token_file=_TOKEN_FILE, url=f"{url}/webhooks/git", unreported=_UNREPORTED)
 
 
 def server_hook(url: str, token: str) -> str:
     """Return shell lines that install a hook on another server, in the folder of a bare repository.
 
-    It needs curl and never fails a push. Its token is in a file that only that repository's owner may read.
+    It needs curl, never fails a push, and delays none by more than five seconds. Its token is in a file that only that
+    repository's owner may read. Where the hook is there already, only the token is replaced.
     """
+    address = shlex.quote(f"{url}/webhooks/git")
     report = (
         f"curl -fsS -m 5 -o /dev/null -H @{_TOKEN_FILE} -H 'Content-Type: text/plain'"
-        f' -H "X-Delivery-Id: $(date +%s%N)-$$" --data-binary @- {shlex.quote(f"{url}/webhooks/git")} || true'
+        f' -H "X-Delivery-Id: $(date +%s%N)-$$" --data-binary @- {address} || echo {shlex.quote(_UNREPORTED)} >&2'
     )
     return (
         f"(umask 077; echo 'Authorization: Bearer {token}' >{_TOKEN_FILE})\n"
         f"[ -e {_HOOK} ] || echo '#!/bin/sh' >{_HOOK}\n"
-        f"echo {shlex.quote(report)} >>{_HOOK} && chmod +x {_HOOK}"
+        f"grep -qsF {address} {_HOOK} || (echo; echo {shlex.quote(report)}) >>{_HOOK}; chmod +x {_HOOK}"
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 import stat
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 
 from tests.e2e.daemon import Build, Client, Daemon
 from tests.git_repository import GitRepository
+from tests.git_servers.ssh import ssh_server
 from tests.waiting import until
 
 PIPELINE = """
@@ -47,7 +50,7 @@ def repository(daemon: Daemon, client: Client, tmp_path: Path) -> Iterator[GitRe
 
 
 def connection(daemon: Daemon, repository: GitRepository) -> Any:
-    return next(each for each in daemon.json("repo", "list") if each["url"] == str(repository.bare))
+    return _listed(daemon, str(repository.bare))
 
 
 def checked(daemon: Daemon, repository: GitRepository) -> None:
@@ -203,3 +206,50 @@ def test_a_hook_reports_each_push_and_none_is_lost_or_doubled(daemon: Daemon, cl
     daemon.command("repo", "remove", str(hooked.bare), "--org", client.org)
     assert not (hooked.bare / "hooks" / "post-receive").exists()
     hooked.push("main:other")
+
+
+def test_the_printed_hook_reports_what_is_pushed_to_a_server(daemon: Daemon, client: Client, tmp_path: Path):
+    """Run it as printed, twice; push several branches and a tag at once, and while the service is away or hangs."""
+    remote = GitRepository(tmp_path)
+    remote.commit("Begin", **{".hm__pipeline.py": PIPELINE})
+    remote.push("main", "main:feature/old")
+    with ssh_server(tmp_path / "ssh") as server:
+        url = server.url(remote.bare)
+        connected = daemon.json("repo", "connect", url, "--org", client.org, "--poll", "86400")
+        server.authorized.write_text(f"{connected['deploy_key']}\n")
+        daemon.command("repo", "edit", url, "--org", client.org)
+        until(lambda: _listed(daemon, url)["checked_at"], "the first look", 60)
+        for _ in range(2):
+            subprocess.run(("sh", "-ec", connected["hook_script"]), cwd=remote.bare, check=True)
+
+        odd = "feature/$(id>pwned);'ü\"&x"
+        remote.commit("Change", a="1")
+        assert "ci-daemon" not in pushed(remote, "main", f"HEAD:refs/heads/{odd}", "HEAD:refs/tags/v1", ":feature/old")
+        built(client, 3)
+        assert sorted(each["branch"] for each in builds(client)) == [odd, "main", "v1"]
+        (delivery,) = [each for each in daemon.json("webhook", "list") if each["url"] == url]
+        assert daemon.json("webhook", "show", delivery["id"])["body"].count("\n") == 4
+        assert not (remote.bare / "pwned").exists()
+
+        port = int(daemon.url.rpartition(":")[2])
+        assert daemon.stop() == 0
+        remote.commit("While it is away", a="2")
+        assert "remote: ci-daemon was not told of this push" in pushed(remote, "main")
+        with socket.create_server(("127.0.0.1", port)):
+            last = remote.commit("While it hangs", a="3")
+            begun = time.monotonic()
+            assert "remote: ci-daemon was not told of this push" in pushed(remote, "main")
+            assert time.monotonic() - begun < 15
+        daemon.start()
+        assert built(client, 4).record()["commit"] == last
+        daemon.command("repo", "remove", url, "--org", client.org)
+
+
+def pushed(repository: GitRepository, *refs: str) -> str:
+    """Push; return what the pusher's terminal shows."""
+    command = ("git", "push", "origin", *refs)
+    return subprocess.run(command, cwd=repository.path, check=True, capture_output=True, text=True).stderr
+
+
+def _listed(daemon: Daemon, url: str) -> Any:
+    return next(each for each in daemon.json("repo", "list") if each["url"] == url)
