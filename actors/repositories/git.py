@@ -75,7 +75,8 @@ _ADVICE = {
     "Host key verification failed": "the host's key is not the one that was trusted: if its owner changed it,"
     " run `ci-daemon repo trust`",
     "Permission denied (publickey": "the host refuses the deploy key: add the one that `ci-daemon repo key` prints",
-    "Authentication failed": "the host refuses the user and password: give others with `ci-daemon repo edit`",
+    "Authentication failed": "the host refuses the user and password, or the token: give others with `ci-daemon repo"
+    " edit`, or another token with `ci-daemon repo connect`",
     "could not read Username": "the host asks for a user and password: give them with `ci-daemon repo edit`",
     "unable to update url base from redirection": "the host redirects: give the URL that it redirects to",
     "'lfs' is not a git command": "git-lfs is missing on the service's host: run `apt-get install git-lfs` there",

@@ -270,7 +270,8 @@ class Mirror:
         return True
 
     def _ask(self, *arguments: str, at: Path) -> bytes:
-        return self.git.fetch(*arguments, at=at, seconds=self.seconds, credential=self._credential)
+        seconds = min(self.seconds, _QUICK) if arguments[0] == "ls-remote" else self.seconds
+        return self.git.fetch(*arguments, at=at, seconds=seconds, credential=self._credential)
 
     def _commits(self) -> dict[str, str]:
         """Return the commit of each branch and tag; tags of other objects and unusable names are left out."""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ValidationError
 
-from actors.source_hosts.api_client import HostRefused
 from actors.source_hosts.commit_status import commit_status
 from actors.source_hosts.forge import RepositoryAtForge
 from actors.source_hosts.host import HostError
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from storage import Delivery, HostConnection, Repository, Storage
 
 __all__ = ["ForgeHost", "ForgeToken"]
-
-_UNAUTHORIZED = 401
 
 
 class ForgeToken(BaseModel):
@@ -80,12 +77,7 @@ class ForgeHost:
     def report(self, repository: Repository, report: Report) -> str | None:
         """Show the status of the build's commit. Raises HostError."""
         status = commit_status(report)
-        try:
-            self.forge.set_status(*self.opened(repository), status)
-        except HostRefused as error:
-            if error.status == _UNAUTHORIZED:
-                self._storage.repository_checks.note(repository, str(error))
-            raise
+        self.forge.set_status(*self.opened(repository), status)
         return status.context
 
     def api(self, token: ForgeToken, deadline: Deadline | None = None) -> HostApi:

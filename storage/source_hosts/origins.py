@@ -56,6 +56,9 @@ class BuildOrigins:
             .limit(slot("limit")),
             _ORIGIN,
         )
+        self._unreported = Query(
+            database, origins.where(BuildOriginRow.report_at > 0, BuildOriginRow.report_failures > 0), _ORIGIN
+        )
         number = BuildOriginRow.pull_request
         same = (number == slot("pull_request")) | (number.is_null() & (BuildOriginRow.ref == slot("ref")))
         self._built = Query(
@@ -157,6 +160,10 @@ class BuildOrigins:
         The one that waits longest is first.
         """
         return self._due.all(now=self._database.now(), limit=limit)
+
+    def unreported(self) -> list[BuildOrigin]:
+        """Return the origins whose last report failed, and is made again."""
+        return self._unreported.all()
 
     def reported(self, build_id: int, state: BuildState, report_id: str | None) -> None:
         """Note the state of a build that its host was told of; after a terminal one there are no more reports."""

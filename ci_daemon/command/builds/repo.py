@@ -28,6 +28,7 @@ from ci_daemon.command.support.command_classes import Group
 from ci_daemon.command.support.lookup import find_organization
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.command.support.timestamps import timestamp
+from ci_daemon.overview import repository_errors
 from storage import GIT, DeployKey, RepositoryConnected, repo_name
 
 if TYPE_CHECKING:
@@ -167,9 +168,12 @@ def edit(
 @repo.command(name="list", reads=True)
 @pass_session
 def list_repositories(session: Session) -> None:
-    """List the connected repositories, and why the last look at one failed."""
+    """List the connected repositories, and why the last look at one or report to its host failed."""
     with session.storage_without_billing() as storage:
-        documents = [_document(storage, each) for each in storage.repositories.all()]
+        errors = repository_errors(storage)
+        documents = [
+            _document(storage, each) | {"last_error": errors.get(each.id)} for each in storage.repositories.all()
+        ]
     session.table(documents, _COLUMNS, "no repository is connected: `ci-daemon repo connect` connects one")
 
 

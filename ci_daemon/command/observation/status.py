@@ -115,6 +115,7 @@ def _document(session: Session, storage: Storage, config: Config, server: Servin
         "disk_free_bytes": free,
         "disk": {**_data_sizes(storage), "images": _image_bytes(session.state_dir, config)},
         "mail": {"configured": bool(config.mail.host), **asdict(storage.mail.totals())},
+        "repositories": _failing_repositories(storage),
         "notifications": [_failing_document(each) for each in storage.notifications.failing(_MAX_ERRORS)],
         "errors": [_error_document(each) for each in storage.service_failures.latest(_MAX_ERRORS)],
         "forced": [
@@ -185,6 +186,9 @@ def _lines(document: Mapping[str, Any], start_command: str) -> Iterator[tuple[st
     owing = f"; {overdrawn} organizations have a negative balance" if overdrawn else ""
     yield "money", f"{document['balances_cents']} cents on all accounts{owing}"
     yield "mail", _mail(document["mail"])
+    if document["repositories"]:
+        yield "repos", "repositories with errors (`ci-daemon repo list`):"
+        yield from (("", f"{each['url']}: {each['last_error']}") for each in document["repositories"])
     if document["notifications"]:
         yield "notify", "notifications whose deliveries fail (`ci-daemon notify deliveries ID`):"
         yield from (("", _failing_line(each)) for each in document["notifications"])
@@ -233,6 +237,12 @@ def _mail(mail: Mapping[str, Any]) -> str:
     failed = f", {mail['deferred']} of them after a failed attempt" if mail["deferred"] else ""
     lost = f"; {mail['given_up']} were given up in the last 24 hours" if mail["given_up"] else ""
     return f"{waiting}{failed}{lost}" + (": see `ci-daemon mail queue`" if failed or lost else "")
+
+
+def _failing_repositories(storage: Storage) -> list[dict[str, object]]:
+    errors = overview.repository_errors(storage)
+    failing = [each for each in storage.repositories.all() if each.id in errors][:_MAX_ERRORS]
+    return [{"url": each.url, "last_error": printable(errors[each.id])} for each in failing]
 
 
 def _failing_document(each: FailingNotification) -> dict[str, object]:

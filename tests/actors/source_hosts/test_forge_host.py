@@ -145,14 +145,11 @@ def test_a_build_that_waits_for_an_approval_says_so(forgejo: Forged, org: int, s
     assert forgejo.server.statuses[-1]["description"] == "Build #1 waits for an approval"
 
 
-def test_a_revoked_token_is_said_of_the_repository(forge: Forged, org: int, storage: Storage):
+def test_a_revoked_token_is_said(forge: Forged, org: int, storage: Storage):
     repository = forge.connect(org)
     forge.server.token = "revoked"
     with pytest.raises(HostError, match="refuses the token: it was revoked or has expired, so connect again"):
         forge.host.report(repository, report(storage, repository))
-    noted = storage.repositories.get(repository.id)
-    assert noted is not None
-    assert "refuses the token" in (noted.last_error or "")
 
 
 @pytest.mark.parametrize(

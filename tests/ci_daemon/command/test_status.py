@@ -10,7 +10,7 @@ import pytest
 
 from actors.vms import Provider
 from ci_daemon.command.support.session import Session
-from storage import AuditFilter, JobState, NewBuild, Outcome, Storage, SystemClock
+from storage import AuditFilter, BuildState, JobState, NewBuild, NewOrigin, OriginEvent, Outcome, Storage, SystemClock
 from tests.ci_daemon.conftest import Run
 from tests.records import assigned, new_job, new_pipeline
 
@@ -129,3 +129,28 @@ def test_the_queue_is_in_order_and_says_the_service_is_down(run: Run, capsys: py
     table = capsys.readouterr().out
     assert "first" in table
     assert "second" not in table
+
+
+def test_status_names_repositories_with_errors(run: Run, storage: Storage, capsys: pytest.CaptureFixture[str]):
+    pipeline = storage.pipelines.by_id(1)
+    assert pipeline is not None
+    assert run("status") == 3
+    assert "repos " not in capsys.readouterr().out
+    urls = [f"https://git.example.org/acme/{name}.git" for name in ("away", "revoked", "well")]
+    away, revoked, _ = [storage.repositories.connect(pipeline.organization_id, url, "acme/web", 60) for url in urls]
+    storage.repository_checks.failed(away, "no route to host")
+    with storage.transaction():
+        build = storage.builds.create(pipeline, NewBuild(branch="main", commit="c1"), (new_job("only"),))
+        storage.build_origins.record(build.id, NewOrigin(revoked.id, OriginEvent.PUSH, "refs/heads/main"), reports=True)
+    storage.build_origins.report_failed(build.id, "the host refuses the token", 60)
+    expected = ["no route to host", "the host is not told of builds: the host refuses the token"]
+    assert run("repo", "list", "--json") == 0
+    assert [each["last_error"] for each in json.loads(capsys.readouterr().out)] == [*expected, None]
+    assert run("status", "--json") == 3
+    assert [each["last_error"] for each in json.loads(capsys.readouterr().out)["repositories"]] == expected
+    assert run("status") == 3
+    screen = capsys.readouterr().out
+    assert "repos    repositories with errors (`ci-daemon repo list`):\n" in screen
+    storage.build_origins.reported(build.id, BuildState.SCHEDULED, None)
+    assert run("repo", "list", "--json") == 0
+    assert json.loads(capsys.readouterr().out)[1]["last_error"] is None

@@ -209,7 +209,7 @@ def test_a_hook_reports_each_push_and_none_is_lost_or_doubled(daemon: Daemon, cl
 
 
 def test_the_printed_hook_reports_what_is_pushed_to_a_server(daemon: Daemon, client: Client, tmp_path: Path):
-    """Run it as printed, twice; push several branches and a tag at once, and while the service is away or hangs."""
+    """Run it as printed, twice; push several heads at once, and while the service is away or hangs."""
     remote = GitRepository(tmp_path)
     remote.commit("Begin", **{".hm__pipeline.py": PIPELINE})
     remote.push("main", "main:feature/old")
