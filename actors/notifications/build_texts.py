@@ -30,6 +30,6 @@ def headline(event: BuildEvent, build: Build) -> str:
 
 
 def subject_line(build: Build) -> str:
-    """Return the commit and the first line of its message."""
-    message = (build.message or "").strip().partition("\n")[0].strip()
-    return f"{(build.commit or '')[:_SHORT_COMMIT]} {message}".strip()
+    """Return the commit, unless it is git's null commit, and the first line of its message."""
+    commit, message = build.commit or "", (build.message or "").strip().partition("\n")[0].strip()
+    return f"{commit[:_SHORT_COMMIT] if commit.strip('0') else ''} {message}".strip()

@@ -100,7 +100,7 @@ def _addresses(settings: NotificationSettings, host: str, port: int, *, secure: 
             "the address begins with http://: only networks in notifications.networks may be sent to like that"
         )
     if not allowed:
-        raise _Refused(f"{host} has no public address: the owner of the service may allow its network")
+        raise _Refused(f"{host} has no public address: the owner may allow its network in notifications.networks")
     return [str(each) for each in allowed]
 
 

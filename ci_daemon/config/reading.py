@@ -222,7 +222,8 @@ def _read_toml(file: Path) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"line (\d+)", str(error))
         line = found[1] if found else len(text.splitlines())  # an error at the end of the document has no line number
-        raise ConfigError(f"{file}:{line}: not TOML: {error}") from None
+        hint = "; the section is there already: set its keys there" if "twice" in str(error) else ""
+        raise ConfigError(f"{file}:{line}: not TOML: {error}{hint}") from None
 
 
 def _line_of(keys: Keys, file: Path) -> int:

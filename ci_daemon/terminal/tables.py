@@ -148,5 +148,7 @@ def _cell(column: str, value: object, now: datetime) -> Text:
             return Text(relative_time(datetime.fromisoformat(value), now))
         case int() | float() if column.endswith("_seconds"):
             return Text(precise_duration(value))
+        case list():
+            return Text(printable(", ".join(map(str, value))))
         case _:
             return Text(printable(value))

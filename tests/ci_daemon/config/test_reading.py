@@ -161,6 +161,11 @@ def test_invalid_toml_is_reported_with_its_line(reader: ConfigReader[Sections], 
     file.write_text("[web]\nthreads = 4\nports = [\n")
     with pytest.raises(ConfigError, match=r"app\.toml:3: not TOML: "):
         reader.read(file, {})
+    file.write_text("[web]\n#threads = 4\n[web]\nthreads = 4\n")
+    with pytest.raises(
+        ConfigError, match=r"app\.toml:3: not TOML: .*; the section is there already: set its keys there"
+    ):
+        reader.read(file, {})
 
 
 def test_an_unreadable_file_is_reported(reader: ConfigReader[Sections], file: Path):

@@ -137,3 +137,8 @@ def test_in_a_pipe_a_row_is_one_line_without_colours(capsys: pytest.CaptureFixtu
 )
 def test_an_instant_is_shown_in_its_largest_unit(seconds: int, text: str):
     assert relative_time(NOW - timedelta(seconds=seconds), NOW) == text
+
+
+def test_a_list_is_shown_as_people_write_one():
+    lines = drawn(80, {"id": "1", "events": ["build.failed", "build.recovered"]}, columns=("id", "events"))
+    assert lines[1].split(maxsplit=1) == ["1", "build.failed, build.recovered"]
