@@ -89,7 +89,7 @@ def connect(
     Each pushed branch or tag is built by the pipelines that its own commit declares, if their triggers want it. For ssh
     a deploy key is made and printed, to be added to the repository on its server, and the server's key is trusted from
     then on. The service's user must be able to read a path. There a post-receive hook is installed, if there is none
-    and that user may write it, so that pushes are reported at once; for a server, the hook is printed.
+    and that user may write it, so that pushes are reported at once; otherwise the hook is printed.
 
     With --token-file and no --user the repository is one at Forgejo, Gitea or GitLab: the webhook is made there, and
     commits and pull requests show the states of their builds. Connecting again replaces the token.
@@ -123,7 +123,7 @@ def connect(
     hooked = connected.is_path and install_hook(Path(address), service, token)
     how = "its hook reports them at once" if hooked else f"the service looks every {poll} s"
     lines = [f"pushes to {address} are built for {org}: {how}"]
-    if not connected.is_path:
+    if not hooked:
         script = server_hook(service, token)
         document["hook_script"] = script
         lines += ["", HOOK_ADVICE, script]

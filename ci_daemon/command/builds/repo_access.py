@@ -33,7 +33,7 @@ __all__ = [
     "user_option",
 ]
 
-HOOK_ADVICE = "to have pushes reported at once, run this on the server, in the folder of the bare repository:"
+HOOK_ADVICE = "to have pushes reported at once, run this as its owner in the folder of the bare repository:"
 _MAX_TOKEN = 64 * 1024
 
 org_option = click.option("--org", required=True, help="The organization that it is connected to.")

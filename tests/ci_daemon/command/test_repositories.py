@@ -1,0 +1,60 @@
+"""`ci-daemon repo` and a repository that has a hook already."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from storage import SystemClock
+from tests.ci_daemon.conftest import RunJson
+from tests.git_repository import GitRepository
+from tests.records import new_owner
+from tests.state import new_storage
+
+OWN_HOOK = "#!/bin/sh\necho our own hook read $(wc -l) line"
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    storage = new_storage(tmp_path / "state", SystemClock())
+    new_owner(storage)
+    storage.close()
+    return tmp_path / "state"
+
+
+def test_a_hook_that_is_there_stays_and_gets_one_line(
+    run_json: RunJson, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Its last line may lack an end, it may read the input itself, and nobody may listen."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        monkeypatch.setenv("CI_DAEMON_HTTP_LISTEN", f"127.0.0.1:{free.getsockname()[1]}")
+    repository = GitRepository(tmp_path)
+    hook = repository.bare / "hooks" / "post-receive"
+    hook.write_text(OWN_HOOK)
+    hook.chmod(0o755)
+    connected = run_json("repo", "connect", str(repository.bare), "--org", "ada-example-org")
+    assert (connected["hook"], hook.read_text()) == (False, OWN_HOOK)
+    again = run_json("repo", "hook", str(repository.bare), "--org", "ada-example-org")
+    for script in (connected["hook_script"], again["hook_script"]):
+        subprocess.run(("sh", "-ec", script), cwd=repository.bare, check=True)
+    assert hook.read_text().startswith(f"{OWN_HOOK}\n")
+    assert hook.read_text().count("/webhooks/git") == 1
+    token = repository.bare / "ci-daemon.token"
+    assert token.stat().st_mode & 0o077 == 0
+    assert token.read_text().split()[-1] in again["hook_script"]
+
+    repository.commit("Begin")
+    command = ("git", "push", "origin", "main")
+    seen = subprocess.run(command, cwd=repository.path, check=True, capture_output=True, text=True).stderr
+    assert "remote: our own hook read 1 line" in seen
+    assert "remote: ci-daemon was not told of this push" in seen
+
+
+def test_an_installed_hook_is_not_printed(run_json: RunJson, tmp_path: Path):
+    repository = GitRepository(tmp_path)
+    connected = run_json("repo", "connect", str(repository.bare), "--org", "ada-example-org")
+    assert connected["hook"]
+    assert "hook_script" not in connected
