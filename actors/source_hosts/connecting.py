@@ -52,7 +52,7 @@ class RepositoryConnector:
     def connect(
         self, organization_id: int, url: str, token: str, provider: str | None = None, *, anywhere: bool = False
     ) -> tuple[Repository, HostConnection]:
-        """Connect a repository and make its webhook; again replaces the token and the webhook.
+        """Connect a repository and make its webhook; again replaces the token and the webhook, and looks at once.
 
         Raises ConnectRefused, HostError, and HostConnectedElsewhere if it belongs to another organization.
 
@@ -83,6 +83,7 @@ class RepositoryConnector:
         with self._storage.transaction():
             connection = self._storage.host_connections.connect(new)
             repository = self._storage.repositories.put_remote(connection, described)
+            self._storage.repository_checks.hasten(repository.id)
         try:
             host.forge.remove_webhook(api, remote, self._webhook(host))
             host.forge.add_webhook(api, remote, self._webhook(host), host.secrets.of(repository))

@@ -75,6 +75,8 @@ class LocalHost:
     asked: list[Asked] = field(default_factory=list)
     faults: list[Reply | None] = field(default_factory=list)
     git_passwords: set[str] = field(default_factory=set)
+    revoked: set[str] = field(default_factory=set)
+    """The passwords that git is refused with."""
 
     def network(self, *networks: str) -> HostNetwork:
         """Return where this host is trusted; these networks are allowed, too."""
@@ -130,10 +132,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _git(self, path: str, query: str, body: bytes) -> None:
         given = self.headers.get("Authorization")
-        if given is None:
+        password = None if given is None else b64decode(given.removeprefix("Basic ")).decode().partition(":")[2]
+        if password is None or password in self.local.revoked:
             self._send(401, {"WWW-Authenticate": 'Basic realm="git"'}, b"")
             return
-        self.local.git_passwords.add(b64decode(given.removeprefix("Basic ")).decode().partition(":")[2])
+        self.local.git_passwords.add(password)
         environ = {
             "PATH": os.environ["PATH"],
             "GIT_PROJECT_ROOT": str(self.local.folder),

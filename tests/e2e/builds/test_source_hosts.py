@@ -81,6 +81,11 @@ class Site:
         self.report(self.hosts.pull_request(self.kind, number, author, commit))
         return commit
 
+    def listed(self) -> Any:
+        """Return the repository as it is listed; None until it is connected."""
+        listed = self.client.daemon.json("repo", "list")
+        return next((each for each in listed if each["provider"] == self.kind), None)
+
     def shows(self, commit: str, state: str) -> str:
         """Wait until the host shows a state of a commit; return its description."""
 
@@ -126,11 +131,7 @@ def _connect(site: Site) -> None:
         answered = client.request("POST", "repos/connect", json=body)
         assert answered.status_code == 201, answered.text
 
-    def looked() -> bool:
-        listed = client.daemon.json("repo", "list")
-        return any(each["provider"] == kind and each["checked_at"] for each in listed)
-
-    until(looked, "the first look", 60)
+    until(lambda: site.listed() and site.listed()["checked_at"], "the first look", 60)
 
 
 def test_a_push_is_built_and_its_state_is_shown(site: Site):
@@ -158,3 +159,19 @@ def test_a_pull_request_of_a_member_is_built_at_once(site: Site):
     commit = site.open_pull_request(2, "ann")
     site.shows(commit, GOOD[site.kind])
     assert not [each for _, each in site.hosts.told(site.kind, commit) if "approval" in each]
+
+
+@pytest.mark.parametrize("site", ["forgejo", "gitlab"], indirect=True)
+def test_a_revoked_token_is_said_and_replaced(site: Site):
+    server = site.hosts.forgejo if site.kind == "forgejo" else site.hosts.gitlab
+    site.local.revoked.add(server.token)
+    server.token = f"{server.token}-renewed"
+    commit = site.push(good="renewed")
+    until(lambda: site.listed()["last_error"], "the error", 60)
+    said = site.listed()["last_error"]
+    assert "the token: give others with `ci-daemon repo edit`, or another token with `ci-daemon repo connect`" in said
+    failing = site.client.daemon.json("status")["repositories"]
+    assert {"url": site.listed()["url"], "last_error": said} in failing
+    _connect(site)
+    site.shows(commit, GOOD[site.kind])
+    assert site.listed()["last_error"] is None
