@@ -52,7 +52,7 @@ class RepositoryConnector:
     def connect(
         self, organization_id: int, url: str, token: str, provider: str | None = None, *, anywhere: bool = False
     ) -> tuple[Repository, HostConnection]:
-        """Connect a repository and make its webhook; again replaces the token and the webhook, and looks at once.
+        """Connect a repository and make its webhook; again replaces token and webhook, and looks at once.
 
         Raises ConnectRefused, HostError, and HostConnectedElsewhere if it belongs to another organization.
 
