@@ -88,7 +88,7 @@ class ConnectedRepoResource:
         member = self._access.member(req, org)
         found = connected_repository(self._storage, member, id)
         member.require(Role.ADMIN)
-        self._storage.repositories.hasten(found.id)
+        self._storage.repository_checks.hasten(found.id)
         self._engine.deliveries_added()
         now = connected_repository(self._storage, member, id)
         answer(resp, RepoRecord.of(now, deploy_key_of(self._storage, now)), status=202)
