@@ -75,7 +75,10 @@ class Github:
             raise DeliveryInvalid(
                 "malformed_json", "the body is no payload in JSON: let GitHub send application/json"
             ) from None
-        return Received(event, delivery_id, self._repository(payload) if payload.is_of_repository(event) else None)
+        repository = self._repository(payload) if payload.is_of_repository(event) else None
+        if repository is not None and payload.names_other_than(repository.repo_name):
+            repository = None  # the report of its new name was lost: its record is brought up to date first
+        return Received(event, delivery_id, repository)
 
     def events(self, delivery: Delivery) -> tuple[HostEvent, ...]:
         """Return what a delivery of a repository reports."""

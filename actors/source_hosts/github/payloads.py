@@ -35,12 +35,20 @@ class _Id(BaseModel):
     id: int
 
 
+class _Named(_Id):
+    full_name: str = ""
+
+
 class Payload(BaseModel):
     """The installation and the repository of a delivery."""
 
     action: str = ""
-    repository: _Id | None = None
+    repository: _Named | None = None
     installation: _Id | None = None
+
+    def names_other_than(self, repo_name: str) -> bool:
+        """Tell whether the repository has another name by now than this."""
+        return self.repository is not None and self.repository.full_name not in {"", repo_name}
 
     def is_of_repository(self, event: str) -> bool:
         """True if the delivery reports something to build.

@@ -87,6 +87,23 @@ def test_a_delivery_finds_the_repository_of_its_installation(app: App):
     assert found("push", repository={"id": 702}) is None
 
 
+def test_a_push_brings_a_new_name_whose_report_was_lost(app: App):
+    app.bound()
+    for url in ("https://github.example/acme/web.git", "https://github.example/acme/site.git"):
+        name = url.removeprefix("https://github.example/").removesuffix(".git")
+        app.server.installations[7].repositories[0].update(full_name=name, clone_url=url)
+        body = json.dumps({"repository": {"id": 701, "full_name": name}, "installation": {"id": 7}}).encode()
+        received = app.host.receive(headers(body, "push"), body)
+        assert (received.repository is None) == (name == "acme/site")
+        app.storage.deliveries.receive("github", "push", name, received.repository, body)
+    delivery = app.storage.deliveries.next_unassigned("github")
+    assert delivery is not None
+    app.host.handle(delivery)
+    (repository,) = app.repositories()
+    assert (repository.repo_name, repository.url) == ("acme/site", "https://github.example/acme/site.git")
+    assert [each.delivery_id for each in app.storage.deliveries.pending(repository.id)] == ["acme/web", "acme/site"]
+
+
 @pytest.mark.parametrize(
     "signature",
     ["", "sha256=", "sha256=" + "0" * 64, "sha1=" + "0" * 40, "é" * 71],
