@@ -16,7 +16,7 @@ from storage.models import OrganizationRow, PipelineRow, RepositoryRow
 from storage.records import Repository
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from storage.database.connection import Database
     from storage.records import HostConnection, Pipeline, RemoteRepository
@@ -95,6 +95,10 @@ class Repositories:
                 PipelineRow.deleted_at.is_null(),
             ),
         )
+        self._rename = Write(database, RepositoryRow.update({RepositoryRow.url: slot("url")}).where(this))
+        self._move = Write(
+            database, RepositoryRow.update({RepositoryRow.connection: slot("connection_id")}).where(this)
+        )
         self._edit = Write(
             database,
             RepositoryRow.update(
@@ -151,14 +155,20 @@ class Repositories:
             )
             return written(self.get(repository.id))
 
-    def follow(self, connection: HostConnection, found: Iterable[RemoteRepository]) -> list[Repository]:
+    def follow(self, connection: HostConnection, found: Sequence[RemoteRepository]) -> list[Repository]:
         """Make the repositories of a connection those that its host has; return them.
 
-        One that was renamed or transferred keeps its heads. One that the organization has connected by its URL before
-        belongs to the connection from now on.
+        One that was renamed, or transferred from another connection of the organization, keeps its heads: ids must be
+        of all repositories of the host. One that the organization has connected by its URL before belongs to the
+        connection from now on.
         """
         with self._database.write():
+            for remote in found:
+                self._move_here(connection, remote)
             known = {each.remote_id: each for each in self.of_connection(connection.id)}
+            for remote in found:
+                if (same := known.get(remote.remote_id)) is not None and same.url != remote.url:
+                    self._free_url(same)
             for remote in found:
                 self.put_remote(connection, remote)
                 known.pop(remote.remote_id, None)
@@ -203,6 +213,22 @@ class Repositories:
                     )
                 )
             )
+
+    def _move_here(self, connection: HostConnection, remote: RemoteRepository) -> None:
+        """Take a repository that another connection of the organization had."""
+        for each in self.of_remote(connection.provider, remote.remote_id):
+            if each.organization_id == connection.organization_id and each.connection_id != connection.id:
+                self._move.run(id=each.id, connection_id=connection.id)
+
+    def _free_url(self, repository: Repository) -> None:
+        """Free the URL of a repository that is renamed, so that two may exchange their names."""
+        self._rename.run(id=repository.id, url=repository.uuid)
+        self._move_pipelines.run(
+            organization_id=repository.organization_id,
+            before=repository.url,
+            url=repository.uuid,
+            repo_name=repository.repo_name,
+        )
 
     def get(self, repository_id: int) -> Repository | None:
         """Return a repository by row id."""

@@ -6,7 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from storage import HostConnectedElsewhere, HostConnection, NewHostConnection, RemoteRepository, Storage
+from storage import (
+    Declaration,
+    DeclaringRepository,
+    HostConnectedElsewhere,
+    HostConnection,
+    NewHostConnection,
+    Pipeline,
+    RemoteRepository,
+    Storage,
+)
 from tests.records import new_owner
 
 WEB = RemoteRepository("1", "https://host.example.org/acme/web.git", "acme/web", "main", private=True)
@@ -65,6 +74,49 @@ def test_a_name_that_went_to_another_repository(storage: Storage, connection: Ho
     storage.repositories.follow(connection, [replace(API, url=WEB.url, repo_name="acme/web")])
     (left,) = storage.repositories.of_connection(connection.id)
     assert (left.remote_id, left.url) == ("2", WEB.url)
+
+
+def declared(storage: Storage, connection: HostConnection, remote: RemoteRepository) -> Pipeline:
+    repository = DeclaringRepository(connection.organization_id, remote.repo_name, remote.url)
+    return storage.declarations.register(repository, "ci", "main", Declaration("ci", allow_manual=True, triggers=()))
+
+
+def test_two_repositories_exchange_their_names(storage: Storage, connection: HostConnection):
+    web, api = storage.repositories.follow(connection, [WEB, API])
+    storage.repository_checks.record_heads(web, {"refs/heads/main": "c0ffee"})
+    of_web, of_api = (declared(storage, connection, each) for each in (WEB, API))
+    storage.repositories.follow(
+        connection,
+        [
+            replace(WEB, url=API.url, repo_name=API.repo_name),
+            replace(API, url=WEB.url, repo_name=WEB.repo_name),
+        ],
+    )
+    assert [(each.id, each.repo_name) for each in storage.repositories.of_connection(connection.id)] == [
+        (web.id, "acme/api"),
+        (api.id, "acme/web"),
+    ]
+    assert storage.repository_checks.heads(web.id) == {"refs/heads/main": "c0ffee"}
+    for pipeline, name, url in ((of_web, "acme/api", API.url), (of_api, "acme/web", WEB.url)):
+        moved = storage.pipelines.by_id(pipeline.id)
+        assert moved is not None
+        assert (moved.repo_name, moved.repository) == (name, url)
+
+
+def test_a_repository_moves_between_accounts_of_an_organization(storage: Storage, connection: HostConnection):
+    (web,) = storage.repositories.follow(connection, [WEB])
+    new = NewHostConnection(connection.organization_id, "github", "8", "acme-labs", "Organization")
+    labs = storage.host_connections.connect(new)
+    moved = replace(WEB, url="https://host.example.org/acme-labs/web.git", repo_name="acme-labs/web")
+    (found,) = storage.repositories.follow(labs, [moved])
+    assert (found.id, found.url) == (web.id, moved.url)
+    assert names(storage, connection) == []
+
+    other = storage.organizations.create("Other", "", storage.users.create("eve@example.org", "Eve").id)
+    far = storage.host_connections.connect(NewHostConnection(other.id, "github", "9", "far", "Organization"))
+    (elsewhere,) = storage.repositories.follow(far, [moved])
+    assert elsewhere.id != web.id
+    assert names(storage, labs) == ["acme-labs/web"]
 
 
 def test_a_suspended_account_is_resumed(storage: Storage, connection: HostConnection):
