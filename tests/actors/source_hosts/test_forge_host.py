@@ -16,6 +16,9 @@ from tests.actors.source_hosts.forges import COMMIT, KINDS, Forged, forged, repo
 from tests.forges.server import Reply
 from tests.records import new_owner
 
+HOST_TIME = "Fri, 02 Jan 2026 09:04:05 GMT"
+"""The time by the clock of a host, six hours ahead of that of this one."""
+
 
 @pytest.fixture(params=KINDS)
 def forge(request: pytest.FixtureRequest, storage: Storage, tmp_path: Path) -> Iterator[Forged]:
@@ -156,7 +159,7 @@ def test_a_revoked_token_is_said(forge: Forged, org: int, storage: Storage):
     ("fault", "says", "pause"),
     [
         (Reply(429, {}, {"Retry-After": "7"}), "asks to wait", 7),
-        (Reply(429, {}, {"Retry-After": "Fri, 02 Jan 2026 03:04:35 GMT"}), "asks to wait", 30),
+        (Reply(429, {}, {"Date": HOST_TIME, "Retry-After": "Fri, 02 Jan 2026 09:04:35 GMT"}), "asks to wait", 30),
         (Reply(429), "asks to wait", 60),
         (Reply(429, {}, {"Retry-After": "99999999999"}), "asks to wait", 3600),
         (Reply(503, b"busy\x1b[2J", {"Retry-After": "5"}), r"answers 503: busy \[2J", 5),
