@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from ci_daemon.submit.events import FollowStarted, LogLine
     from ci_daemon.submit.failures import RequestFailed, ServiceUnreachable
     from ci_daemon.submit.follow import Follower
-    from ci_daemon.submit.git_folder import git_folder
     from ci_daemon.submit.lines import LineSplitter
     from ci_daemon.submit.packing import Archive, PackError, pack
     from ci_daemon.submit.revision import GitRevision, git_revision
     from ci_daemon.submit.screen import Screen
+    from ci_daemon.submit.shallow_git import git_folder
     from ci_daemon.submit.summary import JobCost, Summary, summarize
     from ci_daemon.submit.views import BuildView, JobView
 else:
