@@ -102,3 +102,12 @@ def test_a_name_that_some_system_takes_for_git_is_refused(remote: GitRepository,
     committed(remote, name)
     with pytest.raises(GitError, match="hasDot"):
         mirror.fetch()
+
+
+def test_a_commit_without_files_is_packed(remote: GitRepository, mirror: Mirror, tmp_path: Path):
+    remote.commit("Nothing")
+    remote.push("main")
+    heads = mirror.fetch()
+    source = unpacked(pack_commit(mirror, MAIN, heads.commits[MAIN], SourceSettings()), tmp_path / "workspace")
+    assert source.git("log", "--format=%s") == "Nothing"
+    assert source.git("status", "--porcelain") == ""
