@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from actors.repositories.authentication import Credential
 
-__all__ = ["TOO_LARGE", "CommitRefused", "Git", "GitError"]
+__all__ = ["TOO_LARGE", "CommitRefused", "Git", "GitError", "LimitReached"]
 
 TOO_LARGE = "the commit has more MB than the limit: raise source.max_mb"
 
@@ -65,6 +65,10 @@ _SETTINGS = """\
 
 class GitError(Exception):
     """git failed, took too long or fetched too much; the message says what to do."""
+
+
+class LimitReached(GitError):
+    """git took too long or fetched too much; another attempt would cost as much."""
 
 
 class CommitRefused(GitError):
@@ -150,7 +154,7 @@ class Git:
     def _check_size(self) -> None:
         if self._measured() > self.max_bytes:
             limit = f"{self.max_bytes / 2**30:g} GB"
-            raise GitError(f"the repository has more than {limit}: raise repositories.max_mirror_gb")
+            raise LimitReached(f"the repository has more than {limit}: raise repositories.max_mirror_gb")
 
     def _output(
         self,
@@ -163,7 +167,7 @@ class Git:
     ) -> bytes:
         def check_output() -> None:
             if out.tell() > _MAX_OUTPUT:
-                raise GitError(f"git {arguments[0]} printed more than {_MAX_OUTPUT >> 20} MiB and was ended")
+                raise LimitReached(f"git {arguments[0]} printed more than {_MAX_OUTPUT >> 20} MiB and was ended")
             check()
 
         with tempfile.TemporaryFile() as out:
@@ -185,7 +189,7 @@ class Git:
 
         def check_all() -> None:
             if time.monotonic() > deadline:
-                raise GitError(f"git {arguments[0]} took more than {seconds:.0f} s and was ended")
+                raise LimitReached(f"git {arguments[0]} took more than {seconds:.0f} s and was ended")
             check()
 
         settings = (option for key, value in given.settings.items() for option in ("-c", f"{key}={value}"))

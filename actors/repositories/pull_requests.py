@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, NamedTuple
 from actors.ir import PullRequestEvent, skips_builds
 from actors.render.envelope import RenderFailed
 from actors.repositories.commit_builds import PushedCommit
-from actors.repositories.git import CommitRefused, GitError
+from actors.repositories.git import CommitRefused, GitError, LimitReached
 from actors.repositories.packing import Extras, pack_commit
-from actors.source_hosts.host import HostError
+from actors.source_hosts.host import HostError, PullRequest
 from storage import ForkApproval, NewBuild, NewOrigin, OriginEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from actors.engine_settings import LiveSettings
     from actors.render.envelope import Envelope
     from actors.repositories.commit_builds import CommitBuilds
     from actors.repositories.mirror import Commit, Heads, Mirror
-    from actors.source_hosts.host import PullRequest, SourceHost
-    from storage import Repository, Storage
+    from actors.source_hosts.host import SourceHost
+    from storage import Delivery, Repository, Storage
 
-__all__ = ["PullRequestBuilds"]
+__all__ = ["HeadUnavailable", "PullRequestBuilds"]
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +35,12 @@ _COMMIT = re.compile(r"[0-9a-f]{12,64}")
 
 _REF = re.compile(r"refs/[^\s:?*\[\\^~]+")
 _CLOSED, _PUSHED = "closed", "synchronize"
+_MOST_ATTEMPTS = 8
+"""About twenty minutes of them: hosts report a pull request moments before its commits can be fetched."""
+
+
+class HeadUnavailable(Exception):
+    """The head of a pull request cannot be fetched, or is not there yet; another attempt may help."""
 
 
 class _Trust(NamedTuple):
@@ -64,11 +70,36 @@ class PullRequestBuilds:
         self._commits = commits
         self._hosts = hosts
 
-    def build(self, mirror: Mirror, repository: Repository, heads: Heads, change: PullRequest) -> None:
-        """Build a change of a pull request, once for each pipeline and commit. Raises VmError.
+    def process(self, mirror: Mirror, repository: Repository, deliveries: Sequence[Delivery]) -> list[Delivery]:
+        """Build the changes that deliveries report; return the deliveries that are done.
 
-        A head that cannot be fetched, or that the pull request no longer has, is not built: a newer one is, when it is
-        reported.
+        One whose head cannot be had yet is postponed, until a later one reports another head. Raises GitError and
+        VmError.
+        """
+        changes = [(each, change) for each in deliveries for change in self._changes(each)]
+        if not changes:
+            return list(deliveries)
+        heads, late = mirror.fetch(), set()
+        for delivery, change in changes:
+            try:
+                self.build(mirror, repository, heads, change)
+            except HeadUnavailable as error:
+                _log.warning("%s", error)
+                self._storage.deliveries.postpone(delivery, str(error), _MOST_ATTEMPTS)
+                late.add(delivery.id)
+        postponed = self._storage.deliveries.postponed(repository.id)
+        moot = [
+            waiting
+            for waiting in postponed
+            for old in self._changes(waiting)
+            if any(waiting.id < later.id and _overtakes(new, old) for later, new in changes)
+        ]
+        return [each for each in deliveries if each.id not in late] + moot
+
+    def build(self, mirror: Mirror, repository: Repository, heads: Heads, change: PullRequest) -> None:
+        """Build a change of a pull request, once for each pipeline and commit.
+
+        Raises HeadUnavailable and VmError.
         """
         if change.action == _CLOSED:
             self._commits.announce(self._storage.superseded.cancel_closed(repository.id, change.number))
@@ -78,14 +109,21 @@ class PullRequestBuilds:
             return
         try:
             with mirror.borrowed(change.url) as fork:
-                fork.fetch_ref(change.head_ref)
+                try:
+                    fork.fetch_ref(change.head_ref)
+                except LimitReached:
+                    raise  # a stranger may not have the service spend it again and again
+                except GitError as error:
+                    raise HeadUnavailable(f"{name} cannot be fetched: {error}") from error
                 commit = fork.fetched(change.head_commit)
                 if commit is None:
-                    _log.info("%s has no commit %s any more", name, change.head_commit)
-                    return
+                    raise HeadUnavailable(f"{name} does not have the commit {change.head_commit}")
                 self._build(fork, repository, heads, replace(change, head_commit=commit))
         except GitError as error:
             _log.warning("%s is not built: %s", name, error)
+
+    def _changes(self, delivery: Delivery) -> list[PullRequest]:
+        return [each for each in self._hosts[delivery.provider].events(delivery) if isinstance(each, PullRequest)]
 
     def _build(self, fork: Mirror, repository: Repository, heads: Heads, change: PullRequest) -> None:
         head = fork.commit(change.head_commit)
@@ -158,6 +196,11 @@ class PullRequestBuilds:
         except HostError as error:
             _log.warning("the host of %s does not say whether %s may push: %s", repository.url, login, error)
             return False
+
+
+def _overtakes(new: PullRequest, old: PullRequest) -> bool:
+    """Tell whether a change of a pull request makes an older one of it moot."""
+    return new.number == old.number and (new.action == _CLOSED or new.head_commit != old.head_commit)
 
 
 def _origin(repository: Repository, change: PullRequest, head: Commit) -> NewOrigin:

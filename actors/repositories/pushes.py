@@ -12,7 +12,7 @@ from actors.repositories.commit_builds import PushedCommit
 from actors.repositories.git import CommitRefused, GitError
 from actors.repositories.mirror import Mirror
 from actors.repositories.packing import Extras, pack_commit
-from actors.source_hosts.host import ApprovalGiven, HostError, PullRequest, PushedRef
+from actors.source_hosts.host import ApprovalGiven, HostError, PushedRef
 from storage import NewBuild, NewOrigin, OriginEvent
 
 if TYPE_CHECKING:
@@ -122,17 +122,13 @@ class PushBuilds:
             checks.record_heads(repository, known)
         if heads.commits != known or (repository.checked_at is None and repository.connection_id is None):
             self._build_pushes(mirror, repository)
-        events = self._events(before)
-        changes = [event for event in events if isinstance(event, PullRequest)]
-        fetched = mirror.fetch() if changes else heads
-        for change in changes:
-            self._pull_requests.build(mirror, repository, fetched, change)
-        for event in events:
+        done = self._pull_requests.process(mirror, repository, before)
+        for event in self._events(before):
             if isinstance(event, ApprovalGiven):
                 self._approvals.give(repository, event)
         with self._storage.transaction():
             checks.checked(repository, heads.default_branch)
-            deliveries.processed(repository.id, before)
+            deliveries.processed(repository.id, done)
 
     def _build_pushes(self, mirror: Mirror, repository: Repository) -> None:
         checks = self._storage.repository_checks

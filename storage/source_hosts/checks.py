@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import peewee
+
 from storage.database.instants import SECOND
 from storage.database.statements import Columns, Query, Write, insert_into, slot
 from storage.models import OrganizationRow, RepositoryHeadRow, RepositoryRow
@@ -68,7 +70,8 @@ class RepositoryChecks:
             ).where(this),
         )
         self._note = Write(database, RepositoryRow.update(last_error=slot("why")).where(this))
-        self._hasten = Write(database, RepositoryRow.update({RepositoryRow.next_check_at: slot("now")}).where(this))
+        earlier = peewee.fn.MIN(RepositoryRow.next_check_at, slot("by"))
+        self._hasten = Write(database, RepositoryRow.update({RepositoryRow.next_check_at: earlier}).where(this))
         self._hasten_all = Write(database, RepositoryRow.update({RepositoryRow.next_check_at: slot("now")}))
         self._heads = Query(
             database,
@@ -83,10 +86,10 @@ class RepositoryChecks:
         """Return repositories that are to be checked now, the one that waits longest first."""
         return self._due.all(now=self._database.now(), limit=limit)
 
-    def hasten(self, repository_id: int) -> None:
-        """Let a repository be checked at once."""
+    def hasten(self, repository_id: int, by: int | None = None) -> None:
+        """Let a repository be checked at once, or by an instant."""
         with self._database.write():
-            self._hasten.run(id=repository_id, now=self._database.now())
+            self._hasten.run(id=repository_id, by=self._database.now() if by is None else by)
 
     def hasten_all(self) -> None:
         """Let every repository be checked at once, as at the start of the service."""

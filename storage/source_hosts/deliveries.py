@@ -8,7 +8,7 @@ from uuid import uuid4
 import peewee
 
 from storage.database.instants import DAY, SECOND
-from storage.database.statements import NEWEST, Columns, Query, Write, insert_into, slot
+from storage.database.statements import NEWEST, Columns, Query, Write, first, insert_into, slot
 from storage.models import DeliveryRow
 from storage.records import Delivery
 
@@ -44,13 +44,25 @@ class Deliveries:
         this = DeliveryRow.id == slot("id")
         waiting = DeliveryRow.processed_at.is_null()
         of_repository = DeliveryRow.repository == slot("repository_id")
+        due = peewee.fn.COALESCE(DeliveryRow.retry_at, 0) <= slot("now")
         same = (DeliveryRow.provider == slot("provider"), DeliveryRow.delivery_id == slot("delivery_id"))
         self._known = Query(database, deliveries.where(*same), _DELIVERY)
         self._by_uuid = Query(database, deliveries.where(DeliveryRow.uuid == slot("uuid")), _DELIVERY)
         self._pending = Query(
             database,
-            deliveries.where(of_repository, waiting).order_by(DeliveryRow.id).limit(_AT_ONCE),
+            deliveries.where(of_repository, waiting, due).order_by(DeliveryRow.id).limit(_AT_ONCE),
             _DELIVERY,
+        )
+        self._postponed = Query(
+            database,
+            deliveries.where(of_repository, waiting, DeliveryRow.retry_at > slot("now"))
+            .order_by(DeliveryRow.id)
+            .limit(_AT_ONCE),
+            _DELIVERY,
+        )
+        next_due = peewee.fn.MIN(peewee.fn.COALESCE(DeliveryRow.retry_at, slot("now")))
+        self._next_due = Query(
+            database, DeliveryRow.select(peewee.fn.COALESCE(next_due, NEWEST)).where(of_repository, waiting), first
         )
         self._page = Query(
             database,
@@ -63,9 +75,7 @@ class Deliveries:
         unassigned = (DeliveryRow.provider == slot("provider"), DeliveryRow.repository.is_null(), waiting)
         self._unassigned = Query(
             database,
-            deliveries.where(*unassigned, peewee.fn.COALESCE(DeliveryRow.retry_at, 0) <= slot("now"))
-            .order_by(DeliveryRow.id)
-            .limit(1),
+            deliveries.where(*unassigned, due).order_by(DeliveryRow.id).limit(1),
             _DELIVERY,
         )
         self._assign = Write(database, DeliveryRow.update(repository_id=slot("repository_id")).where(this))
@@ -95,7 +105,7 @@ class Deliveries:
             database,
             DeliveryRow.update(
                 {DeliveryRow.attempts: DeliveryRow.attempts + 1, DeliveryRow.last_error: slot("why")}
-            ).where(of_repository, waiting),
+            ).where(of_repository, waiting, due),
         )
         self._again = Write(
             database, DeliveryRow.update({DeliveryRow.processed_at: None, DeliveryRow.retry_at: None}).where(this)
@@ -139,30 +149,34 @@ class Deliveries:
             if found is not None and found.repository_id is None:
                 self._processed.run(id=delivery.id, now=self._database.now())
 
-    def postpone(self, delivery: Delivery, why: str) -> None:
-        """Note why a delivery without repository failed; it waits ever longer, and is given up after days."""
+    def postpone(self, delivery: Delivery, why: str, most_attempts: int = _MOST_ATTEMPTS) -> None:
+        """Note why a delivery failed on its own; it waits ever longer, and is given up after so many attempts."""
         with self._database.write():
             now = self._database.now()
             pause = _FIRST_PAUSE << min(delivery.attempts, _DOUBLINGS)
-            given_up = now if delivery.attempts + 1 >= _MOST_ATTEMPTS else None
+            given_up = now if delivery.attempts + 1 >= most_attempts else None
             self._postpone.run(id=delivery.id, why=why, at=now + pause, processed_at=given_up)
 
     def pending(self, repository_id: int) -> list[Delivery]:
-        """Return the deliveries of a repository that wait, in the order of arrival, a hundred at most."""
-        return self._pending.all(repository_id=repository_id)
+        """Return the deliveries of a repository that are due, in the order of arrival, a hundred at most."""
+        return self._pending.all(repository_id=repository_id, now=self._database.now())
+
+    def postponed(self, repository_id: int) -> list[Delivery]:
+        """Return the deliveries of a repository that wait for another attempt, in the order of arrival."""
+        return self._postponed.all(repository_id=repository_id, now=self._database.now())
 
     def processed(self, repository_id: int, deliveries: Iterable[Delivery]) -> None:
-        """Note that deliveries were processed; if others came meanwhile, their repository is due again."""
+        """Note that deliveries were processed; if others wait, their repository is due again when they are."""
         with self._database.write():
+            now = self._database.now()
             for each in deliveries:
-                self._processed.run(id=each.id, now=self._database.now())
-            if self.pending(repository_id):
-                self._checks.hasten(repository_id)
+                self._processed.run(id=each.id, now=now)
+            self._checks.hasten(repository_id, self._next_due.one(repository_id=repository_id, now=now))
 
     def failed(self, repository_id: int, why: str) -> None:
         """Note why the deliveries of a repository wait for its next check."""
         with self._database.write():
-            self._failed.run(repository_id=repository_id, why=why)
+            self._failed.run(repository_id=repository_id, why=why, now=self._database.now())
 
     def page(self, repository_id: int, limit: int, after: int | None) -> Page[Delivery]:
         """Return the deliveries of a repository past the key ``after``, newest first."""

@@ -13,7 +13,7 @@ from actors.engine_settings import LiveSettings
 from actors.repositories.commit_builds import CommitBuilds
 from actors.repositories.host_approvals import HostApprovals
 from actors.repositories.mirror import Mirror
-from actors.repositories.pull_requests import PullRequestBuilds
+from actors.repositories.pull_requests import HeadUnavailable, PullRequestBuilds
 from actors.source_hosts import PlainGit
 from actors.source_hosts.host import ApprovalGiven, HostError, PullRequest
 from storage import (
@@ -299,11 +299,12 @@ def test_a_head_that_cannot_be_had_is_not_built(world: World):
         {"url": "https://127.0.0.1:9/x.git"},
         {"head_ref": "refs/pull/1/head:refs/heads/main"},
         {"head_ref": "--upload-pack=touch"},
-        {"head_ref": "refs/pull/9/head"},
     ):
         world.fork(commit, **fields)
-    for gone in ("HEAD", "0" * 40):
-        world.fork(gone)
+    world.fork("HEAD")
+    for gone, ref in (("0" * 40, "refs/pull/1/head"), (commit, "refs/pull/9/head")):
+        with pytest.raises(HeadUnavailable):
+            world.fork(gone, head_ref=ref)
     assert world.builds() == []
 
 
@@ -313,7 +314,8 @@ def test_objects_of_a_hostile_fork_stop_no_other_build(world: World):
     tree = world.remote.git("mktree", data=f"040000 tree {inner}\t.git\n".encode())
     hostile = world.remote.git("commit-tree", tree, "-m", "Hostile")
     world.remote.push(f"{hostile}:refs/pull/1/head")
-    world.fork(hostile)
+    with pytest.raises(HeadUnavailable):
+        world.fork(hostile)
     assert world.builds() == []
     world.report(world.head(2, a="1"), 2)
     assert len(world.builds()) == 1
