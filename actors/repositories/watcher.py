@@ -83,7 +83,8 @@ _Task: TypeAlias = _Check | _Sweep | _Handle
 class RepositoryWatcher(Supervised[_Message, _Task]):
     """Checks each repository when it is due, two at once, and none twice at a time.
 
-    All of them are due at the start, so that what was pushed while the service was away is built.
+    All of them are due at the start, so that what was pushed while the service was away is built; the connected
+    accounts are looked at, too.
     """
 
     def __init__(
@@ -108,8 +109,10 @@ class RepositoryWatcher(Supervised[_Message, _Task]):
         self._handling: set[str] = set()
 
     def begin(self) -> None:
-        """Make every repository due, and delete mirrors without a repository."""
+        """Make every repository due, reconcile the hosts, and delete mirrors without a repository."""
         self._storage.repository_checks.hasten_all()
+        for host in self._hosts.values():
+            host.reconcile()
         self.work(_Sweep(), self._sweep)
 
     def handle(self, message: _Message) -> None:

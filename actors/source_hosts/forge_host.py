@@ -66,6 +66,9 @@ class ForgeHost:
     def handle(self, delivery: Delivery) -> None:
         """Do nothing: its deliveries have a repository."""
 
+    def reconcile(self) -> None:
+        """Do nothing: repositories are connected one by one."""
+
     def credential(self, repository: Repository) -> GitCredential | None:
         """Return the token, which reads any repository that it is for. Raises HostError."""
         return GitCredential("ci-daemon", self._token(repository).token)

@@ -174,6 +174,9 @@ class SourceHost(Protocol):
     def handle(self, delivery: Delivery) -> None:
         """Process a delivery that has no repository. It blocks. Raises HostError, to be called again later."""
 
+    def reconcile(self) -> None:
+        """Plan, as deliveries, to find what changed at connected accounts while the service was away."""
+
     def credential(self, repository: Repository) -> GitCredential | DeployKey | None:
         """Return what a fetch needs; None for a public repository. It blocks. Raises HostError."""
 

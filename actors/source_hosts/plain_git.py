@@ -59,6 +59,9 @@ class PlainGit:
     def handle(self, delivery: Delivery) -> None:
         """Do nothing: its deliveries have a repository."""
 
+    def reconcile(self) -> None:
+        """Do nothing: a plain server has no accounts."""
+
     def credential(self, repository: Repository) -> GitCredential | DeployKey | None:
         """Return the password or deploy key that the repository was given. Raises SealBroken."""
         return self._storage.repository_credentials.of(repository)

@@ -57,6 +57,11 @@ class Bitbucket:
         """Do what connecting or disconnecting a workspace planned. Raises HostError."""
         self._workspaces.process(delivery)
 
+    def reconcile(self) -> None:
+        """Plan to look at every connected workspace."""
+        if self._workspaces.configured:
+            self._workspaces.look_at_all()
+
     def credential(self, repository: Repository) -> GitCredential | None:
         """Return the access token. Raises HostError."""
         return GitCredential("x-token-auth", self._token(repository))

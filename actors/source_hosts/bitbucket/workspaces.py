@@ -124,6 +124,11 @@ class Workspaces:
             self._plan(_LOOKED_AT, connection)
         return self._storage.repositories.of_connection(connection.id)
 
+    def look_at_all(self) -> None:
+        """Look at every workspace soon."""
+        for each in self._storage.host_connections.of_provider(BITBUCKET):
+            self._plan(_LOOKED_AT, each)
+
     def disconnect(self, connection: HostConnection) -> None:
         """Disconnect a workspace; its webhooks and repositories are removed soon."""
         with self._storage.transaction():

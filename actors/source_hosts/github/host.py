@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from pydantic import ValidationError
 
@@ -35,6 +37,7 @@ __all__ = ["GITHUB", "Github"]
 
 _DELIVERY_ID = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
 _EVENT = re.compile(r"[a-z0-9_]{1,100}", re.ASCII)
+_LOOKED_AT = "installation looked at"
 _MAY_PUSH = {"admin", "write"}
 _ENDED = {ReportState.PASSED, ReportState.FAILED, ReportState.CANCELED}
 
@@ -96,6 +99,13 @@ class Github:
             repository = self._repository(payload)
             if repository is not None:
                 self._storage.deliveries.assign(delivery, repository)
+
+    def reconcile(self) -> None:
+        """Plan to bring the records of every installation up to date."""
+        if self._settings.configured:
+            for each in self._storage.host_connections.of_provider(GITHUB):
+                body = json.dumps({"installation": {"id": int(each.remote_id)}}).encode()
+                self._storage.deliveries.receive(GITHUB, _LOOKED_AT, str(uuid4()), None, body)
 
     def credential(self, repository: Repository) -> GitCredential | None:
         """Return a token that reads this repository alone, for an hour at most. Raises HostError."""

@@ -143,6 +143,14 @@ def test_a_new_repository_is_found_within_an_hour(host: Connected, org: int, clo
     assert len(host.server.hooks["acme/web"]) == len(host.server.hooks["acme/new"]) == 1
 
 
+def test_a_new_repository_is_found_at_the_next_start(host: Connected, org: int):
+    host.connect(org)
+    host.server.repositories["{api}"] = "api"
+    host.host.reconcile()
+    host.process()
+    assert [each.repo_name for each in host.storage.repositories.of_organization(org)] == ["acme/api", "acme/web"]
+
+
 def test_a_signed_delivery_reports_its_push(host: Connected, org: int, storage: Storage):
     repository, (headers, body) = host.connect(org), push(host)
     received = host.host.receive(headers, body)

@@ -37,10 +37,16 @@ class App:
         """Handle a delivery of the installation that has no repository yet."""
         body = json.dumps({"installation": {"id": 7}, **payload}).encode()
         self.storage.deliveries.receive("github", event, f"{event}-{len(self.server.asked)}", None, body)
-        delivery = self.storage.deliveries.next_unassigned("github")
-        assert delivery is not None
-        self.host.handle(delivery)
-        self.storage.deliveries.handled(delivery)
+        assert self.process() == 1
+
+    def process(self) -> int:
+        """Handle the deliveries that wait without a repository; return their number."""
+        number = 0
+        while (delivery := self.storage.deliveries.next_unassigned("github")) is not None:
+            self.host.handle(delivery)
+            self.storage.deliveries.handled(delivery)
+            number += 1
+        return number
 
 
 @pytest.fixture

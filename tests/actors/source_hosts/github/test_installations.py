@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from actors.source_hosts.github import GithubNotFound
+from actors.source_hosts.github import Github, GithubApi, GithubAppSettings, GithubNotFound
+from actors.source_hosts.host import HostError
 from storage import HostConnectedElsewhere
 from tests.actors.source_hosts.github.conftest import App
+from tests.clock import ManualClock
+from tests.github_server import Fault
 from tests.records import new_owner
 
 
@@ -66,6 +69,31 @@ def test_repositories_follow_github(app: App):
     del app.server.installations[7].repositories[0]
     app.deliver("installation_repositories", action="removed")
     assert names(app) == ["acme/api"]
+
+
+def test_what_was_never_reported_is_found_at_the_next_start(app: App):
+    app.bound()
+    web = app.repositories()[0]
+    app.server.install(8, "ada", 71, "User").add(801, "ada/old", "https://github.example/ada/old.git")
+    app.host.installations.bind(app.organization_id, 8, None)
+    app.server.installations[7].repositories[0]["full_name"] = "acme/site"
+    app.server.installations[7].add(702, "acme/api", "https://github.example/acme/api.git")
+    del app.server.installations[8]
+    app.host.reconcile()
+    app.server.faults = [Fault(503)]
+    with pytest.raises(HostError):
+        app.process()
+    assert app.process() == 2
+    assert names(app) == ["acme/api", "acme/site"]
+    assert app.repositories()[1].uuid == web.uuid
+    assert [each.remote_id for each in app.storage.host_connections.of_provider("github")] == ["7"]
+
+
+def test_a_service_that_is_no_app_looks_at_nothing(app: App, clock: ManualClock):
+    app.bound()
+    settings = GithubAppSettings()
+    Github(app.storage, settings, GithubApi(settings, clock)).reconcile()
+    assert app.process() == 0
 
 
 def test_a_renamed_account_is_shown_by_its_new_name(app: App):
