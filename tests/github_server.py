@@ -151,7 +151,7 @@ class GithubServer:
                 return self._convert(code)
             case _, ["app", *rest]:
                 return self._as_app(method, rest, body, token)
-        if token not in self.tokens:
+        if token not in self.tokens or self.tokens[token][0] not in self.installations:
             return 401, {"message": "Bad credentials"}
         installation, rights = self.installations[self.tokens[token][0]], self.tokens[token][1]
         match method, path.strip("/").split("/"):

@@ -176,6 +176,12 @@ class Repositories:
                 self.remove(gone)
             return self.of_connection(connection.id)
 
+    def transfer(self, connection: HostConnection, remote: RemoteRepository) -> Repository:
+        """Give a connection a repository that another one of the organization had; it keeps its heads."""
+        with self._database.write():
+            self._move_here(connection, remote)
+            return self.put_remote(connection, remote)
+
     def put_remote(self, connection: HostConnection, remote: RemoteRepository) -> Repository:
         """Add a repository of a connection, or bring its description up to date; its pipelines move with it."""
         with self._database.write():

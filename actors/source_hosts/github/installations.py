@@ -78,6 +78,7 @@ class Installations:
         try:
             installation = self._installation(connection.remote_id)
         except GithubNotFound:
+            self._hand_over(connection, ())
             self._storage.host_connections.remove(connection)
             raise
         connection = self._storage.host_connections.connect(_connection(connection.organization_id, installation))
@@ -99,9 +100,26 @@ class Installations:
         else:
             found = [_remote(each) for each in self._api.repositories(connection.remote_id)]
             connections.resume(connection)
+            self._hand_over(connection, found)
             self._storage.repositories.follow(connection, found)
             connections.synced(connection)
         return connections.get(connection.id) or connection
+
+    def _hand_over(self, connection: HostConnection, found: Iterable[RemoteRepository]) -> None:
+        """Move repositories that an installation lost to those of the organization that have them."""
+        gone = {each.remote_id for each in self._storage.repositories.of_connection(connection.id)}
+        gone -= {each.remote_id for each in found}
+        others = self._storage.host_connections.of_organization(connection.organization_id, GITHUB) if gone else ()
+        for other in others:
+            if other.id == connection.id or other.suspended_at is not None:
+                continue
+            try:
+                theirs = [_remote(each) for each in self._api.repositories(other.remote_id)]
+            except GithubNotFound:
+                continue
+            for each in theirs:
+                if each.remote_id in gone:
+                    self._storage.repositories.transfer(other, each)
 
     def _installation(self, installation_id: str) -> _Installation:
         found = self._api.as_app("GET", f"/app/installations/{int(installation_id)}")

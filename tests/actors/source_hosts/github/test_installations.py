@@ -96,6 +96,47 @@ def test_a_service_that_is_no_app_looks_at_nothing(app: App, clock: ManualClock)
     assert app.process() == 0
 
 
+@pytest.mark.parametrize("uninstalled", [False, True])
+def test_a_transfer_that_the_old_account_reports_keeps_heads(app: App, *, uninstalled: bool):
+    ours = app.server.installations[7]
+    theirs = app.server.install(8, "acme-labs", 71)
+    api = theirs.add(801, "acme-labs/api", "https://github.example/acme-labs/api.git")
+    app.bound()
+    app.host.installations.bind(app.organization_id, 8, None)
+    before = {each.remote_id: each for each in app.repositories()}
+    for each in before.values():
+        app.storage.repository_checks.record_heads(each, {"refs/heads/main": each.remote_id or ""})
+    ours.repositories, theirs.repositories = [api], ours.repositories
+    if uninstalled:
+        del app.server.installations[7]
+    else:
+        api.update(full_name="acme/api", clone_url="https://github.example/acme/api.git")
+    theirs.repositories[0].update(full_name="acme-labs/web", clone_url="https://github.example/acme-labs/web.git")
+    app.deliver("repository", action="transferred")
+    after = {each.remote_id: each for each in app.repositories()}
+    assert after["701"].repo_name == "acme-labs/web"
+    if not uninstalled:
+        assert after["801"].repo_name == "acme/api"
+    for remote_id, each in after.items():
+        assert each.id == before[str(remote_id)].id
+        assert app.storage.repository_checks.heads(each.id) == {"refs/heads/main": remote_id}
+
+
+@pytest.mark.parametrize("state", ["suspended", "uninstalled"])
+def test_an_account_that_cannot_be_asked_gets_no_repository(app: App, state: str):
+    app.bound()
+    app.server.install(8, "acme-labs", 71)
+    other = app.host.installations.bind(app.organization_id, 8, None)
+    if state == "suspended":
+        app.storage.host_connections.suspend(other)
+        app.server.installations[8].suspended = True
+    else:
+        del app.server.installations[8]
+    app.server.installations[7].repositories = []
+    app.deliver("installation_repositories", action="removed")
+    assert names(app) == []
+
+
 def test_a_renamed_account_is_shown_by_its_new_name(app: App):
     app.bound()
     app.server.installations[7].account["login"] = "acme-inc"
