@@ -1,10 +1,11 @@
-"""From a push at GitHub to its check run, and again from there, with a GitHub on this host."""
+"""From pushes and pull requests at GitHub to their check runs, with a GitHub on this host."""
 
 from __future__ import annotations
 
 import hmac
 import json
 from collections.abc import Iterator
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.daemon import Client, Daemon
+from tests.e2e.daemon import Build, Client, Daemon
 from tests.git_repository import GitRepository
 from tests.github_server import APP_ID, WEBHOOK_SECRET, GithubServer
 from tests.waiting import until
@@ -24,7 +25,14 @@ import harmont as hm
 def ci():
     return hm.sh("sh ./check", label="check")
 """
-ZERO = "0" * 40
+LOOK = """
+import harmont as hm
+
+@hm.pipeline("ci", triggers=[hm.push(branch="main"), hm.pull_request(branches="main")])
+def ci():
+    args = {"secrets": ["TOKEN"]}
+    return hm.scratch().sh("echo [${TOKEN-none}]", key="look", label="look", image="debian:12", runner_args=args)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -102,3 +110,90 @@ def test_a_push_has_a_check_run_and_is_run_again_from_there(
     deliver(daemon, "push", ref="refs/heads/main", before=commit, after=mended, sender={"login": "ada"})
     assert ended(github, 2)["conclusion"] == "success"
     assert len(github.check_runs) == 3
+
+
+def shown(github: GithubServer, commit: str, state: str, number: int = 0) -> dict[str, Any]:
+    """Return a commit's check run of this number, once it has a status or conclusion."""
+
+    def look() -> dict[str, Any] | None:
+        runs = [each for each in github.check_runs.values() if each["head_sha"] == commit]
+        run = runs[number] if len(runs) > number else {}
+        return run if state in (run.get("status"), run.get("conclusion")) else None
+
+    return until(look, f"{state} of {commit}", 60)
+
+
+def test_a_strangers_pull_request_waits_with_each_commit(
+    daemon: Daemon, client: Client, github: GithubServer, tmp_path: Path
+):
+    """It is approved by the button of its check, has no secrets, and is run again from there."""
+    client.request("PUT", "secrets/TOKEN", json={"value": "hunter2-and-a-half"})
+    github.permissions["ann"] = "write"
+    app = GitRepository(tmp_path, "app")
+    before = app.commit("Begin")
+    app.push("main")
+    github.install(8, "acme", 70).add(801, "acme/app", str(app.bare))
+    daemon.command("github", "bind", "8", "--org", client.org)
+    until(lambda: daemon.json("repo", "list")[-1]["checked_at"], "the first look", 30)
+    report = partial(deliver, daemon, installation={"id": 8}, repository={"id": 801})
+
+    def change(action: str, commit: str) -> None:
+        base = {"id": 801, "clone_url": str(app.bare)}
+        pull = {"title": "Change", "user": {"login": "eve"}, "base": {"ref": "main", "repo": base}}
+        pull |= {"head": {"sha": commit, "ref": "topic", "repo": {"id": 900, "clone_url": "https://fork.example"}}}
+        report("pull_request", action=action, number=1, pull_request=pull, sender={"login": "eve"})
+
+    def propose(action: str, message: str) -> str:
+        commit = app.commit(message)
+        app.push("HEAD:refs/pull/1/head")
+        change(action, commit)
+        return commit
+
+    def press(action: str, run: dict[str, Any], login: str, **fields: Any) -> None:
+        report("check_run", action=action, check_run={"id": run["id"]}, sender={"login": login}, **fields)
+
+    def log(number: int) -> str:
+        return Build(client, f"pipelines/acme-app-ci/builds/{number}").log("look")
+
+    ours = app.commit("Add a pipeline", **{".hm__pipeline.py": LOOK})
+    app.push("main")
+    report("push", ref="refs/heads/main", before=before, after=ours, sender={"login": "ann"})
+    assert shown(github, ours, "completed")["conclusion"] == "success"
+    assert "[***]" in log(1)
+
+    first = propose("opened", "Try")
+    waits = shown(github, first, "queued")
+    assert waits["output"]["title"] == "Build 2 waits for an approval"
+    assert "eve may not push to acme" in waits["output"]["summary"]
+    assert [each["identifier"] for each in waits["actions"]] == ["approve"]
+
+    second = propose("synchronize", "Try again")
+    shown(github, first, "cancelled")
+    waits = shown(github, second, "queued")
+    for login in ("eve", "ann"):
+        press("requested_action", waits, login, requested_action={"identifier": "approve"})
+    passed = shown(github, second, "completed")
+    assert (passed["id"], passed["conclusion"]) == (waits["id"], "success")
+    assert client.get("pipelines/acme-app-ci/builds/3")["approved_by"] == "ann at github"
+    assert "[none]" in log(3)
+
+    press("rerequested", passed, "ann")
+    again = shown(github, second, "completed", 1)
+    assert (again["conclusion"], again["output"]["title"]) == ("success", "Build 4 passed")
+    assert "[none]" in log(4)
+
+    third = propose("synchronize", "And again")
+    assert shown(github, third, "queued")["output"]["title"] == "Build 5 waits for an approval"
+    change("closed", third)
+    shown(github, third, "cancelled")
+
+
+def test_a_repository_that_came_while_the_service_was_away(
+    daemon: Daemon, client: Client, github: GithubServer, tmp_path: Path
+):
+    installed = github.install(9, "ada", 71, "User")
+    daemon.command("github", "bind", "9", "--org", client.org)
+    assert daemon.stop() == 0
+    installed.add(901, "ada/new", str(GitRepository(tmp_path).bare))
+    daemon.start()
+    until(lambda: "ada/new" in [each["repo_name"] for each in daemon.json("repo", "list")], "the repository", 30)
