@@ -78,6 +78,6 @@ def _plot(days: Sequence[DayUsage]) -> str:
         {
             "time": True,
             "x": [int(datetime.combine(day.date, time(), UTC).timestamp()) for day in days],
-            "series": [{"label": "Cost by day", "unit": "", "values": [day.usage.total_cents / 100 for day in days]}],
+            "series": [{"label": "Cost", "unit": "", "values": [day.usage.total_cents / 100 for day in days]}],
         }
     )

@@ -83,7 +83,9 @@ def test_the_vm_of_a_failed_job_is_held_until_its_release(living: Host):
     assert job.finished_at <= hold.started_at
     assert hold.until == hold.started_at + timedelta(seconds=600)
     assert run(living, hold, "cat /workspace/left") == "trace\n"
-    assert f"ci-daemon debug ada-example-org/demo/{build.number} only\n".encode() in living.log(build)
+    state = living.storage.directory
+    command = f"ci-daemon --state-dir {state} debug ada-example-org/demo/{build.number} only\n"
+    assert command.encode() in living.log(build)
     assert debits(living)[-1][0] == f"demo #{build.number} only"
     living.reaper().reap()
     assert run(living, hold, "cat /workspace/left") == "trace\n"

@@ -100,6 +100,7 @@ def test_two_people_see_what_the_other_does(daemon: Daemon, browser: Browser, cl
         eve.page.get_by_role("button", name="Rebuild").click()
         expect(eve.page).to_have_url(re.compile(f"/builds/{int(number) + 1}$"))
         eve.page.get_by_role("button", name="Cancel").click()
+        expect(eve.page.locator("#summary")).to_have_attribute("data-state", re.compile("^cancel"))
 
         eve.page.goto(f"{ada.url}/{client.org}/pipelines/{pipeline.slug}")
         eve.page.get_by_text("Start a build", exact=True).click()

@@ -62,7 +62,7 @@ def test_a_held_vm_survives_a_crash_and_is_charged_once(daemon: Daemon, pipeline
     named = name(build)
     (lease,) = held(daemon)
     assert lease["job_id"] == build.jobs()["only"]["id"]
-    assert f"ci-daemon debug {named} only" in build.log()
+    assert f"ci-daemon --state-dir {daemon.state} debug {named} only" in build.log()
 
     looked = daemon.command("debug", named, "--", "cat", "made")
     assert looked.stdout == "hello\n"

@@ -16,6 +16,7 @@ import paramiko
 from actors.vms import ImageStore
 from actors.vms.sandbox import IdMap
 from tests.actors.vms.sandbox.conftest import IMAGE
+from tests.waiting import until
 
 CHECKOUT = Path(__file__).parents[4]
 
@@ -70,6 +71,11 @@ def packed(store: ImageStore, idmap: IdMap) -> Iterator[subprocess.Popen[bytes]]
         yield tar
 
 
+def remove_user(name: str) -> bool:
+    """Remove a user, unless a process of the user is still ending."""
+    return subprocess.run(["userdel", "--remove", name], check=False, stderr=subprocess.DEVNULL).returncode == 0
+
+
 @contextmanager
 def a_user() -> Iterator[Path]:
     """Make a user with subordinate ids; yield its home, which only this user can enter."""
@@ -80,7 +86,7 @@ def a_user() -> Iterator[Path]:
         home.chmod(0o700)
         yield home
     finally:
-        subprocess.run(["userdel", "--remove", name], check=True, stderr=subprocess.DEVNULL)
+        until(lambda: remove_user(name), "the end of the user's last process")
 
 
 def as_owner_of(home: Path) -> list[str]:
