@@ -38,13 +38,14 @@ $(VENV)/.complete: setup.cfg pyproject.toml .ci/venv
 	@pwd -P >$@
 
 # Coverage includes the Python processes below pytest: its start-up hook reads COVERAGE_PROCESS_START, and each process
-# writes a file of its own next to COVERAGE_FILE for `combine`. Test files start in the order of their names, so that
-# the long ones are not last. Most tests wait for something else than the CPU, so four workers keep two cores busy.
+# writes a file of its own next to COVERAGE_FILE for `combine`. Test files start in the order of their names, those that
+# are marked as long before the others. Many tests wait for something else than the CPU, so three workers keep two cores
+# busy.
 test: export COVERAGE_FILE := $(CURDIR)/$(RUN)/coverage/data
 test:
 	@$(MAKE) --no-print-directory --jobs 3 --output-sync test-ready
 	@rm -rf $(RUN)/coverage && mkdir -p $(RUN)/coverage
-	COVERAGE_PROCESS_START=$(CURDIR)/setup.cfg $(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
+	COVERAGE_PROCESS_START=$(CURDIR)/setup.cfg $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report --include='ci_daemon/*'
 	@$(BIN)/coverage report --include='storage/*,api/*,actors/*' --fail-under=90

@@ -20,6 +20,8 @@ from tests.crash.invariants import check_builds, check_host, check_money, check_
 from tests.e2e.daemon import Daemon
 from tests.state import new_storage
 
+pytestmark = pytest.mark.long
+
 _SETTINGS = {
     "CI_DAEMON_POOL_PARKED": "4",
     "CI_DAEMON_POOL_MAX_VMS": "6",

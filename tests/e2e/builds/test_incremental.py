@@ -11,6 +11,8 @@ from tests.e2e.pipelines import Graph
 from tests.e2e.sources import archive
 from tests.toolchain import TOOLCHAIN, build_toolchain
 
+pytestmark = pytest.mark.long
+
 MAKEFILE = "app: main.c answer.h\n\t$(CC) -o $@ main.c\n"
 CMAKE = 'cmake_minimum_required(VERSION 3.18)\nproject(app C)\nset(CMAKE_C_FLAGS "-Wall")\nadd_executable(app main.c)\n'
 MAIN = '#include <stdio.h>\n#include "answer.h"\nint main(void) { return printf("the answer is %d\\n", ANSWER) < 0; }\n'

