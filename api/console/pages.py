@@ -104,12 +104,14 @@ class ErrorsAsPages:
     ) -> None:
         """Show the error, if there is one; a page that needs a session leads to the sign-in, and back."""
         error = resp.context.get("error")
-        if not isinstance(error, ApiError) or not (isinstance(resource, Page) or resource is None):
+        if not isinstance(error, ApiError):
             return
         if error.problem.code == "route_not_found":
             if _HTML not in req.accept or req.path.startswith(_OF_PROGRAMS):
                 return
             self._cookies.caller(req)
+        elif not isinstance(resource, Page):
+            return
         if error.problem.code == "unauthorized" and req.asked in {"GET", "HEAD"}:
             resp.data = None
             redirect(req, resp, f"login?{urlencode({'next': req.relative_uri})}")

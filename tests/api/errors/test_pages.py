@@ -63,6 +63,14 @@ def test_another_code_is_not_found(world: World):
     assert answered.json["error"]["code"] == "route_not_found"
 
 
+def test_another_code_is_a_page_to_a_browser(world: World):
+    answered = world.anonymous.simulate_get("/docs/errors/<b>none", headers={"Accept": "text/html,*/*;q=0.8"})
+    assert answered.status_code == 404
+    assert "<h1>Not Found</h1>" in answered.text
+    assert 'no error has the code "<b>none"; /docs/errors lists them all' in text_of(answered.text)
+    assert error_catalog()["route_not_found"].remedy.replace("`", "") in text_of(answered.text)
+
+
 @pytest.mark.parametrize("path", ["/docs/errors", "/docs/errors/busy"])
 def test_a_page_runs_nothing_and_loads_nothing_but_its_style(world: World, path: str):
     answered = world.anonymous.simulate_get(path)
