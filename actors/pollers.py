@@ -113,7 +113,6 @@ class PollerComposition:
             live_settings=self.parts.live_settings,
             pushes=self._pushes,
             hosts=self.hosts,
-            mirrors=self._mirrors,
             timings=self.parts.timings,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import threading
 from typing import TYPE_CHECKING
 
@@ -64,14 +65,14 @@ class PushBuilds:
         self._reruns = reruns
         self._mirrors = mirrors
         self._hosts = hosts
-        self._locks: dict[int, threading.Lock] = {}
+        self._locks: dict[str, threading.Lock] = {}
 
     def check(self, repository: Repository) -> None:
         """Fetch a repository and build its pushes, once each. Raises GitError and VmError.
 
         What was there before the repository was connected is no push: at the first check only what was reported is.
         """
-        with self._lock(repository):
+        with self._lock(repository.uuid):
             self._check(repository)
 
     def head_build(self, repository: Repository, source_slug: str, branch: str, source: str) -> NewBuild:
@@ -80,7 +81,7 @@ class PushBuilds:
         Raises GitError, RenderFailed and VmError.
         """
         ref = f"{_BRANCH}{branch}"
-        with self._lock(repository):
+        with self._lock(repository.uuid):
             mirror = self._mirror(repository)
             heads = mirror.fetch()
             commit = heads.commits.get(ref)
@@ -96,12 +97,23 @@ class PushBuilds:
             branch, commit, message, source=source, pipeline_ir=declared.pipeline_ir, source_archive=archive
         )
 
+    def remove_orphans(self) -> None:
+        """Delete the mirrors of repositories that are not connected any more, but for those in use."""
+        found = {each.name for each in self._mirrors.iterdir()} if self._mirrors.exists() else set()
+        for uuid in found - {each.uuid for each in self._storage.repositories.all()}:
+            lock = self._lock(uuid)
+            if lock.acquire(blocking=False):
+                try:
+                    shutil.rmtree(self._mirrors / uuid, ignore_errors=True)
+                finally:
+                    lock.release()
+
     def _pack(self, mirror: Mirror, repository: Repository, ref: str, commit: str, heads: Heads) -> bytes:
         branches, extras = heads.branches(heads.default_branch), Extras(repository.submodules, repository.lfs)
         return pack_commit(mirror, ref, commit, self._live_settings.now.source, branches, extras)
 
-    def _lock(self, repository: Repository) -> threading.Lock:
-        return self._locks.setdefault(repository.id, threading.Lock())
+    def _lock(self, uuid: str) -> threading.Lock:
+        return self._locks.setdefault(uuid, threading.Lock())
 
     def _mirror(self, repository: Repository) -> Mirror:
         """Return a repository's mirror, with what its host asks for at this time. Raises GitError."""

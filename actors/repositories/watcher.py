@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, assert_never
@@ -17,7 +16,6 @@ from actors.vms import VmError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from actors.addresses import Address
     from actors.engine_settings import LiveSettings
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["RepositoryWatcher"]
 
 _AT_ONCE = 2
+_SWEEP_SECONDS = 60.0
 _INTERNAL_ERROR = "an internal error, see `ci-daemon logs`"
 
 
@@ -46,7 +45,7 @@ class _Check:
 
 @dataclass(frozen=True, slots=True)
 class _Sweep:
-    """Work on a worker thread: delete mirrors without a repository."""
+    """Timer, and work on a worker thread: delete the mirrors of repositories that are gone."""
 
     def __str__(self) -> str:
         return "delete mirrors"
@@ -76,7 +75,7 @@ class _Handled:
     provider: str
 
 
-_Message: TypeAlias = RepositoryWatcherMessage | _Checked | _Handled
+_Message: TypeAlias = RepositoryWatcherMessage | _Checked | _Handled | _Sweep
 _Task: TypeAlias = _Check | _Sweep | _Handle
 
 
@@ -96,7 +95,6 @@ class RepositoryWatcher(Supervised[_Message, _Task]):
         live_settings: LiveSettings,
         pushes: PushBuilds,
         hosts: Mapping[str, SourceHost],
-        mirrors: Path,
         timings: Timings,
     ) -> None:
         super().__init__(timer, root, timings.retry)
@@ -104,16 +102,15 @@ class RepositoryWatcher(Supervised[_Message, _Task]):
         self._live_settings = live_settings
         self._pushes = pushes
         self._hosts = hosts
-        self._mirrors = mirrors
         self._checking: set[int] = set()
         self._handling: set[str] = set()
 
     def begin(self) -> None:
-        """Make every repository due, reconcile the hosts, and delete mirrors without a repository."""
+        """Make every repository due, reconcile the hosts, and delete the mirrors of others."""
         self._storage.repository_checks.hasten_all()
         for host in self._hosts.values():
             host.reconcile()
-        self.work(_Sweep(), self._sweep)
+        self.address.post(_Sweep())
 
     def handle(self, message: _Message) -> None:
         """Start the checks that are due, while VMs are granted: a push is rendered in one."""
@@ -125,6 +122,9 @@ class RepositoryWatcher(Supervised[_Message, _Task]):
                 self._handling.discard(provider)
             case _Checked(repository_id):
                 self._checking.discard(repository_id)
+            case _Sweep():
+                self.work(message, self._pushes.remove_orphans)
+                self._timer.tell_after(_SWEEP_SECONDS, self.address, message)
             case _:
                 assert_never(message)
 
@@ -144,13 +144,6 @@ class RepositoryWatcher(Supervised[_Message, _Task]):
                 pass
             case _:
                 assert_never(task)
-
-    def _sweep(self) -> None:
-        found = tuple(self._mirrors.iterdir()) if self._mirrors.exists() else ()
-        known = {each.uuid for each in self._storage.repositories.all()}
-        for folder in found:
-            if folder.name not in known:
-                shutil.rmtree(folder, ignore_errors=True)
 
     def _poll_hosts(self) -> None:
         for provider in self._hosts.keys() - self._handling:

@@ -1,0 +1,111 @@
+"""A connected repository on this host, and what builds its pushes, without any actor."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from itertools import count
+from pathlib import Path
+
+from actors import JobSettings, PoolSettings
+from actors.addresses import Address
+from actors.engine_settings import LiveSettings
+from actors.repositories.commit_builds import CommitBuilds
+from actors.repositories.host_approvals import HostApprovals
+from actors.repositories.pull_requests import PullRequestBuilds
+from actors.repositories.pushes import PushBuilds
+from actors.repositories.reruns import Reruns
+from actors.source_hosts import PlainGit
+from actors.source_hosts.host import HostEvent, PullRequest
+from storage import Declaration, DeclaringRepository, Delivery
+from tests.actors.conftest import images_in_memory, settings_with
+from tests.clock import ManualClock
+from tests.git_repository import GitRepository
+from tests.memory.provider import MemoryProvider
+from tests.records import new_owner
+from tests.state import new_storage
+
+
+class _Host(PlainGit):
+    """A host whose deliveries are changes of pull requests."""
+
+    def events(self, delivery: Delivery) -> tuple[HostEvent, ...]:
+        return (PullRequest(**json.loads(delivery.body)),)
+
+
+class World:
+    """A repository with pull requests of strangers, which wait, so that nothing is rendered."""
+
+    def __init__(self, folder: Path) -> None:
+        self.clock = ManualClock()
+        self.storage = new_storage(folder / "state", self.clock)
+        self.remote = GitRepository(folder / "git")
+        self.remote.commit("Begin")
+        self.remote.push("main")
+        organization_id = new_owner(self.storage).organization.id
+        self.repository = self.storage.repositories.connect(organization_id, str(self.remote.bare), "acme/web", 86_400)
+        self.pipeline = self.storage.declarations.register(
+            DeclaringRepository(organization_id, "acme/web", self.repository.url),
+            "ci",
+            "main",
+            Declaration("ci", allow_manual=True, triggers=({"event": "pull_request", "branches": ["main"]},)),
+        )
+        live_settings = LiveSettings(settings_with(PoolSettings(), JobSettings()))
+        hosts, images = {"git": _Host(self.storage)}, images_in_memory(folder / "images")
+        commits = CommitBuilds(
+            storage=self.storage,
+            provider=MemoryProvider(images),
+            images=images,
+            clock=self.clock,
+            live_settings=live_settings,
+            root=Address(),
+            hosts=hosts,
+        )
+        self.pull_requests = PullRequestBuilds(
+            storage=self.storage, live_settings=live_settings, commits=commits, hosts=hosts
+        )
+        self.pushes = PushBuilds(
+            storage=self.storage,
+            live_settings=live_settings,
+            commits=commits,
+            pull_requests=self.pull_requests,
+            approvals=HostApprovals(storage=self.storage, commits=commits, hosts=hosts),
+            reruns=Reruns(storage=self.storage, live_settings=live_settings, root=Address(), hosts=hosts),
+            mirrors=folder / "mirrors",
+            hosts=hosts,
+        )
+        self.names = count()
+
+    def change(self, commit: str, number: int = 1, action: str = "opened") -> PullRequest:
+        """Return a change of a pull request from a fork."""
+        return PullRequest(
+            number=number,
+            action=action,
+            title="Change",
+            head_commit=commit,
+            head_ref=f"refs/pull/{number}/head",
+            url=self.repository.url,
+            branch="topic",
+            target_branch="main",
+            from_fork=True,
+            author="eve",
+        )
+
+    def report(self, commit: str, number: int = 1, action: str = "opened") -> None:
+        """Receive a report of a change."""
+        body = json.dumps(asdict(self.change(commit, number, action))).encode()
+        self.storage.deliveries.receive("git", "pull_request", str(next(self.names)), self.repository, body)
+
+    def arrive(self, commit: str, number: int = 1) -> None:
+        """Let a commit be the head of a pull request."""
+        self.remote.push("--force", f"{commit}:refs/pull/{number}/head")
+
+    def check(self) -> list[str | None]:
+        """Check the repository while it is due; return the commits that were built so far, oldest first."""
+        while due := self.storage.repository_checks.due(1):
+            self.pushes.check(due[0])
+        return [each.commit for each in reversed(self.storage.builds.page(self.pipeline.id, 100, None).rows)]
+
+    def reported(self, number: int = 0) -> Delivery:
+        """Return a report by its place in the order of arrival."""
+        return self.storage.deliveries.latest(100)[-1 - number]
