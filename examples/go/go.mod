@@ -1,0 +1,3 @@
+module example.org/roman
+
+go 1.19
