@@ -37,6 +37,7 @@ function start(frame) {
   frame.style.height = `${Math.min(Math.max(size.height + 4, 140), innerHeight * 0.7)}px`;
   scale = Math.min(1, Math.max(0.65, Math.min(frame.clientWidth / size.width, frame.clientHeight / size.height)));
   const first = svg.querySelector("[data-jobs] rect")?.getBBox();
+  x = Math.min(0, (size.width - frame.clientWidth / scale) / 2);
   if (first) y = first.y + first.height / 2 - frame.clientHeight / scale / 2;
   show();
 

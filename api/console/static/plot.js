@@ -4,6 +4,7 @@ function color(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
+const days = (_, times) => times.map(each => new Date(each * 1000).toISOString().slice(5, 10));
 const numbered = (_, numbers) => numbers.map(each => Number.isInteger(each) ? `#${each}` : "");
 
 function draw(place) {
@@ -21,7 +22,8 @@ function draw(place) {
       height: 130,
       legend: {show: false},
       scales: {x: {time: data.time}, y: {range: (_, least, most) => [0, most > 0 ? most * 1.1 : 1]}},
-      axes: [data.time ? axis : {...axis, values: numbered}, {...axis, size: 48}],
+      tzDate: time => uPlot.tzDate(new Date(time * 1000), "Etc/UTC"),
+      axes: [{...axis, size: 32, values: data.time ? days : numbered}, {...axis, size: 48}],
       series: [{}, {stroke: color("--accent"), width: 2, points: {size: 5}}],
     }, [data.x, values], figure);
     plot.root.setAttribute("role", "img");
