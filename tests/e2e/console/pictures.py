@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, FloatRect, expect
 
 from storage import Storage, SystemClock
 from tests.e2e.browser import chromium
@@ -54,11 +54,19 @@ def _pipeline(*, fails: bool, compiles: float) -> str:
         "unit": _LOG.replace("$REPORT", report).replace("$FAIL", _FAILURE if fails else ""),
         "browser": "sleep 0.8",
     }
+    kept = {"unit": {"artifacts": ["report.xml"]}}
     nodes = [
-        {"step": {"key": key, "cmd": commands.get(key, "sleep 0.2"), "label": key.capitalize()}, "env": {}}
+        {
+            "step": {
+                "key": key,
+                "cmd": commands.get(key, "sleep 0.2"),
+                "label": key.capitalize(),
+                "runner_args": kept.get(key, {}),
+            },
+            "env": {},
+        }
         for key in _KEYS
     ]
-    nodes[3]["step"] |= {"runner_args": {"artifacts": ["report.xml"]}}
     return json.dumps({"version": "0", "graph": {"nodes": nodes, "edges": [[*edge, "depends_on"] for edge in _EDGES]}})
 
 
@@ -112,8 +120,9 @@ def _take(browser: Browser, client: Client, folder: Path) -> None:
             end = who.page.evaluate("document.querySelector('main').lastElementChild.getBoundingClientRect().bottom")
             size = who.page.viewport_size
             assert size is not None
-            clip = {"x": 0, "y": 0, "width": size["width"], "height": min(size["height"], end + _MARGIN)}
-            who.page.screenshot(path=folder / f"{name}.png", clip=clip)
+            height = min(size["height"], end + _MARGIN)
+            shown = FloatRect(x=0, y=0, width=size["width"], height=height)
+            who.page.screenshot(path=folder / f"{name}.png", clip=shown)
 
         for message, fails in (("Begin", False), ("Cache the dependencies", False), ("Try the new server", True)):
             _finished(ada, _build(pipeline, message, fails=fails), "failed" if fails else "passed")
