@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from actors.settings import ArtifactSettings, CacheSettings, JobSettings, PoolSettings, RetentionSettings
     from actors.supervision import doing
     from actors.timed_http import Deadline, TimedBackend
+    from actors.timings import Timings
 else:
     __getattr__ = on_first_use(__name__)
 
@@ -37,6 +38,7 @@ __all__ = [
     "PoolSettings",
     "RetentionSettings",
     "TimedBackend",
+    "Timings",
     "doing",
     "job_environment",
     "repetition",

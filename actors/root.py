@@ -104,8 +104,8 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
         self._addresses.renders.hand_over(self._composition.render_pool())
         for poller in self._composition.pollers:
             poller.start()
-        self.address.post(Reap())
-        self.address.post(Expire())
+        for chore in (Reap(), Expire()):
+            self._timer.tell_after(self._composition.timings.housekeeping, self.address, chore)
         self.address.post(PollStorage())
 
     def teardown(self) -> None:

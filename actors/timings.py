@@ -18,6 +18,7 @@ class Timings:
         acquire: before each further try to make a job's VM.
         disk: before the host's disk is measured again while it is too full.
         parked: before another try to park a VM, after one that failed.
+        housekeeping: before the first round of housekeeping.
     """
 
     retry: float = 1.0
@@ -26,3 +27,4 @@ class Timings:
     acquire: tuple[float, ...] = (0.2, 1.0, 3.0, 10.0)
     disk: float = 5.0
     parked: float = 10.0
+    housekeeping: float = 0.0

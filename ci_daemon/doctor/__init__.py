@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from ci_daemon.doctor.check import Check
     from ci_daemon.doctor.checks import run_checks
     from ci_daemon.doctor.fixing import FixResult, apply_fixes, fix_commands
+    from ci_daemon.doctor.host import needed_by_vms
     from ci_daemon.doctor.state import default_image, state_directory
 else:
     __getattr__ = on_first_use(__name__)
@@ -20,6 +21,7 @@ __all__ = [
     "apply_fixes",
     "default_image",
     "fix_commands",
+    "needed_by_vms",
     "run_checks",
     "state_directory",
 ]

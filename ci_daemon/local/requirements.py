@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from ci_daemon.doctor.host import needed_by_vms
+from ci_daemon import doctor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,7 @@ def _missing(images: Images) -> list[str]:
 
 def check_host(directory: Path, *, makes_images: bool = False) -> None:
     """Check what VMs need of this host, and what making images needs. Raises HostUnfit."""
-    failed = [check for check in needed_by_vms(directory) if not check.ok]
+    failed = [check for check in doctor.needed_by_vms(directory) if not check.ok]
     unmet = [check for check in failed if check.needed or (makes_images and check.name == _MAKES_IMAGES)]
     if unmet:
         lines = [check.sentence(as_root=os.geteuid() == 0) for check in unmet]

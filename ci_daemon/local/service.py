@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
+import uuid
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import actors
 import storage as storages
-from actors import Engine, EngineBusy, LogContextFilter
 from actors.vms import VmError
 from ci_daemon.config import Config, load
 from ci_daemon.engine_sections import engine_settings
@@ -17,12 +19,13 @@ from ci_daemon.host import journal
 from ci_daemon.host.lock import AlreadyServed, served_by, serving
 from ci_daemon.host.open_files import raise_open_file_limit
 from ci_daemon.providers import open_images, open_provider
-from storage import BillingSettings, HoldEnd, NewPipeline, Pipeline, Storage, SystemClock
+from storage import BillingSettings, Clock, HoldEnd, NewPipeline, Pipeline, Storage, SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
+    from actors import Engine
     from actors.vms import Images, Provider
     from ci_daemon.local.folders import LocalFolders
     from storage import Lease
@@ -39,6 +42,8 @@ _NO_API = ("127.0.0.1", 0)
 _LOG = "ci-daemon.log"
 _POLL_SECONDS = 0.02
 _LOCK_SECONDS = 0.2
+_BUSY_SECONDS = 1.0
+"""After the start the CPU is for the first job; housekeeping waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +67,7 @@ class LocalService:
 
     def cancel(self, build_id: int) -> None:
         """Cancel a build; return soon, while its commands are being ended."""
-        with suppress(EngineBusy):  # it is canceled all the same
+        with suppress(actors.EngineBusy):  # it is canceled all the same
             self.engine.cancel(build_id)
 
     def settle(self) -> None:
@@ -75,29 +80,13 @@ class LocalService:
         return lease.job_id is not None and self.storage.holds.of_lease(lease.id) is None
 
     def stop(self) -> None:
-        """Stop the engine; afterwards no VM is left.
+        """Stop the engine.
 
         The VMs are ended first, also those being made, because the actors wait for their work with them.
         """
         self.engine.drain()
-        self._destroy_vms()
+        _destroy_vms(self.provider)
         self.engine.stop()
-        self.end_leases()
-
-    def end_leases(self) -> None:
-        """End all leases, and destroy their VMs. The engine does not run."""
-        for hold in self.storage.holds.open():
-            self.storage.holds.end(hold.id, HoldEnd.RELEASED)
-        self._destroy_vms()
-        for lease in self.storage.leases.live():
-            self.storage.leases.end(lease.id)
-
-    def _destroy_vms(self) -> None:
-        for vm in self.provider.list():
-            try:
-                self.provider.destroy(vm)
-            except VmError as error:  # the next command in this project tries again
-                _log.warning("VM %s cannot be destroyed: %s", vm, error)
 
 
 def local_config(folders: LocalFolders, tree: Path, environ: Mapping[str, str]) -> Config:
@@ -121,7 +110,9 @@ def local_service(directory: Path, config: Config, busy: Callable[[int | None], 
     with ExitStack() as stack:
         directory.mkdir(mode=0o700, exist_ok=True)
         stack.enter_context(_held(directory, busy))
-        journal.set_up(config.journal, LogContextFilter(), stream=stack.enter_context((directory / _LOG).open("w")))
+        journal.set_up(
+            config.journal, actors.LogContextFilter(), stream=stack.enter_context((directory / _LOG).open("w"))
+        )
         raise_open_file_limit()
         clock = SystemClock()
         storage = _open_storage(directory, config)
@@ -129,14 +120,43 @@ def local_service(directory: Path, config: Config, busy: Callable[[int | None], 
         images = open_images(directory, config)
         provider = open_provider(directory, config, images, clock)
         stack.callback(provider.close)
-        settings = engine_settings(config, config.http.url, _NO_API)
-        engine = Engine(storage, provider, images, clock, settings)
-        service = LocalService(config, storage, images, provider, engine)
-        _end_earlier(service)
+        _end_earlier(storage, provider)
+        stack.callback(_end_leases, storage, provider)
+        with _first_vm(storage, provider):
+            engine = _engine(storage, provider, images, clock, config)
         engine.start()
+        service = LocalService(config, storage, images, provider, engine)
         stack.callback(service.stop)
         yield service
         service.settle()
+
+
+def _engine(storage: Storage, provider: Provider, images: Images, clock: Clock, config: Config) -> Engine:
+    """Make an engine that does not run yet. Most of what a run imports is imported here."""
+    settings = engine_settings(config, config.http.url, _NO_API)
+    return actors.Engine(storage, provider, images, clock, settings, timings=actors.Timings(housekeeping=_BUSY_SECONDS))
+
+
+@contextmanager
+def _first_vm(storage: Storage, provider: Provider) -> Iterator[None]:
+    """Park a VM meanwhile, which an engine that starts afterwards takes over."""
+    lease = storage.leases.reserve_parked(str(uuid.uuid4()), provider=provider.name)
+
+    def park() -> None:
+        provider.hurry(lease.uuid)
+        try:
+            provider.park(lease.uuid)
+        except (VmError, OSError):  # the engine's own will say so
+            storage.leases.end_unclaimed(lease.id)
+        else:
+            storage.leases.parked(lease.id)
+
+    parking = threading.Thread(target=park, name="first VM")
+    parking.start()
+    try:
+        yield
+    finally:
+        parking.join()
 
 
 def _open_storage(directory: Path, config: Config) -> Storage:
@@ -146,11 +166,28 @@ def _open_storage(directory: Path, config: Config) -> Storage:
     return Storage.open(directory, clock, billing=_FREE, log_limit=limit)
 
 
-def _end_earlier(service: LocalService) -> None:
+def _end_earlier(storage: Storage, provider: Provider) -> None:
     """End what a command that was killed has left."""
-    for build in service.storage.builds.unfinished():
-        service.storage.builds.request_cancel(build.id)
-    service.end_leases()
+    for build in storage.builds.unfinished():
+        storage.builds.request_cancel(build.id)
+    _end_leases(storage, provider)
+
+
+def _end_leases(storage: Storage, provider: Provider) -> None:
+    """Destroy all VMs and end their leases. The engine does not run."""
+    for hold in storage.holds.open():
+        storage.holds.end(hold.id, HoldEnd.RELEASED)
+    _destroy_vms(provider)
+    for lease in storage.leases.live():
+        storage.leases.end(lease.id)
+
+
+def _destroy_vms(provider: Provider) -> None:
+    for vm in provider.list():
+        try:
+            provider.destroy(vm)
+        except VmError as error:  # the next command in this project tries again
+            _log.warning("VM %s cannot be destroyed: %s", vm, error)
 
 
 @contextmanager

@@ -5,16 +5,23 @@ All is imported on first use, because most commands never connect to a VM.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, cast
 
 from storage import on_first_use
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from actors.vms.ssh.connection import Connection, HostKeyMismatch
     from actors.vms.ssh.interactive import InteractiveSession, Pty
     from actors.vms.ssh.stream import CommandTimeout, Completed, ConnectionLost, OutputTooLong, Stream
 else:
     __getattr__ = on_first_use(__name__)
+
+# Paramiko takes this for a missing package that it can do without: only configuration files of OpenSSH need it. To
+# import it takes longer than to import paramiko.
+sys.modules.setdefault("invoke", cast("ModuleType", None))
 
 __all__ = [
     "CommandTimeout",

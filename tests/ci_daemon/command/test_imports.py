@@ -75,3 +75,10 @@ def test_status_imports_nothing_that_makes_vms(state: Path):
 def test_a_configuration_costs_its_check_and_nothing_that_serves(state: Path):
     (state / "ci-daemon.toml").write_text("[pool]\nmax_vms = 3\n")
     assert sorted(imported(state, "queue") & (NEVER - {"importlib.metadata"})) == []
+
+
+def test_the_engine_imports_nothing_that_only_a_service_needs():
+    """Paramiko brings asyncio with it unless it is told not to."""
+    script = "import sys, actors.engine, actors.vms.ssh.connection; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) & {"asyncio", "falcon", "httpx", "pydantic", "unittest", "waitress"} == set()
