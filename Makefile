@@ -1,6 +1,6 @@
-# `make run` shows the service at work, `make test` is what CI runs. Both first set up what they need, in a minute or
-# two the first time and in a second later. Setup needs make, python3 and apt as root; without root, `make setup` prints
-# the commands to run with `sudo`.
+# `make run` builds an example, `make serve` runs the service, `make test` is what CI runs. All first set up what they
+# need, in a minute or two the first time and in a second later. Setup needs make, python3 and apt as root; without root,
+# `make setup` prints the commands to run with `sudo`.
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -15,10 +15,27 @@ unexport PYTHONDONTWRITEBYTECODE
 # Images are large and the same in every checkout; set this to share them.
 export CI_DAEMON_IMAGES_DIR ?= $(CURDIR)/$(RUN)/images
 
-.PHONY: run setup test test-ready test-browser test-crash test-leaks test-system lint types docs pictures bench clean
+.PHONY: run serve setup test test-ready test-browser test-crash test-leaks test-system lint types docs pictures bench clean
 
+# What it caches is below the checkout, too.
+run: export XDG_CACHE_HOME := $(CURDIR)/$(RUN)/cache
+run: DIR := examples/hello
 run: setup
-	@$(BIN)/python -m ci_daemon.tour $(RUN)
+	@$(BIN)/ci-daemon run $(DIR)
+
+# After Ctrl-C no VM is left: `--wait` is for those of jobs, and none is parked.
+serve: export CI_DAEMON_POOL_PARKED ?= 0
+serve: setup $(RUN)/token
+	@echo "Sign in as $(ACCOUNT), once, within 15 minutes: $$($(CI_DAEMON) user link $(ACCOUNT))"
+	@echo "Build, in another terminal: CI_DAEMON_TOKEN=\$$(cat $(RUN)/token) $(BIN)/ci-daemon submit examples/hello"
+	@$(CI_DAEMON) serve --wait
+
+# The API key of a user with credit.
+ACCOUNT := ada@example.org
+$(RUN)/token: | setup
+	@$(CI_DAEMON) user list | grep -q $(ACCOUNT) || $(CI_DAEMON) user add $(ACCOUNT) --name Ada >/dev/null
+	@$(CI_DAEMON) ledger grant ada-example-org 10000 --note "a first session" >/dev/null
+	@umask 077 && $(CI_DAEMON) token create $(ACCOUNT) | sed 's/.*: //' >$@
 
 setup: $(VENV)/.complete
 	@mkdir -p $(RUN)

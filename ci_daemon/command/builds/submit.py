@@ -85,9 +85,6 @@ def _valid_token(_context: click.Context, _parameter: click.Parameter, value: st
     callback=_valid_token,
     help="Your API key; the variable keeps it out of the process list.",
 )
-@click.option(
-    "--then", metavar="LINE", multiple=True, hidden=True, help="End with these lines, not with the usual two."
-)
 @pass_session
 def submit(
     session: Session,
@@ -104,7 +101,6 @@ def submit(
     cancel_on_interrupt: bool,
     url: str,
     token: str | None,
-    then: tuple[str, ...],
 ) -> int:
     """Run a pipeline over the files of DIR and follow it to its end.
 
@@ -160,7 +156,7 @@ def submit(
         click.echo(json.dumps(summary.as_json(), indent=2))
     else:
         screen.summarize(summary)
-        for line in then or _next_steps(url, path, summary):
+        for line in _next_steps(url, path, summary):
             screen.print(line)
     return EXIT_CODES[summary.build.state]
 

@@ -116,12 +116,6 @@ def test_json_is_one_document_on_stdout_and_the_log_on_stderr(
     assert "test    | 1 failed" in printed.err
 
 
-def test_ends_with_the_lines_it_is_given(service: ScriptedService, submit: Submit, capsys: pytest.CaptureFixture[str]):
-    with service.scripted(passing):
-        assert submit("--then", "now this", "--then", "and that") == 0
-    assert capsys.readouterr().out.splitlines()[-2:] == ["now this", "and that"]
-
-
 def test_the_build_has_gits_branch_commit_and_message(
     service: ScriptedService, submit: Submit, tree: Path, monkeypatch: pytest.MonkeyPatch
 ):
