@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from ci_daemon.command.support.catalog import Catalog
 from ci_daemon.command.support.command_classes import RootGroup
@@ -21,20 +22,23 @@ __all__ = ["main", "root_command"]
 
 
 @click.pass_context
-def _set_state_dir(context: click.Context, *, state_dir: Path) -> None:
+def _set_place(context: click.Context, *, state_dir: Path, context_name: str | None) -> None:
     """A continuous-integration service for one Linux host.
 
     Builds run as jobs in VMs that are leased over SSH and billed in a ledger.
     """
-    context.ensure_object(Session).state_dir = state_dir.absolute()
+    session = context.ensure_object(Session)
+    session.state_dir = state_dir.absolute()
+    session.state_dir_given = context.get_parameter_source("state_dir") is not ParameterSource.DEFAULT
+    session.context_name = context_name
 
 
 def root_command() -> RootGroup:
     """Return the command with all of its subcommands."""
     return RootGroup(
         name="ci-daemon",
-        callback=_set_state_dir,
-        help=_set_state_dir.__doc__,
+        callback=_set_place,
+        help=_set_place.__doc__,
         commands=Catalog(),
         params=[
             click.Option(
@@ -46,6 +50,13 @@ def root_command() -> RootGroup:
                 show_default=True,
                 show_envvar=True,
                 help="The state directory of the service.",
+            ),
+            click.Option(
+                ["--context", "context_name"],
+                metavar="NAME",
+                envvar="CI_DAEMON_CONTEXT",
+                show_envvar=True,
+                help="The server to speak to, of those that you are signed in to; by default the current one.",
             ),
         ],
     )

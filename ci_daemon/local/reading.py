@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ci_daemon.submit import BuildView, JobView
+from ci_daemon.remote.views import BuildView, JobView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,16 +28,7 @@ class LocalBuild:
 
     def build(self) -> BuildView:
         """Return the build."""
-        build = self._storage.builds.get(self._build.id) or self._build
-        return BuildView(
-            number=build.number,
-            state=build.state,
-            created_at=build.created_at,
-            started_at=build.started_at,
-            finished_at=build.finished_at,
-            error_code=build.error_code,
-            error_message=build.error_message,
-        )
+        return BuildView.of(self._storage.builds.get(self._build.id) or self._build)
 
     def jobs(self) -> list[JobView]:
         """Return the build's jobs in DAG creation order."""
@@ -66,16 +57,4 @@ class LocalBuild:
         return job
 
     def _view(self, job: Job) -> JobView:
-        return JobView(
-            id=job.uuid,
-            name=job.name,
-            step_key=job.step_key,
-            state=job.state,
-            exit_code=job.exit_code,
-            error_code=job.error_code,
-            error_message=job.error_message,
-            soft_failed=job.soft_failed,
-            pending_reason=self._engine.pending_reason(job),
-            started_at=job.started_at,
-            finished_at=job.finished_at,
-        )
+        return JobView.of(job, self._engine.pending_reason(job))

@@ -8,10 +8,9 @@ from storage import on_first_use
 
 if TYPE_CHECKING:
     from ci_daemon.submit.build_reader import BuildReader, ServedBuild
-    from ci_daemon.submit.client import Client, pipeline_path
+    from ci_daemon.submit.client import Client
     from ci_daemon.submit.declared import SeveralPipelines, default_slug, folder_slug, select_declared
     from ci_daemon.submit.events import FollowStarted, LogLine
-    from ci_daemon.submit.failures import RequestFailed, ServiceUnreachable
     from ci_daemon.submit.follow import Follower
     from ci_daemon.submit.lines import LineSplitter
     from ci_daemon.submit.packing import Archive, PackError, pack
@@ -19,27 +18,22 @@ if TYPE_CHECKING:
     from ci_daemon.submit.screen import Screen
     from ci_daemon.submit.shallow_git import git_folder
     from ci_daemon.submit.summary import JobCost, Summary, summarize
-    from ci_daemon.submit.views import BuildView, JobView
 else:
     __getattr__ = on_first_use(__name__)
 
 __all__ = [
     "Archive",
     "BuildReader",
-    "BuildView",
     "Client",
     "FollowStarted",
     "Follower",
     "GitRevision",
     "JobCost",
-    "JobView",
     "LineSplitter",
     "LogLine",
     "PackError",
-    "RequestFailed",
     "Screen",
     "ServedBuild",
-    "ServiceUnreachable",
     "SeveralPipelines",
     "Summary",
     "default_slug",
@@ -47,7 +41,6 @@ __all__ = [
     "git_folder",
     "git_revision",
     "pack",
-    "pipeline_path",
     "select_declared",
     "summarize",
 ]

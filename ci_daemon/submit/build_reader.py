@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from ci_daemon.remote import operations
+from ci_daemon.remote.failures import RequestFailed
+from storage import RENDER_LOG
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
-    from ci_daemon.submit.client import Client
-    from ci_daemon.submit.views import BuildView, JobView
+    from ci_daemon.remote.connection import Connection
+    from ci_daemon.remote.views import BuildView, JobView
 
 __all__ = ["BuildReader", "OpenLog", "ServedBuild"]
 
@@ -36,29 +41,48 @@ class BuildReader(Protocol):
         ...
 
     def log(self, job_id: str, start: int, wait: int) -> OpenLog:
-        """Open a job's log from byte ``start`` on, waiting up to ``wait`` seconds for a first byte."""
+        """Open a job's log from byte ``start`` on, waiting up to ``wait`` seconds for a first byte.
+
+        ``RENDER_LOG`` in the place of a job is the log of the build's rendering, which may be empty.
+        """
         ...
 
 
 class ServedBuild:
-    """A build of a service, by the path of its record."""
+    """A build of a service."""
 
-    def __init__(self, client: Client, path: str) -> None:
-        self._client = client
-        self._path = path
+    def __init__(self, connection: Connection, organization: str, pipeline: str, number: int) -> None:
+        self._connection = connection
+        self._names: dict[str, object] = {"org": organization, "pipeline": pipeline, "number": number}
 
     def build(self) -> BuildView:
         """Return the build."""
-        return self._client.build(self._path)
+        return self._connection.call(operations.GET_BUILD, self._names)
 
     def jobs(self) -> list[JobView]:
         """Return the build's jobs in DAG creation order."""
-        return self._client.jobs(self._path)
+        return self._connection.call(operations.LIST_JOBS, self._names).data
 
     def job(self, job_id: str) -> JobView:
         """Return one of the build's jobs."""
-        return self._client.job(self._path, job_id)
+        return self._connection.call(operations.GET_JOB, {**self._names, "job_id": job_id})
 
-    def log(self, job_id: str, start: int, wait: int) -> OpenLog:
-        """Open a job's log from byte ``start`` on, waiting up to ``wait`` seconds for a first byte."""
-        return self._client.log(f"{self._path}/jobs/{job_id}/log", start, wait)
+    @contextmanager
+    def log(self, job_id: str, start: int, wait: int) -> Iterator[tuple[Iterator[bytes], bool]]:
+        """Open a job's log, or that of the rendering, from byte ``start`` on.
+
+        It waits up to ``wait`` seconds for a first byte. A build that was not rendered has an empty one.
+        """
+        rendering = job_id == RENDER_LOG
+        names = self._names if rendering else {**self._names, "job_id": job_id}
+        operation = operations.GET_RENDER_LOG if rendering else operations.GET_LOG
+        with ExitStack() as stack:
+            try:
+                chunks, headers = stack.enter_context(self._connection.stream(operation, names, start, wait))
+            except RequestFailed as error:
+                if error.code != "render_log_not_found":
+                    raise
+                chunks, complete = iter(()), True
+            else:
+                complete = headers.get("X-Log-Complete") == "true"
+            yield chunks, complete

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ci_daemon.submit.views import BuildView, JobView
+    from ci_daemon.remote.views import BuildView, JobView
 
 __all__ = ["BuildUpdated", "Event", "FollowStarted", "JobUpdated", "LogLine"]
 

@@ -17,9 +17,9 @@ from storage import BuildState, JobState
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from ci_daemon.remote.views import JobView
     from ci_daemon.submit.build_reader import BuildReader
     from ci_daemon.submit.events import Event
-    from ci_daemon.submit.views import JobView
 
 __all__ = ["Follower"]
 

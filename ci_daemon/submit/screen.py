@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import TextIO
 
+    from ci_daemon.remote.views import JobView
     from ci_daemon.submit.events import Event
     from ci_daemon.submit.summary import Summary
-    from ci_daemon.submit.views import JobView
 
 __all__ = ["Screen"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ci_daemon.submit.views import BuildView, JobView, Transaction
+    from ci_daemon.remote.views import BuildView, JobView, Transaction
 
 __all__ = ["JobCost", "Summary", "summarize"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from ci_daemon.command.support.catalog import Catalog
+from ci_daemon.command import root_command
 from ci_daemon.config.keys import sections
 from ci_daemon.config.reference import with_reference
 from storage import BuildErrorCode, JobErrorCode
@@ -76,9 +76,7 @@ def endpoints(text: str, prefix: str) -> Iterator[tuple[str, str]]:
 def misuse(arguments: str) -> str | None:
     """Return click's error for a command line: an unknown command or option, or an excess argument."""
     words = list(takewhile(lambda word: word != "--", (word.strip("[]") for word in shlex.split(arguments))))
-    command: click.Command = click.Group(
-        "ci-daemon", commands=Catalog(), params=[click.Option(["--state-dir"]), click.Option(["--json"], is_flag=True)]
-    )
+    command: click.Command = root_command()
     context = click.Context(command, info_name="ci-daemon")
     try:
         while words:

@@ -10,6 +10,7 @@ import click
 from ci_daemon import debug as debugging
 from ci_daemon.command.support.command_classes import Command
 from ci_daemon.command.support.lookup import find_build
+from ci_daemon.command.support.names import BuildName, build_argument
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.command.support.timestamps import timestamp
 from ci_daemon.host.lock import served_by
@@ -35,12 +36,12 @@ class _WithCommand(Command):
 
 
 @click.command(cls=_WithCommand, options_metavar="[OPTIONS]")
-@click.argument("name", metavar="ORG/PIPELINE/NUMBER")
+@build_argument
 @click.argument("step", metavar="[STEP] [-- COMMAND...]", required=False)
 @click.option("--release", is_flag=True, help="End the hold at once instead, and the VM with it.")
 @click.pass_context
 @pass_session
-def debug(session: Session, context: click.Context, *, name: str, step: str | None, release: bool) -> int:
+def debug(session: Session, context: click.Context, *, name: BuildName, step: str | None, release: bool) -> int:
     """Open a shell as root in the VM of a build's job, or run COMMAND there and exit with its exit code.
 
     The job runs, or it has failed and its VM is held, because its build was made with `debug`, as by `ci-daemon submit

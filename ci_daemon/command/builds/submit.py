@@ -7,20 +7,22 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import click
 
-from api import HttpSettings
 from ci_daemon import submit as submission
 from ci_daemon.command.support.command_classes import CallerCommand
 from ci_daemon.command.support.pipeline_files import EXIT_CODES, check_slug, ir_option, pipeline_ir
 from ci_daemon.command.support.session import Failure, Session, pass_session
+from ci_daemon.remote import operations
+from ci_daemon.remote.failures import RequestFailed
+from ci_daemon.remote.urls import is_http_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ci_daemon.submit import Archive, BuildView, Client, GitRevision, Screen, Summary
+    from ci_daemon.remote.views import BuildView
+    from ci_daemon.submit import Archive, Client, GitRevision, Screen, Summary
 
 __all__ = ["submit"]
 
@@ -30,21 +32,10 @@ _UNKNOWN_PIPELINE = "unknown pipeline"
 _REJECTED = "build_plan_rejected"
 
 
-def _valid_url(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
-    if not _is_http_url(value):
+def _valid_url(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not is_http_url(value):
         raise click.BadParameter(f"{value} is not a URL: give one such as https://ci.example.org")
-    return value.rstrip("/")
-
-
-def _is_http_url(url: str) -> bool:
-    """Tell whether a URL consists of scheme, valid host, port and path, and nothing else."""
-    try:
-        parts = urlsplit(url)
-        host = (parts.hostname or "").encode("idna")
-        extras = parts.port == 0 or parts.username or parts.query or parts.fragment
-    except ValueError:
-        return False
-    return parts.scheme in {"http", "https"} and bool(host) and url.isprintable() and " " not in url and not extras
+    return value and value.rstrip("/")
 
 
 def _valid_token(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
@@ -72,18 +63,16 @@ def _valid_token(_context: click.Context, _parameter: click.Parameter, value: st
 @click.option(
     "--url",
     envvar="CI_DAEMON_URL",
-    default=HttpSettings().url,
-    show_default=True,
     show_envvar=True,
     callback=_valid_url,
-    help="The URL of the service.",
+    help="The URL of the service; by default that of the current context, or else of this host.",
 )
 @click.option(
     "--token",
     envvar="CI_DAEMON_TOKEN",
     show_envvar=True,
     callback=_valid_token,
-    help="Your API key; the variable keeps it out of the process list.",
+    help="Your API key, if you are not signed in; the variable keeps it out of the process list.",
 )
 @pass_session
 def submit(
@@ -99,7 +88,7 @@ def submit(
     with_git: bool,
     debug: bool,
     cancel_on_interrupt: bool,
-    url: str,
+    url: str | None,
     token: str | None,
 ) -> int:
     """Run a pipeline over the files of DIR and follow it to its end.
@@ -114,15 +103,14 @@ def submit(
 
     With --json the log goes to stderr, and stdout gets one document at the end.
     """
-    if not token:
-        raise Failure("an API key is missing: set CI_DAEMON_TOKEN to the token that `ci-daemon user add` printed")
+    server = session.signed_in(url, token)
     screen = submission.Screen(sys.stderr if session.json else sys.stdout)
     is_default = pipeline is None
     pipeline = pipeline or (submission.folder_slug(tree) if ir_file else submission.default_slug(tree))
     check_slug(pipeline)
     revision, ir = submission.git_revision(tree), pipeline_ir(tree, ir_file)
     archive = _pack_with_git(tree) if with_git else submission.pack(tree)
-    client = submission.Client(url, token)
+    client = submission.Client(server.url, server.token)
     organization = org or client.personal_organization()
     body = {
         "branch": branch or revision.branch,
@@ -134,21 +122,22 @@ def submit(
     }
     try:
         build = _create_build(client, organization, pipeline, revision, body, archive, screen)
-    except submission.RequestFailed as error:
+    except RequestFailed as error:
         if is_default and _UNKNOWN_PIPELINE in str(error):
             raise Failure(f"{error}: choose one with --pipeline") from error
         raise
-    path = f"{submission.pipeline_path(organization, pipeline)}/builds/{build.number}"
+    name = {"org": organization, "pipeline": pipeline, "number": build.number}
+    url = server.url + operations.GET_BUILD.at(name)
     try:
         screen.print(f"build #{build.number} of {organization}/{pipeline}: {archive.files} files packed")
-        summary = _follow(client, path, organization, pipeline, screen)
+        summary = _follow(client, organization, pipeline, build.number, screen)
     except KeyboardInterrupt:
         if cancel_on_interrupt:
-            client.cancel(path)
+            client.connection.call(operations.CANCEL_BUILD, name)
             screen.print(f"build #{build.number} is canceled")
             return _INTERRUPTED
         screen.print(f"build #{build.number} continues; to cancel it:")
-        screen.print(_curl(url, f"{path}/cancel", method="PUT"))
+        screen.print(_curl(f"{url}/cancel", method="PUT"))
         return _INTERRUPTED
     # If following fails, a thread may still wait for a log. Only here does nothing use the client any more.
     client.close()
@@ -156,7 +145,7 @@ def submit(
         click.echo(json.dumps(summary.as_json(), indent=2))
     else:
         screen.summarize(summary)
-        for line in _next_steps(url, path, summary):
+        for line in _next_steps(url, summary):
             screen.print(line)
     return EXIT_CODES[summary.build.state]
 
@@ -166,11 +155,12 @@ def _pack_with_git(tree: Path) -> Archive:
         return submission.pack(tree, history=history)
 
 
-def _follow(client: Client, path: str, organization: str, pipeline: str, screen: Screen) -> Summary:
-    for event in submission.Follower(submission.ServedBuild(client, path)).events():
+def _follow(client: Client, organization: str, pipeline: str, number: int, screen: Screen) -> Summary:
+    reader = submission.ServedBuild(client.connection, organization, pipeline, number)
+    for event in submission.Follower(reader).events():
         screen.show(event)
-    build = client.build(path)
-    return submission.summarize(build, client.jobs(path), pipeline, client.debits_since(organization, build.created_at))
+    build = reader.build()
+    return submission.summarize(build, reader.jobs(), pipeline, client.debits_since(organization, build.created_at))
 
 
 def _create_build(
@@ -188,25 +178,25 @@ def _create_build(
     client.create_pipeline(organization, pipeline, repository=revision.repository, default_branch=revision.branch)
     try:
         build = client.create_build(organization, pipeline, body, archive)
-    except submission.RequestFailed as error:
+    except RequestFailed as error:
         # Keep the pipeline of a rejected build to inspect it, unless its slug is wrong. Only admins may delete it.
         if error.code != _REJECTED or _UNKNOWN_PIPELINE in str(error):
-            with suppress(submission.RequestFailed):
+            with suppress(RequestFailed):
                 client.delete_pipeline(organization, pipeline)
         raise
     screen.print(f"created the pipeline {pipeline} in {organization}")
     return build
 
 
-def _curl(url: str, path: str, method: str = "") -> str:
+def _curl(url: str, method: str = "") -> str:
     how = f"-X {method} " if method else ""
-    return f'curl {how}-H "Authorization: Bearer $CI_DAEMON_TOKEN" {url}{path}'
+    return f'curl {how}-H "Authorization: Bearer $CI_DAEMON_TOKEN" {url}'
 
 
-def _next_steps(url: str, path: str, summary: Summary) -> tuple[str, ...]:
+def _next_steps(url: str, summary: Summary) -> tuple[str, ...]:
     failed = next((row.job for row in summary.rows if row.job.state.failed), None)
-    log_path = f"{path}/jobs/{failed.id}/log" if failed else f"{path}/jobs"
+    log_url = f"{url}/jobs/{failed.id}/log" if failed else f"{url}/jobs"
     return (
-        f"{'Its log again' if failed else 'Its jobs as JSON'}: {_curl(url, log_path)}",
+        f"{'Its log again' if failed else 'Its jobs as JSON'}: {_curl(log_url)}",
         "To run it again, repeat the command; --help lists its options.",
     )

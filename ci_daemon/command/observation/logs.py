@@ -11,6 +11,7 @@ import click
 
 from ci_daemon.command.support.command_classes import CallerCommand
 from ci_daemon.command.support.lookup import find_build
+from ci_daemon.command.support.names import BuildName
 from ci_daemon.command.support.session import Failure, Session, pass_session
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def logs(session: Session, *, follow: bool, lines: int | None, since: str | None
     uuid = None
     if build is not None:
         with session.storage() as storage:
-            uuid = find_build(storage, build).uuid
+            uuid = find_build(storage, BuildName.parse(build)).uuid
     arguments = _arguments(follow=follow, lines=lines, since=since, build_uuid=uuid, json=session.json)
     return subprocess.run([journal, *arguments], check=False, env=os.environ | {"SYSTEMD_COLORS": "auto"}).returncode
 

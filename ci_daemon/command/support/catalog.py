@@ -30,6 +30,15 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
         "image pull": "Pull an image from an OCI registry.",
         "image remove": "Remove an image.",
     },
+    "Sign in to a server": {
+        "login": "Sign in to a server with a browser.",
+        "logout": "Sign out of the current server.",
+        "whoami": "Show who you are at the current server.",
+        "context list": "List the servers that you are signed in to.",
+        "context remove": "Forget a server, without signing out there.",
+        "context show": "Show a context.",
+        "context use": "Choose the server that commands speak to.",
+    },
     "See": {
         "status": "Show the state of the service on one screen.",
         "top": "Watch the jobs that run and those that wait.",
@@ -108,9 +117,11 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
         "build force-finish": "End a build by hand, as a last resort.",
         "build list": "List a pipeline's builds.",
         "build logs": "Show the logs of a build's jobs.",
+        "build open": "Open the page of a build in a browser.",
         "build rebuild": "Build a build again, as a new one.",
         "build retry": "Run again what did not pass in a build.",
         "build show": "Show a build and its jobs.",
+        "build watch": "Follow a build to its end.",
         "debug": "Open a shell in a job's VM.",
         "secret delete": "Delete a secret.",
         "secret list": "List the names of secrets.",
@@ -124,6 +135,7 @@ They are here so that the help imports no command; a test checks that every comm
 
 _PACKAGES = {
     "Set up": "setup",
+    "Sign in to a server": "servers",
     "See": "observation",
     "Run": "operation",
     "People and money": "accounts",
@@ -131,7 +143,7 @@ _PACKAGES = {
 }
 """The package of the commands below each heading."""
 
-_MODULES = {"uninstall": "install", "resume": "drain", "restore": "backup"}
+_MODULES = {"uninstall": "install", "resume": "drain", "restore": "backup", "logout": "login"}
 """Commands that share a module with their counterpart; the others have a module of their own name."""
 
 

@@ -10,7 +10,7 @@ from ci_daemon.command.support.catalog import HEADINGS
 from ci_daemon.command.support.identity import become_owner
 from ci_daemon.command.support.session import Session
 
-__all__ = ["CallerCommand", "Command", "Group", "RootGroup"]
+__all__ = ["CallerCommand", "Command", "Group", "RootGroup", "SharedCommand"]
 
 _ONE_DOCUMENT = "Print one JSON document."
 
@@ -70,6 +70,31 @@ class Command(CallerCommand):
         """Run it. Files on its command line are open already, because perhaps only the caller can read them."""
         become_owner(ctx.ensure_object(Session).state_dir)
         return super().invoke(ctx)
+
+
+class SharedCommand(CallerCommand):
+    """A command that the box and a server both have.
+
+    On the box it runs as the owner of the state directory, as `Command` does. With a server it runs as its caller, and
+    the entry in the audit is the server's.
+    """
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - what its callback returns
+        """Run it where it belongs."""
+        session = ctx.ensure_object(Session)
+        if session.server() is None:
+            become_owner(session.state_dir)
+        else:
+            session.audited = True
+        return super().invoke(ctx)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Say where it works."""
+        super().format_epilog(ctx, formatter)
+        formatter.write_paragraph()
+        formatter.write_text(
+            "Works with a server that you are signed in to (ci-daemon login), and on the box with --state-dir."
+        )
 
 
 class Group(click.Group):

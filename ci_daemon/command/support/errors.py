@@ -15,7 +15,9 @@ from ci_daemon.install.host import InstallError
 from ci_daemon.local.building import BuildRefused
 from ci_daemon.local.folders import CacheUnusable
 from ci_daemon.local.requirements import HostUnfit
-from ci_daemon.submit.failures import RequestFailed, ServiceUnreachable
+from ci_daemon.remote.contexts import ContextsUnusable
+from ci_daemon.remote.failures import RequestFailed, ServiceUnreachable
+from ci_daemon.remote.handoff import SignInFailed
 from ci_daemon.submit.packing import PackError
 from ci_daemon.tracing import TracingUnavailable
 from storage import StorageError
@@ -30,11 +32,13 @@ EXPECTED_ERRORS = (
     CacheUnusable,
     CannotListen,
     ConfigError,
+    ContextsUnusable,
     HostUnfit,
     InstallError,
     OSError,
     PackError,
     ServiceUnreachable,
+    SignInFailed,
     StorageError,
     TooFewFiles,
     TracingUnavailable,
@@ -49,7 +53,7 @@ def error_message(error: Exception) -> str:
     """Return the error message for the user."""
     match error:
         case RequestFailed(status=HTTPStatus.UNAUTHORIZED):
-            return f"{error}: check CI_DAEMON_TOKEN, and CI_DAEMON_URL"
+            return f"{error}: sign in with `ci-daemon login URL`, or check CI_DAEMON_TOKEN, and CI_DAEMON_URL"
         case RequestFailed(code="body_too_large"):
             return (
                 f"{error}: exclude files that no step needs in .gitignore, or raise http.max_body_bytes of the service"

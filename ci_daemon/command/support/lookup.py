@@ -1,4 +1,4 @@
-"""Find records by their names on the command line: EMAIL, ORG, ORG/PIPELINE/NUMBER."""
+"""Find records by their names on the command line."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ci_daemon.command.support.session import Failure
 
 if TYPE_CHECKING:
+    from ci_daemon.command.support.names import BuildName
     from storage import Build, Organization, Pipeline, Storage, User
 
 __all__ = ["find_build", "find_organization", "find_pipeline", "find_user"]
@@ -36,16 +37,10 @@ def find_pipeline(storage: Storage, organization: str, slug: str) -> Pipeline:
     return pipeline
 
 
-def find_build(storage: Storage, name: str) -> Build:
-    """Return a build by ORG/PIPELINE/NUMBER. Raises Failure."""
-    organization, _, rest = name.partition("/")
-    slug, _, number = rest.partition("/")
-    if not (organization and slug and number.isascii() and number.isdecimal()):
-        raise Failure(f'"{name}" is not the name of a build: write ORG/PIPELINE/NUMBER, as in acme/web/12')
-    pipeline = find_pipeline(storage, organization, slug)
-    build = storage.builds.by_number(pipeline.id, int(number))
+def find_build(storage: Storage, name: BuildName) -> Build:
+    """Return a build by its name. Raises Failure."""
+    build = storage.builds.by_number(find_pipeline(storage, name.org, name.pipeline).id, name.number)
     if build is None:
-        raise Failure(
-            f"{organization}/{slug} has no build {number}: `ci-daemon build list {organization}/{slug}` shows all"
-        )
+        pipeline = name.of_pipeline
+        raise Failure(f"{pipeline} has no build {name.number}: `ci-daemon build list {pipeline}` shows all")
     return build

@@ -11,7 +11,7 @@ import json
 import os
 import pwd
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -22,13 +22,18 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+    from ci_daemon.command.backend.backend import Backend
     from ci_daemon.config import Config
+    from ci_daemon.remote.destination import Destination, Wish
     from storage import Storage
 
 __all__ = ["DEFAULT_STATE_DIR", "Failure", "Session", "pass_session"]
 
 DEFAULT_STATE_DIR = Path("/var/lib/ci-daemon")
 T = TypeVar("T")
+
+_NOWHERE = "no server is known here: sign in with `ci-daemon login URL`, or on the box give --state-dir DIR"
+_NO_SERVER = "no server is known here: sign in with `ci-daemon login URL`, or set CI_DAEMON_URL and CI_DAEMON_TOKEN"
 
 _UNIT = Path("/usr/local/lib/systemd/system/ci-daemon.service")
 """The unit of an installed service, which serves the default state directory."""
@@ -58,6 +63,12 @@ class Session:
     """One run of `ci-daemon`: its general options, and its data for the audit."""
 
     state_dir: Path = DEFAULT_STATE_DIR
+    state_dir_given: bool = False
+    """True if the caller named the state directory, and so the box."""
+
+    context_name: str | None = None
+    """The context that the caller named, and so a server."""
+
     json: bool = False
     operator: str = field(default_factory=_operator)
     """The user who runs the command, for the audit; taken before root becomes the service's user."""
@@ -75,6 +86,7 @@ class Session:
     """True if the command wrote its own audit entry, or changed nothing."""
 
     unit: Path = _UNIT
+    _destination: Destination | None = None
 
     def config(self) -> Config:
         """Return the configuration. Raises ConfigError."""
@@ -87,6 +99,70 @@ class Session:
         """The command that starts the service, in backquotes for a sentence."""
         installed = self.state_dir == DEFAULT_STATE_DIR and self.unit.exists()
         return "`systemctl start ci-daemon`" if installed else "`ci-daemon serve`"
+
+    def server(self) -> Destination | None:
+        """Return the server that a command speaks to which both have; None on the box.
+
+        The caller may name either. Else it is the box if the state directory is the caller's own, and else the current
+        context's server. Raises Failure if there is neither, and ContextsUnusable.
+        """
+        if self.state_dir_given:
+            return None
+        wish = self._wish()
+        if not wish.names_a_server and self._owns_state_dir():
+            return None
+        found = self._find_destination(wish)
+        if found is None:
+            raise Failure(_NOWHERE)
+        return found
+
+    def signed_in(self, url: str | None = None, token: str | None = None) -> Destination:
+        """Return the server of a command that only servers have.
+
+        ``url`` and ``token`` are options, which stand above the variables. Raises Failure and ContextsUnusable.
+        """
+        wish = self._wish()
+        found = self._find_destination(replace(wish, url=url or wish.url, token=token or wish.token))
+        if found is None:
+            raise Failure(_NO_SERVER)
+        return found
+
+    @contextmanager
+    def backend(self) -> Iterator[Backend]:
+        """Open the data of a command that the box and a server both have.
+
+        Raises Failure, ContextsUnusable and StorageError.
+        """
+        if self.server() is None:
+            from ci_daemon.command.backend.box.backend import BoxBackend
+
+            with self.storage_without_billing() as storage:
+                yield BoxBackend(self, storage)
+            return
+        from ci_daemon.command.backend.server.backend import ServerBackend
+
+        with closing(ServerBackend(self.signed_in())) as backend:
+            yield backend
+
+    def _wish(self) -> Wish:
+        from ci_daemon.remote.destination import Wish
+
+        return Wish.of(os.environ, self.context_name)
+
+    def _find_destination(self, wish: Wish) -> Destination | None:
+        """Find the server once: a keyring may be slow, and ask the person."""
+        from ci_daemon.remote.contexts import configuration_folder
+        from ci_daemon.remote.destination import find_destination
+
+        if self._destination is None:
+            self._destination = find_destination(wish, configuration_folder(os.environ))
+        return self._destination
+
+    def _owns_state_dir(self) -> bool:
+        try:
+            return os.geteuid() in {0, self.state_dir.stat().st_uid}
+        except OSError:
+            return False
 
     @contextmanager
     def storage(self) -> Iterator[Storage]:

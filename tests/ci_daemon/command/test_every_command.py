@@ -41,6 +41,13 @@ ELSEWHERE = {
     "serve": "test_service.py: it answers nobody on stdout",
     "logs": "tests/system: it takes a journal, and says a document a line",
     "submit": "test_submit.py",
+    "login": "tests/ci_daemon/remote",
+    "logout": "tests/ci_daemon/remote",
+    "whoami": "tests/ci_daemon/remote",
+    "context list": "tests/ci_daemon/remote",
+    "context remove": "tests/ci_daemon/remote",
+    "context show": "tests/ci_daemon/remote",
+    "context use": "tests/ci_daemon/remote",
     "run": "tests/ci_daemon/local/test_run.py",
     "render": "tests/e2e/builds/test_render.py",
     "debug": "tests/e2e: it is a shell",
@@ -128,8 +135,10 @@ CALLS = """
     build logs acme/web/1
     build approve acme/web/2
     build rebuild acme/web/1
+    build open acme/web/1
     build cancel acme/web/1
     build force-finish acme/web/1 --state canceled --note stuck
+    build watch acme/web/1
     build retry acme/web/1
     secret set acme TOKEN
     secret list acme
@@ -138,7 +147,7 @@ CALLS = """
     --state-dir {restored} restore {backup}
 """
 OTHER = "--state-dir {restored}"
-CODES = {"status": {3}, "doctor": {0, 1}}
+CODES = {"status": {3}, "doctor": {0, 1}, "build watch": {3}}
 CHANGE_NOTHING_HERE = {"init", "doctor", "retention run"}
 """Commands that leave an entry in the audit, but change nothing when called as here."""
 

@@ -10,8 +10,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from ci_daemon.submit.client import Client
-from ci_daemon.submit.failures import RequestFailed, ServiceUnreachable
+from ci_daemon.remote.connection import Connection
+from ci_daemon.remote.failures import RequestFailed, ServiceUnreachable
+from ci_daemon.submit.build_reader import ServedBuild
 from ci_daemon.submit.log_reader import read_log
 from ci_daemon.submit.retry import Backoff, retry
 
@@ -49,16 +50,16 @@ def reading() -> Iterator[Callable[..., list[str]]]:
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        client = Client(f"http://127.0.0.1:{server.server_port}", "ci_x")
+        connection = Connection(f"http://127.0.0.1:{server.server_port}", "ci_x")
 
         def read(*given: Answer) -> list[str]:
             answers.extend(given)
-            lines = list(read_log(partial(client.log, "/log")))
+            lines = list(read_log(partial(ServedBuild(connection, "acme", "web", 1).log, "job")))
             assert answers == []
             return lines
 
         yield read
-        client.close()
+        connection.close()
         server.shutdown()
         thread.join()
 

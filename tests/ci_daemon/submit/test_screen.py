@@ -4,10 +4,10 @@ import io
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from ci_daemon.remote.views import BuildView, JobView, Transaction
 from ci_daemon.submit.events import BuildUpdated, Event, FollowStarted, JobUpdated, LogLine
 from ci_daemon.submit.screen import Screen
 from ci_daemon.submit.summary import Summary, summarize
-from ci_daemon.submit.views import BuildView, JobView, Transaction
 from storage import BuildState, JobState
 
 START = datetime(2026, 1, 2, tzinfo=UTC)

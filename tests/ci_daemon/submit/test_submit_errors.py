@@ -152,6 +152,6 @@ def other_server() -> Iterator[str]:
 
 def test_another_server_is_recognized(submit: Submit, other_server: str, capsys: pytest.CaptureFixture[str]):
     assert submit("--url", other_server) == 1
-    assert f"the answer of {other_server} is not that of a ci-daemon: check CI_DAEMON_URL" in capsys.readouterr().err
+    assert f"the answer of {other_server} is not that of a ci-daemon (status 200)" in capsys.readouterr().err
     assert submit("--url", other_server, "--org", "acme") == 1
-    assert "answered with status 500 and no error message" in capsys.readouterr().err
+    assert "is not that of a ci-daemon (status 500)" in capsys.readouterr().err

@@ -1,13 +1,17 @@
-"""The fields of the API's records that following a build reads; others are ignored."""
+"""The fields of the API's records that commands read; others are ignored."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime  # noqa: TC003 - pydantic reads the annotations
+from typing import TYPE_CHECKING, Self
 
 from storage import BuildState, JobState
 
-__all__ = ["BuildView", "JobList", "JobView", "PipelineView", "Transaction", "TransactionPage", "UserView"]
+if TYPE_CHECKING:
+    from storage import Build, Job
+
+__all__ = ["BuildView", "JobView", "SlugView", "StatusView", "TokenView", "Transaction", "UserView"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +25,33 @@ class BuildView:
     finished_at: datetime | None = None
     error_code: str | None = None
     error_message: str | None = None
+    id: str | None = None
+    branch: str | None = None
+    commit: str | None = None
+    rebuild_of: int | None = None
+    pending_reason: str | None = None
+    untrusted: bool = False
+    approved_by: str | None = None
+
+    @classmethod
+    def of(cls, build: Build, pending_reason: str | None = None) -> Self:
+        """Return the view of a stored build."""
+        return cls(
+            number=build.number,
+            state=build.state,
+            created_at=build.created_at,
+            started_at=build.started_at,
+            finished_at=build.finished_at,
+            error_code=build.error_code,
+            error_message=build.error_message,
+            id=build.external_id,
+            branch=build.branch,
+            commit=build.commit,
+            rebuild_of=build.rebuild_of,
+            pending_reason=pending_reason,
+            untrusted=build.untrusted,
+            approved_by=build.approved_by,
+        )
 
     @property
     def over(self) -> bool:
@@ -48,6 +79,25 @@ class JobView:
     pending_reason: str | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
+    attempt: int = 1
+
+    @classmethod
+    def of(cls, job: Job, pending_reason: str | None = None) -> JobView:
+        """Return the view of a stored job."""
+        return cls(
+            id=job.uuid,
+            name=job.name,
+            step_key=job.step_key,
+            state=job.state,
+            exit_code=job.exit_code,
+            error_code=job.error_code,
+            error_message=job.error_message,
+            soft_failed=job.soft_failed,
+            pending_reason=pending_reason,
+            started_at=job.started_at,
+            finished_at=job.finished_at,
+            attempt=job.attempt,
+        )
 
     @property
     def over(self) -> bool:
@@ -88,29 +138,30 @@ class Transaction:
 class UserView:
     """The fields of the caller."""
 
+    email: str
+    name: str
     personal_org_slug: str
 
 
 @dataclass(frozen=True, slots=True)
-class PipelineView:
-    """The fields of a pipeline."""
+class SlugView:
+    """The fields of a record that is found by its slug."""
 
     slug: str
 
 
 @dataclass(frozen=True, slots=True)
-class JobList:
-    """A build's jobs in DAG creation order."""
+class StatusView:
+    """The answer of a service that is there."""
 
-    data: list[JobView]
+    status: str
 
 
 @dataclass(frozen=True, slots=True)
-class TransactionPage:
-    """One page of the ledger, newest first."""
+class TokenView:
+    """A session token, shown only once."""
 
-    data: list[Transaction]
-    next_cursor: str | None
+    token: str
 
 
 def _between(start: datetime | None, end: datetime | None) -> float | None:

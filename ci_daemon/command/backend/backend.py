@@ -1,0 +1,29 @@
+"""The choice between the box and a server, and the nouns of either."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from ci_daemon.command.backend.builds import Builds
+
+__all__ = ["Backend"]
+
+
+class Backend(Protocol):
+    """The nouns of the box, or those of a server."""
+
+    @property
+    def start_command(self) -> str | None:
+        """The command that starts the service, in backquotes; None if it runs."""
+        ...
+
+    @property
+    def pages_url(self) -> str:
+        """The address of the service's pages, without a trailing slash."""
+        ...
+
+    @property
+    def builds(self) -> Builds:
+        """The builds."""
+        ...

@@ -1,0 +1,1 @@
+"""Commands for servers elsewhere: signing in and contexts."""

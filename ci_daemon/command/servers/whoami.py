@@ -1,0 +1,34 @@
+"""`ci-daemon whoami`: the person whom a server takes the caller for."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import click
+
+from ci_daemon.command.support.command_classes import CallerCommand
+from ci_daemon.command.support.session import Session, pass_session
+from ci_daemon.remote import operations
+from ci_daemon.remote.connection import Connection
+
+__all__ = ["whoami"]
+
+
+@click.command(cls=CallerCommand, reads=True)
+@pass_session
+def whoami(session: Session) -> None:
+    """Show who you are at the server that commands speak to."""
+    server = session.signed_in()
+    with closing(Connection(server.url, server.token)) as connection:
+        user = connection.call(operations.GET_USER)
+    document = {
+        "email": user.email,
+        "name": user.name,
+        "personal_org": user.personal_org_slug,
+        "url": server.url,
+        "context": server.context and server.context.name,
+    }
+    if session.json:
+        session.answer(document, "")
+    else:
+        session.properties(document)

@@ -1,0 +1,1 @@
+"""A server, from a command line anywhere: signing in, contexts, and the operations of its API."""

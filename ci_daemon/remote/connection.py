@@ -1,0 +1,173 @@
+"""Requests to a service, and its refusals as exceptions."""
+
+from __future__ import annotations
+
+import ssl
+from contextlib import contextmanager
+from functools import cache
+from http import HTTPStatus
+from importlib.metadata import version
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import httpx
+from pydantic import TypeAdapter, ValidationError
+
+from ci_daemon.remote.failures import RequestFailed, ServiceUnreachable
+from ci_daemon.remote.operation import Nothing, Operation, Page
+from ci_daemon.remote.urls import is_this_host
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["Connection"]
+
+T = TypeVar("T")
+
+_TIMEOUT = 30.0
+_CONNECT_TIMEOUT = 10.0
+_PAGE_SIZE = "100"
+_NO_NAMES: Mapping[str, object] = MappingProxyType({})
+
+
+class Connection:
+    """Calls the service at ``url`` as the owner of ``token``, or as nobody without one.
+
+    Thread-safe. All methods raise RequestFailed if the service refuses, and ServiceUnreachable.
+    """
+
+    def __init__(self, url: str, token: str | None) -> None:
+        self.url = url.rstrip("/")
+        authorization = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self._http = httpx.Client(
+            base_url=self.url,
+            headers={**authorization, "User-Agent": f"ci-daemon/{version('ci-daemon')}"},
+            # Requests to this machine bypass the environment's proxy.
+            trust_env=not is_this_host(url),
+        )
+
+    def call(
+        self,
+        operation: Operation[T],
+        names: Mapping[str, object] = _NO_NAMES,
+        *,
+        body: Mapping[str, object] | None = None,
+        query: Mapping[str, str] | None = None,
+        seconds: float = _TIMEOUT,
+    ) -> T:
+        """Perform an operation and return its answer; ``names`` are the parameters of its path."""
+        unknown = {*(body or {})} - operation.body | {*(query or {})} - operation.query
+        if unknown:
+            raise TypeError(f"{operation.id} does not take {', '.join(sorted(unknown))}")
+        request = self._http.build_request(
+            operation.method, operation.at(names), json=body, params=query, timeout=_timeout(seconds)
+        )
+        response = self._send(request)
+        self._raise_for_error(response)
+        if operation.answer is Nothing:
+            return operation.answer()
+        try:
+            answer: T = _adapter(operation).validate_json(response.content)
+        except ValidationError as error:
+            raise self._not_a_service(response) from error
+        return answer
+
+    def items(self, operation: Operation[Page[T]], names: Mapping[str, object] = _NO_NAMES) -> Iterator[T]:
+        """Yield the rows of a list, page by page."""
+        query = {"limit": _PAGE_SIZE} if "limit" in operation.query else {}
+        while True:
+            page = self.call(operation, names, query=query)
+            yield from page.data
+            if page.next_cursor is None:
+                return
+            query["cursor"] = page.next_cursor
+
+    @contextmanager
+    def stream(
+        self, operation: Operation[Any], names: Mapping[str, object], start: int = 0, wait: int = 0
+    ) -> Iterator[tuple[Iterator[bytes], httpx.Headers]]:
+        """Open an answer of bytes from byte ``start`` on, waiting up to ``wait`` seconds for a first byte.
+
+        Yields an iterator of chunks as they arrive, and the headers. If there is nothing after ``start``, no chunk
+        comes.
+        """
+        request = self._http.build_request(
+            operation.method,
+            operation.at(names),
+            params={"wait": wait} if "wait" in operation.query else None,
+            headers={"Range": f"bytes={start}-", "Accept-Encoding": "identity"},
+            timeout=_timeout(wait + _TIMEOUT),
+        )
+        response = self._send(request, stream=True)
+        try:
+            if response.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+                yield iter(()), response.headers
+            else:
+                self._raise_for_error(response)
+                yield response.iter_bytes(), response.headers
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from error
+        finally:
+            response.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def _send(self, request: httpx.Request, *, stream: bool = False) -> httpx.Response:
+        try:
+            return self._http.send(request, stream=stream)
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from error
+
+    def _unreachable(self, error: Exception) -> ServiceUnreachable:
+        if (untrusted := _certificate_error(error)) is not None:
+            return ServiceUnreachable(
+                f"the certificate of {self.url} is not valid here ({untrusted.verify_message}): check the URL, or set"
+                " SSL_CERT_FILE to the certificate of its authority"
+            )
+        return ServiceUnreachable(
+            f"no service answers at {self.url} ({error}): start the service, or set CI_DAEMON_URL to where it runs"
+        )
+
+    def _raise_for_error(self, response: httpx.Response) -> None:
+        """Raise RequestFailed with the service's message if the response is not a success."""
+        if response.is_success:
+            return
+        if response.has_redirect_location:
+            target = response.headers["Location"]
+            message = f"{self.url} redirects to {target!r}: sign in with the URL of the service itself"
+            raise RequestFailed(response.status_code, "unknown", message)
+        response.read()
+        try:
+            error = response.json()["error"]
+            code, message = str(error["code"]), str(error["message"])
+        except (ValueError, LookupError, TypeError):
+            raise self._not_a_service(response) from None
+        if code in {"route_not_found", "method_not_allowed"}:
+            message = f"the service at {self.url} is older than this command and cannot do this: upgrade it"
+        elif code == "rate_limited" and (seconds := response.headers.get("Retry-After", "")).isdecimal():
+            message = f"{message}: try again in {seconds} s"
+        raise RequestFailed(response.status_code, code, message)
+
+    def _not_a_service(self, response: httpx.Response) -> RequestFailed:
+        message = f"the answer of {self.url} is not that of a ci-daemon (status {response.status_code}): check the URL"
+        return RequestFailed(response.status_code, "unknown", message)
+
+
+def _timeout(seconds: float) -> httpx.Timeout:
+    return httpx.Timeout(seconds, connect=_CONNECT_TIMEOUT)
+
+
+def _certificate_error(error: BaseException | None) -> ssl.SSLCertVerificationError | None:
+    """Return the error of a certificate that caused another error, None if there was none."""
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return error
+        error = error.__cause__ or error.__context__
+    return None
+
+
+@cache
+def _adapter(operation: Operation[Any]) -> TypeAdapter[Any]:
+    return TypeAdapter(operation.answer)

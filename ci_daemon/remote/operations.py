@@ -1,0 +1,64 @@
+"""The operations of the API that commands call; a test compares them with the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ci_daemon.remote.operation import Nothing, Operation, Page
+from ci_daemon.remote.views import (
+    BuildView,
+    JobView,
+    SlugView,
+    StatusView,
+    TokenView,
+    Transaction,
+    UserView,
+)
+
+_PAGED = frozenset({"limit", "cursor"})
+_ORG = "/api/v0/organizations/{org}"
+_PIPELINE = _ORG + "/pipelines/{pipeline}"
+_BUILD = _PIPELINE + "/builds/{number}"
+_JOB = _BUILD + "/jobs/{job_id}"
+
+PING = Operation("ping", "GET", "/api/v0/ping", StatusView)
+CLAIM = Operation("cliClaimV2", "POST", "/api/v2/auth/cli/claim", TokenView, frozenset({"nonce"}))
+REDEEM = Operation("cliRedeemV2", "POST", "/api/v2/auth/cli/redeem", TokenView, frozenset({"code"}))
+LOGOUT = Operation("logout", "POST", "/api/v0/auth/logout", Nothing)
+GET_USER = Operation("getCurrentUser", "GET", "/api/v0/user", UserView)
+
+GET_PIPELINE = Operation("getPipeline", "GET", _PIPELINE, SlugView)
+CREATE_PIPELINE = Operation(
+    "createPipeline",
+    "POST",
+    _ORG + "/pipelines",
+    SlugView,
+    frozenset({"name", "repository", "default_branch"}),
+)
+DELETE_PIPELINE = Operation("deletePipeline", "DELETE", _PIPELINE, Nothing)
+
+LIST_BUILDS = Operation("listBuilds", "GET", _PIPELINE + "/builds", Page[BuildView], query=_PAGED)
+GET_BUILD = Operation("getBuild", "GET", _BUILD, BuildView)
+CREATE_BUILD = Operation(
+    "createBuild",
+    "POST",
+    _PIPELINE + "/builds",
+    BuildView,
+    frozenset(
+        {"branch", "commit", "message", "source", "pipeline_ir", "source_b64", "source_sha256", "debug"},
+    ),
+)
+CANCEL_BUILD = Operation("cancelBuild", "PUT", _BUILD + "/cancel", BuildView)
+APPROVE_BUILD = Operation("approveBuild", "POST", _BUILD + "/approve", BuildView)
+REBUILD_BUILD = Operation("rebuildBuild", "POST", _BUILD + "/rebuild", BuildView)
+RETRY_BUILD = Operation("retryBuild", "POST", _BUILD + "/retry", BuildView)
+LIST_JOBS = Operation("listJobs", "GET", _BUILD + "/jobs", Page[JobView])
+GET_JOB = Operation("getJob", "GET", _JOB, JobView)
+GET_LOG: Operation[Any] = Operation("getJobLog", "GET", _JOB + "/log", Nothing, query=frozenset({"wait"}))
+GET_RENDER_LOG: Operation[Any] = Operation(
+    "getRenderLog", "GET", _BUILD + "/render-log", Nothing, query=frozenset({"wait"})
+)
+
+LIST_TRANSACTIONS = Operation(
+    "listBillingTransactions", "GET", "/api/v0/billing/transactions/{org}", Page[Transaction], query=_PAGED
+)

@@ -1,0 +1,136 @@
+"""`ci-daemon build` with a server: the same words, tables and JSON as on the box."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from ci_daemon.command import main
+from storage import Build, BuildState, JobState, NewBuild, NewPipeline, Pipeline
+from tests.ci_daemon.remote.conftest import RunJson
+from tests.ci_daemon.scripted_service import ScriptedBuild, ScriptedService
+from tests.e2e.pipelines import Graph
+from tests.records import new_job
+
+IR = Graph().step("lint", "true").step("test", "true").ir()
+pytestmark = pytest.mark.usefixtures("at_server")
+
+Printed = Callable[..., list[str]]
+
+
+@pytest.fixture
+def pipeline(service: ScriptedService) -> Pipeline:
+    organization = service.storage.organizations.by_slug(service.org)
+    assert organization is not None
+    return service.storage.pipelines.create(organization.id, NewPipeline("web", "Web", "https://example.org/r", "main"))
+
+
+def new_build(service: ScriptedService, pipeline: Pipeline) -> ScriptedBuild:
+    jobs = [new_job("lint"), new_job("test")]
+    build = service.storage.builds.create(pipeline, NewBuild("main", "c0ffee", pipeline_ir=IR), jobs)
+    return ScriptedBuild(service, build)
+
+
+@pytest.fixture
+def failed(service: ScriptedService, pipeline: Pipeline) -> str:
+    """The name of a build whose second job failed, with escape sequences in its log."""
+    build = new_build(service, pipeline)
+    build.run("lint", "clean\n")
+    build.start("test")
+    build.write("test", "1 failed\x1b]0;owned\x07\x1b[2J\n")
+    build.finish("test", JobState.FAILED, exit_code=7)
+    build.move_build(BuildState.FAILED)
+    return f"{service.org}/web/1"
+
+
+@pytest.fixture
+def printed(capsys: pytest.CaptureFixture[str]) -> Printed:
+    """Run a command, and return the lines that it prints."""
+
+    def printed(*arguments: str, code: int = 0) -> list[str]:
+        assert main(arguments) == code, capsys.readouterr().err
+        return capsys.readouterr().out.splitlines()
+
+    return printed
+
+
+def test_builds_are_listed_beyond_one_page(
+    service: ScriptedService, pipeline: Pipeline, printed: Printed, run_json: RunJson
+):
+    assert printed("build", "list", f"{service.org}/web") == [f"{service.org}/web has no build"]
+    for _ in range(103):
+        new_build(service, pipeline)
+    listed = run_json("build", "list", f"{service.org}/web", "--limit", "102")
+    assert [each["number"] for each in listed] == list(range(103, 1, -1))
+    assert printed("build", "list", f"{service.org}/web", "--limit", "1")[1].split()[:4] == [
+        "103",
+        "scheduled",
+        "main",
+        "c0ffee",
+    ]
+
+
+def test_a_build_is_shown_as_on_the_box(
+    service: ScriptedService, failed: str, run_json: RunJson, monkeypatch: pytest.MonkeyPatch
+):
+    of_server = run_json("build", "show", failed)
+    monkeypatch.setenv("CI_DAEMON_STATE_DIR", str(service.storage.directory))
+    of_box = run_json("build", "show", failed)
+    assert of_box.keys() - of_server.keys() == {"build_id", "cancel_requested"}
+    assert of_server == {key: of_box[key] for key in of_server}
+
+
+def test_logs_come_in_the_order_of_the_plan(failed: str, printed: Printed, run_json: RunJson):
+    lines = printed("build", "logs", failed)
+    assert [line.split(" | ")[0].strip() for line in lines] == ["lint", "test"]
+    assert lines[0].endswith(" | clean")
+    assert "\x1b" not in lines[1]
+    assert "\x07" not in lines[1]
+    assert [each["key"] for each in run_json("build", "logs", failed)] == ["lint", "test"]
+    assert len(printed("build", "logs", failed, "lint")) == 1
+    assert printed("build", "logs", failed, "nothing", code=1) == []
+
+
+def test_watching_ends_with_the_exit_code_of_the_build(failed: str, printed: Printed):
+    lines = printed("build", "watch", failed, code=1)
+    assert any(line.endswith("| clean") for line in lines)
+    assert lines[-1].startswith("build #1 failed")
+
+
+def test_a_build_is_canceled_and_run_again(service: ScriptedService, pipeline: Pipeline, printed: Printed, failed: str):
+    waiting = new_build(service, pipeline)
+    name = f"{service.org}/web/{waiting.build.number}"
+    assert printed("build", "cancel", name) == [f"build {name} is being canceled"]
+    assert printed("build", "rebuild", failed) == [f"build {service.org}/web/3 repeats {failed}"]
+    for lease in service.storage.leases.live():
+        service.storage.leases.end(lease.id)
+    assert printed("build", "retry", failed) == [f"build {failed} runs again now"]
+    [retried] = [each for each in service.storage.builds.unfinished() if each.number == 1]
+    assert isinstance(retried, Build)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nobody/web/1", "organization"),
+        ("{org}/none/1", "pipeline"),
+        ("{org}/web/9", "build"),
+        ("../../1", "organization"),
+    ],
+)
+def test_what_does_not_exist_is_said(
+    service: ScriptedService, failed: str, name: str, message: str, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["build", "show", name.format(org=service.org)]) == 1
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert message in err
+
+
+def test_a_refused_token_leads_to_login(
+    failed: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("CI_DAEMON_TOKEN", "ci_wrong")
+    assert main(["build", "show", failed]) == 1
+    assert "sign in with `ci-daemon login URL`" in capsys.readouterr().err
