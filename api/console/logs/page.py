@@ -72,6 +72,7 @@ class JobPage(Page):
             tail=tail,
             size=size,
             cut=size > _SHOWN_BYTES,
+            first_bytes=min(size, BLOCK_BYTES) if job.state.terminal else 0,
             gone=gone,
             **self._debugging(req, build, job),
         )

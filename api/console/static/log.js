@@ -12,7 +12,7 @@ const SPARE = 12;
 
 class LogView {
   constructor(place, tools) {
-    this.source = new LogSource(place.dataset.log);
+    this.source = new LogSource(place.dataset.log, Number(place.dataset.firstBytes));
     this.folds = new Folds();
     this.top = 0;
     this.following = false;

@@ -18,13 +18,15 @@ async function answered(response) {
 }
 
 export class LogSource {
-  constructor(url) {
+  // Of a log that has ended the first block, of so many bytes, is fetched beside the outline: it is seen first.
+  constructor(url, firstBytes) {
     this.url = url;
     this.size = 0;
     this.complete = false;
     this.groups = [];
     this.before = [0];
     this.blocks = new Map();
+    if (firstBytes > 0) this.keep(0, 0, firstBytes);
   }
 
   async load() {
@@ -64,6 +66,10 @@ export class LogSource {
       this.blocks.set(number, known);
       return known.content;
     }
+    return this.keep(number, start, end);
+  }
+
+  keep(number, start, end) {
     const content = this.fetchBlock(start, end);
     this.blocks.set(number, {end, content});
     content.catch(() => this.blocks.delete(number));

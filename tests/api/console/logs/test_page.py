@@ -24,6 +24,13 @@ def test_the_page_has_the_end_of_the_log_as_text(ada: Account, job: JobPath):
     assert "\x1b" not in shown
 
 
+def test_the_first_block_of_an_ended_log_is_fetched_at_once(ada: Account, job: JobPath):
+    job.write(b"text\n")
+    assert 'data-first-bytes="0"' in Browser.of(ada).get(page_of(job)).text
+    job.run_for(1)
+    assert 'data-first-bytes="5"' in Browser.of(ada).get(page_of(job)).text
+
+
 def test_the_outline_search_and_times_of_a_log(ada: Account, job: JobPath):
     job.write(b"one\n::group::G\n", b"two\n::endgroup::\n")
     browser, log = Browser.of(ada), f"{page_of(job)}/log"
