@@ -18,15 +18,22 @@ if TYPE_CHECKING:
 __all__ = ["core_share"]
 
 _JOBS = 12
+_ARRIVAL_SECONDS = 15
+_POLL_SECONDS = 0.1
 _SECONDS = 120.0
 _CHUNK_BYTES = 1 << 16
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def core_share(service: Service, cookie: str, watchers: int) -> float:
-    """Run a build that so many people watch; return the share of a core that the service uses meanwhile."""
-    nodes = [{"step": {"key": f"job-{number}", "cmd": "sleep 1"}, "env": {}} for number in range(_JOBS)]
-    build = service.build(json.dumps({"version": "0", "graph": {"nodes": nodes, "edges": []}}))
+    """Run a build that so many people watch; return the share of a core that the service uses meanwhile.
+
+    Its first job gives them the time to open the page; what is measured begins after that job.
+    """
+    commands = [f"sleep {_ARRIVAL_SECONDS}", *["sleep 1"] * _JOBS]
+    nodes = [{"step": {"key": f"job-{number}", "cmd": each}, "env": {}} for number, each in enumerate(commands)]
+    edges = [[0, number, "depends_on"] for number in range(1, len(nodes))]
+    build = service.build(json.dumps({"version": "0", "graph": {"nodes": nodes, "edges": edges}}))
     page = build.removeprefix("/api/v0/organizations")
     ended = threading.Event()
     with ExitStack() as stack, selectors.DefaultSelector() as selector:
@@ -35,6 +42,7 @@ def core_share(service: Service, cookie: str, watchers: int) -> float:
         reader = threading.Thread(target=_read, args=(selector, ended))
         reader.start()
         try:
+            _wait_for_first_job(service, build)
             before, started = _cpu_seconds(service.daemon.pid), time.perf_counter()
             service.finish(build, _SECONDS)
             share = (_cpu_seconds(service.daemon.pid) - before) / (time.perf_counter() - started)
@@ -42,6 +50,18 @@ def core_share(service: Service, cookie: str, watchers: int) -> float:
             ended.set()
             reader.join()
     return share
+
+
+def _wait_for_first_job(service: Service, build: str) -> None:
+    """Wait for the end of the first job. Raises RuntimeError if it has ended already."""
+    if _first_job_ended(service, build):
+        raise RuntimeError(f"those who watch {build} needed more than {_ARRIVAL_SECONDS} s to open its page")
+    while not _first_job_ended(service, build):
+        time.sleep(_POLL_SECONDS)
+
+
+def _first_job_ended(service: Service, build: str) -> bool:
+    return bool(service.get(f"{build}/jobs")["data"][0]["finished_at"])
 
 
 def _stream(service: Service, page: str, cookie: str) -> socket.socket:
