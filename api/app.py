@@ -16,6 +16,7 @@ from api.console.routes import add_build_pages, add_console
 from api.errors.pages import ErrorPagesResource
 from api.errors.responses import ErrorHandlers
 from api.http.client_addresses import ClientAddresses
+from api.http.router import Router
 from api.http.slots import StreamSlots
 from api.logs.access import LogAccess
 from api.logs.events import LogEventsResource
@@ -268,7 +269,7 @@ def create_app(
 
     add_docs(routes, OpenApiResource(routes, settings.url), ErrorPagesResource(routes))
 
-    app = falcon.App(request_type=ApiRequest)
+    app = falcon.App(request_type=ApiRequest, router=Router())
     app.req_options.strip_url_path_trailing_slash = True
     first = AccessLog(), RequestMetrics(registry), Headers(), Cors(settings.cors_origins), Head()
     audit = AuditTrail(storage, routes, addresses)

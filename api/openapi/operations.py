@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     import falcon
     from pydantic import BaseModel
@@ -139,7 +139,7 @@ class Routes:
         Raises:
             TypeError: A responder has no `operation`.
         """
-        for method, responder in _responders(resource, suffix):
+        for method, responder in _responders(resource, suffix).items():
             declared = getattr(responder, "operation", None)
             if not isinstance(declared, Operation):
                 raise TypeError(f"{responder.__qualname__} needs @operation: without, it is not documented or audited")
@@ -153,7 +153,7 @@ class Routes:
         Raises:
             TypeError: A responder to another method than GET does not say what it `performs`.
         """
-        for method, responder in _responders(resource, suffix):
+        for method, responder in _responders(resource, suffix).items():
             performed = getattr(responder, "performs", None)
             if isinstance(performed, str):
                 self._performed[path, method] = performed
@@ -190,9 +190,15 @@ class Routes:
         return tuple(self._endpoints.values())
 
 
-def _responders(resource: object, suffix: str | None = None) -> Iterator[tuple[str, Callable[..., None]]]:
-    """Yield a resource's responders with their methods."""
-    for method in _METHODS:
-        responder = getattr(resource, f"on_{method}_{suffix}" if suffix else f"on_{method}", None)
-        if responder is not None:
-            yield method, responder
+def _responders(resource: object, suffix: str | None) -> Mapping[str, Callable[..., None]]:
+    """Return a resource's responders by method.
+
+    Raises:
+        TypeError: It has none.
+    """
+    ending = f"_{suffix}" if suffix else ""
+    found = {method: getattr(resource, f"on_{method}{ending}", None) for method in _METHODS}
+    responders = {method: responder for method, responder in found.items() if responder is not None}
+    if not responders:
+        raise TypeError(f"{type(resource).__name__} has no responder like on_get{ending}")
+    return responders

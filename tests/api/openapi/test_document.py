@@ -6,14 +6,18 @@ import falcon
 import pytest
 from falcon import testing
 from falcon.inspect import inspect_routes
+from falcon.routing import CompiledRouter
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 
+from api import HttpSettings
 from api.errors.catalog import error_catalog
 from api.openapi.examples import example_of
 from api.openapi.operations import Answer, Routes, operation, performs
 from api.request import ApiRequest
+from storage import Storage
 from tests.api.world import World
+from tests.clock import ManualClock
 
 
 @pytest.fixture
@@ -88,6 +92,11 @@ def test_a_responder_without_an_operation_is_refused():
         Routes().add("/changing", Changing(), "list")
 
 
+def test_a_suffix_that_no_responder_has_is_refused():
+    with pytest.raises(TypeError, match="Changing has no responder like on_get_lsit"):
+        Routes().add_page("/changing", Changing(), "lsit")
+
+
 def test_a_page_changes_nothing():
     """Only operations are audited."""
     routes = Routes()
@@ -101,10 +110,19 @@ def test_a_page_changes_nothing():
     assert [(endpoint.path, endpoint.method) for endpoint in routes.endpoints] == [("/changing", "put")]
 
 
-def test_every_endpoint_but_pages_is_in_the_document(world: World, document: dict[str, Any]):
+@pytest.fixture
+def inspectable(
+    monkeypatch: pytest.MonkeyPatch, storage: Storage, clock: ManualClock, settings: HttpSettings
+) -> falcon.App[Any, Any]:
+    """The app with falcon's own router, whose routes can be listed."""
+    monkeypatch.setattr("api.app.Router", CompiledRouter)
+    return World.create(storage, clock, settings).app
+
+
+def test_every_endpoint_but_pages_is_in_the_document(inspectable: falcon.App[Any, Any], document: dict[str, Any]):
     routed = {
         (route.path, method.method.lower())
-        for route in inspect_routes(world.app)
+        for route in inspect_routes(inspectable)
         for method in route.methods
         if not method.internal
     }
