@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from api import HttpSettings, Server, create_app
-from storage import Storage, SystemClock
+from storage import SystemClock
 from tests.api.world import Account, World
 from tests.fake_engine import FakeEngine
+from tests.state import new_storage
 
 MAX_BODY = 20_000
 
@@ -67,7 +68,7 @@ def refusal(response: http.client.HTTPResponse) -> tuple[int, str]:
 @contextmanager
 def serving(directory: Path, **settings: Any) -> Iterator[Served]:
     clock = SystemClock()
-    storage = Storage.create(directory, clock)
+    storage = new_storage(directory, clock)
     engine = FakeEngine(storage, None)
     wanted = {"threads": 6, "max_streams": 3, "max_body_bytes": MAX_BODY, "max_header_bytes": 8000, **settings}
     server = Server(HttpSettings(listen="127.0.0.1:0", **wanted))

@@ -8,17 +8,17 @@ import pytest
 from storage import (
     NewBuild,
     SecretScope,
-    Storage,
     SystemClock,
 )
 from tests.ci_daemon.backup.state import SOURCE, Host
 from tests.records import assigned, new_job, new_pipeline
+from tests.state import new_storage
 
 
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[Host]:
     directory = tmp_path / "old"
-    storage = Storage.create(directory, SystemClock())
+    storage = new_storage(directory, SystemClock())
     pipeline = new_pipeline(storage)
     new = NewBuild(branch="main", commit="c0", env={"A": "b"}, source_archive=SOURCE)
     build = storage.builds.create(pipeline, new, (new_job("only"),))

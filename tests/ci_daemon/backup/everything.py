@@ -63,6 +63,7 @@ from storage import (
 )
 from tests.clock import ManualClock
 from tests.records import assigned, new_job
+from tests.state import new_storage
 
 PRINTED = b"printed by the pipeline file\n"
 SHAPE = Shape()
@@ -82,7 +83,7 @@ class Everything:
     def create(cls, directory: Path) -> Everything:
         """Make a storage with one of everything."""
         clock = ManualClock()
-        storage = Storage.create(directory, clock)
+        storage = new_storage(directory, clock)
         owner = storage.users.create("ann@example.org", "Ann")
         acme = storage.organizations.create("Acme", "https://acme.example.org", owner.id)
         _, token = storage.tokens.create_session(owner.id, "tests", SessionOrigin("192.0.2.7", "curl"))

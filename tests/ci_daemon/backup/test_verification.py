@@ -29,6 +29,7 @@ from storage import (
 )
 from storage.database.schema import Migration, migrations
 from tests.records import new_pipeline
+from tests.state import new_storage
 from tests.storage.world import World
 
 RENDER = "render"
@@ -41,7 +42,7 @@ def directory(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def world(directory: Path) -> Iterator[World]:
-    storage = Storage.create(directory, SystemClock())
+    storage = new_storage(directory, SystemClock())
     pipeline = new_pipeline(storage)
     yield World(storage, SystemClock(), pipeline)  # type: ignore[arg-type] # no test advances it
     storage.close()

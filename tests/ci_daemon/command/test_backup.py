@@ -12,13 +12,14 @@ import pytest
 
 from ci_daemon.command import main
 from storage import Storage, SystemClock
+from tests.state import new_storage
 
 Run = Callable[..., int]
 
 
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
-    storage = Storage.create(tmp_path / "state", SystemClock())
+    storage = new_storage(tmp_path / "state", SystemClock())
     storage.users.create("ann@example.org", "Ann")
     storage.close()
     return tmp_path / "state"
