@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import pykka
 import pytest
 
 from actors.addresses import Address
@@ -16,7 +17,7 @@ from actors.mail.sender import MailSender
 from actors.messages import MailSenderMessage, PollStorage
 from actors.metrics import EngineMetrics
 from actors.settings import JobSettings, PoolSettings
-from actors.supervision import spawn
+from actors.supervision import doing, spawn
 from actors.timer import Timer
 from actors.timings import Timings
 from storage import Storage
@@ -92,7 +93,10 @@ def test_a_failed_server_is_left_alone_for_a_moment(storage: Storage, clock: Man
     sender, _ = start(MailSettings("127.0.0.1", port, "none", sender="ci@example.org"))
     write(storage, "ada")
     sender.ask(PollStorage())
-    until(lambda: attempts(storage) == [1], "a failed attempt")
+    (actor,) = pykka.ActorRegistry.get_by_class(MailSender)
+    until(lambda: doing(actor) == "no worker is under way", "the attempt's end")
+    sender.ask(PollStorage())  # by then it has heard of the end, with which the server's pause begins
+    assert attempts(storage) == [1]
     write(storage, "bob")
     clock.advance(9)
     for _ in range(5):
