@@ -315,8 +315,10 @@ def test_a_cancel_does_not_wait_for_a_vm_that_does_not_answer(host: Host, monkey
 
 def test_a_recorded_cancel_wins_over_the_last_job(host: Host, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(host.storage.builds, "to_cancel", list)  # nobody looks before the job has ended
-    build = host.build(Graph().step("only", "sleep 0.5").ir())
-    until(lambda: host.job(build).state is JobState.RUNNING, "the job runs")
-    assert host.storage.builds.request_cancel(build.id)
+    with FINALIZED.held(monkeypatch) as gate:
+        build = begun(host, FINALIZED, gate)
+        (supervisor,) = pykka.ActorRegistry.get_by_class(BuildSupervisor)
+        supervisor.ask(ChildStopped("the actor of no job"))  # it looks at the build when it hears of the start
+        assert host.storage.builds.request_cancel(build.id)
     assert host.finish(build).state == "canceled"
     assert host.job(build).state is JobState.PASSED
