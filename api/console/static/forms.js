@@ -1,15 +1,24 @@
 // A form keeps what was typed when its session has ended or the service does not answer: before it is sent, the page is
 // asked for again, and its token is put into the form. Without this script the service refuses the form, and says why.
+// Until it is answered, its page takes nothing else: a second press would send it twice, and what is typed meanwhile
+// would go with the page.
+
+const page = document.getElementById("main");
 
 // A page that leads to the sign-in, or has no forms, is that of somebody without a session. One that is refused is not
 // needed: the service refuses the form too, and says why.
 async function freshToken(form) {
-  const page = await fetch(location.pathname, {redirect: "manual"});
-  if (page.type === "opaqueredirect") return null;
-  if (page.status >= 500) throw new Error("the service is about to restart");
-  if (!page.ok) return form.elements.form_token.value;
-  const read = new DOMParser().parseFromString(await page.text(), "text/html");
+  const answer = await fetch(location.pathname, {redirect: "manual"});
+  if (answer.type === "opaqueredirect") return null;
+  if (answer.status >= 500) throw new Error("the service is about to restart");
+  if (!answer.ok) return form.elements.form_token.value;
+  const read = new DOMParser().parseFromString(await answer.text(), "text/html");
   return read.querySelector("input[name=form_token]")?.value ?? null;
+}
+
+function giveBack(button) {
+  page.inert = false;
+  button?.focus();
 }
 
 function note(form, ...parts) {
@@ -31,26 +40,31 @@ function askToSignIn(form) {
 }
 
 document.addEventListener("submit", async event => {
-  const form = event.target;
+  const {target: form, submitter} = event;
   if (form.method !== "post" || !form.elements.form_token || form.dataset.fresh) return;
   event.preventDefault();
+  page.inert = true;
   let token = null;
   try {
     token = await freshToken(form);
   } catch {
+    giveBack(submitter);
     note(form, "The service does not answer, and nothing was sent. It may be restarting: send this again in a moment.");
     return;
   }
-  if (token === null) {
-    askToSignIn(form);
+  if (token === null || !form.isConnected) { // news of a build may have replaced its buttons
+    giveBack(submitter);
+    if (token === null) askToSignIn(form);
     return;
   }
   form.elements.form_token.value = token;
   form.dataset.fresh = "yes";
-  form.requestSubmit(event.submitter);
+  form.requestSubmit(submitter);
 });
 
 // A page that comes back from the browser's history asks anew.
-addEventListener("pageshow", () => {
+addEventListener("pageshow", event => {
+  if (!event.persisted) return;
+  page.inert = false;
   for (const form of document.querySelectorAll("form[data-fresh]")) delete form.dataset.fresh;
 });
