@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, CDPSession, Page, sync_playwright
+from playwright.sync_api import Browser, CDPSession, Page, expect, sync_playwright
 
 PAGE = Path(__file__).parents[1] / "data" / "passkeys.html"
 _ARGUMENTS = (
@@ -26,12 +26,16 @@ _ARGUMENTS = (
 )
 """The last one keeps all of its traffic on loopback."""
 
+_LONGEST_WAIT = 30_000
+"""Milliseconds that a page may take, as Playwright lets a press take: other tests run beside."""
+
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """Run Debian's Chromium, which `make test` installs."""
     program = shutil.which("chromium")
     assert program is not None, "there is no chromium on the PATH: run `sudo apt-get install chromium`"
+    expect.set_options(timeout=_LONGEST_WAIT)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=list(_ARGUMENTS))
         try:

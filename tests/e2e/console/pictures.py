@@ -105,7 +105,7 @@ def _build(
 
 def _finished(ada: Visitor, path: str, state: str) -> None:
     ada.open(f"/{path}")
-    expect(ada.page.locator("#summary")).to_have_attribute("data-state", state, timeout=60_000)
+    expect(ada.page.locator("#summary")).to_have_attribute("data-state", state)
 
 
 def _take(browser: Browser, client: Client, folder: Path) -> None:
@@ -128,7 +128,7 @@ def _take(browser: Browser, client: Client, folder: Path) -> None:
             _finished(ada, _build(pipeline, message, fails=fails), "failed" if fails else "passed")
         path = _build(pipeline, "Retry requests that time out\n\nThe server restarts at times.", branch="retries")
         ada.open(f"/{path}")
-        expect(ada.page.locator("#job-2 .state")).to_have_text("Running", timeout=30_000)
+        expect(ada.page.locator("#job-2 .state")).to_have_text("Running")
         shoot("build-live")
         _finished(ada, path, "passed")
         ada.open(f"/{path}?view=graph")

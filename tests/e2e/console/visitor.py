@@ -9,29 +9,43 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Locator, Page
 
 from storage import Storage, SystemClock
-from tests.e2e.daemon import Client
+from tests.e2e.daemon import Client, Pipeline
 
 _AXE = Path(__file__).parents[3] / ".run" / "test-programs" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
 _RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
-GRAPH = json.dumps(
-    {
-        "version": "0",
-        "graph": {
-            "nodes": [
-                {"step": {"key": "build", "cmd": "echo building; sleep 2; echo built", "label": "Build"}, "env": {}},
-                {"step": {"key": "lint", "cmd": r"printf '\033[32mclean\033[0m\n'", "label": "Lint"}, "env": {}},
-                {"step": {"key": "unit", "cmd": "echo '1 failed' >&2; exit 3", "label": "Unit tests"}, "env": {}},
-                {"step": {"key": "ship", "cmd": "true", "label": "Ship"}, "env": {}},
-            ],
-            "edges": [[0, 2, "builds_in"], [1, 3, "depends_on"], [2, 3, "depends_on"]],
-        },
-    }
-)
-"""A pipeline of four jobs, of which one fails and one is skipped."""
+HELD = "until [ -e go ]; do sleep 0.1; done"
+"""A command that lasts until `let_go`, so that its job can be seen running."""
+
+
+def graph(build: str = "echo built") -> str:
+    """Return a pipeline of four jobs, of which one fails and one is skipped.
+
+    ``build`` is the command of the first.
+    """
+    return json.dumps(
+        {
+            "version": "0",
+            "graph": {
+                "nodes": [
+                    {"step": {"key": "build", "cmd": build, "label": "Build"}, "env": {}},
+                    {"step": {"key": "lint", "cmd": r"printf '\033[32mclean\033[0m\n'", "label": "Lint"}, "env": {}},
+                    {"step": {"key": "unit", "cmd": "echo '1 failed' >&2; exit 3", "label": "Unit tests"}, "env": {}},
+                    {"step": {"key": "ship", "cmd": "true", "label": "Ship"}, "env": {}},
+                ],
+                "edges": [[0, 2, "builds_in"], [1, 3, "depends_on"], [2, 3, "depends_on"]],
+            },
+        }
+    )
+
+
+def let_go(pipeline: Pipeline, number: int, step: str) -> None:
+    """End the command of a running job that is `HELD`."""
+    build = f"{pipeline.client.org}/{pipeline.slug}/{number}"
+    pipeline.client.daemon.command("debug", build, step, "--", "touch", "go")
 
 
 @dataclass
@@ -49,6 +63,14 @@ class Visitor:
             "([url, token]) => fetch(url, {method: 'POST', headers: {Authorization: `Bearer ${token}`}})",
             [f"{self.url}/login/session", _token(client)],
         )
+
+    def send(self, button: str | Locator) -> None:
+        """Press the button of a form, and wait for the page that answers it: until then the old one is there."""
+        pressed = self.page.get_by_role("button", name=button) if isinstance(button, str) else button
+        pressed.wait_for()
+        self.page.wait_for_load_state()  # a link may have led here just now
+        with self.page.expect_navigation():
+            pressed.click()
 
     def open(self, path: str = "") -> Page:
         """Go to a page below the organization's."""
