@@ -22,6 +22,7 @@ __all__ = ["BillingPage"]
 
 _DAYS = 30
 _BUILDS = 20
+_JOBS = 50
 _ENTRIES = 50
 _SOURCES = {
     LedgerSource.PAYMENT_TOPUP: "Payment",
@@ -56,6 +57,7 @@ class BillingPage(Page):
             entries=entries.rows,
             more=entries.next_key,
             builds=self._breakdown(organization.id, now),
+            most_jobs=_JOBS,
             spent=sum(day.usage.total_cents for day in days),
             days=_DAYS,
             plot=_plot(days),

@@ -11,6 +11,8 @@ def test_home_leads_a_new_person_on(ada: Account):
     shown = Browser.of(ada).get("/").text
     assert "ci-daemon submit ." in shown
     assert "https://ci.example.org" in shown
+    assert 'href="./ada-example-org/repositories"' in shown
+    assert 'href="./ada-example-org/repositories"' in Browser.of(ada).get("/ada-example-org").text
 
 
 def test_home_shows_what_waits_and_what_failed(world: World, ada: Account, pipeline: PipelinePath):
