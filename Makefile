@@ -15,7 +15,8 @@ unexport PYTHONDONTWRITEBYTECODE
 # Images are large and the same in every checkout; set this to share them.
 export CI_DAEMON_IMAGES_DIR ?= $(CURDIR)/$(RUN)/images
 
-.PHONY: run serve setup test test-ready test-browser test-crash test-leaks test-system lint types docs pictures bench clean
+.PHONY: run serve setup test test-ready test-browser test-crash test-leaks test-system test-packages lint types docs
+.PHONY: dist deb pictures bench clean
 
 # What it caches is below the checkout, too.
 run: export XDG_CACHE_HOME := $(CURDIR)/$(RUN)/cache
@@ -112,6 +113,10 @@ test-leaks: setup
 test-system: setup
 	$(BIN)/python -m pytest --timeout 1800 tests/system
 
+# What users install, on fresh machines and in fresh environments; as root, and with the same machines.
+test-packages: setup deb
+	$(BIN)/python -m pytest --timeout 1800 tests/packages
+
 lint: $(VENV)/.complete
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -122,6 +127,16 @@ types: $(VENV)/.complete
 
 docs: $(VENV)/.complete
 	$(BIN)/python -m ci_daemon.config.reference docs/configuration.md
+
+dist: $(VENV)/.complete
+	@.ci/dist $(VENV) dist
+
+# For the release of this system, see docs/install.md.
+deb: dist
+	@.ci/install dh debhelper
+	@.ci/install lintian lintian
+	@.ci/deb dist
+	lintian --allow-root --fail-on error,warning dist/ci-daemon_*.deb
 
 pictures: setup test-browser
 	$(BIN)/python -m tests.e2e.console.pictures docs/pictures

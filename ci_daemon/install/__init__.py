@@ -8,6 +8,17 @@ from __future__ import annotations
 from ci_daemon.install.first_owner import NewOwner
 from ci_daemon.install.host import Host, InstallError
 from ci_daemon.install.release import Release
-from ci_daemon.install.steps import InstallStep, StepResult, plan, run_steps, steps
+from ci_daemon.install.steps import InstallStep, StepResult, missing_parts, plan, run_steps, steps
 
-__all__ = ["Host", "InstallError", "InstallStep", "NewOwner", "Release", "StepResult", "plan", "run_steps", "steps"]
+__all__ = [
+    "Host",
+    "InstallError",
+    "InstallStep",
+    "NewOwner",
+    "Release",
+    "StepResult",
+    "missing_parts",
+    "plan",
+    "run_steps",
+    "steps",
+]

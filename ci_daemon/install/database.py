@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ci_daemon.install.host import Host
     from ci_daemon.install.release import Release
 
-__all__ = ["back_up", "has_newer_schema", "restore"]
+__all__ = ["back_up", "has_newer_schema", "has_older_schema", "restore"]
 
 
 def has_newer_schema(host: Host, release: Release) -> bool:
@@ -28,16 +28,21 @@ def has_newer_schema(host: Host, release: Release) -> bool:
         return database.schema_version > release.schema
 
 
-def back_up(host: Host, release: Release) -> None:
-    """Copy the database into the folder of the release that is replaced.
+def has_older_schema(host: Host, release: Release) -> bool:
+    """Tell whether a release will change the database's schema."""
+    if not host.database.exists():
+        return False
+    with frozen(host.state) as database:
+        return database.schema_version < release.schema
 
-    Only root can read the copy. It appears complete or not at all.
-    """
-    temporary = release.database.with_suffix(".part")
+
+def back_up(host: Host, copy: Path) -> None:
+    """Copy the database into a file, which only root can read, and which appears complete or not at all."""
+    temporary = copy.with_suffix(".part")
     temporary.unlink(missing_ok=True)
     with _new_file(temporary), frozen(host.state) as database:
         database.copy_to(temporary, lambda _bytes: None)
-    temporary.replace(release.database)
+    temporary.replace(copy)
 
 
 def restore(host: Host, release: Release) -> None:

@@ -15,7 +15,16 @@ if TYPE_CHECKING:
     from ci_daemon.install.host import Host
     from ci_daemon.install.release import Release
 
-__all__ = ["InstallStep", "StepResult", "plan", "run_steps", "steps"]
+__all__ = [
+    "InstallStep",
+    "StepResult",
+    "missing_parts",
+    "plan",
+    "preparation",
+    "requirement_steps",
+    "run_steps",
+    "steps",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +46,9 @@ class StepResult:
     name: str
     action: str | None
 
+    def __str__(self) -> str:
+        return f"ok    {self.name}" if self.action is None else f"done  {self.name}: {self.action}"
+
 
 def steps(host: Host, wanted: Release) -> list[InstallStep]:
     """Return the steps, in order, after which the service runs as a release.
@@ -45,21 +57,35 @@ def steps(host: Host, wanted: Release) -> list[InstallStep]:
     """
     before = release.current(host)
     return [
-        InstallStep("user", partial(account.check, host), partial(account.create, host)),
-        InstallStep(
-            "configuration", partial(state.check_configuration, host), partial(state.create_configuration, host)
-        ),
-        InstallStep("state", partial(state.check_directory, host), partial(state.create_directory, host, wanted)),
-        InstallStep("host", partial(requirements.check, host, wanted), partial(requirements.install, host, wanted)),
-        InstallStep(
-            "image", partial(requirements.check_image, host, wanted), partial(requirements.build_image, host, wanted)
-        ),
+        *preparation(host, wanted),
+        *requirement_steps(host, wanted),
         InstallStep("service", partial(switching.check, host, wanted), partial(switching.switch, host, wanted)),
         InstallStep("command", partial(_check_command, host), partial(_link_command, host)),
         InstallStep(
             "old releases",
             partial(_check_old_releases, host, wanted, before),
             partial(_remove_old_releases, host, wanted, before),
+        ),
+    ]
+
+
+def preparation(host: Host, wanted: Release) -> list[InstallStep]:
+    """Return the steps for what outlives every release: the user, the configuration, the state directory."""
+    return [
+        InstallStep("user", partial(account.check, host), partial(account.create, host)),
+        InstallStep(
+            "configuration", partial(state.check_configuration, host), partial(state.create_configuration, host)
+        ),
+        InstallStep("state", partial(state.check_directory, host), partial(state.create_directory, host, wanted)),
+    ]
+
+
+def requirement_steps(host: Host, wanted: Release) -> list[InstallStep]:
+    """Return the steps for what builds need and the service itself does not; they use the network."""
+    return [
+        InstallStep("host", partial(requirements.check, host, wanted), partial(requirements.install, host, wanted)),
+        InstallStep(
+            "image", partial(requirements.check_image, host, wanted), partial(requirements.build_image, host, wanted)
         ),
     ]
 
@@ -84,7 +110,12 @@ def plan(host: Host, origin: str) -> list[str]:
         last = ["install missing packages", "build the default image, from which VMs start", "start the service"]
         return [f"create a release from {origin}", *filter(None, found), *last]
     first = f"create a release from {origin} and, if it differs from {now}, back up the database and switch to it"
-    return [first, *(missing for step in steps(host, now) if (missing := step.check()) is not None)]
+    return [first, *missing_parts(steps(host, now))]
+
+
+def missing_parts(steps_to_run: Sequence[InstallStep]) -> list[str]:
+    """Return the texts of the steps that are needed. Changes nothing."""
+    return [missing for step in steps_to_run if (missing := step.check()) is not None]
 
 
 def _check_command(host: Host) -> str | None:

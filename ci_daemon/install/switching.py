@@ -72,7 +72,7 @@ def roll_back(host: Host, wanted: Release) -> None:
     try:
         units.stop(host)
         if now is not None:
-            database.back_up(host, now)
+            database.back_up(host, now.database)
         _start_earlier(host, wanted)
     except _FAILURES as error:
         if now is None:
@@ -99,7 +99,7 @@ def _start_new(host: Host, before: Release | None, wanted: Release) -> None:
     if before is not None:
         units.stop(host)
         if before != wanted and host.database.exists():
-            database.back_up(host, before)
+            database.back_up(host, before.database)
     _set_release(host, wanted)
     # Migrate while nothing serves, so that a failed migration is reported as one.
     host.call(wanted.command, "init")

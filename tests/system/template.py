@@ -11,6 +11,7 @@ import json
 import shutil
 import subprocess
 import sys
+import tomllib
 from configparser import ConfigParser
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -100,8 +101,7 @@ def _bootstrap(root: Path) -> None:
 
 
 def _collect(folder: Path) -> None:
-    subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "-q", "-w", folder, CHECKOUT, "setuptools", "wheel"], check=True
-    )
+    requires = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["build-system"]["requires"]
+    subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "-w", folder, CHECKOUT, *requires, "wheel"], check=True)
     for own in folder.glob("ci_daemon-*"):
         own.unlink()

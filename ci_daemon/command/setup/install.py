@@ -21,10 +21,13 @@ from ci_daemon.host.lock import served_by
 from ci_daemon.install import (
     Host,
     InstallError,
+    InstallStep,
     NewOwner,
     Release,
     StepResult,
     first_owner,
+    missing_parts,
+    packaged,
     plan,
     release,
     removal,
@@ -74,10 +77,13 @@ def install(
     serves; then the service stops for seconds and the database is copied, while jobs continue in their VMs. If the new
     release does not start, the previous one is started again; --rollback returns to it at any later time.
 
-    By default, SOURCE is what this command was installed from.
+    By default, SOURCE is what this command was installed from. After the installation of the Debian package, this adds
+    what the package does not: image and first owner.
     """
     host = _host(session)
     with _exclusive(host):
+        if packaged.is_packaged() and (origin or rollback):
+            raise Failure("this program belongs to a package: `apt-get install` changes its version")
         if rollback:
             _roll_back(session, host, yes=yes)
             return
@@ -85,14 +91,20 @@ def install(
         state.settings(host)
         units.refuse_override(host)
         new_owner = None if owner is None else NewOwner(owner, name or owner.partition("@")[0])
+        if packaged.is_packaged():
+            remaining = packaged.completing_steps(host)
+            if dry_run:
+                _answer_plan(session, missing_parts(remaining))
+            else:
+                _finish(session, host, packaged.RELEASE, remaining, new_owner)
+            return
         if continuing:
-            _continue(session, host, new_owner)
+            own = Release(Path(sys.prefix))
+            _finish(session, host, own, steps(host, own), new_owner)
             return
         wanted = source.resolve(origin or source.of_running_program())
         if dry_run:
-            session.audited = True
-            planned = plan(host, wanted)
-            session.answer({"would": planned}, "\n".join(f"would {each}" for each in planned) or "nothing to do")
+            _answer_plan(session, plan(host, wanted))
             return
         if new_owner is None and not host.database.exists():
             new_owner = _prompt_new_owner()
@@ -111,6 +123,11 @@ def uninstall(session: Session, *, data: bool, yes: bool) -> None:
     `ci-daemon install`.
     """
     host = _host(session)
+    if packaged.is_packaged():
+        raise Failure(
+            "the service was installed as a package: `apt-get remove ci-daemon` removes it, and `apt-get purge"
+            " ci-daemon` also its users, builds, logs, secrets and configuration"
+        )
     found = [str(each) for each in removal.service_files(host)]
     kept = f"{host.state} and {host.configuration.parent}"
     if not yes:
@@ -126,12 +143,18 @@ def uninstall(session: Session, *, data: bool, yes: bool) -> None:
     session.answer({"removed": found, "data_removed": data}, f"the service is removed; {outcome}")
 
 
-def _continue(session: Session, host: Host, new_owner: NewOwner | None) -> None:
-    """Install the release that this program belongs to."""
-    wanted = Release(Path(sys.prefix))
+def _answer_plan(session: Session, planned: list[str]) -> None:
+    session.audited = True
+    session.answer({"would": planned}, "\n".join(f"would {each}" for each in planned) or "nothing to do")
+
+
+def _finish(
+    session: Session, host: Host, wanted: Release, wanted_steps: list[InstallStep], new_owner: NewOwner | None
+) -> None:
+    """Install the release that this program belongs to, and answer with the first owner's access."""
     done: list[StepResult] = []
-    for each in run_steps(steps(host, wanted)):
-        _report(f"ok    {each.name}" if each.action is None else f"done  {each.name}: {each.action}")
+    for each in run_steps(wanted_steps):
+        _report(str(each))
         done.append(each)
     serving = served_by(host.state)
     url = serving and serving.url

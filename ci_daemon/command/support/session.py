@@ -35,8 +35,8 @@ T = TypeVar("T")
 _NOWHERE = "no server is known here: sign in with `ci-daemon login URL`, or on the box give --state-dir DIR"
 _NO_SERVER = "no server is known here: sign in with `ci-daemon login URL`, or set CI_DAEMON_URL and CI_DAEMON_TOKEN"
 
-_UNIT = Path("/usr/local/lib/systemd/system/ci-daemon.service")
-"""The unit of an installed service, which serves the default state directory."""
+_UNIT_FOLDERS = ("/usr/local/lib/systemd/system", "/usr/lib/systemd/system")
+"""The folders of the unit of an installed service: `ci-daemon install`'s, and the package's."""
 
 
 class Failure(click.ClickException):
@@ -56,6 +56,12 @@ def _origin() -> str:
     terminal = next((os.ttyname(stream).removeprefix("/dev/") for stream in range(3) if os.isatty(stream)), None)
     client = os.environ.get("SSH_CONNECTION", "").partition(" ")[0]
     return ", ".join(part for part in (f"uid {os.getuid()}", terminal or "no terminal", client) if part)
+
+
+def _unit() -> Path:
+    """Return the unit of an installed service, which serves the default state directory, or a path without a file."""
+    candidates = [Path(folder, "ci-daemon.service") for folder in _UNIT_FOLDERS]
+    return next((each for each in candidates if each.exists()), candidates[0])
 
 
 @dataclass(slots=True)
@@ -85,7 +91,7 @@ class Session:
     audited: bool = False
     """True if the command wrote its own audit entry, or changed nothing."""
 
-    unit: Path = _UNIT
+    unit: Path = field(default_factory=_unit)
     _destination: Destination | None = None
 
     def config(self) -> Config:

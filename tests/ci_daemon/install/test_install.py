@@ -256,7 +256,7 @@ def test_a_release_that_does_not_start_is_rolled_back(stage: Stage):
 def test_a_link_in_place_of_the_old_database_is_not_followed(stage: Stage, tmp_path: Path):
     new_storage(stage.host.state, SystemClock()).close()
     old = stage.release("old")
-    database.back_up(stage.host, old)
+    database.back_up(stage.host, old.database)
     precious = tmp_path / "precious"
     precious.write_text("untouched")
     stage.host.database.with_suffix(".restoring").symlink_to(precious)
