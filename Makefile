@@ -127,6 +127,7 @@ types: $(VENV)/.complete
 
 docs: $(VENV)/.complete
 	$(BIN)/python -m ci_daemon.config.reference docs/configuration.md
+	$(BIN)/python -m ci_daemon.manual docs/commands.md
 
 dist: $(VENV)/.complete
 	@.ci/dist $(VENV) dist

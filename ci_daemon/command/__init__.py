@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from ci_daemon.command.support.catalog import Catalog
 from ci_daemon.command.support.command_classes import RootGroup
+from ci_daemon.command.support.exit_codes import ExitCode
 from ci_daemon.command.support.session import DEFAULT_STATE_DIR, Session
 from ci_daemon.command.support.streams import prepare_streams
 
@@ -35,7 +36,7 @@ def _set_place(context: click.Context, *, state_dir: Path, context_name: str | N
 
 def root_command() -> RootGroup:
     """Return the command with all of its subcommands."""
-    return RootGroup(
+    command = RootGroup(
         name="ci-daemon",
         callback=_set_place,
         help=_set_place.__doc__,
@@ -60,17 +61,14 @@ def root_command() -> RootGroup:
             ),
         ],
     )
+    return click.version_option(package_name="ci-daemon", prog_name="ci-daemon")(command)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code: 0 success, 1 failure, 2 usage error.
-
-    Errors go to stderr.
-    """
+    """Run the command and return its exit code. Errors go to stderr."""
     prepare_streams()
-    command = click.version_option(package_name="ci-daemon", prog_name="ci-daemon")(root_command())
     try:
-        result = command.main(arguments, prog_name="ci-daemon", standalone_mode=False)
+        result = root_command().main(arguments, prog_name="ci-daemon", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         return error.exit_code
@@ -80,19 +78,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         return _fail(error.format_message(), error.exit_code)
     except click.Abort:
-        return _fail("interrupted", 130)
+        return _fail("interrupted", ExitCode.INTERRUPTED)
     except BrokenPipeError:
         # The reader of stdout has closed it; the interpreter's own flush at exit must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return ExitCode.FAILURE
     except Exception as error:
         # Imported only here, so that no command imports the exceptions of all others.
         from ci_daemon.command.support.errors import EXPECTED_ERRORS, error_message  # noqa: PLC0415
 
         if not isinstance(error, EXPECTED_ERRORS):
             raise
-        return _fail(error_message(error), 1)
-    return result if isinstance(result, int) else 0
+        return _fail(error_message(error), ExitCode.FAILURE)
+    return result if isinstance(result, int) else ExitCode.SUCCESS
 
 
 def _fail(message: str, code: int) -> int:

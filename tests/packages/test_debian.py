@@ -49,7 +49,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
 
 @pytest.fixture(scope="module")
 def owner(machine: Machine) -> dict[str, Any]:
-    """The first owner's access, made by `ci-daemon install` after the package was installed without a network."""
+    """The first owner's access, made after the package was installed without a network."""
     machine.run("ip link set tap0 down; dpkg --install /srv/old.deb; ip link set tap0 up", seconds=300)
     machine.run("ip route add default via 10.97.0.2", check=False)
     answer: dict[str, Any] = json.loads(
@@ -83,7 +83,8 @@ def test_it_serves_without_a_question_or_a_network(machine: Machine, owner: dict
     assert (
         machine.run("grep -h ci-daemon /etc/subuid /etc/subgid").stdout.splitlines() == ["ci-daemon:100000:65536"] * 2
     )
-    assert machine.run("dpkg --verify ci-daemon").stdout == ""
+    changed = machine.run("dpkg --verify ci-daemon").stdout.splitlines()
+    assert [line for line in changed if "/usr/share/doc/" not in line] == []  # these machines have none
     assert not machine.run("find /var/lib/ci-daemon -user root; find /usr/lib/ci-daemon ! -user root").stdout
     assert "build #1 passed" in submit(machine, owner, "true")
 

@@ -28,7 +28,8 @@ def machine() -> Iterator[Machine]:
     with Machine() as made:
         made.put_checkout(OLDER, "HEAD~1")
         made.put_checkout(NEWER)
-        made.run(f"sed -i 's/^fallback_version = .*/fallback_version = "99.0"/' {NEWER}/pyproject.toml; useradd --create-home carl")
+        made.run(f"""sed -i 's/^fallback_version = .*/fallback_version = "99.0"/' {NEWER}/pyproject.toml""")
+        made.run("useradd --create-home carl")
         made.write(f"{NEWER}/storage/migrations/9999_later.sql", "CREATE TABLE later (id INTEGER PRIMARY KEY) STRICT;")
         yield made
 

@@ -9,6 +9,7 @@ import click
 
 from ci_daemon import debug as debugging
 from ci_daemon.command.support.command_classes import Command
+from ci_daemon.command.support.exit_codes import ExitCode
 from ci_daemon.command.support.lookup import find_build
 from ci_daemon.command.support.names import BuildName, build_argument
 from ci_daemon.command.support.session import Failure, Session, pass_session
@@ -61,7 +62,7 @@ def debug(session: Session, context: click.Context, *, name: BuildName, step: st
         job_name = f"{name} {target.job.step_key}"
         if release:
             _release(session, storage, target, job_name)
-            return 0
+            return ExitCode.SUCCESS
         shell = _shell(session, storage, target)
         _audit(session, storage, target, "debug", "a command" if command else "a shell")
     with closing(shell):

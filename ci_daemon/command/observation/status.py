@@ -17,6 +17,7 @@ from actors.cleanup import SnapshotForest
 from actors.vms import sandbox
 from ci_daemon import overview
 from ci_daemon.command.support.command_classes import Command
+from ci_daemon.command.support.exit_codes import ExitCode
 from ci_daemon.command.support.session import Session, pass_session
 from ci_daemon.command.support.texts import watch_option
 from ci_daemon.command.support.timestamps import timestamp
@@ -43,7 +44,6 @@ __all__ = ["status"]
 _GIB = 2**30
 _MAX_ERRORS = 5
 _TIMEOUT = 2.0
-_NOT_RUNNING = 3
 _MAX_HEALTH_BYTES = 100
 _HEALTH_VALUES = {"ok", "draining"}
 _DISK_LOW = ": too little for jobs to start (pool.low_disk_gb)"
@@ -53,7 +53,7 @@ _DRAINED = "; the owner has drained this host: `ci-daemon resume` has jobs start
 @click.command(cls=Command, reads=True)
 @watch_option
 @pass_session
-def status(session: Session, *, watch: bool) -> int:
+def status(session: Session, *, watch: bool) -> ExitCode:
     """Show whether the service runs, its builds and VMs, its disk space, and its last errors.
 
     Exit code 0: it runs and answers; 3: it does not, as with `systemctl status`. With --watch it is 0.
@@ -72,13 +72,13 @@ def status(session: Session, *, watch: bool) -> int:
 
         if watch:
             session.watch(read, draw)
-            return 0
+            return ExitCode.SUCCESS
         document = read()
     if session.json:
         session.answer(document, "")
     else:
         print_renderable(draw(document))
-    return 0 if document["answers"] else _NOT_RUNNING
+    return ExitCode.SUCCESS if document["answers"] else ExitCode.UNFINISHED
 
 
 def _document(session: Session, storage: Storage, config: Config, server: ServingProcess | None) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import click
 from ci_daemon import backup as backups
 from ci_daemon import config
 from ci_daemon.command.support.command_classes import CallerCommand
+from ci_daemon.command.support.exit_codes import ExitCode
 from ci_daemon.command.support.session import DEFAULT_STATE_DIR, Failure, Session, pass_session
 from ci_daemon.terminal.printable import printable
 
@@ -79,7 +80,7 @@ def backup(session: Session, *, file: Path, without_key: bool) -> None:
     help="The secret.key of a backup that was taken --without-key.",
 )
 @pass_session
-def restore(session: Session, *, file: Path, key: Path | None) -> int:
+def restore(session: Session, *, file: Path, key: Path | None) -> ExitCode:
     """Restore FILE, or stdin if FILE is -, into a state directory that is empty except for images.
 
     Every file is compared with its digest, the database is checked page by page and migrated to this release's schema,
@@ -107,7 +108,7 @@ def restore(session: Session, *, file: Path, key: Path | None) -> int:
         },
         "\n".join(_restore_lines(restored, session.state_dir)),
     )
-    return 1 if restored.verification.problems else 0
+    return ExitCode.FAILURE if restored.verification.problems else ExitCode.SUCCESS
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ci_daemon.command.support.command_classes import Group
+from ci_daemon.command.support.exit_codes import ExitCode
 from ci_daemon.command.support.person import email_address
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.command.support.timestamps import timestamp
@@ -34,7 +35,7 @@ def mail() -> None:
 @mail.command()
 @click.argument("address", type=email_address)
 @pass_session
-def test(session: Session, *, address: str) -> int:
+def test(session: Session, *, address: str) -> ExitCode:
     """Send a test mail to ADDRESS at once, and say what each step did.
 
     Exit code 0: the mail server accepted it; 1: it did not.
@@ -58,7 +59,7 @@ def test(session: Session, *, address: str) -> int:
         error = str(failed)
     outcome = f"sent to {address}" if error is None else f"FAIL  {error}"
     session.answer({"to": address, "sent": error is None, "steps": steps, "error": error}, outcome)
-    return 0 if error is None else 1
+    return ExitCode.SUCCESS if error is None else ExitCode.FAILURE
 
 
 @mail.command(reads=True)

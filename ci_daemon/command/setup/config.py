@@ -12,6 +12,7 @@ import click
 from ci_daemon import config as configuration
 from ci_daemon import doctor
 from ci_daemon.command.support.command_classes import Group
+from ci_daemon.command.support.exit_codes import ExitCode
 from ci_daemon.command.support.session import Session, pass_session
 from ci_daemon.config.formatting import to_toml
 
@@ -33,7 +34,7 @@ def config() -> None:
 
 @config.command(reads=True)
 @pass_session
-def check(session: Session) -> int:
+def check(session: Session) -> ExitCode:
     """Read the configuration as `serve` does, and check the state directory and the default image.
 
     Every error is shown with its file and line, or its environment variable. Exit code 0: the service would start with
@@ -53,7 +54,7 @@ def check(session: Session) -> int:
         {"file": file and str(file), "valid": not errors, "errors": errors, "warnings": warnings},
         "\n".join([*lines, verdict]),
     )
-    return 1 if errors else 0
+    return ExitCode.FAILURE if errors else ExitCode.SUCCESS
 
 
 @config.command(reads=True)

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from ci_daemon import doctor as doctor_checks
 from ci_daemon.command.support.command_classes import CallerCommand
+from ci_daemon.command.support.exit_codes import ExitCode
 from ci_daemon.command.support.identity import as_owner
 from ci_daemon.command.support.session import Session, pass_session
 
@@ -25,7 +26,7 @@ __all__ = ["doctor"]
 @click.option("--fix", is_flag=True, help="Run the commands that are safe to run; most need root.")
 @click.option("--quiet", is_flag=True, help="Print only failed checks that are needed.")
 @pass_session
-def doctor(session: Session, *, fix: bool, quiet: bool) -> int:
+def doctor(session: Session, *, fix: bool, quiet: bool) -> ExitCode:
     """Check the machine and the state directory.
 
     Each result is one sentence, with the command that fixes a failure. The exit code is 1 if a needed check fails.
@@ -41,7 +42,7 @@ def doctor(session: Session, *, fix: bool, quiet: bool) -> int:
         session.answer([_document(check, as_root=as_root) for check in checks], "")
     else:
         _print(checks, as_root=as_root, quiet=quiet)
-    return 0 if all(check.ok or not check.needed for check in checks) else 1
+    return ExitCode.SUCCESS if all(check.ok or not check.needed for check in checks) else ExitCode.FAILURE
 
 
 def _check_as_owner(session: Session) -> list[doctor_checks.Check]:

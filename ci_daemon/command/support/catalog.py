@@ -11,13 +11,14 @@ if TYPE_CHECKING:
 
     import click
 
-__all__ = ["HEADINGS", "Catalog"]
+__all__ = ["HEADINGS", "Catalog", "lines"]
 
 HEADINGS: Mapping[str, Mapping[str, str]] = {
     "Set up": {
         "install": "Install or upgrade the service on this host.",
         "uninstall": "Remove the service from this host.",
         "init": "Make the state directory: database, keys, folders.",
+        "completion": "Print the completion of a shell: bash, zsh or fish.",
         "config check": "Check the configuration.",
         "config show": "Show every setting in effect, and its origin.",
         "doctor": "Check this machine; print a fix for each failure.",
@@ -145,6 +146,11 @@ _PACKAGES = {
 
 _MODULES = {"uninstall": "install", "resume": "drain", "restore": "backup", "logout": "login"}
 """Commands that share a module with their counterpart; the others have a module of their own name."""
+
+
+def lines() -> dict[str, str]:
+    """Return the line of every command by its words."""
+    return {words: text for texts in HEADINGS.values() for words, text in texts.items()}
 
 
 class Catalog(Mapping[str, "click.Command"]):

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from ci_daemon.command.support.catalog import HEADINGS
+from ci_daemon.command.support.catalog import HEADINGS, lines
 from ci_daemon.command.support.identity import become_owner
 from ci_daemon.command.support.session import Session
 
@@ -109,10 +109,9 @@ class Group(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the lines of the group's commands."""
         own = f"{self.name} "
-        texts = {words: text for all_texts in HEADINGS.values() for words, text in all_texts.items()}
         with formatter.section("Commands"):
             formatter.write_dl(
-                [(words.removeprefix(own), text) for words, text in texts.items() if words.startswith(own)]
+                [(words.removeprefix(own), text) for words, text in lines().items() if words.startswith(own)]
             )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ci_daemon.command.support.exit_codes import ExitCode
 from ci_daemon.command.support.session import Failure
 from storage import BuildState, slugify
 
@@ -15,7 +16,12 @@ if TYPE_CHECKING:
 
 __all__ = ["EXIT_CODES", "check_slug", "ir_option", "pipeline_ir"]
 
-EXIT_CODES: Mapping[BuildState, int] = {BuildState.PASSED: 0, BuildState.FAILED: 1, BuildState.CANCELED: 3}
+EXIT_CODES: Mapping[BuildState, ExitCode] = {
+    BuildState.PASSED: ExitCode.SUCCESS,
+    BuildState.FAILED: ExitCode.FAILURE,
+    BuildState.CANCELED: ExitCode.UNFINISHED,
+}
+"""The exit code of a command that follows a build to its end."""
 
 ir_option = click.option(
     "--ir",

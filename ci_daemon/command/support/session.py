@@ -59,7 +59,7 @@ def _origin() -> str:
 
 
 def _unit() -> Path:
-    """Return the unit of an installed service, which serves the default state directory, or a path without a file."""
+    """Return the unit of an installed service, which serves the default state directory; may be missing."""
     candidates = [Path(folder, "ci-daemon.service") for folder in _UNIT_FOLDERS]
     return next((each for each in candidates if each.exists()), candidates[0])
 

@@ -60,6 +60,9 @@ ELSEWHERE = {
 
 CALLS = """
     init
+    completion bash
+    completion zsh
+    completion fish
     config check
     config show
     doctor

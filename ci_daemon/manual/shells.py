@@ -1,0 +1,266 @@
+"""Completion in bash, zsh and fish: scripts that know all commands, so that a Tab starts no program.
+
+Each script walks over the words before the cursor: a word that continues the command's name does so, an option that
+takes a value takes the next word, and other words are arguments. Then it completes the value of the last option, or an
+option, or the next word of the name, or a file.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from ci_daemon.manual.pages import Accepted, Values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from ci_daemon.manual.pages import CommandPage
+
+__all__ = ["SHELLS", "completion_script"]
+
+_BASH = """\
+# Completion of ci-daemon in bash.
+_ci_daemon_tables() {
+    case $1 in
+%(commands)s
+    esac
+}
+
+_ci_daemon_value() {
+    case $1 in
+%(values)s
+    *) kind= ;;
+    esac
+}
+
+_ci_daemon() {
+    local current=$2 name= kind= values= commands= options= arguments= word index
+    COMPREPLY=()
+    _ci_daemon_tables ''
+    for ((index = 1; index < COMP_CWORD; index++)); do
+        word=${COMP_WORDS[index]}
+        if [[ -n $kind ]]; then
+            kind=
+        elif [[ $word == -* ]]; then
+            _ci_daemon_value "$name:$word"
+        elif [[ " $commands " == *" $word "* ]]; then
+            name="${name:+$name }$word"
+            _ci_daemon_tables "$name"
+        fi
+    done
+    if [[ -z $kind ]]; then
+        if [[ $current == -* ]]; then
+            kind=words values=$options
+        elif [[ -n $commands ]]; then
+            kind=words values=$commands
+        else
+            kind=${arguments%%%%:*} values=${arguments#*:}
+        fi
+    fi
+    case $kind in
+    words) mapfile -t COMPREPLY < <(compgen -W "$values" -- "$current") ;;
+    files) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
+    folders) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- "$current") ;;
+    esac
+}
+complete -F _ci_daemon ci-daemon
+"""
+
+_ZSH = """\
+#compdef ci-daemon
+# Completion of ci-daemon in zsh.
+_ci_daemon_tables() {
+    case $1 in
+%(commands)s
+    esac
+}
+
+_ci_daemon_value() {
+    case $1 in
+%(values)s
+    *) kind= ;;
+    esac
+}
+
+_ci_daemon() {
+    local name= kind= values= arguments= word index
+    local -a commands options described
+    _ci_daemon_tables ''
+    for ((index = 2; index < CURRENT; index++)); do
+        word=${words[index]}
+        if [[ -n $kind ]]; then
+            kind=
+        elif [[ $word == -* ]]; then
+            _ci_daemon_value "$name:$word"
+        elif (( ${commands[(I)$word:*]} )); then
+            name="${name:+$name }$word"
+            _ci_daemon_tables "$name"
+        fi
+    done
+    if [[ -z $kind ]]; then
+        if [[ ${words[CURRENT]} == -* ]]; then
+            _describe -o option options
+            return
+        elif (( ${#commands} )); then
+            _describe command commands
+            return
+        fi
+        kind=${arguments%%%%:*} values=${arguments#*:}
+    fi
+    case $kind in
+    words) compadd -- ${=values} ;;
+    files) _files ;;
+    folders) _files -/ ;;
+    esac
+}
+compdef _ci_daemon ci-daemon
+"""
+
+_FISH = """\
+# Completion of ci-daemon in fish.
+function __ci_daemon_tables
+    switch $argv[1]
+%(commands)s
+    end
+end
+
+function __ci_daemon_value
+    switch $argv[1]
+%(values)s
+    end
+end
+
+function __ci_daemon_complete
+    set -l words (commandline --tokenize --cut-at-cursor --current-process)
+    set -l current (commandline --current-token --cut-at-cursor)
+    set -l name ''
+    set -l kind ''
+    for word in $words[2..]
+        if test -n "$kind"
+            set kind ''
+        else if string match --quiet -- '-*' $word
+            set kind (__ci_daemon_value "$name:$word")
+        else if __ci_daemon_tables $name | string match --quiet --regex -- "^command $word\\t"
+            set name (string trim -- "$name $word")
+        end
+    end
+    if test -z "$kind"
+        if string match --quiet -- '-*' $current
+            __ci_daemon_tables $name | string replace --filter --regex '^option ' ''
+            return
+        end
+        set -l commands (__ci_daemon_tables $name | string replace --filter --regex '^command ' '')
+        if test (count $commands) -gt 0
+            printf '%%s\\n' $commands
+            return
+        end
+        set kind (__ci_daemon_tables $name | string replace --filter --regex '^argument ' '')
+    end
+    switch $kind
+        case 'words:*'
+            string split ' ' -- (string sub --start 7 -- $kind)
+        case 'files:'
+            __fish_complete_path $current
+        case 'folders:'
+            __fish_complete_directories $current ''
+    end
+end
+complete --command ci-daemon --no-files --arguments '(__ci_daemon_complete)'
+"""
+
+
+def completion_script(shell: str, pages: Sequence[CommandPage]) -> str:
+    """Return the script of a shell."""
+    return SHELLS[shell](pages)
+
+
+def _bash(pages: Sequence[CommandPage]) -> str:
+    commands = [
+        f"    {shlex.quote(page.words)}) commands={shlex.quote(' '.join(page.commands))}"
+        f" options={shlex.quote(' '.join(_option_names(page)))} arguments={shlex.quote(_arguments(page))} ;;"
+        for page in pages
+    ]
+    return _BASH % {"commands": "\n".join(commands), "values": "\n".join(_value_cases(pages))}
+
+
+def _zsh(pages: Sequence[CommandPage]) -> str:
+    lines = {page.words: page.line for page in pages}
+
+    def described(pairs: Iterable[tuple[str, str]]) -> str:
+        return " ".join(shlex.quote(f"{name.replace(':', chr(92) + ':')}:{text}") for name, text in pairs)
+
+    commands = [
+        f"    {shlex.quote(page.words)}) commands=({described(_described_commands(page, lines))})"
+        f" options=({described(_described_options(page))}) arguments={shlex.quote(_arguments(page))} ;;"
+        for page in pages
+    ]
+    return _ZSH % {"commands": "\n".join(commands), "values": "\n".join(_value_cases(pages))}
+
+
+def _fish(pages: Sequence[CommandPage]) -> str:
+    lines = {page.words: page.line for page in pages}
+
+    def quoted(text: str) -> str:
+        return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+    def rows(page: CommandPage) -> Iterator[str]:
+        yield from (f"command {name}\t{text}" for name, text in _described_commands(page, lines))
+        yield from (f"option {name}\t{text}" for name, text in _described_options(page))
+        yield f"argument {_arguments(page)}"
+
+    commands = [
+        f"        case {quoted(page.words)}\n            printf '%s\\n' {' '.join(map(quoted, rows(page)))}"
+        for page in pages
+    ]
+    values = [
+        f"        case {' '.join(quoted(name) for name in names)}\n            echo {quoted(kind)}"
+        for kind, names in _valued(pages).items()
+    ]
+    return _FISH % {"commands": "\n".join(commands), "values": "\n".join(values)}
+
+
+def _option_names(page: CommandPage) -> list[str]:
+    return [name for option in page.options for name in option.names]
+
+
+def _described_options(page: CommandPage) -> Iterator[tuple[str, str]]:
+    return ((name, option.help) for option in page.options for name in option.names)
+
+
+def _described_commands(page: CommandPage, lines: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    return ((name, lines[f"{page.words} {name}".strip()]) for name in page.commands)
+
+
+def _arguments(page: CommandPage) -> str:
+    """Return the kind of an argument that a shell can complete, in the form of a value."""
+    kinds = (each for each in page.arguments if each.values is not Values.TEXT)
+    return _kind(next(kinds, Accepted(Values.TEXT)))
+
+
+def _kind(accepted: Accepted) -> str:
+    return f"{accepted.values}:{' '.join(accepted.words)}"
+
+
+def _valued(pages: Sequence[CommandPage]) -> dict[str, list[str]]:
+    """Return the options that take a value, as `COMMAND:OPTION`, by the kind of the value."""
+    found: dict[str, list[str]] = {}
+    for page in pages:
+        for option in page.options:
+            if option.accepted.values is not Values.NONE:
+                found.setdefault(_kind(option.accepted), []).extend(f"{page.words}:{name}" for name in option.names)
+    return found
+
+
+def _value_cases(pages: Sequence[CommandPage]) -> Iterator[str]:
+    for kind, names in _valued(pages).items():
+        name, _, words = kind.partition(":")
+        yield f"    {'|'.join(map(shlex.quote, names))}) kind={name} values={shlex.quote(words)} ;;"
+
+
+SHELLS: Mapping[str, Callable[[Sequence[CommandPage]], str]] = {
+    "bash": _bash,
+    "zsh": _zsh,
+    "fish": _fish,
+}
+"""The shells, and what writes their scripts."""

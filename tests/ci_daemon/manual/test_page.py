@@ -1,0 +1,54 @@
+"""The manual page and the reference, made from the help."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ci_daemon.command import root_command
+from ci_daemon.command.support.catalog import HEADINGS, lines
+from ci_daemon.command.support.exit_codes import MEANINGS, ExitCode
+from ci_daemon.manual import pages
+from ci_daemon.manual.reference import reference
+
+CHECKOUT = Path(__file__).parents[3]
+SHARED = {
+    "man/man1/ci-daemon.1",
+    "bash-completion/completions/ci-daemon",
+    "zsh/site-functions/_ci-daemon",
+    "fish/vendor_completions.d/ci-daemon.fish",
+}
+
+
+@pytest.fixture
+def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What packages install below /usr/share."""
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    subprocess.run([sys.executable, "-m", "ci_daemon.manual", tmp_path], check=True, cwd=CHECKOUT)
+    return tmp_path
+
+
+def test_the_manual_page_is_whole_and_without_faults(shared: Path):
+    assert {str(each.relative_to(shared)) for each in shared.rglob("*") if each.is_file()} == SHARED
+    page = (shared / "man/man1/ci-daemon.1").read_text()
+    assert page.startswith(".TH CI\\-DAEMON 1 2023-11-14 ")
+    for words in lines():
+        assert f'.SS "ci\\-daemon {words.replace("-", chr(92) + "-")}"' in page
+    for checking in (["mandoc", "-Tlint", "-Wwarning"], ["man", "--warnings", "--local-file"]):
+        if shutil.which(checking[0]):
+            done = subprocess.run([*checking, shared / "man/man1/ci-daemon.1"], capture_output=True, text=True)
+            assert done.stderr + (done.stdout if checking[0] == "mandoc" else "") == ""
+
+
+def test_the_docs_have_the_reference_of_today():
+    headings = {heading: [*texts] for heading, texts in HEADINGS.items()}
+    expected = reference(pages(root_command(), lines()), headings, MEANINGS)
+    assert (CHECKOUT / "docs/commands.md").read_text() == expected, "run `make docs`"
+
+
+def test_every_exit_code_has_a_meaning():
+    assert set(MEANINGS) == set(ExitCode)

@@ -1,0 +1,69 @@
+"""Completion in the shells themselves, as far as they are installed, each in one run."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ci_daemon.command import root_command
+from ci_daemon.command.support.catalog import lines
+from ci_daemon.manual import SHELLS, completion_script, pages
+
+CASES = {
+    "ci-daemon im": {"image"},
+    "ci-daemon image b": {"build"},
+    "ci-daemon --state-dir image lease ": {"kill", "list"},
+    "ci-daemon token create ada@example.org --kind ": {"api-key", "session"},
+    "ci-daemon build force-finish --st": {"--state"},
+    "ci-daemon --json build can": {"cancel"},
+    "ci-daemon completion f": {"fish"},
+    "ci-daemon submit fol": {"folder/"},
+    "ci-daemon image list image ": set[str](),
+}
+"""The words that complete a line."""
+
+BASH = """
+source ./script
+while IFS= read -r line; do
+    read -ra COMP_WORDS <<<"$line"
+    [[ $line == *' ' ]] && COMP_WORDS+=('')
+    COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+    compopt() { folders=/; }
+    folders=
+    _ci_daemon ci-daemon "${COMP_WORDS[COMP_CWORD]}"
+    echo "= ${COMPREPLY[*]/%/$folders}"
+done <lines
+"""
+FISH = """
+source ./script
+while read --local line
+    echo '=' (complete --do-complete $line | string replace --regex '\\t.*' '')
+end <lines
+"""
+
+
+@pytest.mark.parametrize(("shell", "asking"), [("bash", BASH), ("fish", FISH)])
+def test_a_tab_completes_as_the_help_says(tmp_path: Path, shell: str, asking: str):
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    (tmp_path / "script").write_text(completion_script(shell, pages(root_command(), lines())))
+    (tmp_path / "lines").write_text("".join(f"{line}\n" for line in CASES))
+    (tmp_path / "folder").mkdir()
+    environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
+    done = subprocess.run(
+        [shell, "-c", asking], cwd=tmp_path, env=environment, check=True, capture_output=True, text=True
+    )
+    assert done.stderr == ""
+    answers = [set(line.split()[1:]) for line in done.stdout.splitlines()]
+    assert dict(zip(CASES, answers, strict=True)) == CASES
+
+
+def test_every_shell_knows_every_command_and_option():
+    known = pages(root_command(), lines())
+    names = {name for page in known for name in (*page.commands, *(n for option in page.options for n in option.names))}
+    for shell in SHELLS:
+        script = completion_script(shell, known)
+        assert {name for name in names if name not in script} == set()
