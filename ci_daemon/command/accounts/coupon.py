@@ -63,7 +63,7 @@ def coupon() -> None:
 @click.option(
     "--expires", metavar="DATE", callback=_end_of_day, help="The last day, in UTC, on which it may be redeemed."
 )
-@note_option("What it is for, as the members of those who redeem it read it in their transactions.")
+@note_option("What it is for, as the members of an organization that redeems it read it in their transactions.")
 @pass_session
 def create(
     session: Session, *, code: str, cents: int, max_redemptions: int | None, expires: datetime | None, note: str | None

@@ -72,7 +72,7 @@ def create(session: Session, *, name: str, owner: str, url: str | None) -> None:
 @click.option(
     "--fork-approval",
     type=click.Choice([*(each.value for each in ForkApproval), DEFAULT]),
-    help="The pull requests from forks whose builds wait for an approval; strangers are those who may not push.",
+    help="The pull requests from forks whose builds wait for an approval; strangers are all who may not push.",
 )
 @click.option(
     "--fork-secrets",
