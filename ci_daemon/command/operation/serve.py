@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -35,7 +36,11 @@ def serve(session: Session, *, listen: str | None, wait: bool) -> int:
     On SIGTERM or Ctrl-C it accepts no more builds and exits. Without --wait, jobs continue in their VMs, and the next
     start adopts them.
     """
+    gc.disable()  # what is imported stays; to look for garbage in it takes long, at the start as at the end
     from ci_daemon import service  # noqa: PLC0415 - it imports the whole service, which the help does not need
+
+    gc.freeze()
+    gc.enable()
 
     def load() -> Config:
         config = session.config()
