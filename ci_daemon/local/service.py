@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -122,11 +122,15 @@ def local_service(directory: Path, config: Config, busy: Callable[[int | None], 
         stack.callback(provider.close)
         _end_earlier(storage, provider)
         stack.callback(_end_leases, storage, provider)
-        with _first_vm(storage, provider):
-            engine = _engine(storage, provider, images, clock, config)
-        engine.start()
+        # In another thread, so that Ctrl-C cannot leave a VM or an engine half made.
+        background = stack.enter_context(ThreadPoolExecutor(1, "start"))
+        background.submit(_park, storage, provider)
+        engine = _engine(storage, provider, images, clock, config)
         service = LocalService(config, storage, images, provider, engine)
+        starting = background.submit(engine.start)
         stack.callback(service.stop)
+        stack.callback(wait, (starting,))
+        starting.result()
         yield service
         service.settle()
 
@@ -137,26 +141,16 @@ def _engine(storage: Storage, provider: Provider, images: Images, clock: Clock, 
     return actors.Engine(storage, provider, images, clock, settings, timings=actors.Timings(housekeeping=_BUSY_SECONDS))
 
 
-@contextmanager
-def _first_vm(storage: Storage, provider: Provider) -> Iterator[None]:
-    """Park a VM meanwhile, which an engine that starts afterwards takes over."""
+def _park(storage: Storage, provider: Provider) -> None:
+    """Park a VM, for an engine that starts afterwards."""
     lease = storage.leases.reserve_parked(str(uuid.uuid4()), provider=provider.name)
-
-    def park() -> None:
-        provider.hurry(lease.uuid)
-        try:
-            provider.park(lease.uuid)
-        except (VmError, OSError):  # the engine's own will say so
-            storage.leases.end_unclaimed(lease.id)
-        else:
-            storage.leases.parked(lease.id)
-
-    parking = threading.Thread(target=park, name="first VM")
-    parking.start()
+    provider.hurry(lease.uuid)
     try:
-        yield
-    finally:
-        parking.join()
+        provider.park(lease.uuid)
+    except (VmError, OSError):  # the engine will tell, as soon as it has parked none either
+        storage.leases.end_unclaimed(lease.id)
+    else:
+        storage.leases.parked(lease.id)
 
 
 def _open_storage(directory: Path, config: Config) -> Storage:

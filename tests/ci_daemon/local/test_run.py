@@ -11,6 +11,7 @@ import pytest
 
 from tests.ci_daemon.local.projects import Project, read_until, rest
 from tests.e2e.pipelines import Graph
+from tests.waiting import until
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "hello"
 STUBBORN = "trap '' TERM; echo began; sleep 600 & wait; wait"
@@ -80,6 +81,17 @@ def test_a_signal_cancels_the_build_and_leaves_nothing(project: Project, number:
         printed = rest(process)
         assert process.wait(60) == 128 + number
     assert "build #1 canceled" in printed
+    assert project.vms() == []
+
+
+def test_a_signal_while_the_first_vm_is_made_leaves_nothing(project: Project):
+    project.write(Graph().step("only", "true"))
+    folder = project.state / "sandbox" / "vms"
+    with project.start() as process:
+        until(lambda: folder.is_dir() and [*folder.iterdir()], "a VM is being made")
+        process.send_signal(signal.SIGINT)
+        assert "Traceback" not in rest(process)
+        assert process.wait(60) == 130
     assert project.vms() == []
 
 
