@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from actors.ir.changes import concerns
     from actors.ir.definition import Plan
     from actors.ir.errors import IrError
+    from actors.ir.globs import Globs
     from actors.ir.planning import load, parse, plan
     from actors.ir.settings import IrSettings
     from actors.ir.triggers import PullRequestEvent, PushEvent, skips_builds, wants
@@ -20,6 +21,7 @@ else:
     __getattr__ = on_first_use(__name__)
 
 __all__ = [
+    "Globs",
     "IrError",
     "IrSettings",
     "Plan",

@@ -6,6 +6,7 @@ from typing import Any
 
 from ci_daemon.remote.operation import Nothing, Operation, Page
 from ci_daemon.remote.views import (
+    ArtifactView,
     BuildView,
     JobView,
     SlugView,
@@ -58,6 +59,9 @@ GET_LOG: Operation[Any] = Operation("getJobLog", "GET", _JOB + "/log", Nothing, 
 GET_RENDER_LOG: Operation[Any] = Operation(
     "getRenderLog", "GET", _BUILD + "/render-log", Nothing, query=frozenset({"wait"})
 )
+
+LIST_ARTIFACTS = Operation("listBuildArtifacts", "GET", _BUILD + "/artifacts", Page[ArtifactView], query=_PAGED)
+DOWNLOAD_ARTIFACT: Operation[Any] = Operation("downloadArtifact", "GET", _BUILD + "/artifacts/{id}/download", Nothing)
 
 LIST_TRANSACTIONS = Operation(
     "listBillingTransactions", "GET", "/api/v0/billing/transactions/{org}", Page[Transaction], query=_PAGED

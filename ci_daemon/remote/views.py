@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Self
 from storage import BuildState, JobState
 
 if TYPE_CHECKING:
-    from storage import Build, Job
+    from storage import Artifact, Build, Job
 
-__all__ = ["BuildView", "JobView", "SlugView", "StatusView", "TokenView", "Transaction", "UserView"]
+__all__ = ["ArtifactView", "BuildView", "JobView", "SlugView", "StatusView", "TokenView", "Transaction", "UserView"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +122,30 @@ class JobView:
     def seconds(self) -> float | None:
         """The time from its start to its end, None before either."""
         return _between(self.started_at, self.finished_at)
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactView:
+    """The fields of a file that a job kept."""
+
+    id: str
+    job_id: str
+    path: str
+    file_size: int
+    sha256: str
+    created_at: datetime
+
+    @classmethod
+    def of(cls, artifact: Artifact) -> ArtifactView:
+        """Return the view of a stored artifact."""
+        return cls(
+            artifact.uuid,
+            artifact.job_uuid,
+            artifact.path,
+            artifact.file_size,
+            artifact.sha256,
+            artifact.created_at,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from ci_daemon.command.backend.artifacts import Artifacts
     from ci_daemon.command.backend.builds import Builds
 
 __all__ = ["Backend"]
@@ -26,4 +27,9 @@ class Backend(Protocol):
     @property
     def builds(self) -> Builds:
         """The builds."""
+        ...
+
+    @property
+    def artifacts(self) -> Artifacts:
+        """The files that jobs kept."""
         ...

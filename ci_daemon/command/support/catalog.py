@@ -113,6 +113,8 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
         "webhook list": "List the pushes that hosts reported.",
         "webhook redeliver": "Process a report of a push again.",
         "webhook show": "Show a report of a push as it came.",
+        "artifact get": "Get files that a build's jobs kept.",
+        "artifact list": "List the files that a build's jobs kept.",
         "build approve": "Let a build of a fork's pull request run.",
         "build cancel": "Cancel a build.",
         "build force-finish": "End a build by hand, as a last resort.",

@@ -16,6 +16,7 @@ from ci_daemon.local.building import BuildRefused
 from ci_daemon.local.folders import CacheUnusable
 from ci_daemon.local.requirements import HostUnfit
 from ci_daemon.remote.contexts import ContextsUnusable
+from ci_daemon.remote.download import DownloadRefused
 from ci_daemon.remote.failures import RequestFailed, ServiceUnreachable
 from ci_daemon.remote.handoff import SignInFailed
 from ci_daemon.submit.packing import PackError
@@ -33,6 +34,7 @@ EXPECTED_ERRORS = (
     CannotListen,
     ConfigError,
     ContextsUnusable,
+    DownloadRefused,
     HostUnfit,
     InstallError,
     OSError,

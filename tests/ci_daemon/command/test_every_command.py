@@ -41,6 +41,7 @@ ELSEWHERE = {
     "serve": "test_service.py: it answers nobody on stdout",
     "logs": "tests/system: it takes a journal, and says a document a line",
     "submit": "test_submit.py",
+    "artifact get": "tests/ci_daemon/remote",
     "login": "tests/ci_daemon/remote",
     "logout": "tests/ci_daemon/remote",
     "whoami": "tests/ci_daemon/remote",
@@ -133,6 +134,7 @@ CALLS = """
     notify rotate {notification}
     notify set {notification} --disable
     notify remove {notification}
+    artifact list acme/web/1
     build list acme/web
     build show acme/web/1
     build logs acme/web/1

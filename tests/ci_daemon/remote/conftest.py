@@ -11,9 +11,11 @@ import pytest
 
 from ci_daemon import command
 from ci_daemon.command import main
+from storage import NewPipeline, Pipeline
 from tests.ci_daemon.scripted_service import ScriptedService, scripted_service
 
 RunJson = Callable[..., Any]
+Printed = Callable[..., list[str]]
 
 
 @pytest.fixture
@@ -49,3 +51,21 @@ def run_json(at_server: None, capsys: pytest.CaptureFixture[str]) -> RunJson:
         return json.loads(capsys.readouterr().out)
 
     return run_json
+
+
+@pytest.fixture
+def printed(capsys: pytest.CaptureFixture[str]) -> Printed:
+    """Run a command, and return the lines that it prints."""
+
+    def printed(*arguments: str, code: int = 0) -> list[str]:
+        assert main(arguments) == code, capsys.readouterr().err
+        return capsys.readouterr().out.splitlines()
+
+    return printed
+
+
+@pytest.fixture
+def pipeline(service: ScriptedService) -> Pipeline:
+    organization = service.storage.organizations.by_slug(service.org)
+    assert organization is not None
+    return service.storage.pipelines.create(organization.id, NewPipeline("web", "Web", "https://example.org/r", "main"))

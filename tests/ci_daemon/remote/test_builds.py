@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from ci_daemon.command import main
-from storage import Build, BuildState, JobState, NewBuild, NewPipeline, Pipeline
-from tests.ci_daemon.remote.conftest import RunJson
+from storage import Build, BuildState, JobState, NewBuild, Pipeline
+from tests.ci_daemon.remote.conftest import Printed, RunJson
 from tests.ci_daemon.scripted_service import ScriptedBuild, ScriptedService
 from tests.e2e.pipelines import Graph
 from tests.records import new_job
 
 IR = Graph().step("lint", "true").step("test", "true").ir()
 pytestmark = pytest.mark.usefixtures("at_server")
-
-Printed = Callable[..., list[str]]
-
-
-@pytest.fixture
-def pipeline(service: ScriptedService) -> Pipeline:
-    organization = service.storage.organizations.by_slug(service.org)
-    assert organization is not None
-    return service.storage.pipelines.create(organization.id, NewPipeline("web", "Web", "https://example.org/r", "main"))
 
 
 def new_build(service: ScriptedService, pipeline: Pipeline) -> ScriptedBuild:
@@ -42,17 +31,6 @@ def failed(service: ScriptedService, pipeline: Pipeline) -> str:
     build.finish("test", JobState.FAILED, exit_code=7)
     build.move_build(BuildState.FAILED)
     return f"{service.org}/web/1"
-
-
-@pytest.fixture
-def printed(capsys: pytest.CaptureFixture[str]) -> Printed:
-    """Run a command, and return the lines that it prints."""
-
-    def printed(*arguments: str, code: int = 0) -> list[str]:
-        assert main(arguments) == code, capsys.readouterr().err
-        return capsys.readouterr().out.splitlines()
-
-    return printed
 
 
 def test_builds_are_listed_beyond_one_page(

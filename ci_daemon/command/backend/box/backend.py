@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ci_daemon.host.lock import served_by
 
 if TYPE_CHECKING:
+    from ci_daemon.command.backend.artifacts import Artifacts
     from ci_daemon.command.backend.builds import Builds
     from ci_daemon.command.support.session import Session
     from storage import Storage
@@ -42,3 +43,10 @@ class BoxBackend:
         from ci_daemon.command.backend.box.builds import BoxBuilds  # noqa: PLC0415 - as the class says
 
         return BoxBuilds(self._session, self._storage)
+
+    @property
+    def artifacts(self) -> Artifacts:
+        """The files that jobs kept."""
+        from ci_daemon.command.backend.box.artifacts import BoxArtifacts  # noqa: PLC0415 - as the class says
+
+        return BoxArtifacts(self._storage)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ci_daemon.command.backend.server.artifacts import ServerArtifacts
 from ci_daemon.command.backend.server.builds import ServerBuilds
 from ci_daemon.remote.connection import Connection
 
 if TYPE_CHECKING:
+    from ci_daemon.command.backend.artifacts import Artifacts
     from ci_daemon.command.backend.builds import Builds
     from ci_daemon.remote.destination import Destination
 
@@ -30,6 +32,11 @@ class ServerBackend:
     def builds(self) -> Builds:
         """The builds."""
         return ServerBuilds(self.connection)
+
+    @property
+    def artifacts(self) -> Artifacts:
+        """The files that jobs kept."""
+        return ServerArtifacts(self.connection)
 
     def close(self) -> None:
         """Close the connections."""

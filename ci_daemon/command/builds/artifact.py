@@ -1,0 +1,115 @@
+"""`ci-daemon artifact`: list and get the files that jobs kept, on the box or of a server."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from actors.ir import Globs
+from ci_daemon.command.support.command_classes import Group, SharedCommand
+from ci_daemon.command.support.names import BuildName, build_argument
+from ci_daemon.command.support.session import Failure, Session, pass_session
+from ci_daemon.command.support.timestamps import timestamp
+from ci_daemon.terminal.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ci_daemon.command.backend.backend import Backend
+    from ci_daemon.remote.views import ArtifactView
+
+__all__ = ["artifact"]
+
+_COLUMNS = ("path", "job", "file_size", "created_at")
+
+_job_option = click.option("--job", "key", metavar="STEP", help="Only those of the job with this key.")
+
+
+@click.group(cls=Group)
+def artifact() -> None:
+    """Artifacts: files that jobs keep."""
+
+
+@artifact.command(name="list", cls=SharedCommand, reads=True)
+@build_argument
+@click.argument("globs", metavar="[GLOB]...", nargs=-1)
+@_job_option
+@pass_session
+def list_artifacts(session: Session, *, name: BuildName, globs: tuple[str, ...], key: str | None) -> None:
+    """List the artifacts of a build whose paths match a GLOB, as in "dist/**"; by default all."""
+    with session.backend() as backend:
+        documents = [_document(each, job) for each, job in _chosen(backend, name, globs, key)]
+    session.table(documents, _COLUMNS, f"build {name} has no such artifact")
+
+
+@artifact.command(cls=SharedCommand, reads=True)
+@build_argument
+@click.argument("globs", metavar="[GLOB]...", nargs=-1)
+@_job_option
+@click.option(
+    "--to",
+    "folder",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The folder to write them to, below their own paths; by default one that is named PIPELINE-NUMBER.",
+)
+@pass_session
+def get(session: Session, *, name: BuildName, globs: tuple[str, ...], key: str | None, folder: Path | None) -> None:
+    """Get the artifacts of a build whose paths match a GLOB, as in "dist/**"; by default all.
+
+    Nothing that is there is overwritten. The hash of each file is checked. After an interruption, the same command goes
+    on where it was.
+    """
+    # Only here, because a list needs no client.
+    from ci_daemon.remote.download import download, place  # noqa: PLC0415
+    from ci_daemon.submit.retry import Backoff  # noqa: PLC0415
+    from ci_daemon.terminal.transfers import transfer_progress  # noqa: PLC0415
+
+    with session.backend() as backend:
+        chosen = [each for each, _ in _chosen(backend, name, globs, key)]
+        if not chosen:
+            raise Failure(f"build {name} has no such artifact: `ci-daemon artifact list {name}` shows all")
+        _refuse_twins(chosen)
+        written = []
+        for each in chosen:
+            file = place(folder or Path(f"{name.pipeline}-{name.number}"), each.path)
+            with transfer_progress(printable(each.path), each.file_size) as progress:
+                new = download(each, file, backend.artifacts.opener(name, each), Backoff(), progress)
+            written.append({"path": str(file), "file_size": each.file_size, "sha256": each.sha256, "written": new})
+            if not session.json:
+                click.echo(f"{printable(file)}{'' if new else ' (was there already)'}")
+    if session.json:
+        session.answer(written, "")
+
+
+def _chosen(
+    backend: Backend, name: BuildName, globs: Sequence[str], key: str | None
+) -> list[tuple[ArtifactView, str | None]]:
+    """Return the wanted artifacts, each with the key of its job."""
+    keys = {job.id: job.step_key for job in backend.builds.jobs(name)}
+    if key is not None and key not in keys.values():
+        raise Failure(f"build {name} has no step {key}: `ci-daemon build show {name}` shows all")
+    matches: Callable[[str], bool] = Globs(globs).match if globs else lambda _path: True
+    found = [(each, keys.get(each.job_id)) for each in backend.artifacts.of_build(name)]
+    return [(each, of_job) for each, of_job in found if key in {None, of_job} and matches(each.path)]
+
+
+def _refuse_twins(artifacts: Sequence[ArtifactView]) -> None:
+    """Raise Failure if two artifacts have the same path."""
+    path, count = Counter(each.path for each in artifacts).most_common(1)[0]
+    if count > 1:
+        raise Failure(f"{count} jobs kept {printable(path)}: choose one with --job STEP")
+
+
+def _document(each: ArtifactView, job: str | None) -> dict[str, object]:
+    return {
+        "id": each.id,
+        "path": each.path,
+        "job": job,
+        "file_size": each.file_size,
+        "sha256": each.sha256,
+        "created_at": timestamp(each.created_at),
+    }
