@@ -57,6 +57,7 @@ class PipelineRecord(StoredRecord):
     concurrency_group: str | None
     concurrency_limit: int
     cancel_superseded: CancelSuperseded | None
+    fail_fast: bool
 
     @classmethod
     def of(cls, pipeline: storage.Pipeline) -> PipelineRecord:

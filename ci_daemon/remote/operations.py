@@ -9,7 +9,9 @@ from ci_daemon.remote.views import (
     ArtifactView,
     BuildView,
     JobView,
-    SlugView,
+    PipelineView,
+    ScheduleView,
+    SecretView,
     StatusView,
     TokenView,
     Transaction,
@@ -28,15 +30,36 @@ REDEEM = Operation("cliRedeemV2", "POST", "/api/v2/auth/cli/redeem", TokenView, 
 LOGOUT = Operation("logout", "POST", "/api/v0/auth/logout", Nothing)
 GET_USER = Operation("getCurrentUser", "GET", "/api/v0/user", UserView)
 
-GET_PIPELINE = Operation("getPipeline", "GET", _PIPELINE, SlugView)
+GET_PIPELINE = Operation("getPipeline", "GET", _PIPELINE, PipelineView)
 CREATE_PIPELINE = Operation(
     "createPipeline",
     "POST",
     _ORG + "/pipelines",
-    SlugView,
+    PipelineView,
     frozenset({"name", "repository", "default_branch"}),
 )
 DELETE_PIPELINE = Operation("deletePipeline", "DELETE", _PIPELINE, Nothing)
+
+LIST_PIPELINES = Operation("listPipelines", "GET", _ORG + "/pipelines", Page[PipelineView], query=_PAGED)
+UPDATE_PIPELINE = Operation(
+    "updatePipeline",
+    "PATCH",
+    _PIPELINE,
+    PipelineView,
+    frozenset(
+        {
+            "name",
+            "default_branch",
+            "description",
+            "visibility",
+            "allow_manual",
+            "fail_fast",
+            "concurrency_group",
+            "concurrency_limit",
+            "cancel_superseded",
+        }
+    ),
+)
 
 LIST_BUILDS = Operation("listBuilds", "GET", _PIPELINE + "/builds", Page[BuildView], query=_PAGED)
 GET_BUILD = Operation("getBuild", "GET", _BUILD, BuildView)
@@ -66,3 +89,18 @@ DOWNLOAD_ARTIFACT: Operation[Any] = Operation("downloadArtifact", "GET", _BUILD 
 LIST_TRANSACTIONS = Operation(
     "listBillingTransactions", "GET", "/api/v0/billing/transactions/{org}", Page[Transaction], query=_PAGED
 )
+
+_SCHEDULE_TERMS = frozenset({"cron", "timezone", "branch", "enabled"})
+LIST_SCHEDULES = Operation("listSchedules", "GET", _PIPELINE + "/schedules", Page[ScheduleView], query=_PAGED)
+CREATE_SCHEDULE = Operation("createSchedule", "POST", _PIPELINE + "/schedules", ScheduleView, _SCHEDULE_TERMS)
+UPDATE_SCHEDULE = Operation("updateSchedule", "PATCH", _PIPELINE + "/schedules/{id}", ScheduleView, _SCHEDULE_TERMS)
+DELETE_SCHEDULE = Operation("deleteSchedule", "DELETE", _PIPELINE + "/schedules/{id}", Nothing)
+
+_VALUE = frozenset({"value"})
+_ORG_SECRET, _PIPELINE_SECRET = _ORG + "/secrets/{name}", _PIPELINE + "/secrets/{name}"
+LIST_ORGANIZATION_SECRETS = Operation("listOrganizationSecrets", "GET", _ORG + "/secrets", Page[SecretView])
+SET_ORGANIZATION_SECRET = Operation("setOrganizationSecret", "PUT", _ORG_SECRET, SecretView, _VALUE)
+DELETE_ORGANIZATION_SECRET = Operation("deleteOrganizationSecret", "DELETE", _ORG_SECRET, Nothing)
+LIST_PIPELINE_SECRETS = Operation("listPipelineSecrets", "GET", _PIPELINE + "/secrets", Page[SecretView])
+SET_PIPELINE_SECRET = Operation("setPipelineSecret", "PUT", _PIPELINE_SECRET, SecretView, _VALUE)
+DELETE_PIPELINE_SECRET = Operation("deletePipelineSecret", "DELETE", _PIPELINE_SECRET, Nothing)

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime  # noqa: TC003 - pydantic reads the annotations
 from typing import TYPE_CHECKING, Self
 
-from storage import BuildState, JobState
+from storage import BuildState, CancelSuperseded, JobState, Visibility
 
 if TYPE_CHECKING:
-    from storage import Artifact, Build, Job
+    from storage import Artifact, Build, Job, Pipeline, Schedule, Secret
 
-__all__ = ["ArtifactView", "BuildView", "JobView", "SlugView", "StatusView", "TokenView", "Transaction", "UserView"]
+__all__ = [
+    "ArtifactView",
+    "BuildView",
+    "JobView",
+    "PipelineView",
+    "ScheduleView",
+    "SecretView",
+    "StatusView",
+    "TokenView",
+    "Transaction",
+    "UserView",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +160,66 @@ class ArtifactView:
 
 
 @dataclass(frozen=True, slots=True)
+class PipelineView:
+    """The fields of a pipeline."""
+
+    slug: str
+    name: str
+    repository: str
+    default_branch: str
+    description: str | None
+    visibility: Visibility
+    allow_manual: bool
+    repo_name: str | None
+    fail_fast: bool
+    concurrency_group: str | None
+    concurrency_limit: int
+    cancel_superseded: CancelSuperseded | None
+    build_count: int
+    created_at: datetime
+
+    @classmethod
+    def of(cls, pipeline: Pipeline) -> PipelineView:
+        """Return the view of a stored pipeline."""
+        return cls(**{each.name: getattr(pipeline, each.name) for each in fields(cls)})
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleView:
+    """The fields of a schedule."""
+
+    id: str
+    cron: str
+    timezone: str
+    branch: str
+    enabled: bool
+    next_at: datetime | None
+    last_build_number: int | None
+    last_error: str | None
+    created_at: datetime
+
+    @classmethod
+    def of(cls, schedule: Schedule) -> ScheduleView:
+        """Return the view of a stored schedule."""
+        same = {each.name: getattr(schedule, each.name) for each in fields(cls) if each.name != "id"}
+        return cls(id=schedule.uuid, **same)
+
+
+@dataclass(frozen=True, slots=True)
+class SecretView:
+    """The fields of a secret, without its value."""
+
+    name: str
+    created_at: datetime
+    updated_at: datetime
+
+    @classmethod
+    def of(cls, secret: Secret) -> SecretView:
+        """Return the view of a stored secret."""
+        return cls(secret.name, secret.created_at, secret.updated_at)
+
+
+@dataclass(frozen=True, slots=True)
 class Transaction:
     """The fields of a ledger entry."""
 
@@ -165,13 +236,6 @@ class UserView:
     email: str
     name: str
     personal_org_slug: str
-
-
-@dataclass(frozen=True, slots=True)
-class SlugView:
-    """The fields of a record that is found by its slug."""
-
-    slug: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from ci_daemon.command.backend.artifacts import Artifacts
     from ci_daemon.command.backend.builds import Builds
+    from ci_daemon.command.backend.pipelines import Pipelines
+    from ci_daemon.command.backend.schedules import Schedules
+    from ci_daemon.command.backend.secrets import Secrets
 
 __all__ = ["Backend"]
 
@@ -32,4 +35,19 @@ class Backend(Protocol):
     @property
     def artifacts(self) -> Artifacts:
         """The files that jobs kept."""
+        ...
+
+    @property
+    def pipelines(self) -> Pipelines:
+        """The pipelines."""
+        ...
+
+    @property
+    def schedules(self) -> Schedules:
+        """The schedules of pipelines."""
+        ...
+
+    @property
+    def secrets(self) -> Secrets:
+        """The secrets of organizations and pipelines."""
         ...

@@ -1,29 +1,28 @@
-"""`ci-daemon pipeline`: list and change pipelines, as the owner of the host."""
+"""`ci-daemon pipeline`: list, make, change and delete pipelines, on the box or of a server."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
-from ci_daemon.command.support.command_classes import Group
-from ci_daemon.command.support.lookup import find_organization, find_pipeline
+from ci_daemon.command.support.command_classes import Group, SharedCommand
+from ci_daemon.command.support.documents import document_of
+from ci_daemon.command.support.names import PipelineName
 from ci_daemon.command.support.session import Session, pass_session
 from ci_daemon.command.support.setting_options import DEFAULT, settings_in_words, superseded_option
 from ci_daemon.command.support.texts import one_line
-from storage import CancelSuperseded
+from storage import CancelSuperseded, Visibility
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from storage import Pipeline, PipelineChanges, Storage
+    from storage import PipelineChanges
 
 __all__ = ["pipeline"]
 
 _COLUMNS = ("slug", "name", "repository", "visibility", "fail_fast")
 _SETTINGS = ("fail_fast", "concurrency_group", "concurrency_limit", "cancel_superseded")
-_PAGE_SIZE = 100
-_MAX_GROUP = 255
+_MAX_TEXT = 255
+_MAX_DESCRIPTION = 10_000
 _MAX_CONCURRENCY = 1000
 
 
@@ -32,24 +31,72 @@ def pipeline() -> None:
     """Pipelines: the CI definitions of organizations."""
 
 
-@pipeline.command(name="list", reads=True)
+@pipeline.command(name="list", cls=SharedCommand, reads=True)
 @click.argument("org")
 @pass_session
 def list_pipelines(session: Session, *, org: str) -> None:
     """List the pipelines of the organization ORG, oldest first."""
-    with session.storage_without_billing() as storage:
-        documents = [_document(each) for each in _all_pipelines(storage, find_organization(storage, org).id)]
+    with session.backend() as backend:
+        documents = [document_of(each) for each in backend.pipelines.all(org)]
     session.table(documents, _COLUMNS, f"{org} has no pipeline")
 
 
-@pipeline.command(name="set")
+@pipeline.command(cls=SharedCommand, reads=True)
 @click.argument("org")
 @click.argument("pipeline")
+@pass_session
+def show(session: Session, *, org: str, pipeline: str) -> None:
+    """Show PIPELINE of the organization ORG with its settings."""
+    with session.backend() as backend:
+        document = document_of(backend.pipelines.get(PipelineName(org, pipeline)))
+    if session.json:
+        session.answer(document, "")
+    else:
+        session.properties(document)
+
+
+@pipeline.command(cls=SharedCommand)
+@click.argument("org")
+@click.argument("name", type=one_line(_MAX_TEXT))
+@click.option(
+    "--repository", metavar="URL", required=True, type=one_line(_MAX_TEXT), help="The clone URL of its files."
+)
+@click.option(
+    "--default-branch",
+    metavar="BRANCH",
+    default="main",
+    show_default=True,
+    type=one_line(_MAX_TEXT),
+    help="The branch that is built by default.",
+)
+@pass_session
+def create(session: Session, *, org: str, name: str, repository: str, default_branch: str) -> None:
+    """Create the pipeline NAME in the organization ORG. Its slug is made from NAME.
+
+    `ci-daemon submit` and a connected repository create pipelines by themselves.
+    """
+    with session.backend() as backend:
+        document = document_of(backend.pipelines.create(org, name, repository, default_branch))
+    session.answer(document, f"created {org}/{document['slug']}")
+
+
+@pipeline.command(cls=SharedCommand)
+@click.argument("org")
+@click.argument("pipeline")
+@click.option("--name", type=one_line(_MAX_TEXT), help="Its name to show; the slug stays.")
+@click.option("--description", metavar="TEXT", type=one_line(_MAX_DESCRIPTION), help="A sentence about it.")
+@click.option("--default-branch", metavar="BRANCH", type=one_line(_MAX_TEXT), help="The branch built by default.")
+@click.option(
+    "--visibility",
+    type=click.Choice([each.value for each in Visibility]),
+    help="Of a public pipeline anybody can read builds, jobs and logs.",
+)
+@click.option("--allow-manual/--no-allow-manual", default=None, help="Whether people may start builds.")
 @click.option("--fail-fast/--no-fail-fast", default=None, help="Whether the first failure cancels the rest of a build.")
 @click.option(
     "--concurrency-group",
     metavar="NAME",
-    type=one_line(_MAX_GROUP),
+    type=one_line(_MAX_TEXT),
     help="The concurrency group of builds from now on; {branch} in it stands for a build's branch.",
 )
 @click.option("--no-concurrency-group", is_flag=True, help="No concurrency group for builds from now on.")
@@ -60,59 +107,64 @@ def list_pipelines(session: Session, *, org: str) -> None:
 )
 @superseded_option
 @pass_session
-def set_pipeline(
+def edit(
     session: Session,
     *,
     org: str,
     pipeline: str,
+    name: str | None,
+    description: str | None,
+    default_branch: str | None,
+    visibility: str | None,
+    allow_manual: bool | None,
     fail_fast: bool | None,
     concurrency_group: str | None,
     no_concurrency_group: bool,
     concurrency_limit: int | None,
     cancel_superseded: str | None,
 ) -> None:
-    """Change settings of PIPELINE of the organization ORG, with immediate effect, also on running builds.
+    """Change PIPELINE of the organization ORG, with immediate effect, also on running builds.
 
     Builds of the organization with the same concurrency group run at most so many at a time; the others wait. Where
     --cancel-superseded is "default", the setting of the organization or host applies.
     """
-    changes: PipelineChanges = {}
-    if fail_fast is not None:
-        changes["fail_fast"] = fail_fast
+    plain = {
+        "name": name,
+        "description": description,
+        "default_branch": default_branch,
+        "visibility": visibility and Visibility(visibility),
+        "allow_manual": allow_manual,
+        "fail_fast": fail_fast,
+        "concurrency_limit": concurrency_limit,
+    }
+    changes = cast("PipelineChanges", {key: value for key, value in plain.items() if value is not None})
     if concurrency_group is not None and no_concurrency_group:
         raise click.UsageError("give --concurrency-group or --no-concurrency-group, not both")
     if concurrency_group is not None or no_concurrency_group:
         changes["concurrency_group"] = concurrency_group
-    if concurrency_limit is not None:
-        changes["concurrency_limit"] = concurrency_limit
     if cancel_superseded is not None:
         changes["cancel_superseded"] = None if cancel_superseded == DEFAULT else CancelSuperseded(cancel_superseded)
     if not changes:
-        raise click.UsageError("give at least one setting, such as --fail-fast")
-    with session.storage_without_billing() as storage:
-        changed = storage.pipelines.update(find_pipeline(storage, org, pipeline).id, **changes)
-    document = _document(changed)
+        raise click.UsageError("give at least one change, such as --fail-fast")
+    with session.backend() as backend:
+        document = document_of(backend.pipelines.edit(PipelineName(org, pipeline), changes))
     session.answer(document, f"{org}/{pipeline}: {settings_in_words(document, _SETTINGS)}")
 
 
-def _all_pipelines(storage: Storage, organization_id: int) -> Iterator[Pipeline]:
-    page = storage.pipelines.page(organization_id, _PAGE_SIZE, None)
-    yield from page.rows
-    while page.next_key is not None:
-        page = storage.pipelines.page(organization_id, _PAGE_SIZE, page.next_key)
-        yield from page.rows
+@pipeline.command(cls=SharedCommand)
+@click.argument("org")
+@click.argument("pipeline")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@pass_session
+def delete(session: Session, *, org: str, pipeline: str, yes: bool) -> None:
+    """Delete PIPELINE of the organization ORG with its builds, cache and secrets; not while builds run.
 
-
-def _document(each: Pipeline) -> dict[str, object]:
-    return {
-        "id": each.uuid,
-        "slug": each.slug,
-        "name": each.name,
-        "repository": each.repository,
-        "default_branch": each.default_branch,
-        "visibility": each.visibility.value,
-        "fail_fast": each.fail_fast,
-        "concurrency_group": each.concurrency_group,
-        "concurrency_limit": each.concurrency_limit,
-        "cancel_superseded": each.cancel_superseded,
-    }
+    The ledger keeps the cost of the builds.
+    """
+    name = PipelineName(org, pipeline)
+    with session.backend() as backend:
+        found = backend.pipelines.get(name)
+        if not yes:
+            click.confirm(f"Delete {name} with {found.build_count} builds?", abort=True, err=True)
+        backend.pipelines.delete(name)
+    session.answer({"deleted": pipeline}, f"deleted {name}")

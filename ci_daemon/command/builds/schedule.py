@@ -1,25 +1,18 @@
-"""`ci-daemon schedule`: list, add, change and remove schedules, as the owner of the host."""
+"""`ci-daemon schedule`: list, add, change and remove schedules, on the box or of a server."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
-from actors.schedules import ScheduleInvalid, changed_schedule, new_schedule
-from ci_daemon.command.support.command_classes import Group
-from ci_daemon.command.support.lookup import find_pipeline
-from ci_daemon.command.support.session import Failure, Session, pass_session
-from ci_daemon.command.support.timestamps import timestamp
-from storage import SystemClock, TooManySchedules
-
-if TYPE_CHECKING:
-    from storage import Schedule, Storage
+from ci_daemon.command.backend.schedules import ScheduleTerms
+from ci_daemon.command.support.command_classes import Group, SharedCommand
+from ci_daemon.command.support.documents import document_of
+from ci_daemon.command.support.names import PipelineName
+from ci_daemon.command.support.session import Session, pass_session
 
 __all__ = ["schedule"]
 
 _COLUMNS = ("id", "cron", "timezone", "branch", "next_at", "last_build_number", "last_error")
-_MOST = 1000
 
 _timezone_option = click.option("--timezone", metavar="ZONE", help="The time zone, as in Europe/Berlin.")
 _branch_option = click.option("--branch", help="The branch to build.")
@@ -30,18 +23,18 @@ def schedule() -> None:
     """Schedules: the times at which pipelines are built."""
 
 
-@schedule.command(name="list", reads=True)
+@schedule.command(name="list", cls=SharedCommand, reads=True)
 @click.argument("org")
 @click.argument("pipeline")
 @pass_session
 def list_schedules(session: Session, *, org: str, pipeline: str) -> None:
     """List the schedules of PIPELINE of the organization ORG, oldest first."""
-    with session.storage_without_billing() as storage:
-        page = storage.schedules.page(find_pipeline(storage, org, pipeline).id, _MOST, None)
-    session.table([_document(each) for each in page.rows], _COLUMNS, f"{org}/{pipeline} has no schedules")
+    with session.backend() as backend:
+        documents = [document_of(each) for each in backend.schedules.all(PipelineName(org, pipeline))]
+    session.table(documents, _COLUMNS, f"{org}/{pipeline} has no schedules")
 
 
-@schedule.command()
+@schedule.command(cls=SharedCommand)
 @click.argument("org")
 @click.argument("pipeline")
 @click.argument("cron")
@@ -54,17 +47,15 @@ def add(session: Session, *, org: str, pipeline: str, cron: str, timezone: str |
     The time zone is UTC by default, the branch the pipeline's default branch. Each time builds the head of the branch
     in a connected repository, or else repeats the branch's latest build.
     """
-    with session.storage_without_billing() as storage:
-        found = find_pipeline(storage, org, pipeline)
-        try:
-            new = new_schedule(cron, timezone, branch or found.default_branch, SystemClock().now())
-            document = _document(storage.schedules.create(found.id, new))
-        except (ScheduleInvalid, TooManySchedules) as error:
-            raise _failure(error) from None
-    session.answer(document, f"{document['id']}: next at {document['next_at']}")
+    with session.backend() as backend:
+        made = backend.schedules.add(PipelineName(org, pipeline), ScheduleTerms(cron, timezone, branch))
+    document = document_of(made)
+    session.answer(document, f"{made.id}: next at {document['next_at']}")
 
 
-@schedule.command(name="set")
+@schedule.command(name="set", cls=SharedCommand)
+@click.argument("org")
+@click.argument("pipeline")
 @click.argument("id")
 @click.option("--cron", help="The times, as a cron expression of five fields.")
 @_timezone_option
@@ -74,64 +65,29 @@ def add(session: Session, *, org: str, pipeline: str, cron: str, timezone: str |
 def set_schedule(
     session: Session,
     *,
+    org: str,
+    pipeline: str,
     id: str,
     cron: str | None,
     timezone: str | None,
     branch: str | None,
     enabled: bool | None,
 ) -> None:
-    """Change the schedule ID, with immediate effect."""
-    with session.storage_without_billing() as storage:
-        found = _find(storage, id)
-        try:
-            changes = changed_schedule(
-                found, SystemClock().now(), cron=cron, timezone=timezone, branch=branch, enabled=enabled
-            )
-        except ScheduleInvalid as error:
-            raise _failure(error) from None
-        changed = storage.schedules.update(found.id, **changes)
-    if changed is None:
-        raise _unknown(id)
-    document = _document(changed)
+    """Change the schedule ID of PIPELINE of the organization ORG, with immediate effect."""
+    with session.backend() as backend:
+        terms = ScheduleTerms(cron, timezone, branch, enabled)
+        changed = backend.schedules.change(PipelineName(org, pipeline), id, terms)
+    document = document_of(changed)
     session.answer(document, f"{id}: next at {document['next_at']}" if changed.enabled else f"{id}: disabled")
 
 
-@schedule.command()
+@schedule.command(cls=SharedCommand)
+@click.argument("org")
+@click.argument("pipeline")
 @click.argument("id")
 @pass_session
-def remove(session: Session, *, id: str) -> None:
-    """Remove the schedule ID. Its builds stay."""
-    with session.storage_without_billing() as storage:
-        if not storage.schedules.remove(_find(storage, id).id):
-            raise _unknown(id)
+def remove(session: Session, *, org: str, pipeline: str, id: str) -> None:
+    """Remove the schedule ID of PIPELINE of the organization ORG. Its builds stay."""
+    with session.backend() as backend:
+        backend.schedules.remove(PipelineName(org, pipeline), id)
     session.answer({"removed": id}, f"removed {id}")
-
-
-def _find(storage: Storage, uuid: str) -> Schedule:
-    """Return a schedule by its ID. Raises Failure."""
-    found = storage.schedules.by_uuid(uuid)
-    if found is None:
-        raise _unknown(uuid)
-    return found
-
-
-def _unknown(uuid: str) -> Failure:
-    return Failure(f"there is no schedule {uuid}: `ci-daemon schedule list ORG PIPELINE` shows those of a pipeline")
-
-
-def _failure(error: ScheduleInvalid | TooManySchedules) -> Failure:
-    return Failure(f"{error.field}: {error}" if isinstance(error, ScheduleInvalid) else str(error))
-
-
-def _document(each: Schedule) -> dict[str, object]:
-    return {
-        "id": each.uuid,
-        "cron": each.cron,
-        "timezone": each.timezone,
-        "branch": each.branch,
-        "enabled": each.enabled,
-        "next_at": None if each.next_at is None else timestamp(each.next_at),
-        "last_build_number": each.last_build_number,
-        "last_error": each.last_error,
-        "created_at": timestamp(each.created_at),
-    }

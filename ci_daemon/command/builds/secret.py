@@ -1,4 +1,4 @@
-"""`ci-daemon secret`: set, list and delete secrets."""
+"""`ci-daemon secret`: set, list and remove secrets, on the box or of a server."""
 
 from __future__ import annotations
 
@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from ci_daemon.command.support.command_classes import Group
-from ci_daemon.command.support.lookup import find_organization, find_pipeline
+from ci_daemon.command.backend.secrets import SecretOwner
+from ci_daemon.command.support.command_classes import Group, SharedCommand
+from ci_daemon.command.support.documents import document_of
 from ci_daemon.command.support.session import Failure, Session, pass_session
-from ci_daemon.command.support.timestamps import timestamp
-from storage import SecretInvalid, SecretScope
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from storage import Secret, Storage
 
 __all__ = ["secret"]
 
@@ -26,7 +23,7 @@ _COLUMNS = ("name", "created_at", "updated_at")
 _MAX_BYTES = 2**20
 
 
-def _scope_options(command: F) -> F:
+def _owner_options(command: F) -> F:
     """Add the argument and the option that select an organization or pipeline."""
     pipeline = click.option("--pipeline", metavar="SLUG", help="Secrets of this pipeline, not the organization's.")
     return click.argument("org")(pipeline(command))
@@ -37,8 +34,8 @@ def secret() -> None:
     """Secrets of organizations and pipelines, for jobs that name them."""
 
 
-@secret.command(name="set")
-@_scope_options
+@secret.command(name="set", cls=SharedCommand)
+@_owner_options
 @click.argument("name")
 @pass_session
 def set_secret(session: Session, *, org: str, name: str, pipeline: str | None) -> None:
@@ -46,38 +43,33 @@ def set_secret(session: Session, *, org: str, name: str, pipeline: str | None) -
 
     At a terminal the value is prompted for and not shown. Jobs that start from now on get it.
     """
-    value = _read_value()
-    with session.storage_without_billing() as storage:
-        scope = _scope(storage, org, pipeline)
-        try:
-            made = storage.secrets.put(scope, name, value)
-        except SecretInvalid as error:
-            raise Failure(str(error)) from None
-    session.answer(_document(made), f"set {made.name} for {_scope_name(org, pipeline)}")
+    value, owner = _read_value(), SecretOwner(org, pipeline)
+    with session.backend() as backend:
+        made = backend.secrets.put(owner, name, value)
+    session.answer(document_of(made), f"set {made.name} for {owner}")
 
 
-@secret.command(name="list", reads=True)
-@_scope_options
+@secret.command(name="list", cls=SharedCommand, reads=True)
+@_owner_options
 @pass_session
 def list_secrets(session: Session, *, org: str, pipeline: str | None) -> None:
     """List the names of the secrets of the organization ORG. No command shows their values."""
-    with session.storage_without_billing() as storage:
-        documents = [_document(each) for each in storage.secrets.names(_scope(storage, org, pipeline))]
-    session.table(documents, _COLUMNS, f"{_scope_name(org, pipeline)} has no secrets of its own")
+    owner = SecretOwner(org, pipeline)
+    with session.backend() as backend:
+        documents = [document_of(each) for each in backend.secrets.names(owner)]
+    session.table(documents, _COLUMNS, f"{owner} has no secrets of its own")
 
 
-@secret.command()
-@_scope_options
+@secret.command(cls=SharedCommand)
+@_owner_options
 @click.argument("name")
 @pass_session
-def delete(session: Session, *, org: str, name: str, pipeline: str | None) -> None:
-    """Delete the secret NAME of the organization ORG. Running jobs keep it."""
-    with session.storage_without_billing() as storage:
-        if not storage.secrets.remove(_scope(storage, org, pipeline), name):
-            raise Failure(
-                f"{_scope_name(org, pipeline)} has no secret {name}: `ci-daemon secret list` shows those it has"
-            )
-    session.answer({"deleted": name}, f"deleted {name} of {_scope_name(org, pipeline)}")
+def remove(session: Session, *, org: str, name: str, pipeline: str | None) -> None:
+    """Remove the secret NAME of the organization ORG. Running jobs keep it."""
+    owner = SecretOwner(org, pipeline)
+    with session.backend() as backend:
+        backend.secrets.remove(owner, name)
+    session.answer({"removed": name}, f"removed {name} of {owner}")
 
 
 def _read_value() -> str:
@@ -92,23 +84,3 @@ def _read_value() -> str:
             "value: expected text in UTF-8; give other bytes in base64 and have the job decode them"
         ) from None
     return text.removesuffix("\n").removesuffix("\r")
-
-
-def _scope(storage: Storage, org: str, pipeline: str | None) -> SecretScope:
-    """Return the organization or pipeline of the secrets. Raises Failure if it does not exist."""
-    if pipeline is None:
-        return SecretScope(find_organization(storage, org).id)
-    found = find_pipeline(storage, org, pipeline)
-    return SecretScope(found.organization_id, found.id)
-
-
-def _scope_name(org: str, pipeline: str | None) -> str:
-    return org if pipeline is None else f"{org}/{pipeline}"
-
-
-def _document(each: Secret) -> dict[str, object]:
-    return {
-        "name": each.name,
-        "created_at": timestamp(each.created_at),
-        "updated_at": timestamp(each.updated_at),
-    }

@@ -26,6 +26,7 @@ def test_a_pipeline_is_created_with_a_slug_from_its_name(ada: Account):
         "concurrency_group": None,
         "concurrency_limit": 1,
         "cancel_superseded": None,
+        "fail_fast": False,
     }
 
 
@@ -38,12 +39,12 @@ def test_every_field_may_be_given(ada: Account):
 
 
 @pytest.mark.parametrize("fail_fast", [True, False, None])
-def test_fail_fast_can_be_set_and_is_not_shown(ada: Account, storage: Storage, fail_fast: bool | None):
+def test_fail_fast_can_be_set_and_is_shown(ada: Account, storage: Storage, fail_fast: bool | None):
     body = BODY if fail_fast is None else {**BODY, "fail_fast": fail_fast}
     created = ada.client.simulate_post(f"{ada.path}/pipelines", json=body)
 
     assert created.status_code == 201
-    assert "fail_fast" not in created.json
+    assert created.json["fail_fast"] is bool(fail_fast)
     made = storage.pipelines.by_slug(ada.org_id, created.json["slug"])
     assert made is not None
     assert made.fail_fast is bool(fail_fast)

@@ -109,7 +109,10 @@ CALLS = """
     ledger export acme
     ledger verify
     pipeline list acme
-    pipeline set acme web --fail-fast
+    pipeline show acme web
+    pipeline edit acme web --fail-fast
+    pipeline create acme Spare --repository https://example.org/spare.git
+    pipeline delete acme spare --yes
     repo connect {repository} --org acme
     repo connect {server} --org acme --name acme/lib
     repo rotate-key {server} --org acme
@@ -123,9 +126,9 @@ CALLS = """
     webhook redeliver {delivery}
     repo remove {repository} --org acme
     schedule add acme web '30 4 * * *'
-    schedule set {schedule} --disable
+    schedule set acme web {schedule} --disable
     schedule list acme web
-    schedule remove {schedule}
+    schedule remove acme web {schedule}
     notify add acme web email --to-creator
     notify list acme web
     notify test {notification}
@@ -147,7 +150,7 @@ CALLS = """
     build retry acme/web/1
     secret set acme TOKEN
     secret list acme
-    secret delete acme TOKEN
+    secret remove acme TOKEN
     backup {backup}
     --state-dir {restored} restore {backup}
 """

@@ -79,10 +79,10 @@ def test_a_user_is_removed_unless_others_need_their_ownership(
 
 
 def test_a_pipeline_fails_fast(storage: Storage, pipeline: Pipeline, run_json: RunJson):
-    assert run_json("pipeline", "set", "acme", "web", "--fail-fast")["fail_fast"] is True
+    assert run_json("pipeline", "edit", "acme", "web", "--fail-fast")["fail_fast"] is True
     assert [(each["slug"], each["fail_fast"]) for each in run_json("pipeline", "list", "acme")] == [("web", True)]
     assert storage.pipelines.fails_fast(pipeline.id)
-    assert run_json("pipeline", "set", "acme", "web", "--no-fail-fast")["fail_fast"] is False
+    assert run_json("pipeline", "edit", "acme", "web", "--no-fail-fast")["fail_fast"] is False
 
 
 def test_settings_of_triggers_are_set_and_left_to_the_next_unit(
@@ -92,23 +92,23 @@ def test_settings_of_triggers_are_set_and_left_to_the_next_unit(
     org = run_json("org", "set", "acme", *given)
     assert (org["cancel_superseded"], org["fork_approval"], org["fork_secrets"]) == ("all", "always", False)
     assert storage.pipelines.cancel_superseded(pipeline.id) == "all"
-    run_json("pipeline", "set", "acme", "web", "--cancel-superseded", "branches")
+    run_json("pipeline", "edit", "acme", "web", "--cancel-superseded", "branches")
     assert storage.pipelines.cancel_superseded(pipeline.id) == "branches"
     words = ("--cancel-superseded", "default", "--fork-approval", "default", "--fork-secrets", "default")
     assert run("org", "set", "acme", *words) == 0
     said = "acme: weight 1, fail fast off, cancel superseded default, fork approval default, fork secrets default\n"
     assert capsys.readouterr().out.endswith(said)
-    assert run_json("pipeline", "set", "acme", "web", "--cancel-superseded", "default")["cancel_superseded"] is None
+    assert run_json("pipeline", "edit", "acme", "web", "--cancel-superseded", "default")["cancel_superseded"] is None
     assert storage.pipelines.cancel_superseded(pipeline.id) is None
 
 
 def test_a_pipeline_gets_a_concurrency_group(storage: Storage, pipeline: Pipeline, run: Run, run_json: RunJson):
     words = ("--concurrency-group", "deploy {branch}", "--concurrency-limit", "2")
-    changed = run_json("pipeline", "set", "acme", "web", *words)
+    changed = run_json("pipeline", "edit", "acme", "web", *words)
     assert (changed["concurrency_group"], changed["concurrency_limit"]) == ("deploy {branch}", 2)
     built(storage, pipeline)
-    assert run("pipeline", "set", "acme", "web", *words, "--no-concurrency-group") == 2
-    assert run_json("pipeline", "set", "acme", "web", "--no-concurrency-group")["concurrency_group"] is None
+    assert run("pipeline", "edit", "acme", "web", *words, "--no-concurrency-group") == 2
+    assert run_json("pipeline", "edit", "acme", "web", "--no-concurrency-group")["concurrency_group"] is None
 
 
 def test_builds_are_listed_newest_first_and_shown_with_jobs(
@@ -192,8 +192,8 @@ def test_a_finished_build_is_refused(
         (["org", "add-member", "acme", "ada@example.org"], 1, "ada@example.org is already a member of acme"),
         (["org", "add-member", "acme", "eve@example.org"], 1, "there is no user eve@example.org"),
         (["org", "add-member", "acme", "ada@example.org", "--role", "king"], 2, "--role"),
-        (["pipeline", "set", "acme", "web"], 2, "--fail-fast"),
-        (["pipeline", "set", "acme", "web", "--concurrency-limit", "0"], 2, "--concurrency-limit"),
+        (["pipeline", "edit", "acme", "web"], 2, "--fail-fast"),
+        (["pipeline", "edit", "acme", "web", "--concurrency-limit", "0"], 2, "--concurrency-limit"),
         (["build", "approve", "acme/web/1"], 1, "acme/web has no build 1"),
         (["build", "force-finish", "acme/web/1", "--state", "passed", "--note", "x"], 2, "--state"),
         (["build", "force-finish", "acme/web/1", "--state", "failed"], 2, "--note"),

@@ -12,6 +12,8 @@ from storage import NewPipeline, SystemClock
 from tests.records import new_owner
 from tests.state import new_storage
 
+OF = ("ada-example-org", "web")
+
 
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
@@ -36,14 +38,14 @@ def test_a_schedule_is_added_changed_and_removed(state: Path, capsys: pytest.Cap
     assert (code, made["branch"], made["timezone"], made["enabled"]) == (0, "trunk", "Asia/Tokyo", True)
     assert made["next_at"].endswith("T19:30:00.000000Z")
 
-    assert run(state, capsys, "set", made["id"], "--disable")[:2] == (0, f"{made['id']}: disabled\n")
-    code, out, _ = run(state, capsys, "set", made["id"], "--enable", "--branch", "main", "--json")
+    assert run(state, capsys, "set", *OF, made["id"], "--disable")[:2] == (0, f"{made['id']}: disabled\n")
+    code, out, _ = run(state, capsys, "set", *OF, made["id"], "--enable", "--branch", "main", "--json")
     changed = json.loads(out)
     assert (code, changed["branch"], changed["cron"], changed["next_at"]) == (0, "main", made["cron"], made["next_at"])
 
     code, out, _ = run(state, capsys, "list", "ada-example-org", "web", "--json")
     assert [each["id"] for each in json.loads(out)] == [made["id"]]
-    assert run(state, capsys, "remove", made["id"])[0] == 0
+    assert run(state, capsys, "remove", *OF, made["id"])[0] == 0
     assert "has no schedules" in run(state, capsys, "list", "ada-example-org", "web")[1]
 
 
@@ -53,8 +55,8 @@ def test_a_schedule_is_added_changed_and_removed(state: Path, capsys: pytest.Cap
         (("add", "ada-example-org", "web", "0 0 30 2 *"), "cron: the day of month is wrong"),
         (("add", "ada-example-org", "web", "* * * * *", "--timezone", "Moon"), "timezone: expected the name"),
         (("add", "ada-example-org", "nothing", "* * * * *"), "has no pipeline nothing"),
-        (("set", "nothing", "--enable"), "there is no schedule nothing"),
-        (("remove", "nothing"), "there is no schedule nothing"),
+        (("set", *OF, "nothing", "--enable"), "has no schedule nothing"),
+        (("remove", *OF, "nothing"), "has no schedule nothing"),
     ],
 )
 def test_a_refusal_says_why(state: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], says: str):

@@ -94,11 +94,11 @@ def test_secrets_are_listed_by_name_and_deleted(run: Run, state: Path, capsys: p
     assert run("secret", "list", ORG) == 0
     assert "OTHER" in capsys.readouterr().out
 
-    assert run("secret", "delete", ORG, "OTHER") == 0
+    assert run("secret", "remove", ORG, "OTHER") == 0
     assert run("secret", "list", ORG) == 0
-    assert capsys.readouterr().out == f"deleted OTHER of {ORG}\n{ORG} has no secrets of its own\n"
-    assert run("secret", "delete", ORG, "TOKEN", "--pipeline", "hello", "--json") == 0
-    assert json.loads(capsys.readouterr().out) == {"deleted": "TOKEN"}
+    assert capsys.readouterr().out == f"removed OTHER of {ORG}\n{ORG} has no secrets of its own\n"
+    assert run("secret", "remove", ORG, "TOKEN", "--pipeline", "hello", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {"removed": "TOKEN"}
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_secrets_are_listed_by_name_and_deleted(run: Run, state: Path, capsys: p
             b"",
             f"{ORG} has no pipeline none: `ci-daemon pipeline list {ORG}` shows all",
         ),
-        (("delete", ORG, "TOKEN"), b"", f"{ORG} has no secret TOKEN: `ci-daemon secret list` shows those it has"),
+        (("remove", ORG, "TOKEN"), b"", f"{ORG} has no secret TOKEN: `ci-daemon secret list` shows those it has"),
         (("set", ORG, "CI_X"), b"x", "name: expected another name than CI_X, which the service sets itself"),
         (("set", ORG, "TOKEN"), b"\n", "value: expected 1 to 65536 bytes of UTF-8, not 0"),
         (("set", ORG, "TOKEN"), b"x" * 65_537, "value: expected 1 to 65536 bytes of UTF-8, not 65537"),

@@ -68,8 +68,8 @@ def test_a_build_is_force_finished_without_the_service(daemon: Daemon, pipeline:
 
 
 def test_with_fail_fast_the_first_failure_ends_the_build(daemon: Daemon, pipeline: Pipeline):
-    daemon.command("pipeline", "set", pipeline.client.org, pipeline.slug, "--fail-fast")
+    daemon.command("pipeline", "edit", pipeline.client.org, pipeline.slug, "--fail-fast")
     build = pipeline.build(Graph().step("bad", "exit 3").step("waits", "sleep 600").ir())
     assert build.finish()["state"] == "failed"
     assert build.states() == {"bad": "failed", "waits": "canceled"}
-    daemon.command("pipeline", "set", pipeline.client.org, pipeline.slug, "--no-fail-fast")
+    daemon.command("pipeline", "edit", pipeline.client.org, pipeline.slug, "--no-fail-fast")

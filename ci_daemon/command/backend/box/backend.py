@@ -9,6 +9,9 @@ from ci_daemon.host.lock import served_by
 if TYPE_CHECKING:
     from ci_daemon.command.backend.artifacts import Artifacts
     from ci_daemon.command.backend.builds import Builds
+    from ci_daemon.command.backend.pipelines import Pipelines
+    from ci_daemon.command.backend.schedules import Schedules
+    from ci_daemon.command.backend.secrets import Secrets
     from ci_daemon.command.support.session import Session
     from storage import Storage
 
@@ -50,3 +53,24 @@ class BoxBackend:
         from ci_daemon.command.backend.box.artifacts import BoxArtifacts  # noqa: PLC0415 - as the class says
 
         return BoxArtifacts(self._storage)
+
+    @property
+    def pipelines(self) -> Pipelines:
+        """The pipelines."""
+        from ci_daemon.command.backend.box.pipelines import BoxPipelines  # noqa: PLC0415 - as the class says
+
+        return BoxPipelines(self._storage)
+
+    @property
+    def schedules(self) -> Schedules:
+        """The schedules of pipelines."""
+        from ci_daemon.command.backend.box.schedules import BoxSchedules  # noqa: PLC0415 - as the class says
+
+        return BoxSchedules(self._storage)
+
+    @property
+    def secrets(self) -> Secrets:
+        """The secrets of organizations and pipelines."""
+        from ci_daemon.command.backend.box.secrets import BoxSecrets  # noqa: PLC0415 - as the class says
+
+        return BoxSecrets(self._storage)

@@ -6,11 +6,17 @@ from typing import TYPE_CHECKING
 
 from ci_daemon.command.backend.server.artifacts import ServerArtifacts
 from ci_daemon.command.backend.server.builds import ServerBuilds
+from ci_daemon.command.backend.server.pipelines import ServerPipelines
+from ci_daemon.command.backend.server.schedules import ServerSchedules
+from ci_daemon.command.backend.server.secrets import ServerSecrets
 from ci_daemon.remote.connection import Connection
 
 if TYPE_CHECKING:
     from ci_daemon.command.backend.artifacts import Artifacts
     from ci_daemon.command.backend.builds import Builds
+    from ci_daemon.command.backend.pipelines import Pipelines
+    from ci_daemon.command.backend.schedules import Schedules
+    from ci_daemon.command.backend.secrets import Secrets
     from ci_daemon.remote.destination import Destination
 
 __all__ = ["ServerBackend"]
@@ -37,6 +43,21 @@ class ServerBackend:
     def artifacts(self) -> Artifacts:
         """The files that jobs kept."""
         return ServerArtifacts(self.connection)
+
+    @property
+    def pipelines(self) -> Pipelines:
+        """The pipelines."""
+        return ServerPipelines(self.connection)
+
+    @property
+    def schedules(self) -> Schedules:
+        """The schedules of pipelines."""
+        return ServerSchedules(self.connection)
+
+    @property
+    def secrets(self) -> Secrets:
+        """The secrets of organizations and pipelines."""
+        return ServerSecrets(self.connection)
 
     def close(self) -> None:
         """Close the connections."""
