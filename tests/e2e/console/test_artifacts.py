@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -32,27 +31,24 @@ def browser() -> Iterator[Browser]:
         yield browser
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_hostile_files_are_shown_and_run_nothing(
-    browser: Browser, client: Client, pipeline: Pipeline, theme: Literal["light", "dark"]
-):
+def test_hostile_files_are_shown_and_run_nothing(browser: Browser, client: Client, pipeline: Pipeline):
     for result in ("", FAILED):
         build = pipeline.build(one(f"RESULT={result!r}\n{KEEP}", runner_args={"artifacts": ["out/**"]}))
         assert build.finish()["state"] == "passed", build.jobs()
-    with visitor(browser, client, width=360, theme=theme, bypass_csp=True) as ada:
+    with visitor(browser, client, bypass_csp=True) as ada:
         page = ada.open(f"/{build.path}?view=tests")
         expect(page.get_by_role("heading", name="Flaky")).to_be_visible()
-        assert ada.violations() == []
+        assert ada.barriers() == []
         ada.open(f"/{build.path}?view=artifacts")
         expect(page.get_by_text(f"<img src=x onerror={SCRIPT}>")).to_be_visible()
-        assert ada.violations() == []
+        assert ada.barriers() == []
         page.get_by_role("link", name="page.html", exact=True).click()
         expect(page.get_by_text(f"<script>{SCRIPT}</script>")).to_be_visible()
-        assert ada.violations() == []
+        assert ada.barriers() == []
         page.get_by_role("link", name="All artifacts").click()
         page.get_by_role("link", name="logo.svg", exact=True).click()
         expect(page.get_by_role("img", name="logo.svg")).to_have_js_property("naturalWidth", 40)
-        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+        assert ada.barriers() == []
         assert ada.faults == []
         assert page.title() != "42"
         image = page.url + "/image"

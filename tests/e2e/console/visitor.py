@@ -16,6 +16,8 @@ from tests.e2e.daemon import Client, Pipeline
 
 _AXE = Path(__file__).parents[3] / ".run" / "test-programs" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
 _RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+_RULES_OF_COLOR = ["color-contrast", "link-in-text-block"]
+_WIDTHS = (1920, 360)
 
 HELD = "until [ -e go ]; do sleep 0.1; done"
 """A command that lasts until `let_go`, so that its job can be seen running."""
@@ -77,12 +79,23 @@ class Visitor:
         self.page.goto(f"{self.url}/{self.org}{path}")
         return self.page
 
-    def violations(self) -> list[str]:
-        """Return what axe finds wrong on the page."""
+    def barriers(self) -> list[str]:
+        """Return what axe finds wrong on the page in both themes, and the windows that it is too wide for."""
         assert _AXE.exists(), "there is no axe-core: run `make .run/test-programs/axe/.complete`"
         self.page.add_script_tag(path=str(_AXE))
+        found = self._violations("tag", _RULES)
+        self.page.emulate_media(color_scheme="dark")
+        found += self._violations("rule", _RULES_OF_COLOR)
+        self.page.emulate_media(color_scheme="light")
+        for width in _WIDTHS:
+            self.page.set_viewport_size({"width": width, "height": 900})
+            if (wide := self.page.evaluate("document.documentElement.scrollWidth")) > width:
+                found.append(f"{wide} pixels wide in a window of {width}")
+        return found
+
+    def _violations(self, kind: str, rules: list[str]) -> list[str]:
         found: dict[str, Any] = self.page.evaluate(
-            "rules => axe.run(document, {runOnly: {type: 'tag', values: rules}})", _RULES
+            "rules => axe.run(document, {runOnly: rules})", {"type": kind, "values": rules}
         )
         return [f"{each['id']}: {node['html'][:200]}" for each in found["violations"] for node in each["nodes"]]
 
