@@ -71,12 +71,12 @@ class Daemon:
 
     def wait_until_idle(self) -> None:
         """Wait until no VM is left."""
-        until(lambda: self.json("lease", "list") == [], "the end of all VMs", 30)
+        until(lambda: self.json("lease", "list") == [], "the end of all VMs")
 
     def start(self, program: str = "ci_daemon", **environ: str) -> None:
         """Start it, or a program in its place, and wait until it answers."""
         self.spawn(program, **environ)
-        self.url = until(self._address_of_running, f"the daemon's address in {self._log}", 30)
+        self.url = until(self._address_of_running, f"the daemon's address in {self._log}")
 
     def spawn(self, program: str = "ci_daemon", **environ: str) -> None:
         """Start it, or a program in its place, without waiting."""
@@ -96,7 +96,7 @@ class Daemon:
         """Kill it, as a crash would."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait(10)
+            self._process.wait(60)
             self._process = None
 
     def stop(self) -> int:
@@ -104,7 +104,7 @@ class Daemon:
         if self._process is None:
             return 0
         self._process.send_signal(signal.SIGTERM)
-        code = self._process.wait(30)
+        code = self._process.wait(60)
         self._process = None
         return code
 
