@@ -24,6 +24,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
+from tests.ports import reserved_port
+
 DROP = "drop"
 """A fault: the server closes the connection instead of answering."""
 
@@ -108,8 +110,9 @@ class _Controller(Controller):
 def mail_server(port: int = 0, **options: Any) -> Iterator[MailServer]:
     """Serve on loopback, at a free port unless one is given; ``options`` are aiosmtpd's."""
     handler = MailServer()
-    controller = _Controller(handler, hostname="127.0.0.1", port=port or _free_port(), **options)
-    controller.start()
+    with reserved_port() as free:
+        controller = _Controller(handler, hostname="127.0.0.1", port=port or free, **options)
+        controller.start()
     handler.port = controller.port
     handler.connections = 0  # the controller connects once to see that it listens
     try:
@@ -151,12 +154,6 @@ def certificate(folder: Path, name: str = "localhost") -> tuple[ssl.SSLContext, 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(both)
     return context, made
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-    return port
 
 
 @contextmanager

@@ -6,13 +6,13 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.ports import reserved_port
 from tests.waiting import until
 
 _UNPACKED = Path(__file__).parents[2] / ".run" / "test-programs"
@@ -46,15 +46,18 @@ class SshServer:
 
 @contextmanager
 def ssh_server(folder: Path, port: int = 0) -> Iterator[SshServer]:
-    """Run sshd until the end of the body, with a host key of its own."""
+    """Run sshd until the end of the body, with a host key of its own, at a free port unless one is given."""
+    with reserved_port() as free, _running(folder, port or free) as server:
+        yield server
+
+
+@contextmanager
+def _running(folder: Path, port: int) -> Iterator[SshServer]:
     program = shutil.which("sshd", path=f"{_UNPACKED}/usr/sbin:/usr/sbin")
     assert program, "there is no sshd: run `make .run/test-programs/.complete`"
     folder.mkdir(exist_ok=True)
     (folder / "host").unlink(missing_ok=True)
     subprocess.run(("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "host"), check=True)
-    if not port:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
     (folder / "config").write_text(
         f"ListenAddress 127.0.0.1:{port}\nHostKey {folder}/host\nPidFile none\nUsePAM no\nStrictModes no\n"
         f"AuthorizedKeysFile {folder}/authorized_keys\nPasswordAuthentication no\nPermitRootLogin prohibit-password\n"
@@ -70,7 +73,7 @@ def ssh_server(folder: Path, port: int = 0) -> Iterator[SshServer]:
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(argv, env=environ, stderr=log, start_new_session=True)
     try:
-        until(lambda: "listening" in (folder / "log").read_text(), "sshd", 10)
+        until(lambda: "listening" in (folder / "log").read_text(), "sshd")
         yield SshServer(folder, port)
     finally:
         os.killpg(process.pid, signal.SIGTERM)

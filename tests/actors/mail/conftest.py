@@ -10,6 +10,7 @@ import pytest
 from storage import Storage
 from tests.clock import ManualClock
 from tests.mail_server import MailServer, mail_server
+from tests.ports import reserved_port
 from tests.state import new_storage
 
 
@@ -23,6 +24,13 @@ def storage(tmp_path: Path, clock: ManualClock) -> Iterator[Storage]:
     storage = new_storage(tmp_path / "state", clock)
     yield storage
     storage.close()
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """A port at which no server listens."""
+    with reserved_port() as port:
+        yield port
 
 
 @pytest.fixture

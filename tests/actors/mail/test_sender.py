@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -86,11 +85,11 @@ def test_expired_links_go_though_no_server_is_configured(storage: Storage, clock
     assert storage.mail.totals().waiting == 0
 
 
-def test_a_failed_server_is_left_alone_for_a_moment(storage: Storage, clock: ManualClock, start: Start):
+def test_a_failed_server_is_left_alone_for_a_moment(
+    storage: Storage, clock: ManualClock, start: Start, closed_port: int
+):
     """A new mail is due at once; still the server is not asked at each mail."""
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
-    sender, _ = start(MailSettings("127.0.0.1", port, "none", sender="ci@example.org"))
+    sender, _ = start(MailSettings("127.0.0.1", closed_port, "none", sender="ci@example.org"))
     write(storage, "ada")
     sender.ask(PollStorage())
     (actor,) = pykka.ActorRegistry.get_by_class(MailSender)

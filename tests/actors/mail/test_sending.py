@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import logging
-import socket
 import threading
 from datetime import timedelta
 from pathlib import Path
@@ -136,13 +135,11 @@ def test_a_server_that_greets_nobody_counts_as_failed(storage: Storage, clock: M
 
 
 def test_a_thousand_mails_wait_for_a_server_that_is_away(
-    storage: Storage, clock: ManualClock, caplog: pytest.LogCaptureFixture
+    storage: Storage, clock: ManualClock, caplog: pytest.LogCaptureFixture, closed_port: int
 ):
     with storage.transaction():
         write(storage, *(f"u{number}@example.org" for number in range(1000)))
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
-    away = MailSettings("127.0.0.1", port, "none", sender=SENDER)
+    away = MailSettings("127.0.0.1", closed_port, "none", sender=SENDER)
     with caplog.at_level(logging.WARNING):
         assert not sending(storage, clock, away).run()
     assert len(caplog.records) == 1

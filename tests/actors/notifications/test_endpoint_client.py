@@ -13,6 +13,7 @@ from actors.notifications.endpoint_client import EndpointClient
 from storage import EndpointAnswer
 from tests.identity.local_server import Asked, LocalServer, Reply, local_server
 from tests.mail_server import certificate
+from tests.ports import reserved_port
 
 HERE = NotificationSettings(networks=("127.0.0.0/8",), timeout=5)
 
@@ -73,9 +74,8 @@ def test_a_closed_connection_is_an_error(server: LocalServer):
 
 
 def test_nobody_listening_is_an_error():
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
-    assert str(post(f"http://127.0.0.1:{port}/").error).startswith("no connection: ")
+    with reserved_port() as port:
+        assert str(post(f"http://127.0.0.1:{port}/").error).startswith("no connection: ")
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import pytest
 from tests.e2e.daemon import Build, Client, Daemon
 from tests.git_repository import GitRepository
 from tests.git_servers.ssh import ssh_server
+from tests.ports import reserved_port
 from tests.waiting import until
 
 PIPELINE = """
@@ -30,10 +31,10 @@ PAGE = "pipelines/acme-web-ci/builds"
 
 
 @pytest.fixture(scope="module")
-def settings(settings: dict[str, str]) -> dict[str, str]:
+def settings(settings: dict[str, str]) -> Iterator[dict[str, str]]:
     """A port that a restart keeps, because the hooks of repositories know it."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return settings | {"CI_DAEMON_HTTP_LISTEN": f"127.0.0.1:{free.getsockname()[1]}"}
+    with reserved_port() as port:
+        yield settings | {"CI_DAEMON_HTTP_LISTEN": f"127.0.0.1:{port}"}
 
 
 @pytest.fixture

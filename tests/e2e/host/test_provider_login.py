@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 
 import pytest
@@ -11,14 +10,14 @@ from playwright.sync_api import Browser, Page, expect
 from tests.api.sign_in.real_issuer import CLIENT, running_issuer
 from tests.e2e.browser import chromium
 from tests.e2e.daemon import Daemon
+from tests.ports import reserved_port
 
 
 @pytest.fixture(scope="module")
-def port() -> int:
+def port() -> Iterator[int]:
     """The issuer's port; it starts after the daemon, whose page it must know."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-    return port
+    with reserved_port() as port:
+        yield port
 
 
 @pytest.fixture(scope="module")

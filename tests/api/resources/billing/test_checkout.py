@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import socket
 import threading
 from collections.abc import Iterator
 
@@ -16,6 +15,7 @@ from storage import AuditFilter, Role, Storage
 from tests.api.world import Account, World
 from tests.clock import ManualClock
 from tests.payment_provider import SECRET_KEY, Fault, LocalProvider
+from tests.ports import reserved_port
 
 
 @pytest.fixture
@@ -207,11 +207,10 @@ def test_a_provider_that_hangs_does_not_take_all_threads(
 
 
 def test_a_provider_that_is_away_is_a_502(storage: Storage, clock: ManualClock, settings: HttpSettings):
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
-    away = LocalProvider(f"http://127.0.0.1:{port}")
-    world = World.create(storage, clock, settings, payments=away.settings())
-    assert refused(checkout(world.sign_up("ada@example.org"))) == (502, "billing_provider_error")
+    with reserved_port() as port:
+        away = LocalProvider(f"http://127.0.0.1:{port}")
+        world = World.create(storage, clock, settings, payments=away.settings())
+        assert refused(checkout(world.sign_up("ada@example.org"))) == (502, "billing_provider_error")
 
 
 def test_a_wrong_key_is_told_to_the_owner_alone(
