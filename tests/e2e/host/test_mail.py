@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-import socket
+from collections.abc import Iterator
 
 import pytest
 
 from tests.e2e.daemon import Client, Daemon
 from tests.mail_server import mail_server
+from tests.ports import reserved_port
 from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
-def port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-    return port
+def port() -> Iterator[int]:
+    with reserved_port() as port:
+        yield port
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +50,9 @@ def test_mail_outlives_an_absent_server_and_a_restart(daemon: Daemon, port: int)
 
     assert daemon.stop() == 0
     daemon.start()
+    assert daemon.json("mail", "retry") == {"retried": 1}  # now, while nothing takes it
     with mail_server(port) as server:
-        assert daemon.json("mail", "retry") == {"retried": 1}
+        daemon.command("mail", "retry")
         message = server.messages.get(timeout=60)
         until(lambda: daemon.json("mail", "queue") == [], "the note that it was sent")
         assert daemon.stop() == 0
