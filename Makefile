@@ -55,10 +55,9 @@ $(VENV)/.complete: setup.cfg pyproject.toml .ci/venv
 	@flock .ci/venv .ci/venv $(VENV)
 	@pwd -P >$@
 
-# Coverage includes the Python processes below pytest: its start-up hook reads COVERAGE_PROCESS_START, and each process
-# writes a file of its own next to COVERAGE_FILE for `combine`. Test files start in the order of their names, those that
-# are marked as long before the others. Many tests wait for something else than the CPU, so three workers keep two cores
-# busy.
+# Coverage is that of pytest's workers: its start-up hook reads COVERAGE_PROCESS_START, and each worker writes a file of
+# its own next to COVERAGE_FILE for `combine`. Test files start in the order of their names, those that are marked as long
+# before the others. Many tests wait for something else than the CPU, so three workers keep two cores busy.
 test: export COVERAGE_FILE := $(CURDIR)/$(RUN)/coverage/data
 test:
 	@$(MAKE) --no-print-directory --jobs 3 --output-sync test-ready

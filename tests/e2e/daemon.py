@@ -24,10 +24,7 @@ _NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # to load certificates for ea
 
 
 class Daemon:
-    """`ci-daemon serve` on a free port of the loopback, configured by environment variables.
-
-    The coverage of its processes is not measured: that would double their time, and other tests reach their code.
-    """
+    """`ci-daemon serve` on a free port of the loopback, configured by environment variables."""
 
     def __init__(self, state: Path, settings: Mapping[str, str], prefix: tuple[str, ...] = ()) -> None:
         self.state = state
@@ -35,7 +32,6 @@ class Daemon:
         self._prefix = prefix
         alone = {"CI_DAEMON_IMAGES_ON_DEMAND": "false"}  # no test reaches a public registry
         self.environ = {**os.environ, "CI_DAEMON_HTTP_LISTEN": "127.0.0.1:0", **alone, **settings}
-        self.environ.pop("COVERAGE_PROCESS_START", None)
         self._process: subprocess.Popen[bytes] | None = None
         self._already = 0
         self._log = state.with_name(f"{state.name}.log")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -52,7 +51,6 @@ def login(service: ScriptedService, *arguments: str) -> Iterator[subprocess.Pope
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={name: value for name, value in os.environ.items() if name != "COVERAGE_PROCESS_START"},
     ) as waiting:
         try:
             yield waiting
