@@ -15,6 +15,7 @@ from ci_daemon.command.support.command_classes import RootGroup
 from ci_daemon.command.support.exit_codes import ExitCode
 from ci_daemon.command.support.session import DEFAULT_STATE_DIR, Session
 from ci_daemon.command.support.streams import prepare_streams
+from ci_daemon.terminal.paging import disable_pager
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +33,11 @@ def _set_place(context: click.Context, *, state_dir: Path, context_name: str | N
     session.state_dir = state_dir.absolute()
     session.state_dir_given = context.get_parameter_source("state_dir") is not ParameterSource.DEFAULT
     session.context_name = context_name
+
+
+def _forget_pager(_context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:  # noqa: FBT001 - click's form
+    if wanted:
+        disable_pager()
 
 
 def root_command() -> RootGroup:
@@ -58,6 +64,13 @@ def root_command() -> RootGroup:
                 envvar="CI_DAEMON_CONTEXT",
                 show_envvar=True,
                 help="The server to speak to, of those that you are signed in to; by default the current one.",
+            ),
+            click.Option(
+                ["--no-pager"],
+                is_flag=True,
+                expose_value=False,
+                callback=_forget_pager,
+                help="Print also what is longer than the terminal at once, and not by PAGER.",
             ),
         ],
     )

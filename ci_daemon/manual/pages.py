@@ -79,7 +79,7 @@ def _pages(command: click.Command, context: click.Context, lines: Mapping[str, s
         words=words,
         line=lines.get(words) or command.get_short_help_str(limit=200),
         usage=" ".join(command.collect_usage_pieces(context)),
-        paragraphs=tuple(_paragraphs(command.help or "")),
+        paragraphs=(*_paragraphs(command.help or ""), *_epilog(command, context)),
         options=tuple(_options(command, context)),
         arguments=tuple(_accepted(each.type) for each in command.params if isinstance(each, click.Argument)),
         commands=tuple(commands),
@@ -94,6 +94,13 @@ def _paragraphs(text: str) -> Iterator[str]:
     for paragraph in textwrap.dedent(text).strip().split("\n\n"):
         kept, mark, lines = paragraph.partition("\b\n")
         yield lines if mark and not kept.strip() else " ".join(paragraph.split())
+
+
+def _epilog(command: click.Command, context: click.Context) -> Iterator[str]:
+    formatter = context.make_formatter()
+    command.format_epilog(context, formatter)
+    if text := " ".join(formatter.getvalue().split()):
+        yield text
 
 
 def _options(command: click.Command, context: click.Context) -> Iterator[Option]:

@@ -18,7 +18,8 @@ _OPENING = """\
 All commands of `ci-daemon`, as their `--help` describes them; `man ci-daemon` shows the same in a terminal. `make docs`
 renews this page.
 
-Every command has `--json`, which prints one document, and `--help`. Terminals get colours unless `NO_COLOR` is set.
+Every command has `--json`, which prints one document, `--quiet`, which prints only errors, and `--help`. On a terminal,
+output has colours unless `NO_COLOR` is set, and the program of `PAGER` shows what is longer than the terminal.
 """
 
 
@@ -47,7 +48,7 @@ def _section(heading: str, pages: Sequence[CommandPage]) -> Iterator[str]:
         yield f"    ci-daemon {page.words} {page.usage}\n"
         for paragraph in page.paragraphs:
             yield "".join(f"    {line}\n" for line in paragraph.split("\n")) if "\n" in paragraph else f"{paragraph}\n"
-        options = [option for option in page.options if option.names[0] not in {"--json", "--help"}]
+        options = [option for option in page.options if option.names[0] not in {"--json", "--quiet", "--help"}]
         if options:
             yield "| Option | Description |"
             yield "|---|---|"

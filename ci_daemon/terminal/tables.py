@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ci_daemon.terminal.durations import precise_duration, relative_time
+from ci_daemon.terminal.paging import print_paged
 from ci_daemon.terminal.printable import printable
 from ci_daemon.terminal.states import state_style
 
@@ -92,9 +93,12 @@ def two_column_table(lines: Iterable[tuple[str, Text]]) -> Table:
 
 
 def print_renderable(renderable: RenderableType) -> None:
-    """Print to stdout: with colours on a terminal that has them, elsewhere plain and in full width."""
+    """Print to stdout: on a terminal in colours and by the pager, elsewhere plain and in full width."""
     if sys.stdout.isatty():
-        Console(highlight=False, markup=False, emoji=False).print(renderable)
+        console = Console(highlight=False, markup=False, emoji=False)
+        with console.capture() as captured:
+            console.print(renderable)
+        print_paged(captured.get())
         return
     plain = io.StringIO()
     Console(file=plain, width=_UNLIMITED_WIDTH, highlight=False, markup=False, emoji=False, no_color=True).print(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from functools import partial
 from typing import IO, TYPE_CHECKING
 
 import click
@@ -13,6 +12,7 @@ from ci_daemon.command.support.command_classes import Group
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.command.support.timestamps import timestamp
 from ci_daemon.providers import open_images
+from ci_daemon.terminal.progress import progress_line
 from storage import NotInitialized
 
 if TYPE_CHECKING:
@@ -85,10 +85,10 @@ def build(session: Session, *, name: str | None, mirror: str | None) -> None:
     images = open_images(session.state_dir, session.config())
     store, wanted = images.store, name or images.default
     before = wanted in store.names()
-    build = partial(store.build, mirror=mirror, progress=lambda line: click.echo(line, err=True))
-    made = build(wanted)
-    if name is None and images.base not in store.names():
-        click.echo(f"built {_summary(build(images.base))}", err=True)
+    with progress_line(f"building {wanted}") as progress:
+        made = store.build(wanted, mirror=mirror, progress=progress)
+        if name is None and images.base not in store.names():
+            store.build(images.base, mirror=mirror, progress=progress)
     session.answer(_document(made), f"the image {wanted} already exists" if before else f"built {_summary(made)}")
 
 
@@ -111,13 +111,14 @@ def pull(session: Session, *, reference: str, name: str | None) -> None:
     if not is_name(name):
         raise Failure(f"{name} is not a valid image name: choose one with --as NAME")
     store = open_images(session.state_dir, config).store
-    options = PullOptions(
-        max_bytes=config.images.max_bytes,
-        keep_free=int(config.pool.low_disk_gb * _GB),
-        timeout=config.images.timeout,
-        progress=lambda line: click.echo(line, err=True),
-    )
-    made = store.pull(wanted, name, options, users=lambda: _users(session, cached=False)[name])
+    with progress_line(f"pulling {wanted.short}") as progress:
+        options = PullOptions(
+            max_bytes=config.images.max_bytes,
+            keep_free=int(config.pool.low_disk_gb * _GB),
+            timeout=config.images.timeout,
+            progress=progress,
+        )
+        made = store.pull(wanted, name, options, users=lambda: _users(session, cached=False)[name])
     session.answer(_document(made), f"pulled {_summary(made)}")
 
 

@@ -1,4 +1,4 @@
-"""The base classes of all commands: help, `--json` anywhere on the line, user, audit."""
+"""The base classes of all commands: help, `--json` and `--quiet` anywhere on the line, user, audit."""
 
 from __future__ import annotations
 
@@ -31,8 +31,24 @@ def _remember_json(context: click.Context, _parameter: click.Parameter, wanted: 
         context.ensure_object(Session).json = True
 
 
+def _quiet_option() -> click.Option:
+    """Return the option `--quiet`, which sets the session's flag anywhere on the line."""
+    return click.Option(
+        ["--quiet"],
+        is_flag=True,
+        expose_value=False,
+        callback=_remember_quiet,
+        help="Print only errors, and with --json the document.",
+    )
+
+
+def _remember_quiet(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:  # noqa: FBT001 - click's form
+    if wanted:
+        context.ensure_object(Session).quiet = True
+
+
 class CallerCommand(click.Command):
-    """A command with `--json` that runs as its caller, also as root, and leaves an entry in the audit.
+    """A command that runs as its caller, also as root, and leaves an entry in the audit.
 
     ``json_help`` describes the output of `--json` if it is not one document. A command that only ``reads`` leaves no
     entry.
@@ -47,12 +63,15 @@ class CallerCommand(click.Command):
     ) -> None:
         super().__init__(*args, **kwargs)
         self.params.append(_json_option(json_help))
+        if not any("--quiet" in each.opts for each in self.params):
+            self.params.append(_quiet_option())
         self.reads = reads
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - what its callback returns
         """Run it, and write its audit entry."""
         session = ctx.ensure_object(Session)
-        result = super().invoke(ctx)
+        with session.output():
+            result = super().invoke(ctx)
         if not self.reads and not session.audited:
             from ci_daemon.command.support import auditing  # noqa: PLC0415 - only a command that changes something pays for it
 
@@ -98,13 +117,13 @@ class SharedCommand(CallerCommand):
 
 
 class Group(click.Group):
-    """A group of commands, with `--json`."""
+    """A group of commands, with `--json` and `--quiet`."""
 
     command_class = Command
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - click's own arguments, handed on
         super().__init__(*args, **kwargs)
-        self.params.append(_json_option())
+        self.params += [_json_option(), _quiet_option()]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the lines of the group's commands."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, redirect_stdout
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -76,6 +76,7 @@ class Session:
     """The context that the caller named, and so a server."""
 
     json: bool = False
+    quiet: bool = False
     operator: str = field(default_factory=_operator)
     """The user who runs the command, for the audit; taken before root becomes the service's user."""
 
@@ -188,6 +189,15 @@ class Session:
 
         with closing(Storage.open(self.state_dir, SystemClock())) as storage:
             yield storage
+
+    @contextmanager
+    def output(self) -> Iterator[None]:
+        """Drop what is printed to stdout meanwhile if only errors are wanted."""
+        if not self.quiet or self.json:
+            yield
+            return
+        with Path(os.devnull).open("w", encoding="utf-8") as nothing, redirect_stdout(nothing):
+            yield
 
     def answer(self, document: object, text: str) -> None:
         """Print the document with `--json`, else the text."""

@@ -18,7 +18,10 @@ from actors.vms.sandbox import IdMap
 from ci_daemon import command
 from ci_daemon.command.support.catalog import HEADINGS
 from ci_daemon.command.support.command_classes import CallerCommand
+from ci_daemon.command.support.exit_codes import MEANINGS, ExitCode
 from ci_daemon.command.support.session import Session
+from ci_daemon.manual import pages
+from ci_daemon.manual.reference import reference
 from storage import (
     AuditEntry,
     NewBuild,
@@ -188,7 +191,7 @@ def test_its_help_describes_it_and_each_option(name: str):
     assert it.help.split("\n\n")[0].endswith(".")
     options = [option for option in it.params if isinstance(option, click.Option) and not option.hidden]
     assert [option.name for option in options if not option.help] == []
-    assert "json" in {option.name for option in options}
+    assert {"json", "quiet"} <= {option.name for option in options}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -198,6 +201,12 @@ def test_its_function_takes_its_options(name: str):
     takes = inspect.signature(inspect.unwrap(it.callback)).parameters.values()
     given = {option.name for option in it.params if option.expose_value}
     assert {each.name for each in takes if each.kind is each.KEYWORD_ONLY} == given
+
+
+def test_the_docs_have_the_reference_of_today():
+    headings = {heading: [*texts] for heading, texts in HEADINGS.items()}
+    expected = reference(pages(command.root_command(), LINES), headings, MEANINGS)
+    assert (Path(__file__).parents[3] / "docs/commands.md").read_text() == expected, "run `make docs`"
 
 
 def entries(state: Path) -> list[AuditEntry]:
@@ -281,5 +290,6 @@ def test_json_is_one_document(
             assert noted_as_they_should(name, noted), f"{line}: {noted}"
             assert code in CODES.get(name, {0}), f"{line}: {printed.err}"
             json.loads(printed.out)
+            assert code in set(ExitCode)
             called.add(name)
     assert called | ELSEWHERE.keys() == COMMANDS.keys()

@@ -9,11 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ci_daemon.command import root_command
-from ci_daemon.command.support.catalog import HEADINGS, lines
+from ci_daemon.command.support.catalog import lines
 from ci_daemon.command.support.exit_codes import MEANINGS, ExitCode
-from ci_daemon.manual import pages
-from ci_daemon.manual.reference import reference
 
 CHECKOUT = Path(__file__).parents[3]
 SHARED = {
@@ -44,12 +41,6 @@ def test_the_manual_page_is_whole_and_without_faults(shared: Path):
                 [*checking, shared / "man/man1/ci-daemon.1"], check=False, capture_output=True, text=True
             )
             assert done.stderr + (done.stdout if checking[0] == "mandoc" else "") == ""
-
-
-def test_the_docs_have_the_reference_of_today():
-    headings = {heading: [*texts] for heading, texts in HEADINGS.items()}
-    expected = reference(pages(root_command(), lines()), headings, MEANINGS)
-    assert (CHECKOUT / "docs/commands.md").read_text() == expected, "run `make docs`"
 
 
 def test_every_exit_code_has_a_meaning():
