@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cache
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,26 +41,6 @@ class Page:
 class Pages:
     """Writes pages. Safe in any thread."""
 
-    @cached_property
-    def _templates(self) -> Environment:
-        from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 - 50 ms, for the first page
-
-        templates = Environment(
-            loader=FileSystemLoader(_TEMPLATES),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        templates.filters |= {
-            "instant": instant,
-            "duration": duration,
-            "state_word": state_word,
-            "money": money,
-            "plain": plain_text,
-        }
-        return templates
-
     def show(self, req: falcon.Request, resp: falcon.Response, template: str, **values: object) -> None:
         """Respond with a page, whose values are text and never HTML; its links begin with ``root``."""
         resp.content_type = falcon.MEDIA_HTML
@@ -71,7 +51,7 @@ class Pages:
 
     def render(self, template: str, **values: object) -> str:
         """Return a template as HTML."""
-        return self._templates.get_template(f"{template}.html").render(**values)
+        return _templates().get_template(f"{template}.html").render(**values)
 
     def show_error(self, req: ApiRequest, resp: falcon.Response, error: ApiError) -> None:
         """Respond with a page about a refusal."""
@@ -86,6 +66,28 @@ class Pages:
             problem=problem,
             request_id=req.request_id,
         )
+
+
+@cache
+def _templates() -> Environment:
+    """Return the templates, which all apps share: to compile one takes longer than to write a page."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 - 50 ms, for the first page
+
+    templates = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.filters |= {
+        "instant": instant,
+        "duration": duration,
+        "state_word": state_word,
+        "money": money,
+        "plain": plain_text,
+    }
+    return templates
 
 
 class ErrorsAsPages:
