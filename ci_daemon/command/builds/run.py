@@ -32,6 +32,12 @@ __all__ = ["run"]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _HOLD_SECONDS = 86_400
+_EXAMPLES = """\b
+ci-daemon run                                    the pipeline of this folder
+ci-daemon run --step test --env DEBUG=1          one step and what it needs
+ci-daemon run --shell test                       a shell where this step fails
+ci-daemon run --watch --secret TOKEN=@token.txt  again after each change
+"""
 
 
 def _variables(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
@@ -64,7 +70,7 @@ def _content(name: str, value: str) -> str:
     return text.removesuffix("\n").removesuffix("\r")
 
 
-@click.command(cls=CallerCommand, reads=True)
+@click.command(cls=CallerCommand, reads=True, epilog=_EXAMPLES)
 @click.argument("tree", metavar="[DIR]", default=".", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--pipeline", metavar="SLUG", help="By default the only one that DIR declares.")
 @ir_option
