@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pathspec import GitIgnoreSpec
 
-from actors.repositories import LimitedBuffer, add_history
+from actors import repositories
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,7 +77,8 @@ def pack(tree: Path, max_bytes: int = _MAX_BYTES, *, history: Path | None = None
     """
     top = tree.resolve()
     advice = "exclude files that no step needs in .gitignore"
-    buffer = LimitedBuffer(max_bytes, PackError(f"more than {max_bytes >> 20} MiB would be packed: {advice}"))
+    too_large = PackError(f"more than {max_bytes >> 20} MiB would be packed: {advice}")
+    buffer = repositories.LimitedBuffer(max_bytes, too_large)
     files = 0
     try:
         with (
@@ -87,7 +88,7 @@ def pack(tree: Path, max_bytes: int = _MAX_BYTES, *, history: Path | None = None
             for path in _files_below(top, _parent_rules(top)):
                 files += _add(tar, path, top)
             if history is not None:
-                add_history(tar, history)
+                repositories.add_history(tar, history)
     except OSError as error:
         raise PackError(f"{error.filename or tree} cannot be packed: {error.strerror or error}") from error
     return Archive(buffer.getvalue(), files)
