@@ -6,15 +6,24 @@ from typing import Any
 
 from ci_daemon.remote.operation import Nothing, Operation, Page
 from ci_daemon.remote.views import (
+    ApiKeysView,
     ArtifactView,
+    BalanceView,
+    BuildUsageView,
     BuildView,
+    DayUsageView,
+    InviteView,
     JobView,
+    MemberView,
+    NewApiKeyView,
+    OrganizationView,
     PipelineView,
     ScheduleView,
     SecretView,
     StatusView,
     TokenView,
     Transaction,
+    UsageView,
     UserView,
 )
 
@@ -104,3 +113,33 @@ DELETE_ORGANIZATION_SECRET = Operation("deleteOrganizationSecret", "DELETE", _OR
 LIST_PIPELINE_SECRETS = Operation("listPipelineSecrets", "GET", _PIPELINE + "/secrets", Page[SecretView])
 SET_PIPELINE_SECRET = Operation("setPipelineSecret", "PUT", _PIPELINE_SECRET, SecretView, _VALUE)
 DELETE_PIPELINE_SECRET = Operation("deletePipelineSecret", "DELETE", _PIPELINE_SECRET, Nothing)
+
+_MEMBER = _ORG + "/members/{user_id}"
+LIST_ORGANIZATIONS = Operation(
+    "listOrganizations", "GET", "/api/v0/organizations", Page[OrganizationView], query=_PAGED
+)
+GET_ORGANIZATION = Operation("getOrganization", "GET", _ORG, OrganizationView)
+CREATE_ORGANIZATION = Operation(
+    "createOrganization", "POST", "/api/v0/organizations", OrganizationView, frozenset({"name", "url"})
+)
+LIST_MEMBERS = Operation("listOrgMembers", "GET", _ORG + "/members", Page[MemberView])
+UPDATE_MEMBER = Operation("updateOrgMember", "PATCH", _MEMBER, MemberView, frozenset({"role"}))
+REMOVE_MEMBER = Operation("removeOrgMember", "DELETE", _MEMBER, Nothing)
+LIST_INVITES = Operation("listInvites", "GET", _ORG + "/invites", Page[InviteView])
+CREATE_INVITE = Operation("createInvite", "POST", _ORG + "/invites", InviteView, frozenset({"email", "role"}))
+REVOKE_INVITE = Operation("revokeInvite", "DELETE", _ORG + "/invites/{id}", Nothing)
+ACCEPT_INVITE = Operation("acceptInvite", "POST", "/api/v0/invites/accept", OrganizationView, frozenset({"token"}))
+
+_API_KEYS = "/api/v0/user/api-tokens"
+LIST_API_KEYS = Operation("listApiTokens", "GET", _API_KEYS, ApiKeysView)
+CREATE_API_KEY = Operation("createApiToken", "POST", _API_KEYS, NewApiKeyView, frozenset({"description", "expires_at"}))
+REVOKE_API_KEY = Operation("revokeApiToken", "DELETE", _API_KEYS + "/{id}", Nothing)
+
+_USAGE = "/api/v0/billing/usage/{org}"
+_WINDOW = frozenset({"from", "to"})
+GET_BALANCE = Operation("getBillingBalance", "GET", "/api/v0/billing/balance/{org}", BalanceView)
+GET_USAGE = Operation("getBillingUsage", "GET", _USAGE, UsageView, query=_WINDOW)
+GET_USAGE_BY_DAY = Operation("getBillingUsageSeries", "GET", _USAGE + "/series", Page[DayUsageView], query=_WINDOW)
+GET_USAGE_BY_BUILD = Operation(
+    "getBillingUsageBreakdown", "GET", _USAGE + "/breakdown", Page[BuildUsageView], query=_WINDOW
+)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ci_daemon.command.support.cents import CENTS
-from ci_daemon.command.support.command_classes import Group
+from ci_daemon.command.support.command_classes import Group, SharedCommand
+from ci_daemon.command.support.documents import document_of
 from ci_daemon.command.support.lookup import find_organization
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.command.support.texts import note_option
@@ -29,6 +30,19 @@ _COLUMNS = ("id", "created_at", "source", "amount_cents", "balance_cents", "desc
 @click.group(cls=Group)
 def ledger() -> None:
     """The ledger: credit and debits of organizations."""
+
+
+@ledger.command(name="list", cls=SharedCommand, reads=True)
+@click.argument("org")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="The maximum number to list."
+)
+@pass_session
+def list_entries(session: Session, *, org: str, limit: int) -> None:
+    """List the newest entries of the ledger of the organization ORG, newest first."""
+    with session.backend() as backend:
+        documents = [document_of(each) for each in backend.transactions.newest(org, limit)]
+    session.table(documents, ("created_at", "source", "amount_cents", "description"), f"{org} has no entries")
 
 
 @ledger.command()

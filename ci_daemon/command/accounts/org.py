@@ -12,7 +12,7 @@ from ci_daemon.command.support.person import display_name
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.command.support.setting_options import DEFAULT, settings_in_words, superseded_option
 from ci_daemon.command.support.texts import one_line
-from storage import CancelSuperseded, ForkApproval, NameUnusable, Role
+from storage import CancelSuperseded, ForkApproval, NameUnusable
 
 if TYPE_CHECKING:
     from storage import Organization, OrganizationChanges, Storage
@@ -111,39 +111,6 @@ def set_organization(
         storage.organizations.configure(find_organization(storage, org).id, **changes)
         document = _document(find_organization(storage, org), storage)
     session.answer(document, f"{org}: {settings_in_words(document, _SETTINGS)}")
-
-
-@org.command(reads=True)
-@click.argument("org")
-@pass_session
-def members(session: Session, *, org: str) -> None:
-    """List the members of the organization ORG, owners first."""
-    with session.storage_without_billing() as storage:
-        found = storage.members.all(find_organization(storage, org).id)
-    documents = [{"id": each.uuid, "email": each.email, "name": each.name, "role": each.role.value} for each in found]
-    session.table(documents, ("email", "name", "role"), f"{org} has no members")
-
-
-@org.command(name="add-member")
-@click.argument("org")
-@click.argument("email")
-@click.option(
-    "--role",
-    type=click.Choice([role.value for role in Role]),
-    default=Role.MEMBER.value,
-    show_default=True,
-    help="Members build, admins also manage members and settings, owners also owners.",
-)
-@pass_session
-def add_member(session: Session, *, org: str, email: str, role: str) -> None:
-    """Make the user with the address EMAIL a member of the organization ORG."""
-    with session.storage_without_billing() as storage:
-        organization = find_organization(storage, org)
-        user = find_user(storage, email)
-        if storage.organizations.role(organization.id, user.id) is not None:
-            raise Failure(f"{email} is already a member of {org}")
-        storage.organizations.add_member(organization.id, user.id, Role(role))
-    session.answer({"org": org, "email": user.email, "role": role}, f"{user.email} is {role} of {org}")
 
 
 def _document(each: Organization, storage: Storage) -> dict[str, object]:

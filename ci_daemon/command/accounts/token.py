@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import click
 
-from ci_daemon.command.support.command_classes import Group
-from ci_daemon.command.support.lookup import find_user
-from ci_daemon.command.support.session import Failure, Session, pass_session
+from ci_daemon.command.support.command_classes import Group, SharedCommand
+from ci_daemon.command.support.documents import document_of
+from ci_daemon.command.support.session import Session, pass_session
 from ci_daemon.command.support.texts import one_line
-from ci_daemon.command.support.timestamps import timestamp
-
-if TYPE_CHECKING:
-    from storage import Token
 
 __all__ = ["token"]
 
@@ -39,8 +34,8 @@ def token() -> None:
     """Tokens of users: API keys and sessions."""
 
 
-@token.command()
-@click.argument("email")
+@token.command(cls=SharedCommand)
+@click.argument("email", required=False)
 @click.option(
     "--kind",
     type=click.Choice(_KINDS),
@@ -51,7 +46,7 @@ def token() -> None:
 @click.option(
     "--description",
     metavar="TEXT",
-    default="made on the box",
+    default="made by ci-daemon",
     show_default=True,
     type=one_line(10_000),
     help="What it is for, as its owner reads it in the list.",
@@ -63,50 +58,34 @@ def token() -> None:
     help="When an API key ends, ISO 8601 with an offset; else never.",
 )
 @pass_session
-def create(session: Session, *, email: str, kind: str, description: str, expires_at: datetime | None) -> None:
-    """Create a token for the user EMAIL. It is shown only once: the service stores its hash."""
+def create(session: Session, *, email: str | None, kind: str, description: str, expires_at: datetime | None) -> None:
+    """Create an API key of yours, or on the box a token for the user EMAIL.
+
+    It is shown only once: the service stores its hash.
+    """
     if kind == "session" and expires_at is not None:
         raise click.UsageError("a session ends after 30 days: leave --expires-at out")
-    with session.storage_without_billing() as storage:
-        user = find_user(storage, email)
-        made, secret = (
-            storage.tokens.create_session(user.id, description)
-            if kind == "session"
-            else storage.tokens.create_api_key(user.id, description, expires_at)
-        )
-    session.answer(
-        {**_document(made), "token": secret},
-        f"created the {kind} {made.uuid} for {user.email}; shown only once: {secret}",
-    )
+    with session.backend() as backend:
+        made = backend.tokens.create(email, kind, description, expires_at)
+    whose = "" if email is None else f" for {email}"
+    session.answer(document_of(made), f"created the {kind} {made.id}{whose}; shown only once: {made.token}")
 
 
-@token.command(name="list", reads=True)
-@click.argument("email")
+@token.command(name="list", cls=SharedCommand, reads=True)
+@click.argument("email", required=False)
 @pass_session
-def list_tokens(session: Session, *, email: str) -> None:
-    """List the tokens of the user EMAIL, oldest first, with expired ones, without revoked ones."""
-    with session.storage_without_billing() as storage:
-        documents = [_document(each) for each in storage.tokens.of_user(find_user(storage, email).id)]
-    session.table(documents, _COLUMNS, f"{email} has no token")
+def list_tokens(session: Session, *, email: str | None) -> None:
+    """List your API keys, or on the box the tokens of the user EMAIL, also expired ones."""
+    with session.backend() as backend:
+        documents = [document_of(each) for each in backend.tokens.all(email)]
+    session.table(documents, _COLUMNS, f"{email} has no token" if email else "you have no API key")
 
 
-@token.command()
+@token.command(cls=SharedCommand)
 @click.argument("token_id", metavar="ID")
 @pass_session
 def revoke(session: Session, *, token_id: str) -> None:
-    """Revoke the token ID of any user. It is invalid at once."""
-    with session.storage_without_billing() as storage:
-        if not storage.tokens.revoke_named(token_id):
-            raise Failure(f"there is no token {token_id}, or it is revoked: `ci-daemon token list EMAIL` shows what is")
+    """Revoke the API key ID of yours, or on the box the token ID of any user. It is invalid at once."""
+    with session.backend() as backend:
+        backend.tokens.revoke(token_id)
     session.answer({"revoked": token_id}, f"revoked {token_id}")
-
-
-def _document(each: Token) -> dict[str, object]:
-    return {
-        "id": each.uuid,
-        "kind": each.kind.value.replace("_", "-"),
-        "description": each.description,
-        "created_at": timestamp(each.created_at),
-        "expires_at": each.expires_at and timestamp(each.expires_at),
-        "last_used_at": each.last_used_at and timestamp(each.last_used_at),
-    }

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from ci_daemon.command.backend.artifacts import Artifacts
     from ci_daemon.command.backend.builds import Builds
+    from ci_daemon.command.backend.members import Members
     from ci_daemon.command.backend.pipelines import Pipelines
     from ci_daemon.command.backend.schedules import Schedules
     from ci_daemon.command.backend.secrets import Secrets
+    from ci_daemon.command.backend.tokens import Tokens
+    from ci_daemon.command.backend.transactions import Transactions
 
 __all__ = ["Backend"]
 
@@ -50,4 +53,19 @@ class Backend(Protocol):
     @property
     def secrets(self) -> Secrets:
         """The secrets of organizations and pipelines."""
+        ...
+
+    @property
+    def members(self) -> Members:
+        """The members of organizations."""
+        ...
+
+    @property
+    def transactions(self) -> Transactions:
+        """The entries of ledgers."""
+        ...
+
+    @property
+    def tokens(self) -> Tokens:
+        """The tokens of users."""
         ...

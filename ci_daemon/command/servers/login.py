@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import click
 
 from ci_daemon.command.support.command_classes import CallerCommand
+from ci_daemon.command.support.hidden_input import hidden_line
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.remote import operations
 from ci_daemon.remote.connection import Connection
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["login", "logout"]
 
-_MAX_CODE = 256
 _UNAUTHORIZED = 401
 
 
@@ -88,9 +88,7 @@ def _claim(connection: Connection) -> str:
 def _redeem(connection: Connection) -> str:
     """Return the token of a session by the code that a browser shows; the code is not echoed."""
     _open(code_url(connection.url), "Sign in there, and copy the code")
-    if sys.stdin.isatty():
-        return redeem(connection, click.prompt("Code", hide_input=True, err=True))
-    return redeem(connection, sys.stdin.readline(_MAX_CODE).strip())
+    return redeem(connection, hidden_line("Code"))
 
 
 def _open(url: str, what: str) -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-
 import click
 
 from ci_daemon.command.support.command_classes import CallerCommand
 from ci_daemon.command.support.session import Session, pass_session
 from ci_daemon.remote import operations
-from ci_daemon.remote.connection import Connection
 
 __all__ = ["whoami"]
 
@@ -19,7 +16,7 @@ __all__ = ["whoami"]
 def whoami(session: Session) -> None:
     """Show who you are at the server that commands speak to."""
     server = session.signed_in()
-    with closing(Connection(server.url, server.token)) as connection:
+    with session.connection() as connection:
         user = connection.call(operations.GET_USER)
     document = {
         "email": user.email,

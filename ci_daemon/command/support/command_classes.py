@@ -8,9 +8,9 @@ import click
 
 from ci_daemon.command.support.catalog import HEADINGS, lines
 from ci_daemon.command.support.identity import become_owner
-from ci_daemon.command.support.session import Session
+from ci_daemon.command.support.session import Failure, Session
 
-__all__ = ["CallerCommand", "Command", "Group", "RootGroup", "SharedCommand"]
+__all__ = ["CallerCommand", "Command", "Group", "RootGroup", "ServerCommand", "SharedCommand"]
 
 _ONE_DOCUMENT = "Print one JSON document."
 
@@ -114,6 +114,25 @@ class SharedCommand(CallerCommand):
         formatter.write_text(
             "Works with a server that you are signed in to (ci-daemon login), and on the box with --state-dir."
         )
+
+
+class ServerCommand(CallerCommand):
+    """A command that only servers have. The entry in the audit is the server's."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - click's own arguments, handed on
+        super().__init__(*args, reads=True, **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - what its callback returns
+        """Run it, unless the caller named the box."""
+        if ctx.ensure_object(Session).state_dir_given:
+            raise Failure(f"`{ctx.command_path}` works only with a server: leave --state-dir and its variable out")
+        return super().invoke(ctx)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Say where it works."""
+        super().format_epilog(ctx, formatter)
+        formatter.write_paragraph()
+        formatter.write_text("Works with a server that you are signed in to (ci-daemon login).")
 
 
 class Group(click.Group):

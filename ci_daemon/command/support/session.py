@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from ci_daemon.command.backend.backend import Backend
     from ci_daemon.config import Config
+    from ci_daemon.remote.connection import Connection
     from ci_daemon.remote.destination import Destination, Wish
     from storage import Storage
 
@@ -150,6 +151,18 @@ class Session:
 
         with closing(ServerBackend(self.signed_in())) as backend:
             yield backend
+
+    @contextmanager
+    def connection(self) -> Iterator[Connection]:
+        """Connect to the server of a command that only servers have.
+
+        Raises Failure and ContextsUnusable.
+        """
+        from ci_daemon.remote.connection import Connection
+
+        server = self.signed_in()
+        with closing(Connection(server.url, server.token)) as connection:
+            yield connection
 
     def _wish(self) -> Wish:
         from ci_daemon.remote.destination import Wish

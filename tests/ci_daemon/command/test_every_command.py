@@ -45,6 +45,13 @@ ELSEWHERE = {
     "logs": "tests/system: it takes a journal, and says a document a line",
     "submit": "test_submit.py",
     "artifact get": "tests/ci_daemon/remote",
+    "member remove": "tests/ci_daemon/remote",
+    "member set": "tests/ci_daemon/remote",
+    "invite accept": "tests/ci_daemon/remote",
+    "invite create": "tests/ci_daemon/remote",
+    "invite list": "tests/ci_daemon/remote",
+    "invite revoke": "tests/ci_daemon/remote",
+    "usage": "tests/ci_daemon/remote",
     "login": "tests/ci_daemon/remote",
     "logout": "tests/ci_daemon/remote",
     "whoami": "tests/ci_daemon/remote",
@@ -98,8 +105,8 @@ CALLS = """
     org list
     org create New --owner ada@example.org
     org set acme --weight 2
-    org add-member acme bob@example.org
-    org members acme
+    member add acme bob@example.org
+    member list acme
     user remove bob@example.org
     token create ada@example.org
     token list ada@example.org
@@ -108,6 +115,7 @@ CALLS = """
     coupon list
     coupon disable WELCOME
     ledger grant acme 100
+    ledger list acme
     ledger refund acme 1 --note sorry
     ledger export acme
     ledger verify
@@ -141,6 +149,8 @@ CALLS = """
     notify set {notification} --disable
     notify remove {notification}
     artifact list acme/web/1
+    job list acme/web/1
+    job show acme/web/1 step
     build list acme/web
     build show acme/web/1
     build logs acme/web/1

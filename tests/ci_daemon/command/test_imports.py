@@ -23,7 +23,7 @@ SMALL = {
     "user list": NEVER | RECORDS,
     "user list --json": NEVER | RECORDS | {"rich"},
     "org list": NEVER | RECORDS,
-    "org members ada-example-org": NEVER | RECORDS,
+    "member list ada-example-org": NEVER | RECORDS,
     "audit": NEVER | RECORDS,
     "token create ada@example.org": NEVER | RECORDS,
     "token list ada@example.org": NEVER | RECORDS,

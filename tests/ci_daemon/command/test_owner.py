@@ -49,7 +49,7 @@ def test_an_organization_is_created_with_its_owner(storage: Storage, pipeline: P
         "url": "https://umlaut.example",
         "owner": "ada@example.org",
     }
-    assert run_json("org", "members", "umlaut-co")[0]["role"] == "owner"
+    assert run_json("member", "list", "umlaut-co")[0]["role"] == "owner"
     assert run_json("org", "create", "acme", "--owner", "ada@example.org")["slug"] == "acme-2"
     acts = [(entry.action, entry.subject, entry.organization) for entry in storage.audit.page(10, None).rows]
     assert acts == [("org create", "acme acme-2", "acme-2"), ("org create", "Ümläut & Co umlaut-co", "umlaut-co")]
@@ -57,8 +57,8 @@ def test_an_organization_is_created_with_its_owner(storage: Storage, pipeline: P
 
 def test_members_are_added_and_listed(storage: Storage, pipeline: Pipeline, run_json: RunJson):
     storage.users.create("bob@example.org", "Bob")
-    assert run_json("org", "add-member", "acme", "Bob@example.org", "--role", "admin")["role"] == "admin"
-    assert [(each["email"], each["role"]) for each in run_json("org", "members", "acme")] == [
+    assert run_json("member", "add", "acme", "Bob@example.org", "--role", "admin")["role"] == "admin"
+    assert [(each["email"], each["role"]) for each in run_json("member", "list", "acme")] == [
         ("ada@example.org", "owner"),
         ("bob@example.org", "admin"),
     ]
@@ -69,7 +69,7 @@ def test_a_user_is_removed_unless_others_need_their_ownership(
 ):
     storage.users.create("bob@example.org", "Bob")
     build = built(storage, pipeline)
-    run_json("org", "add-member", "acme", "bob@example.org")
+    run_json("member", "add", "acme", "bob@example.org")
     assert run("user", "remove", "ada@example.org") == 1
     assert "others belong to acme, which ada@example.org alone owns" in capsys.readouterr().err
     assert run_json("user", "remove", "bob@example.org") == {"removed": "bob@example.org", "canceled_builds": 0}
@@ -189,9 +189,9 @@ def test_a_finished_build_is_refused(
         (["org", "create", "New", "--owner", "ada@example.org", "--url", "u" * 256], 2, "give 1 to 255 characters"),
         (["org", "set", "acme"], 2, "give at least one setting"),
         (["org", "set", "acme", "--weight", "0"], 2, "--weight"),
-        (["org", "add-member", "acme", "ada@example.org"], 1, "ada@example.org is already a member of acme"),
-        (["org", "add-member", "acme", "eve@example.org"], 1, "there is no user eve@example.org"),
-        (["org", "add-member", "acme", "ada@example.org", "--role", "king"], 2, "--role"),
+        (["member", "add", "acme", "ada@example.org"], 1, "ada@example.org is already a member of acme"),
+        (["member", "add", "acme", "eve@example.org"], 1, "there is no user eve@example.org"),
+        (["member", "add", "acme", "ada@example.org", "--role", "king"], 2, "--role"),
         (["pipeline", "edit", "acme", "web"], 2, "--fail-fast"),
         (["pipeline", "edit", "acme", "web", "--concurrency-limit", "0"], 2, "--concurrency-limit"),
         (["build", "approve", "acme/web/1"], 1, "acme/web has no build 1"),

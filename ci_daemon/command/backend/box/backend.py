@@ -9,9 +9,12 @@ from ci_daemon.host.lock import served_by
 if TYPE_CHECKING:
     from ci_daemon.command.backend.artifacts import Artifacts
     from ci_daemon.command.backend.builds import Builds
+    from ci_daemon.command.backend.members import Members
     from ci_daemon.command.backend.pipelines import Pipelines
     from ci_daemon.command.backend.schedules import Schedules
     from ci_daemon.command.backend.secrets import Secrets
+    from ci_daemon.command.backend.tokens import Tokens
+    from ci_daemon.command.backend.transactions import Transactions
     from ci_daemon.command.support.session import Session
     from storage import Storage
 
@@ -74,3 +77,24 @@ class BoxBackend:
         from ci_daemon.command.backend.box.secrets import BoxSecrets  # noqa: PLC0415 - as the class says
 
         return BoxSecrets(self._storage)
+
+    @property
+    def members(self) -> Members:
+        """The members of organizations."""
+        from ci_daemon.command.backend.box.members import BoxMembers  # noqa: PLC0415 - as the class says
+
+        return BoxMembers(self._storage)
+
+    @property
+    def transactions(self) -> Transactions:
+        """The entries of ledgers."""
+        from ci_daemon.command.backend.box.transactions import BoxTransactions  # noqa: PLC0415 - as the class says
+
+        return BoxTransactions(self._storage)
+
+    @property
+    def tokens(self) -> Tokens:
+        """The tokens of users."""
+        from ci_daemon.command.backend.box.tokens import BoxTokens  # noqa: PLC0415 - as the class says
+
+        return BoxTokens(self._storage)

@@ -6,17 +6,23 @@ from typing import TYPE_CHECKING
 
 from ci_daemon.command.backend.server.artifacts import ServerArtifacts
 from ci_daemon.command.backend.server.builds import ServerBuilds
+from ci_daemon.command.backend.server.members import ServerMembers
 from ci_daemon.command.backend.server.pipelines import ServerPipelines
 from ci_daemon.command.backend.server.schedules import ServerSchedules
 from ci_daemon.command.backend.server.secrets import ServerSecrets
+from ci_daemon.command.backend.server.tokens import ServerTokens
+from ci_daemon.command.backend.server.transactions import ServerTransactions
 from ci_daemon.remote.connection import Connection
 
 if TYPE_CHECKING:
     from ci_daemon.command.backend.artifacts import Artifacts
     from ci_daemon.command.backend.builds import Builds
+    from ci_daemon.command.backend.members import Members
     from ci_daemon.command.backend.pipelines import Pipelines
     from ci_daemon.command.backend.schedules import Schedules
     from ci_daemon.command.backend.secrets import Secrets
+    from ci_daemon.command.backend.tokens import Tokens
+    from ci_daemon.command.backend.transactions import Transactions
     from ci_daemon.remote.destination import Destination
 
 __all__ = ["ServerBackend"]
@@ -58,6 +64,21 @@ class ServerBackend:
     def secrets(self) -> Secrets:
         """The secrets of organizations and pipelines."""
         return ServerSecrets(self.connection)
+
+    @property
+    def members(self) -> Members:
+        """The members of organizations."""
+        return ServerMembers(self.connection)
+
+    @property
+    def transactions(self) -> Transactions:
+        """The entries of ledgers."""
+        return ServerTransactions(self.connection)
+
+    @property
+    def tokens(self) -> Tokens:
+        """The tokens of users."""
+        return ServerTokens(self.connection)
 
     def close(self) -> None:
         """Close the connections."""

@@ -1,0 +1,52 @@
+"""`ci-daemon usage`: the VM time of an organization of a server."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import click
+
+from ci_daemon.command.support.command_classes import ServerCommand
+from ci_daemon.command.support.documents import document_of
+from ci_daemon.command.support.session import Session, pass_session
+from ci_daemon.command.support.timestamps import timestamp
+from ci_daemon.remote import operations
+
+__all__ = ["usage"]
+
+_DAY = timedelta(days=1)
+_DAY_COLUMNS = ("date", "cpu_seconds", "memory_gb_seconds", "disk_gb_seconds", "total_cents")
+_BUILD_COLUMNS = ("pipeline_slug", "build_number", "started_at", "job_count", "total_cents")
+
+
+def _instant(_context: click.Context, _parameter: click.Parameter, value: datetime | None) -> datetime | None:
+    return value and value.replace(tzinfo=UTC)
+
+
+@click.command(cls=ServerCommand)
+@click.argument("org")
+@click.option("--from", "start", type=click.DateTime(["%Y-%m-%d"]), callback=_instant, help="The first day, in UTC.")
+@click.option("--to", "end", type=click.DateTime(["%Y-%m-%d"]), callback=_instant, help="The last day, in UTC.")
+@click.option("--by", type=click.Choice(["day", "build"]), help="Show each day, or each build, instead of the sum.")
+@pass_session
+def usage(session: Session, *, org: str, start: datetime | None, end: datetime | None, by: str | None) -> None:
+    """Show the VM time that the organization ORG used and what it cost, by default in the last 30 days."""
+    until = (end or datetime.now(UTC)) + _DAY
+    window = {"from": timestamp(start or until - 30 * _DAY), "to": timestamp(until)}
+    names = {"org": org}
+    with session.connection() as connection:
+        if by == "day":
+            days = connection.call(operations.GET_USAGE_BY_DAY, names, query=window).data
+            session.table([document_of(each) for each in days], _DAY_COLUMNS, f"{org} used nothing")
+            return
+        if by == "build":
+            builds = connection.call(operations.GET_USAGE_BY_BUILD, names, query=window).data
+            session.table([document_of(each) for each in builds], _BUILD_COLUMNS, f"{org} built nothing")
+            return
+        used = document_of(connection.call(operations.GET_USAGE, names, query=window))
+        balance = connection.call(operations.GET_BALANCE, names).balance_cents
+    document = {**used, "balance_cents": balance}
+    if session.json:
+        session.answer(document, "")
+    else:
+        session.properties(document)

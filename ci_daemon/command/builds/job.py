@@ -1,0 +1,46 @@
+"""`ci-daemon job`: the jobs of a build, on the box or of a server."""
+
+from __future__ import annotations
+
+import click
+
+from ci_daemon.command.builds.build_documents import job_document, reason
+from ci_daemon.command.support.command_classes import Group, SharedCommand
+from ci_daemon.command.support.names import BuildName, build_argument
+from ci_daemon.command.support.session import Failure, Session, pass_session
+
+__all__ = ["job"]
+
+_COLUMNS = ("key", "name", "state", "took_seconds", "attempt", "reason")
+
+
+@click.group(cls=Group)
+def job() -> None:
+    """Jobs: the steps of a build."""
+
+
+@job.command(name="list", cls=SharedCommand, reads=True)
+@build_argument
+@pass_session
+def list_jobs(session: Session, *, name: BuildName) -> None:
+    """List the jobs of a build, in the order of the plan."""
+    with session.backend() as backend:
+        documents = [job_document(each) for each in backend.builds.jobs(name)]
+    session.table([{**each, "reason": reason(each)} for each in documents], _COLUMNS, f"build {name} has no jobs")
+
+
+@job.command(cls=SharedCommand, reads=True)
+@build_argument
+@click.argument("step")
+@pass_session
+def show(session: Session, *, name: BuildName, step: str) -> None:
+    """Show the job with the key STEP of a build."""
+    with session.backend() as backend:
+        found = next((each for each in backend.builds.jobs(name) if each.step_key == step), None)
+    if found is None:
+        raise Failure(f"build {name} has no step {step}: `ci-daemon job list {name}` shows all")
+    document = {**job_document(found), "pending_reason": found.pending_reason}
+    if session.json:
+        session.answer(document, "")
+    else:
+        session.properties(document)

@@ -1,0 +1,24 @@
+"""A line of input that nobody else may see, such as a token."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from ci_daemon.command.support.session import Failure
+
+__all__ = ["hidden_line"]
+
+_MAX_LENGTH = 1024
+
+
+def hidden_line(name: str) -> str:
+    """Return a line of stdin, or at a terminal what is typed and not shown. Raises Failure."""
+    if sys.stdin.isatty():
+        typed: str = click.prompt(name, hide_input=True, err=True)
+        return typed.strip()
+    line = sys.stdin.readline(_MAX_LENGTH).strip()
+    if not line:
+        raise Failure(f"{name.lower()}: nothing came on stdin")
+    return line
