@@ -1,4 +1,4 @@
-"""The v0 pipeline IR: parses its text into a plan, or reports its first error.
+"""The v0 pipeline IR: parses its text into a plan, or reports its first error, with all others.
 
 Pure: no I/O, no clock, safe in any thread (pipeline-ir.md). All but the limits and the error is imported on first use.
 """
@@ -12,15 +12,18 @@ from storage import on_first_use
 if TYPE_CHECKING:
     from actors.ir.changes import concerns
     from actors.ir.definition import Plan
-    from actors.ir.errors import IrError
+    from actors.ir.errors import Fault, IrError
     from actors.ir.globs import Globs
     from actors.ir.planning import load, parse, plan
     from actors.ir.settings import IrSettings
+    from actors.ir.step import RUNNER_ARGS
     from actors.ir.triggers import PullRequestEvent, PushEvent, skips_builds, wants
 else:
     __getattr__ = on_first_use(__name__)
 
 __all__ = [
+    "RUNNER_ARGS",
+    "Fault",
     "Globs",
     "IrError",
     "IrSettings",

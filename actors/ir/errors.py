@@ -1,28 +1,40 @@
-"""The error of a rejected pipeline IR, and the formatting of the caller's values in messages."""
+"""The error of a rejected pipeline IR with all of its faults, and the caller's values in messages."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from storage import BuildErrorCode
 
-__all__ = ["IrError", "quoted"]
+__all__ = ["Fault", "IrError", "quoted"]
 
 _MAX_QUOTED_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault of a pipeline IR. ``path`` has the names of members and indexes of items that lead to it."""
+
+    code: BuildErrorCode
+    message: str
+    path: tuple[str | int, ...] = ()
 
 
 class IrError(Exception):
     """The pipeline IR is rejected; always the caller's fault (pipeline-ir.md, "Validation").
 
-    ``code`` is the build's ``error_code`` and ``message`` its ``error_message``.
+    ``code`` is the build's ``error_code`` and ``message`` its ``error_message``. They are those of the first of its
+    ``faults``, which are in document order.
     """
 
-    def __init__(self, code: BuildErrorCode, message: str) -> None:
+    def __init__(self, code: BuildErrorCode, message: str, faults: tuple[Fault, ...] = ()) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
+        self.faults = faults or (Fault(code, message),)
 
 
 def quoted(value: object) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from actors.ir.definition import Definition
-from actors.ir.errors import IrError, quoted
-from actors.ir.ordering import Dependencies, report_cycle_first
-from actors.ir.readers import InvalidValue, at, choice, environment, items, members, peek, record, size
+from actors.ir.errors import quoted
+from actors.ir.ordering import Dependencies, dependent_items
+from actors.ir.readers import InvalidValue, at, choice, environment, members, peek, record, size
 from actors.ir.step import CommandStep, continues, image, seconds, step
 from storage import BuildErrorCode, Dependency, EdgeKind
 
@@ -25,7 +25,7 @@ def read_flat(document: Mapping[str, object], limits: IrSettings) -> Definition:
     """Read a document of the flat shape.
 
     Raises:
-        InvalidValue, IrError: the first fault in document order. A cycle alone raises nothing.
+        InvalidValue: all faults in document order, also cycles.
     """
     steps = _Steps(document, limits)
 
@@ -37,8 +37,7 @@ def read_flat(document: Mapping[str, object], limits: IrSettings) -> Definition:
 
     env = environment(limits.max_env_bytes)
     optional = {"env": env, "default_image": image, "timeout_seconds": seconds}
-    with report_cycle_first(steps.keys, steps.dependencies):
-        return record(make, {"steps": steps.read}, optional)(document)
+    return record(make, {"steps": steps.read}, optional)(document)
 
 
 class _Steps:
@@ -56,7 +55,7 @@ class _Steps:
         self._positions = {key: place for place, key in enumerate(self.keys) if isinstance(key, str)}
         self._limits = limits
         self._waits = _Waits(len(commands))
-        self._commands: list[_Command] = []
+        self._commands: list[_Command | None] = []
         self._env = _document_env(document, limits)
         self._env_bytes = 0
         env = environment(limits.max_env_bytes, self._env)
@@ -66,33 +65,36 @@ class _Steps:
         """Read the list."""
         if len(self.keys) > self._limits.max_jobs:
             raise InvalidValue(f"at most {self._limits.max_jobs} commands")
-        items(self._item)(value)
+        dependent_items(self._item, self.keys, self.dependencies)(value)
         if not self._commands:
             raise InvalidValue("at least one command")
-        return self._commands
+        return [command for command in self._commands if command is not None]
 
     def dependencies(self) -> Dependencies:
-        """Return each command's dependencies; empty for commands that are not read yet."""
+        """Return each command's dependencies; empty for commands that have faults or are not read yet."""
         unread = len(self.keys) - len(self._commands)
-        return [depends_on for _, _, depends_on in self._commands] + [()] * unread
+        return [() if command is None else command[2] for command in self._commands] + [()] * unread
 
     def _item(self, value: object) -> None:
         if at("type", _kind, members(value).get("type")) == "wait":
             self._waits.wait(len(self._commands), continue_on_failure=continues(value))
             return
+        self._commands.append(None)
         command = self._command(value)
         env = self._env if command.env is None else command.env
+        before, most = self._env_bytes, self._limits.max_bytes
         self._env_bytes += size(env)
-        if self._env_bytes > self._limits.max_bytes:
-            raise InvalidValue(f"at most {self._limits.max_bytes} bytes of env in all steps together")
-        self._commands.append((command, env, self._waits.dependencies(command.builds_in)))
+        if before <= most < self._env_bytes:
+            raise InvalidValue(f"at most {most} bytes of env in all steps together")
+        self._commands[-1] = command, env, self._waits.dependencies(command.builds_in)
 
     def _parent(self, value: object) -> int:
         if not isinstance(value, str):
             raise InvalidValue("the key of a step")
         if value not in self._positions:
-            child = quoted(self.keys[len(self._commands)])
-            raise IrError(BuildErrorCode.UNKNOWN_DEPENDENCY, f"step {child} builds in unknown step {quoted(value)}")
+            child = quoted(self.keys[len(self._commands) - 1])
+            message = f"step {child} builds in unknown step {quoted(value)}"
+            raise InvalidValue(message, BuildErrorCode.UNKNOWN_DEPENDENCY)
         return self._positions[value]
 
 

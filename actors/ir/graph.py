@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from actors.ir.definition import Definition
-from actors.ir.errors import IrError, quoted
-from actors.ir.ordering import Dependencies, report_cycle_first
+from actors.ir.errors import quoted
+from actors.ir.ordering import Dependencies, dependent_items
 from actors.ir.readers import InvalidValue, Reader, at, choice, environment, items, peek, record
 from actors.ir.step import CommandStep, continues, image, seconds, step
 from storage import BuildErrorCode, Dependency, EdgeKind
@@ -30,7 +30,7 @@ def read_graph(document: Mapping[str, object], limits: IrSettings) -> Definition
     """Read a document of the graph shape.
 
     Raises:
-        InvalidValue, IrError: the first fault in document order. A cycle alone raises nothing.
+        InvalidValue: all faults in document order, also cycles.
     """
     nodes = peek(document, "graph", "nodes")
     edges = _Edges([peek(node, "step", "key") for node in nodes] if isinstance(nodes, list) else [])
@@ -44,9 +44,10 @@ def read_graph(document: Mapping[str, object], limits: IrSettings) -> Definition
         )
         return Definition(tuple(jobs), timeout_seconds)
 
-    graph = record(_nodes, {"nodes": _node_list(limits)}, {"edges": items(edges.add)})
-    with report_cycle_first(edges.keys, edges.dependencies):
-        return record(make, {"graph": graph}, {"default_image": image, "timeout_seconds": seconds})(document)
+    graph = record(
+        _nodes, {"nodes": _node_list(limits)}, {"edges": dependent_items(edges.add, edges.keys, edges.dependencies)}
+    )
+    return record(make, {"graph": graph}, {"default_image": image, "timeout_seconds": seconds})(document)
 
 
 def _nodes(nodes: Sequence[_Node], **_edges: object) -> Sequence[_Node]:
@@ -92,7 +93,8 @@ class _Edges:
         nodes = range(len(self.keys))
         if source not in nodes or target not in nodes:
             verb = "builds in" if kind is EdgeKind.BUILDS_IN else "depends on"
-            raise IrError(BuildErrorCode.UNKNOWN_DEPENDENCY, f"{self._name(target)} {verb} {self._name(source)}")
+            message = f"{self._name(target)} {verb} {self._name(source)}"
+            raise InvalidValue(message, BuildErrorCode.UNKNOWN_DEPENDENCY)
         if kind is EdgeKind.BUILDS_IN and self._parents.setdefault(target, source) != source:
             raise InvalidValue(f'at most one "builds_in" parent for step {quoted(self.keys[target])}')
         known = self._depends_on[target].get(source)

@@ -1,18 +1,17 @@
-"""Topological order of jobs, and the error that names a cycle."""
+"""Topological order of jobs, and the fault that names a cycle."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from graphlib import CycleError, TopologicalSorter
 from heapq import heapify, heappop, heappush
 
 from actors.ir.errors import IrError, quoted
-from actors.ir.readers import InvalidValue
+from actors.ir.readers import Faults, InvalidValue, Reader
 from storage import BuildErrorCode, Dependency
 
-__all__ = ["Dependencies", "report_cycle_first", "topological"]
+__all__ = ["Dependencies", "dependent_items", "topological"]
 
 Dependencies = Sequence[tuple[Dependency, ...]]
 
@@ -49,18 +48,39 @@ def topological(keys: Sequence[object], depends_on: Dependencies) -> list[int]:
     return order
 
 
-@contextmanager
-def report_cycle_first(keys: Sequence[object], depends_on: Callable[[], Dependencies]) -> Iterator[None]:
-    """When reading fails, report a cycle among the dependencies read so far instead, if there is one.
+def dependent_items(
+    reader: Reader[None], keys: Sequence[object], dependencies: Callable[[], Dependencies]
+) -> Reader[None]:
+    """Return a reader of lists whose items ``reader`` reads, and which say what depends on what.
 
-    ``depends_on`` returns those dependencies. So the first fault in document order is reported (pipeline-ir.md,
-    "Validation").
+    ``dependencies`` returns those that were read so far. A cycle among them is a fault, too: before that of the first
+    faulty item if earlier items close it, otherwise the last one (pipeline-ir.md, "Validation").
     """
+
+    def read(value: object) -> None:
+        if not isinstance(value, list):
+            raise InvalidValue("a list")
+        faults, cycle = Faults(), None
+        for index, item in enumerate(value):
+            try:
+                reader(item)
+            except InvalidValue as fault:
+                if not faults and (cycle := _cycle_among(keys, dependencies())) is not None:
+                    faults.add(cycle)
+                faults.add(fault.below(index))
+        if cycle is None and (cycle := _cycle_among(keys, dependencies())) is not None:
+            faults.add(cycle)
+        faults.check()
+
+    return read
+
+
+def _cycle_among(keys: Sequence[object], depends_on: Dependencies) -> InvalidValue | None:
     try:
-        yield
-    except (InvalidValue, IrError):
-        topological(keys, depends_on())
-        raise
+        topological(keys, depends_on)
+    except IrError as error:
+        return InvalidValue(error.message, error.code)
+    return None
 
 
 def _cycle(keys: Sequence[object], start: int, depends_on: Dependencies) -> IrError:

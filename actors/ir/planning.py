@@ -38,7 +38,7 @@ def parse(text: str, limits: IrSettings) -> Definition:
     the order of the text, and missing members last.
 
     Raises:
-        IrError: the first fault in document order. A cycle alone is found by ``plan``.
+        IrError: the first fault in document order, with all others.
     """
     try:
         if len(text) > limits.max_bytes or len(text.encode(errors="replace")) > limits.max_bytes:

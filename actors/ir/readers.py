@@ -1,19 +1,22 @@
 """Readers: functions that convert a JSON value, or raise `InvalidValue` with what was expected.
 
 A reader never looks outside its value. The JSON path is built while an `InvalidValue` propagates: each container adds
-the member at fault, so valid input costs nothing extra.
+the member at fault, so valid input costs nothing extra. Containers read all of their members, and raise all faults
+together.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import NoReturn, TypeVar
 
-from actors.ir.errors import IrError, quoted
+from actors.ir.errors import Fault, IrError, quoted
 from storage import BuildErrorCode
 
 __all__ = [
+    "Faults",
     "InvalidValue",
     "Reader",
     "at",
@@ -37,6 +40,7 @@ T = TypeVar("T")
 Reader = Callable[[object], T]
 
 _MAX_CHARS = 255
+_MAX_FAULTS = 100
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 
@@ -44,20 +48,68 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 class InvalidValue(Exception):
     """A value is not what was expected.
 
-    ``path`` holds the names of members and indexes of items that lead to the value, innermost first.
+    ``faults`` are in document order; their paths begin at the value, and their messages name no path yet.
     """
 
-    def __init__(self, expected: str) -> None:
+    def __init__(self, expected: str, code: BuildErrorCode = BuildErrorCode.INVALID_IR) -> None:
         super().__init__(expected)
-        self.expected = expected
-        self.path: list[str | int] = []
+        self.faults: tuple[Fault, ...] = (Fault(code, expected),)
+
+    @classmethod
+    def of(cls, faults: Iterable[Fault]) -> InvalidValue:
+        """Return the exception that has several faults."""
+        found = tuple(faults)
+        several = cls(found[0].message)
+        several.faults = found
+        return several
+
+    def below(self, part: str | int) -> InvalidValue:
+        """Return what this is for a container whose member or item ``part`` has the value."""
+        return self.of(replace(fault, path=(part, *fault.path)) for fault in self.faults)
 
     def error(self) -> IrError:
-        """Return the error for the caller, with the whole JSON path."""
-        parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in reversed(self.path))
-        return IrError(
-            BuildErrorCode.INVALID_IR, f"{''.join(parts).removeprefix('.') or '$'}: expected {self.expected}"
-        )
+        """Return the error for the caller, with the whole JSON paths."""
+        faults = tuple(replace(fault, message=_message(fault)) for fault in self.faults)
+        return IrError(faults[0].code, faults[0].message, faults)
+
+
+def _message(fault: Fault) -> str:
+    if fault.code is not BuildErrorCode.INVALID_IR:
+        return fault.message
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault.path)
+    return f"{''.join(parts).removeprefix('.') or '$'}: expected {fault.message}"
+
+
+class Faults:
+    """The faults of the members of a container. After a hundred it raises them: nobody reads more."""
+
+    def __init__(self) -> None:
+        self._found: list[Fault] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    def add(self, fault: InvalidValue) -> None:
+        """Add faults. Raises InvalidValue with all of them if they are too many."""
+        self._found += fault.faults
+        if len(self._found) >= _MAX_FAULTS:
+            self._raise()
+
+    def at(self, part: str | int, reader: Reader[T], value: object) -> T | None:
+        """Read the member or item ``part``; add its faults and return None if it has any."""
+        try:
+            return reader(value)
+        except InvalidValue as fault:
+            self.add(fault.below(part))
+            return None
+
+    def check(self) -> None:
+        """Raise InvalidValue if there are faults."""
+        if self._found:
+            self._raise()
+
+    def _raise(self) -> NoReturn:
+        raise InvalidValue.of(self._found[:_MAX_FAULTS]) from None
 
 
 def at(part: str | int, reader: Reader[T], value: object) -> T:
@@ -65,8 +117,7 @@ def at(part: str | int, reader: Reader[T], value: object) -> T:
     try:
         return reader(value)
     except InvalidValue as fault:
-        fault.path.append(part)
-        raise
+        raise fault.below(part) from None
 
 
 def members(value: object) -> Mapping[str, object]:
@@ -94,13 +145,15 @@ def record(
 
     def read(value: object) -> T:
         found: dict[str, object] = {}
+        faults = Faults()
         for name, member in members(value).items():
             reader = required.get(name) or (None if member is None else optional.get(name))
             if reader is not None:
-                found[name] = at(name, reader, member)
+                found[name] = faults.at(name, reader, member)
         for name, reader in required.items():
             if name not in found:
-                found[name] = at(name, reader, None)
+                found[name] = faults.at(name, reader, None)
+        faults.check()
         return make(**found)
 
     return read
@@ -112,7 +165,14 @@ def items(reader: Reader[T]) -> Reader[tuple[T, ...]]:
     def read(value: object) -> tuple[T, ...]:
         if not isinstance(value, list):
             raise InvalidValue("a list")
-        return tuple(at(index, reader, item) for index, item in enumerate(value))
+        faults, found = Faults(), []
+        for index, item in enumerate(value):
+            try:
+                found.append(reader(item))
+            except InvalidValue as fault:
+                faults.add(fault.below(index))
+        faults.check()
+        return tuple(found)
 
     return read
 
@@ -174,9 +234,14 @@ def environment(max_bytes: int, base: Mapping[str, str] | None = None) -> Reader
 
     def read(value: object) -> Mapping[str, str]:
         env = dict(base or {})
+        faults = Faults()
         for name, content in members(value).items():
-            variable(name)
-            env[name] = at(name, _content, content)
+            try:
+                variable(name)
+                env[name] = at(name, _content, content)
+            except InvalidValue as fault:
+                faults.add(fault)
+        faults.check()
         if size(env) > max_bytes:
             raise InvalidValue(f"at most {max_bytes} bytes of names and values")
         return env

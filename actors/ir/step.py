@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from actors.ir.errors import IrError, quoted
+from actors.ir.errors import quoted
 from actors.ir.readers import (
     InvalidValue,
     Reader,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from actors.ir.settings import IrSettings
     from storage import Dependency
 
-__all__ = ["CommandStep", "continues", "image", "seconds", "step"]
+__all__ = ["RUNNER_ARGS", "CommandStep", "continues", "image", "seconds", "step"]
 
 _MAX_INT32 = 2**31 - 1
 _MAX_GLOBS = 100
@@ -77,7 +77,7 @@ class CommandStep:
 def step(limits: IrSettings, more: Mapping[str, Reader[object]]) -> Reader[CommandStep]:
     """Return a reader of one document's command steps; ``more`` reads further members.
 
-    The reader raises InvalidValue, and IrError (``duplicate_key``) if two steps share a key.
+    The reader raises InvalidValue, also (``duplicate_key``) if two steps share a key.
     """
     runner_args = _runner_args(limits)
     no_cache, no_args = _cache(), runner_args({})
@@ -135,7 +135,7 @@ def _unique() -> Reader[str]:
     def read(value: object) -> str:
         key = text(value)
         if key in seen:
-            raise IrError(BuildErrorCode.DUPLICATE_KEY, f"duplicate step key {quoted(key)}")
+            raise InvalidValue(f"duplicate step key {quoted(key)}", BuildErrorCode.DUPLICATE_KEY)
         seen.add(key)
         return key
 
@@ -203,3 +203,6 @@ _OTHER_ARGS: Mapping[str, tuple[str, Reader[object], object]] = MappingProxyType
     }
 )
 """The keys of ``runner_args`` besides the shape: the job's field, the reader, the default."""
+
+RUNNER_ARGS = frozenset({"cpu", "memory_gb", "disk_gb", *_OTHER_ARGS})
+"""The keys of ``runner_args`` that have an effect."""

@@ -9,7 +9,7 @@ from storage import on_first_use
 if TYPE_CHECKING:
     from ci_daemon.submit.build_reader import BuildReader, ServedBuild
     from ci_daemon.submit.client import Client
-    from ci_daemon.submit.declared import SeveralPipelines, default_slug, folder_slug, select_declared
+    from ci_daemon.submit.declared import SeveralPipelines, declared_lines, default_slug, folder_slug, select_declared
     from ci_daemon.submit.events import FollowStarted, LogLine
     from ci_daemon.submit.follow import Follower
     from ci_daemon.submit.lines import LineSplitter
@@ -36,6 +36,7 @@ __all__ = [
     "ServedBuild",
     "SeveralPipelines",
     "Summary",
+    "declared_lines",
     "default_slug",
     "folder_slug",
     "git_folder",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from actors.render import DeclaredPipeline, Envelope
 
-__all__ = ["SeveralPipelines", "declared_slugs", "default_slug", "folder_slug", "select_declared"]
+__all__ = ["SeveralPipelines", "declared_lines", "declared_slugs", "default_slug", "folder_slug", "select_declared"]
 
 _DSL = "harmont"
 _DECORATOR = "pipeline"
@@ -57,20 +57,20 @@ def declared_slugs(tree: Path) -> list[str]:
     slugs: list[str] = []
     try:
         for file in sorted((tree / ".hm").glob("*.py")):
-            slugs += _slugs(ast.parse(file.read_bytes()))
+            slugs += [slug for slug, _ in declared_lines(ast.parse(file.read_bytes()))]
     except (OSError, SyntaxError, ValueError, RecursionError):
         return []
     return slugs
 
 
-def _slugs(module: ast.Module) -> Iterator[str]:
-    """Yield the slugs of a file's pipelines. Raises ValueError if one is computed."""
+def declared_lines(module: ast.Module) -> Iterator[tuple[str, int]]:
+    """Yield the slugs of a file's pipelines, with their lines. Raises ValueError if a slug is computed."""
     names = set(_names(module))
     for function in ast.walk(module):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             for decorator in function.decorator_list:
                 if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) in names:
-                    yield _slug(decorator, function.name)
+                    yield _slug(decorator, function.name), decorator.lineno
 
 
 def _names(module: ast.Module) -> Iterator[str]:

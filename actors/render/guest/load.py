@@ -29,17 +29,30 @@ def main() -> None:
     os.close(repository_awaited)
     sys.argv[:] = [""]
     sys.path.append(os.getcwd())  # noqa: PTH109 - a string, as sys.path wants
+    failed = False
     for path in sorted(pathlib.Path(".hm").glob("*.py")):
-        spec = importlib.util.spec_from_file_location(f"_harmont_{path.stem}", path)
-        assert spec is not None and spec.loader is not None  # noqa: S101, PT018 - a .py file always has one
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
+        try:
+            _load(path)
+        except Exception:  # noqa: BLE001 - the user's code; the other files may have mistakes, too
+            _print_traceback(*sys.exc_info())
+            failed = True
+    if failed:
+        sys.exit(1)
     envelope = harmont.dump_registry_json()
     with open(result, "w", encoding="utf-8") as file:
         file.write(envelope)
 
 
-def _print_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def _load(path: pathlib.Path) -> None:
+    spec = importlib.util.spec_from_file_location(f"_harmont_{path.stem}", path)
+    assert spec is not None and spec.loader is not None  # noqa: S101, PT018 - a .py file always has one
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+
+def _print_traceback(
+    kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+) -> None:
     """Print a traceback that begins in the pipeline files, without the loader's frames."""
     import traceback  # noqa: PLC0415 - most pipeline files have no error
 

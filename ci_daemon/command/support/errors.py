@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from http import HTTPStatus
 
+from actors import EngineBusy
 from actors.vms import VmError
 from api import CannotListen
 from ci_daemon.backup import BackupError
@@ -33,6 +34,7 @@ EXPECTED_ERRORS = (
     CacheUnusable,
     CannotListen,
     ConfigError,
+    EngineBusy,
     ContextsUnusable,
     DownloadRefused,
     HostUnfit,

@@ -145,3 +145,26 @@ def test_the_last_of_two_members_of_one_name_counts():
 def test_an_error_says_its_message():
     error = IrError(BuildErrorCode.CYCLE, "round and round")
     assert (str(error), error.code, error.message) == ("round and round", "cycle", "round and round")
+
+
+def test_an_error_has_all_faults_with_their_paths():
+    edges = [[0, 1, "depends_on"], [0, 1, "order"], [1, 0, "depends_on"], [0, 9, "depends_on"]]
+    document = graph(node("a", cmd="", image=""), node("a"), edges=edges, timeout_seconds=0)
+    with pytest.raises(IrError) as caught:
+        load(json.dumps(document), IrSettings())
+    assert [(fault.code, fault.path) for fault in caught.value.faults] == [
+        ("invalid_ir", ("graph", "nodes", 0, "step", "cmd")),
+        ("invalid_ir", ("graph", "nodes", 0, "step", "image")),
+        ("duplicate_key", ("graph", "nodes", 1, "step", "key")),
+        ("invalid_ir", ("graph", "edges", 1, 2)),
+        ("unknown_dependency", ("graph", "edges", 3)),
+        ("cycle", ("graph", "edges")),
+        ("invalid_ir", ("timeout_seconds",)),
+    ]
+    assert (caught.value.code, caught.value.message) == (caught.value.faults[0].code, caught.value.faults[0].message)
+
+
+def test_of_very_many_faults_a_hundred_are_kept():
+    with pytest.raises(IrError) as caught:
+        load(json.dumps(flat(*[command(str(number), cmd="", label=7) for number in range(400)])), IrSettings())
+    assert len(caught.value.faults) == 100

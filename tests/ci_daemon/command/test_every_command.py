@@ -61,6 +61,7 @@ ELSEWHERE = {
     "context use": "tests/ci_daemon/remote",
     "run": "tests/ci_daemon/local/test_run.py",
     "render": "tests/e2e/builds/test_render.py",
+    "lint": "tests/ci_daemon/lint/test_command.py",
     "debug": "tests/e2e: it is a shell",
     "github bind": "test_github.py: it needs a GitHub",
     "github setup": "test_github.py: it needs a GitHub",

@@ -1,0 +1,106 @@
+"""`ci-daemon lint`: check the pipelines of a tree without building them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from actors.ir import IrSettings
+from actors.render import RenderFailed
+from ci_daemon import lint as linting
+from ci_daemon import submit as submission
+from ci_daemon.command.support.command_classes import CallerCommand
+from ci_daemon.command.support.pipeline_files import check_slug, ir_option, pipeline_ir
+from ci_daemon.command.support.session import Failure, Session, pass_session
+from ci_daemon.lint.drawing import triggers_in_words
+from ci_daemon.terminal.durations import precise_duration
+from ci_daemon.terminal.printable import printable
+from ci_daemon.terminal.tables import DocumentTable, print_renderable
+
+if TYPE_CHECKING:
+    from ci_daemon.lint import LintedPipeline, Report
+
+__all__ = ["lint"]
+
+_COLUMNS = ("step", "name", "starts_from", "waits_for", "cache")
+
+
+@click.command(cls=CallerCommand, reads=True)
+@click.argument("tree", metavar="[DIR]", default=".", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--pipeline", metavar="SLUG", help="Only this one of several.")
+@ir_option
+@click.option("--dot", "graph", flag_value="dot", help="Print the graph alone, for Graphviz.")
+@click.option("--mermaid", "graph", flag_value="mermaid", help="Print the graph alone, for Mermaid.")
+@pass_session
+def lint(session: Session, *, tree: Path, pipeline: str | None, ir_file: Path | None, graph: str | None) -> int:
+    """Check the pipelines of DIR, by default of the working directory, and show their steps.
+
+    The pipeline files are rendered in a VM of this machine, as by `run`, and nothing is built. All mistakes are printed
+    with their file and line. The exit code is 1 if there is one; warnings do not count.
+    """
+    if pipeline is not None:
+        check_slug(pipeline)
+    text = pipeline_ir(tree, ir_file)
+    if text is None:
+        report = _of_tree(tree, pipeline)
+    else:
+        slug = pipeline or submission.folder_slug(tree)
+        report = linting.Report((linting.check_ir(slug, text, str(ir_file), IrSettings()),))
+    _show(session, report, graph)
+    return 1 if report.mistakes else 0
+
+
+def _of_tree(tree: Path, slug: str | None) -> Report:
+    try:
+        source = linting.render_tree(tree, lambda line: click.echo(line, err=True))
+        if slug is not None or not source.envelope.pipelines:
+            chosen = [source.envelope.select(slug or "")]
+        else:
+            chosen = list(source.envelope.pipelines)
+    except RenderFailed as failure:
+        return linting.refused(failure)
+    files = linting.PipelineFiles.read(tree)
+    return linting.Report(tuple(linting.check_declared(each, files, source.limits, source.files) for each in chosen))
+
+
+def _show(session: Session, report: Report, graph: str | None) -> None:
+    """Print what was found on stderr, and the pipelines on stdout; with `--json` all in one document."""
+    if session.json and graph is not None:
+        raise Failure("--json has the graph: leave out --dot and --mermaid")
+    if session.json:
+        session.answer(report.as_json(), "")
+        return
+    if graph is not None:
+        click.echo({"dot": linting.dot, "mermaid": linting.mermaid}[graph](report.pipelines))
+    else:
+        for pipeline in report.pipelines:
+            _show_pipeline(pipeline)
+    sys.stdout.flush()
+    for warning in report.warnings:
+        click.echo(f"warning: {_printable(str(warning))}", err=True)
+    for mistake in report.mistakes:
+        click.echo(_printable(str(mistake)), err=True)
+    if report.mistakes:
+        click.echo(f"mistakes: {len(report.mistakes)}", err=True)
+
+
+def _show_pipeline(pipeline: LintedPipeline) -> None:
+    """Print the steps of a pipeline as a table; of one with mistakes there is none."""
+    click.echo(f"pipeline {printable(pipeline.slug)}")
+    if pipeline.triggers is not None:
+        click.echo(f"built for: {printable(triggers_in_words(pipeline.triggers))}")
+    if pipeline.plan is None:
+        return
+    if pipeline.plan.timeout_seconds is not None:
+        click.echo(f"time-out: {precise_duration(pipeline.plan.timeout_seconds)}")
+    click.echo()
+    print_renderable(DocumentTable(linting.step_rows(pipeline), _COLUMNS))
+    click.echo()
+
+
+def _printable(text: str) -> str:
+    """Return a text of several lines without control characters."""
+    return "\n".join(map(printable, text.splitlines()))

@@ -1,0 +1,103 @@
+"""Warnings about pipelines that can be planned: only what certainly has no effect. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from actors.ir import RUNNER_ARGS
+from ci_daemon.lint.report import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+    from actors.ir import Plan
+    from ci_daemon.lint.report import Place
+
+__all__ = ["doubts"]
+
+_GLOB = frozenset("*?[")
+
+
+def doubts(
+    definition: Any,  # noqa: ANN401 - the IR, which was planned and so has its shape
+    triggers: Iterable[object],
+    plan: Plan,
+    place: Callable[[Mapping[str, object]], Place | None],
+    source: Collection[str] | None,
+) -> tuple[Finding, ...]:
+    """Return what has no effect in a pipeline.
+
+    ``place`` returns the line of a step; of none, that of the pipeline. ``source`` has the names of the project's
+    files, None if they are not known.
+    """
+    found = [Finding(message, place({})) for message in _of_triggers(triggers)]
+    children = {job.step_key for job in plan.jobs if any(each.kind == "builds_in" for each in job.depends_on)}
+    for step in _steps(definition):
+        messages = [
+            *_of_image(step, children),
+            *_of_runner_args(step),
+            *_of_time(step, plan.timeout_seconds),
+            *_of_cache(step.get("cache"), source),
+        ]
+        found += [Finding(message, place(step), step=step["key"]) for message in messages]
+    return tuple(found)
+
+
+def _steps(definition: Any) -> Iterator[Mapping[str, Any]]:  # noqa: ANN401 - the IR
+    """Yield the command steps of either shape."""
+    if definition.get("graph"):
+        yield from (node["step"] for node in definition["graph"]["nodes"])
+    else:
+        yield from (step for step in definition["steps"] if step["type"] == "command")
+
+
+def _of_triggers(triggers: Iterable[object]) -> Iterator[str]:
+    for trigger in triggers:
+        match trigger:
+            case {"event": "push" | "pull_request", **rest}:
+                for names in ("branches", "tags", "types"):
+                    if rest.get(names) == []:
+                        yield f"a trigger with an empty list of {names} never matches"
+            case {"event": event}:
+                yield f'there is no event "{event}" that triggers builds'
+
+
+def _of_image(step: Mapping[str, Any], children: Collection[str]) -> Iterator[str]:
+    if step.get("image") and step["key"] in children:
+        yield f"the image {step['image']} is not used: the step starts from the disk of its parent"
+
+
+def _of_runner_args(step: Mapping[str, Any]) -> Iterator[str]:
+    known = ", ".join(sorted(RUNNER_ARGS))
+    for name in step.get("runner_args") or ():
+        if name not in RUNNER_ARGS:
+            yield f"runner_args has no effect with {name!r}: there are {known}"
+
+
+def _of_time(step: Mapping[str, Any], build_seconds: int | None) -> Iterator[str]:
+    seconds = step.get("timeout_seconds")
+    if seconds and build_seconds and seconds > build_seconds:
+        yield f"its time-out of {seconds} s is never reached: the build ends after {build_seconds} s"
+
+
+def _of_cache(policy: object, source: Collection[str] | None) -> Iterator[str]:
+    match policy:
+        case {"policy": "compose", "sub_policies": list(policies)}:
+            for each in policies:
+                yield from _of_cache(each, source)
+        case {"policy": "on_change", "paths": []}:
+            yield "on_change without files never changes the key of the cache"
+        case {"policy": "on_change", "paths": list(paths)} if source is not None:
+            for path in paths:
+                if isinstance(path, str) and not _GLOB & set(path) and not _is_there(path, source):
+                    yield f"on_change names {path}, which is not in the source: it never changes the key of the cache"
+        case {"policy": "forever" | "ttl" | "compose", "key": str()} | {"policy": "none"} | {"key": str()}:
+            return
+        case {"policy": str()} if source is None:
+            yield "it is never cached: its cache policy has no key"
+
+
+def _is_there(path: str, source: Collection[str]) -> bool:
+    """Tell whether a file or folder is in the source; a path that is not in normal form may be."""
+    name = path.removeprefix("./").rstrip("/")
+    return ".." in name or "//" in name or "/./" in name or any(f"{each}/".startswith(f"{name}/") for each in source)

@@ -1,0 +1,71 @@
+"""Lines of steps and pipelines in the files that declare them, read without running anything.
+
+The language keeps no line of a step. But a step has a key, a label or a command, and where exactly one call in the
+files has that text, the call makes the step. Steps that share a text, or compute theirs, have no line of their own.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ci_daemon.lint.report import Place
+from ci_daemon.submit import declared_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+__all__ = ["PipelineFiles"]
+
+_TEXTS = ("key", "label", "cmd")
+_MAKES_STEPS = "sh"
+
+
+class PipelineFiles:
+    """The texts of a project's pipeline files, by name; those that this Python cannot parse have no lines."""
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self._steps: dict[tuple[str, str], set[Place]] = defaultdict(set)
+        self._pipelines: dict[str, Place] = {}
+        for name, text in texts.items():
+            try:
+                module = ast.parse(text)
+            except (SyntaxError, ValueError, RecursionError):
+                continue
+            with suppress(ValueError):  # only a render tells a slug that is computed
+                for slug, line in declared_lines(module):
+                    self._pipelines[slug] = Place(name, line)
+            for node in ast.walk(module):
+                if isinstance(node, ast.Call):
+                    self._add(name, node)
+
+    @classmethod
+    def read(cls, tree: Path) -> PipelineFiles:
+        """Read the files of a project."""
+        files = sorted((tree / ".hm").glob("*.py"))
+        return cls({file.relative_to(tree).as_posix(): file.read_text("utf-8", errors="replace") for file in files})
+
+    def place(self, slug: str, step: Mapping[str, object]) -> Place | None:
+        """Return the place of a step, as the IR has it, else of its pipeline."""
+        for name in _TEXTS:
+            text = step.get(name)
+            if isinstance(text, str) and len(places := self._steps.get((name, text), ())) == 1:
+                return next(iter(places))
+        return self._pipelines.get(slug)
+
+    def _add(self, file: str, call: ast.Call) -> None:
+        """Remember the texts of a call; its line is that of the name `sh`, as a chain has many lines."""
+        function = call.func
+        name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", None)
+        if name != _MAKES_STEPS:
+            return
+        given = {each.arg: each.value for each in call.keywords}
+        given |= {"cmd": call.args[0]} if call.args else {}
+        place = Place(file, function.end_lineno)
+        for text in _TEXTS:
+            match given.get(text):
+                case ast.Constant(value=str(value)):
+                    self._steps[text, value].add(place)

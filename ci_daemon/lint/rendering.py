@@ -1,0 +1,71 @@
+"""Render the pipelines of a tree on this machine, as `ci-daemon run` does."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from actors import EngineBusy
+from ci_daemon import local
+from ci_daemon import submit as submission
+from ci_daemon.local.service import ORGANIZATION
+from ci_daemon.providers import open_images
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from actors.ir import IrSettings
+    from actors.render import Envelope
+    from ci_daemon.local import LocalService
+
+__all__ = ["Source", "render_tree"]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The pipelines that a tree declares, the names of its packed files, and the limits of pipelines."""
+
+    envelope: Envelope
+    files: frozenset[str]
+    limits: IrSettings
+
+
+def render_tree(tree: Path, progress: Callable[[str], None]) -> Source:
+    """Render the pipeline files of a tree in a VM.
+
+    ``progress`` gets a line if it has to wait or to make an image.
+
+    Raises RenderFailed, PackError, ConfigError, CacheUnusable, HostUnfit, VmError and EngineBusy.
+    """
+    archive = submission.pack(tree)
+    folders = local.LocalFolders.of_user(os.environ)
+    folders.make()
+    config = local.local_config(folders, tree, os.environ)
+    directory = folders.project(tree)
+    local.make_images(open_images(directory, config), directory, progress)
+
+    def wait(_pid: int | None) -> None:
+        progress("waiting for another command that runs this project")
+
+    with local.local_service(directory, config, wait) as service:
+        envelope = _discovered(service, submission.default_slug(tree), archive.data)
+    with tarfile.open(fileobj=io.BytesIO(archive.data)) as tar:
+        return Source(envelope, frozenset(tar.getnames()), config.ir)
+
+
+def _discovered(service: LocalService, slug: str, archive: bytes) -> Envelope:
+    """Return the pipelines of an archive; a VM that fails is replaced as often as one of a job is."""
+    envelope = None
+    for _ in range(service.config.jobs.service_retries):
+        with suppress(EngineBusy):
+            envelope = service.engine.discover(ORGANIZATION, slug, archive)
+            break
+    else:
+        envelope = service.engine.discover(ORGANIZATION, slug, archive)
+    assert envelope is not None  # noqa: S101 - the configuration lets pipelines be discovered
+    return envelope
