@@ -1,4 +1,4 @@
-"""`ci-daemon org`: create and change organizations, as the owner of the host."""
+"""`ci-daemon org`: create, list and change organizations, on the box or of a server."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ci_daemon.command.support.command_classes import Group
-from ci_daemon.command.support.lookup import find_organization, find_user
-from ci_daemon.command.support.person import display_name
-from ci_daemon.command.support.session import Failure, Session, pass_session
+from ci_daemon.command.backend.box.organizations import organization_of
+from ci_daemon.command.support.command_classes import Group, SharedCommand
+from ci_daemon.command.support.documents import document_of
+from ci_daemon.command.support.lookup import find_organization
+from ci_daemon.command.support.person import display_name, email_address
+from ci_daemon.command.support.session import Session, pass_session
 from ci_daemon.command.support.setting_options import DEFAULT, settings_in_words, superseded_option
 from ci_daemon.command.support.texts import one_line
-from storage import CancelSuperseded, ForkApproval, NameUnusable
+from storage import CancelSuperseded, ForkApproval
 
 if TYPE_CHECKING:
-    from storage import Organization, OrganizationChanges, Storage
+    from storage import OrganizationChanges
 
 __all__ = ["org"]
 
-_COLUMNS = ("slug", "name", "balance_cents", "weight", "fail_fast")
+_COLUMNS = ("slug", "name", "balance_cents", "weight", "fail_fast", "url")
 _SETTINGS = ("weight", "fail_fast", "cancel_superseded", "fork_approval", "fork_secrets")
 _MAX_WEIGHT = 1_000_000
 _MAX_URL = 255
@@ -30,34 +32,31 @@ def org() -> None:
     """Organizations: owners of pipelines, with a share of the host."""
 
 
-@org.command(name="list", reads=True)
+@org.command(name="list", cls=SharedCommand, reads=True)
 @pass_session
 def list_organizations(session: Session) -> None:
-    """List the organizations, oldest first."""
-    with session.storage_without_billing() as storage:
-        documents = [_document(each, storage) for each in storage.organizations.all()]
-    session.table(documents, _COLUMNS, "there are no organizations: `ci-daemon org create` makes one")
+    """List your organizations, or on the box all, oldest first."""
+    with session.backend() as backend:
+        documents = [document_of(each) for each in backend.organizations.all()]
+    columns = [each for each in _COLUMNS if documents and each in documents[0]]
+    session.table(documents, columns, "there are no organizations: `ci-daemon org create` makes one")
 
 
-@org.command()
+@org.command(cls=SharedCommand)
 @click.argument("name", type=display_name)
-@click.option("--owner", metavar="EMAIL", required=True, help="The e-mail address of the user who owns it.")
+@click.option(
+    "--owner", metavar="EMAIL", type=email_address, help="On the box, the e-mail address of the user who owns it."
+)
 @click.option("--url", type=one_line(_MAX_URL), metavar="URL", help="Its web site, to show.")
 @pass_session
-def create(session: Session, *, name: str, owner: str, url: str | None) -> None:
-    """Create the organization NAME, owned by a user.
+def create(session: Session, *, name: str, owner: str | None, url: str | None) -> None:
+    """Create the organization NAME. With a server it is yours.
 
     Its slug is made from NAME, with -2, -3 and so on if that is taken.
     """
-    with session.storage_without_billing() as storage:
-        user = find_user(storage, owner)
-        try:
-            made = storage.organizations.create(name, url or "", user.id)
-        except NameUnusable as error:
-            raise Failure(str(error)) from None
-        session.organization = made.slug
-        document = {**_document(made, storage), "url": made.url, "owner": user.email}
-    session.answer(document, f"created {made.slug}, owned by {user.email}")
+    with session.backend() as backend:
+        document = document_of(backend.organizations.create(name, url or "", owner))
+    session.answer({**document, "owner": owner}, f"created {document['slug']}{f', owned by {owner}' if owner else ''}")
 
 
 @org.command(name="set")
@@ -109,19 +108,5 @@ def set_organization(
         raise click.UsageError("give at least one setting, such as --weight or --fail-fast")
     with session.storage_without_billing() as storage:
         storage.organizations.configure(find_organization(storage, org).id, **changes)
-        document = _document(find_organization(storage, org), storage)
+        document = document_of(organization_of(storage, find_organization(storage, org)))
     session.answer(document, f"{org}: {settings_in_words(document, _SETTINGS)}")
-
-
-def _document(each: Organization, storage: Storage) -> dict[str, object]:
-    return {
-        "id": each.uuid,
-        "slug": each.slug,
-        "name": each.name,
-        "balance_cents": storage.ledger.balance(each.id),
-        "weight": each.weight,
-        "fail_fast": each.fail_fast,
-        "cancel_superseded": each.cancel_superseded,
-        "fork_approval": each.fork_approval,
-        "fork_secrets": each.fork_secrets,
-    }

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from ci_daemon.command.backend.artifacts import Artifacts
     from ci_daemon.command.backend.builds import Builds
     from ci_daemon.command.backend.members import Members
+    from ci_daemon.command.backend.organizations import Organizations
     from ci_daemon.command.backend.pipelines import Pipelines
     from ci_daemon.command.backend.schedules import Schedules
     from ci_daemon.command.backend.secrets import Secrets
@@ -68,4 +69,9 @@ class Backend(Protocol):
     @property
     def tokens(self) -> Tokens:
         """The tokens of users."""
+        ...
+
+    @property
+    def organizations(self) -> Organizations:
+        """The organizations."""
         ...

@@ -92,3 +92,10 @@ def test_a_session_makes_api_keys(
     assert service.storage.tokens.caller(made["token"]) is None
     assert main(["token", "list", "ada@example.org"]) == 1
     assert "leave EMAIL out" in capsys.readouterr().err
+
+
+def test_an_organization_is_made_and_listed(service: ScriptedService, run_json: RunJson, printed: Printed):
+    assert run_json("org", "create", "Acme", "--url", "https://acme.example.org")["slug"] == "acme"
+    assert [each["slug"] for each in run_json("org", "list")] == [service.org, "acme"]
+    assert printed("org", "list")[0].split() == ["slug", "name", "url"]
+    assert printed("org", "create", "Other", "--owner", "bob@example.org", code=1) == []

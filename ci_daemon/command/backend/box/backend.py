@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from ci_daemon.command.backend.artifacts import Artifacts
     from ci_daemon.command.backend.builds import Builds
     from ci_daemon.command.backend.members import Members
+    from ci_daemon.command.backend.organizations import Organizations
     from ci_daemon.command.backend.pipelines import Pipelines
     from ci_daemon.command.backend.schedules import Schedules
     from ci_daemon.command.backend.secrets import Secrets
@@ -98,3 +99,10 @@ class BoxBackend:
         from ci_daemon.command.backend.box.tokens import BoxTokens  # noqa: PLC0415 - as the class says
 
         return BoxTokens(self._storage)
+
+    @property
+    def organizations(self) -> Organizations:
+        """The organizations."""
+        from ci_daemon.command.backend.box.organizations import BoxOrganizations  # noqa: PLC0415 - as the class says
+
+        return BoxOrganizations(self._session, self._storage)

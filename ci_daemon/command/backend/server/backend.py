@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ci_daemon.command.backend.server.artifacts import ServerArtifacts
 from ci_daemon.command.backend.server.builds import ServerBuilds
 from ci_daemon.command.backend.server.members import ServerMembers
+from ci_daemon.command.backend.server.organizations import ServerOrganizations
 from ci_daemon.command.backend.server.pipelines import ServerPipelines
 from ci_daemon.command.backend.server.schedules import ServerSchedules
 from ci_daemon.command.backend.server.secrets import ServerSecrets
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from ci_daemon.command.backend.artifacts import Artifacts
     from ci_daemon.command.backend.builds import Builds
     from ci_daemon.command.backend.members import Members
+    from ci_daemon.command.backend.organizations import Organizations
     from ci_daemon.command.backend.pipelines import Pipelines
     from ci_daemon.command.backend.schedules import Schedules
     from ci_daemon.command.backend.secrets import Secrets
@@ -79,6 +81,11 @@ class ServerBackend:
     def tokens(self) -> Tokens:
         """The tokens of users."""
         return ServerTokens(self.connection)
+
+    @property
+    def organizations(self) -> Organizations:
+        """The organizations."""
+        return ServerOrganizations(self.connection)
 
     def close(self) -> None:
         """Close the connections."""
