@@ -19,7 +19,7 @@ export CI_DAEMON_IMAGES_DIR ?= $(CURDIR)/$(RUN)/images
 .PHONY: dist deb pictures bench clean
 
 # What it caches is below the checkout, too.
-run: export XDG_CACHE_HOME := $(CURDIR)/$(RUN)/cache
+run: export XDG_CACHE_HOME := $(abspath $(RUN)/cache)
 run: DIR := examples/hello
 run: setup
 	@$(BIN)/ci-daemon run $(DIR)

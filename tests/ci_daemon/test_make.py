@@ -1,4 +1,4 @@
-"""`make serve`: the service with a user who has an API key and a link."""
+"""`make run` builds the example; `make serve` runs the service for a user with an API key and a link."""
 
 from __future__ import annotations
 
@@ -21,21 +21,25 @@ CHECKOUT = Path(__file__).parents[2]
 
 
 @contextmanager
-def make_serve(run: Path, images: Path) -> Iterator[tuple[str, str]]:
-    """Run `make serve` on an environment that exists, until the end of the block.
-
-    Yields what it prints before it serves, and the URL of the service.
-    """
+def make(target: str, run: Path, images: Path, **environ: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a target of the Makefile on an environment that exists, with all that it keeps in a folder."""
     variables = [f"RUN={run}", f"BIN={Path(sys.executable).parent}"]
     with subprocess.Popen(
-        ["make", "--no-print-directory", "--old-file=setup", *variables, "serve"],
+        ["make", "--no-print-directory", "--old-file=setup", *variables, target],
         cwd=CHECKOUT,
-        env={**os.environ, "CI_DAEMON_IMAGES_DIR": str(images), "CI_DAEMON_HTTP_LISTEN": "127.0.0.1:0"},
+        env={**os.environ, "CI_DAEMON_IMAGES_DIR": str(images), **environ},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
     ) as process:
+        yield process
+
+
+@contextmanager
+def make_serve(run: Path, images: Path) -> Iterator[tuple[str, str]]:
+    """Serve until the end of the block; yields what is printed before that, and the URL of the service."""
+    with make("serve", run, images, CI_DAEMON_HTTP_LISTEN="127.0.0.1:0") as process:
         try:
             assert process.stdout is not None
             printed = ""
@@ -47,7 +51,22 @@ def make_serve(run: Path, images: Path) -> Iterator[tuple[str, str]]:
             os.killpg(process.pid, signal.SIGINT)
 
 
-def test_it_serves_with_a_key_and_a_link_and_can_be_run_again(tmp_path: Path, images_dir: Path):
+def test_run_builds_the_example(tmp_path: Path, images_dir: Path):
+    with make("run", tmp_path, images_dir) as process:
+        assert process.stdout is not None
+        lines = process.stdout.read().splitlines()
+        assert process.wait(60) == 0, lines
+    assert "Install | installed ordinal into /usr/local/lib/python3.11/dist-packages/ordinal" in lines
+    assert [line.split()[0] for line in lines if line.split()[1:2] == ["passed"]] == [
+        "Install",
+        "Lint",
+        "Test",
+        "Report",
+    ]
+    assert lines[-1].startswith("build #1 passed in ")
+
+
+def test_serve_has_a_key_and_a_link_and_can_be_run_again(tmp_path: Path, images_dir: Path):
     new_storage(tmp_path / "state", SystemClock()).close()
     (tmp_path / "state" / "ci-daemon.toml").write_text("")
     keys = set()
