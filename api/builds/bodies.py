@@ -64,6 +64,8 @@ Sha256 = Annotated[
     Field(json_schema_extra={"pattern": f"^(?:{_SHA256})?$"}),
 ]
 
+BuildSource = Literal["api", "ui", "cli", "webhook", "schedule", "trigger_job"]
+
 
 class BuildRequest(RequestBody):
     """The fields of every request for a build.
@@ -76,7 +78,7 @@ class BuildRequest(RequestBody):
     commit: RequiredText
     message: LongText | None = None
     env: Env | None = None
-    source: Literal["api", "ui", "cli", "webhook", "schedule", "trigger_job"] | None = None
+    source: BuildSource | None = None
     pipeline_ir: str | None = None
     source_b64: str | None = None
     debug: bool | None = None
@@ -110,9 +112,13 @@ class CreateBuildRequest(BuildRequest):
 
 
 class RebuildRequest(RequestBody):
-    """The body of ``POST …/builds/{number}/rebuild``; with ``debug`` the VMs of failed jobs are held."""
+    """The body of ``POST …/builds/{number}/rebuild``; with ``debug`` the VMs of failed jobs are held.
+
+    ``source`` is as in a request for a build.
+    """
 
     debug: bool | None = None
+    source: BuildSource | None = None
 
 
 class RepoIdentity(RequestBody):

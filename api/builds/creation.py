@@ -86,7 +86,7 @@ class BuildCreation:
         admit_manual_build(self._storage, pipeline)
         body = check_body(submission.document, RebuildRequest)
         try:
-            new, source_url = rebuild_of(self._storage, build, "api", key)
+            new, source_url = rebuild_of(self._storage, build, body.source or "api", key)
             asked = replace(new, created_by=submission.user_id, debug=bool(body.debug))
             return self._create(req, pipeline, asked, source_url)
         except SourceGone:

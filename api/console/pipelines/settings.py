@@ -68,7 +68,7 @@ def build_of(fields: Mapping[str, str]) -> dict[str, object]:
 
 def rebuild_of(fields: Mapping[str, str]) -> dict[str, object]:
     """Return the body of ``rebuildBuild`` for its form."""
-    return {"debug": fields.get("debug") == "yes"}
+    return {"debug": fields.get("debug") == "yes", "source": "ui"}
 
 
 def _env(text: str) -> dict[str, str]:

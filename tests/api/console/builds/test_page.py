@@ -53,6 +53,7 @@ def test_a_member_cancels_and_rebuilds(ada: Account, pipeline: PipelinePath):
     assert (answered.status_code, answered.headers["Location"]) == (303, f"./../../../../..{page}")
     assert build.stored.state is BuildState.CANCELED
     again = browser.send(page, f"{page[1:]}/rebuild")
+    assert "a person, here" in browser.get(f"{page[:-1]}2").text
     assert again.headers["Location"].endswith("/builds/2")
     retried = browser.send(page, f"{page[1:]}/retry")
     assert retried.status_code == 303
