@@ -20,6 +20,7 @@ from actors.vms.sandbox import NetworkSettings, SandboxSettings
 from actors.vms.sandbox.firewall import CLOSED_NETWORKS
 from actors.vms.sandbox.network import host_addresses, plan_network
 from tests.actors.vms.sandbox.conftest import IMAGE, Boot, Guest, Host
+from tests.waiting import until
 
 PROGRAMS = [name for name in ("slirp4netns", "pasta") if shutil.which(name)] or ["none: apt-get install slirp4netns"]
 
@@ -31,14 +32,14 @@ PKTINFO = [(socket.IPPROTO_IP, IP_PKTINFO, struct.pack("=I8x", INDEX))]
 
 def by_tcp(prepare):
     with socket.socket() as tcp:
-        tcp.settimeout(3)
+        tcp.settimeout(PATIENCE)
         prepare(tcp)
         tcp.connect((HOST, PORT))
         return tcp.recv(5) == b"hello"
 
 def by_udp(prepare, ancillary=()):
     with socket.socket(type=socket.SOCK_DGRAM) as udp:
-        udp.settimeout(0.3)
+        udp.settimeout(PATIENCE)
         prepare(udp)
         udp.sendmsg([b"ping"], ancillary, 0, (HOST, PORT))
         return udp.recv(4) == b"pong"
@@ -148,8 +149,9 @@ def own_address() -> str:
     return next(str(block.network_address) for block in host_addresses() if not block.is_loopback)
 
 
-def ways_to(guest: Guest, address: str, port: int) -> set[str]:
-    return set(guest.python(f"HOST, PORT = {address!r}, {port}\n{TRY}").splitlines())
+def ways_to(guest: Guest, address: str, port: int, patience: float = 0.3) -> set[str]:
+    """Return the ways by which an answer came; where one is to come, a busy host needs patience."""
+    return set(guest.python(f"HOST, PORT, PATIENCE = {address!r}, {port}, {patience}\n{TRY}").splitlines())
 
 
 def test_a_vm_without_network_has_only_itself(boot: Boot) -> None:
@@ -184,7 +186,7 @@ def test_what_the_configuration_allows_is_open(host: Host, boot: Boot, listener:
     allow = (f"{own_address()}/32",)
     provider = host.provider(SandboxSettings(network=NetworkSettings(allow=allow)))
     vm = boot(network=True, provider=provider)
-    assert {"tcp", "udp", "tcp bound to the interface"} <= ways_to(vm, own_address(), listener.port)
+    assert {"tcp", "udp", "tcp bound to the interface"} <= ways_to(vm, own_address(), listener.port, patience=5)
     assert ways_to(vm, "127.0.0.1", listener.port) == set()
 
 
@@ -209,7 +211,8 @@ def test_the_network_program_has_no_rights_and_ends_with_the_vm(host: Host, boot
     apart = 0 if program == "pasta" else 65_535  # pasta sets both ids
     assert (int(real), int(effective)) == (host.idmap.root_uid + apart, host.idmap.root_uid)
     vm.provider.destroy(vm.id)
-    assert not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text().split()[2]
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # what has ended may wait for its parent
+        assert "Z" in Path(f"/proc/{pid}/stat").read_text().split()[2]
 
 
 def test_a_vm_whose_network_died_is_lost(host: Host, boot: Boot, program: str) -> None:
@@ -218,12 +221,7 @@ def test_a_vm_whose_network_died_is_lost(host: Host, boot: Boot, program: str) -
     ended = os.pidfd_open(pid)
     signal.pidfd_send_signal(ended, signal.SIGKILL)
     os.close(ended)
-    deadline = threading.Event()
-    for _ in range(500):
-        if not vm.provider.alive(vm.id):
-            break
-        deadline.wait(0.01)
-    assert not vm.provider.alive(vm.id)
+    until(lambda: not vm.provider.alive(vm.id), "the VM's end")
 
 
 def test_a_missing_network_program_is_an_error_with_its_package(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
