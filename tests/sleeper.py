@@ -20,7 +20,7 @@ class Sleeper:
         wanted = self.command.encode().replace(b" ", b"\0") + b"\0"
         return any(_command_line(process) == wanted for process in Path("/proc").glob("[0-9]*"))
 
-    def wait_for(self, *, runs: bool, seconds: float = 30.0) -> None:
+    def wait_for(self, *, runs: bool, seconds: float = 60.0) -> None:
         """Wait until the process exists, or until it is gone."""
         until(lambda: self.runs is runs, f"the {'start' if runs else 'end'} of {self.command}", seconds)
 

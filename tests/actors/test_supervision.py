@@ -77,8 +77,8 @@ def test_a_handler_that_raises_leaves_the_actor_standing(parent: Address[ChildSt
     child = spawn(Child, parent, seen)
     child.post(error := ValueError("bad"))
     child.post("next")
-    assert seen.get(timeout=5) == ("error", error)
-    assert seen.get(timeout=5) == "next"
+    assert seen.get(timeout=60) == ("error", error)
+    assert seen.get(timeout=60) == "next"
 
 
 class Steady(Child):
@@ -105,8 +105,8 @@ def test_a_parent_learns_of_its_childs_stop(
 ):
     child = spawn(Child, parent, seen)
     child.stop()
-    assert seen.get(timeout=5) == "torn down"
-    assert received.get(timeout=5) == ChildStopped(child.urn or "")
+    assert seen.get(timeout=60) == "torn down"
+    assert received.get(timeout=60) == ChildStopped(child.urn or "")
 
 
 def test_a_parent_learns_of_its_childs_death(
@@ -114,21 +114,21 @@ def test_a_parent_learns_of_its_childs_death(
 ):
     child = spawn(Child, parent, seen)
     child.post(KeyError("not even on_error can mend this"))
-    assert received.get(timeout=5) == ChildStopped(child.urn or "")
+    assert received.get(timeout=60) == ChildStopped(child.urn or "")
     assert pykka.ActorRegistry.get_by_class(Child) == []
 
 
 def test_a_tasks_result_or_error_is_a_message(parent: Address[ChildStopped], seen: queue.Queue[object]):
     child = spawn(Child, parent, seen)
     child.post(lambda: 42)
-    assert seen.get(timeout=5) == 42
+    assert seen.get(timeout=60) == 42
     error = OSError("broken")
 
     def broken() -> None:
         raise error
 
     child.post(broken)
-    assert seen.get(timeout=5) == ("task", error)
+    assert seen.get(timeout=60) == ("task", error)
 
 
 def test_work_without_space_on_the_host_is_repeated(parent: Address[ChildStopped], seen: queue.Queue[object]):
@@ -141,7 +141,7 @@ def test_work_without_space_on_the_host_is_repeated(parent: Address[ChildStopped
         return 42
 
     child.post(work)
-    assert seen.get(timeout=5) == 42
+    assert seen.get(timeout=60) == 42
 
 
 def test_a_task_without_a_thread_waits_for_one(
@@ -159,7 +159,7 @@ def test_a_task_without_a_thread_waits_for_one(
 
     monkeypatch.setattr(threading.Thread, "start", sometimes)
     child.post(lambda: 42)
-    assert seen.get(timeout=5) == 42
+    assert seen.get(timeout=60) == 42
     timer.stop()
 
 
@@ -178,8 +178,8 @@ def test_an_actor_without_a_thread_is_not_registered(
 def test_the_mailbox_is_not_blocked_by_work(parent: Address[ChildStopped], seen: queue.Queue[object]):
     release = threading.Event()
     child = spawn(Child, parent, seen)
-    child.post(lambda: release.wait(10))
+    child.post(lambda: release.wait(60))
     child.post("meanwhile")
-    assert seen.get(timeout=5) == "meanwhile"
+    assert seen.get(timeout=60) == "meanwhile"
     release.set()
-    assert seen.get(timeout=5) is True
+    assert seen.get(timeout=60) is True

@@ -45,7 +45,7 @@ def check_money(run: CrashRun) -> None:
     Each hold has one debit, too; its time is over by then, or soon.
     """
     storage = run.storage
-    until(lambda: not storage.holds.open(), "the end of all holds", 30)
+    until(lambda: not storage.holds.open(), "the end of all holds")
     organization = storage.organizations.by_slug(run.client.org)
     assert organization is not None
     entries = storage.ledger.page(organization.id, 100_000, None).rows
@@ -66,7 +66,7 @@ def check_money(run: CrashRun) -> None:
 
 def check_parked(run: CrashRun) -> None:
     """Check that every VM that the service has parked is there and serves a job."""
-    parked = until(lambda: _all_parked(run), "the end of all parking", 30)
+    parked = until(lambda: _all_parked(run), "the end of all parking")
     folders = [VmFolder(run.daemon.state / "sandbox" / "vms" / vm) for vm in parked]
     assert [folder.id for folder in folders if not (folder.alive and folder.parked)] == []
     builds = [run.pipeline.build(one("echo served")) for _ in parked]
@@ -78,7 +78,7 @@ def check_parked(run: CrashRun) -> None:
 def check_host(run: CrashRun) -> None:
     """Check that the service holds only its parked VMs, and that nothing is left once those are ended."""
     state = run.daemon.state
-    until(lambda: _held(run) == _named(run), f"{_held(run)} to be what rows name", 30)
+    until(lambda: _held(run) == _named(run), f"{_held(run)} to be what rows name")
     log = run.daemon.log
     assert [line for line in log.splitlines() if any(error in line for error in _ERRORS)] == []
     assert run.daemon.stop() == 0

@@ -129,7 +129,7 @@ def test_the_next_process_masks_the_secrets_the_command_has(host: Host):
 
 def _touch(host: Host, vm: str, path: str) -> None:
     with Connection(host.provider.connect(vm), host.clock) as connection:
-        assert connection.run(vms.in_job(f"touch {path}"), timeout=20).exit_code == 0
+        assert connection.run(vms.in_job(f"touch {path}"), timeout=60).exit_code == 0
 
 
 def test_what_waited_comes_out_when_the_vm_is_lost(host: Host):

@@ -207,7 +207,7 @@ class TestAttacked:
         sleeper.wait_for(runs=True)
         until(lambda: host.job(build).state is JobState.RUNNING, "the start")
         with connected(host, build) as connection:
-            connection.run(STOP_ALL, timeout=20)
+            connection.run(STOP_ALL, timeout=60)
         if daemon == "new":
             host.restart()
         assert host.finish(build, 60).state == "failed"
@@ -250,7 +250,7 @@ class TestAttacked:
         sleeper.wait_for(runs=True)
         host.says(build, b"try 1")
         with connected(host, build) as connection, suppress(vms.ConnectionLost):
-            connection.run(KILL_SUPERVISOR, timeout=20)
+            connection.run(KILL_SUPERVISOR, timeout=60)
         assert host.finish(build).state == "passed"
         assert host.job(build).attempt == 2
         sleeper.wait_for(runs=False)

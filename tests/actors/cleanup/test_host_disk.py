@@ -92,7 +92,7 @@ def test_the_job_that_fills_the_host_fails_alone(tmp_path: Path, images_dir: Pat
             assert host.job(hog).error_code == "disk_full"
             (vm,) = [each.uuid for each in host.storage.leases.live() if each.job_id == host.job(neighbour).id]
             with Connection(host.provider.connect(vm), host.clock) as connection:
-                assert connection.run(in_job("touch /run/end"), timeout=10).exit_code == 0
+                assert connection.run(in_job("touch /run/end"), timeout=60).exit_code == 0
             assert host.finish(neighbour).state == "passed"
         finally:
             host.close()

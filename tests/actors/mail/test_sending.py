@@ -43,7 +43,7 @@ def waiting(storage: Storage) -> list[Mail]:
 def test_a_mail_reaches_the_server(storage: Storage, clock: ManualClock, server: MailServer):
     write(storage, "bob@example.org")
     assert sending(storage, clock, settings_of(server)).run()
-    message = server.messages.get(timeout=10)
+    message = server.messages.get(timeout=60)
     assert (message["From"], message["To"]) == (f"ci-daemon <{SENDER}>", "bob@example.org")
     assert (message["Subject"], message["Auto-Submitted"]) == ("Sign in", "auto-generated")
     assert message["Date"].datetime == clock.now().replace(microsecond=0)
@@ -58,7 +58,7 @@ def test_a_link_to_end_mail_is_in_one_piece(storage: Storage, clock: ManualClock
     mails, to = Mails(storage, "https://ci.example.org"), "ada@example.org"
     assert mails.build(to, mails.build_letter(to, "It failed", "", "", (), "https://ci.example.org"))
     assert sending(storage, clock, settings_of(server)).run()
-    headers = dict(server.messages.get(timeout=10).raw_items())
+    headers = dict(server.messages.get(timeout=60).raw_items())
     link = f"https://ci.example.org/account/mail/stop?token={storage.mail_opt_outs.token('ada@example.org')}"
     assert headers["List-Unsubscribe"] == f"<{link}>"
     assert headers["List-Unsubscribe-Post"] == "List-Unsubscribe=One-Click"
@@ -240,7 +240,7 @@ def test_an_expired_link_is_not_sent(storage: Storage, clock: ManualClock, serve
     mails.invite("bob@example.org", "ada@example.org", "acme", Role.MEMBER, TOKEN, clock.now() + timedelta(days=7))
     clock.advance(minutes=15)
     assert sending(storage, clock, settings_of(server)).run()
-    assert [server.messages.get(timeout=10)["Subject"]] == ["Invite to acme"]
+    assert [server.messages.get(timeout=60)["Subject"]] == ["Invite to acme"]
     (expired,) = storage.mail.listed(10)
     assert expired.kind == "magic_link"
 

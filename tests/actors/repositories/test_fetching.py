@@ -137,7 +137,7 @@ def test_a_killed_fetch_leaves_nothing(remote: GitRepository, https: HttpsServer
     try:
         with pytest.raises(GitError, match="took more than 1 s"):
             mirror.fetch()
-        until(lambda: not _runs_in(mirror.path), "the end of git", 10)
+        until(lambda: not _runs_in(mirror.path), "the end of git")
     finally:
         released.set()
     assert not [*mirror.path.rglob("*.lock"), *mirror.path.rglob("tmp_*")]

@@ -86,7 +86,7 @@ def test_a_push_has_a_check_run_and_is_run_again_from_there(
     daemon: Daemon, client: Client, github: GithubServer, repository: GitRepository
 ):
     assert daemon.json("github", "bind", "7", "--org", client.org)["repositories"] == ["acme/web"]
-    until(lambda: daemon.json("repo", "list")[0]["checked_at"], "the first look", 30)
+    until(lambda: daemon.json("repo", "list")[0]["checked_at"], "the first look")
     before = repository.git("rev-parse", "HEAD")
 
     commit = repository.commit("Try", check="echo it breaks; exit 3\n")
@@ -134,7 +134,7 @@ def test_a_strangers_pull_request_waits_with_each_commit(
     app.push("main")
     github.install(8, "acme", 70).add(801, "acme/app", str(app.bare))
     daemon.command("github", "bind", "8", "--org", client.org)
-    until(lambda: daemon.json("repo", "list")[-1]["checked_at"], "the first look", 30)
+    until(lambda: daemon.json("repo", "list")[-1]["checked_at"], "the first look")
     report = partial(deliver, daemon, installation={"id": 8}, repository={"id": 801})
 
     def change(action: str, commit: str) -> None:
@@ -196,4 +196,4 @@ def test_a_repository_that_came_while_the_service_was_away(
     assert daemon.stop() == 0
     installed.add(901, "ada/new", str(GitRepository(tmp_path).bare))
     daemon.start()
-    until(lambda: "ada/new" in [each["repo_name"] for each in daemon.json("repo", "list")], "the repository", 30)
+    until(lambda: "ada/new" in [each["repo_name"] for each in daemon.json("repo", "list")], "the repository")

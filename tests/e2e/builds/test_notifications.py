@@ -72,7 +72,7 @@ def test_a_failure_and_its_recovery_are_told(
     repository.commit("Begin", **{".hm__pipeline.py": PIPELINE, "check": "true\n"})
     repository.push("main")
     daemon.command("repo", "connect", str(repository.bare), "--org", ann.org, "--poll", "1")
-    until(lambda: daemon.json("repo", "list")[0]["checked_at"], "the first look", 30)
+    until(lambda: daemon.json("repo", "list")[0]["checked_at"], "the first look")
     repository.commit("Pass")
     repository.push("main")
     assert built(ann, 1)["state"] == "passed"
@@ -86,7 +86,7 @@ def test_a_failure_and_its_recovery_are_told(
     repository.push("main")
     failed = built(ann, 2)
     told = [mailbox.messages.get(timeout=30)]
-    until(lambda: len(endpoint.seen) == 1, "the webhook", 30)
+    until(lambda: len(endpoint.seen) == 1, "the webhook")
 
     entered, leave = threading.Event(), threading.Event()
 
@@ -104,7 +104,7 @@ def test_a_failure_and_its_recovery_are_told(
     leave.set()
     endpoint.answers["/hook"] = lambda _: Reply(b"ok")
     daemon.start()
-    until(lambda: len(endpoint.seen) == 3, "the webhook of the recovery, again", 30)
+    until(lambda: len(endpoint.seen) == 3, "the webhook of the recovery, again")
     told.append(mailbox.messages.get(timeout=30))
 
     assert [mail["To"] for mail in told] == ["ann@example.org"] * 2

@@ -45,7 +45,7 @@ def repository(daemon: Daemon, client: Client, tmp_path: Path) -> Iterator[GitRe
     made.git("tag", "--annotate", "v0", "--message", "The start")
     made.push("main", "v0", "main:other")
     daemon.command("repo", "connect", str(made.bare), "--org", client.org, "--poll", "1")
-    until(lambda: connection(daemon, made)["checked_at"], "the first look", 30)
+    until(lambda: connection(daemon, made)["checked_at"], "the first look")
     yield made
     daemon.command("repo", "remove", str(made.bare), "--org", client.org)
 
@@ -166,7 +166,7 @@ def test_a_push_that_cannot_be_rendered_is_a_failed_build(daemon: Daemon, client
 
 def test_a_repository_that_is_gone_says_so(daemon: Daemon, client: Client, repository: GitRepository):
     away = repository.bare.rename(repository.bare.with_name("away.git"))
-    until(lambda: connection(daemon, repository)["last_error"], "an error", 30)
+    until(lambda: connection(daemon, repository)["last_error"], "an error")
     assert "git ls-remote failed" in connection(daemon, repository)["last_error"]
     away.rename(repository.bare)
     until(lambda: connection(daemon, repository)["last_error"] is None, "a look that works", 60)
@@ -178,19 +178,19 @@ def test_a_hook_reports_each_push_and_none_is_lost_or_doubled(daemon: Daemon, cl
     hooked.push("main")
     connected = daemon.json("repo", "connect", str(hooked.bare), "--org", client.org, "--poll", "86400")
     assert connected["hook"]
-    until(lambda: connection(daemon, hooked)["checked_at"], "the first look", 30)
+    until(lambda: connection(daemon, hooked)["checked_at"], "the first look")
     pushed = []
     for number in range(3):
         pushed.append(hooked.commit(f"Change {number}", a=str(number)))
         hooked.push("main")
     built(client, 3)
-    until(lambda: all(each["state"] == "processed" for each in daemon.json("webhook", "list")), "the processing", 30)
+    until(lambda: all(each["state"] == "processed" for each in daemon.json("webhook", "list")), "the processing")
     assert [each["commit"] for each in builds(client)] == pushed
     latest = daemon.json("webhook", "list")[0]
     assert latest["url"] == str(hooked.bare)
     assert daemon.json("webhook", "show", latest["id"])["body"] == f"{pushed[1]} {pushed[2]} refs/heads/main\n"
     daemon.command("webhook", "redeliver", latest["id"])
-    until(lambda: daemon.json("webhook", "list")[0]["attempts"] == 2, "another attempt", 30)
+    until(lambda: daemon.json("webhook", "list")[0]["attempts"] == 2, "another attempt")
     assert len(builds(client)) == 3
     assert stat.S_IMODE((hooked.bare / "ci-daemon.token").stat().st_mode) == 0o600
 
@@ -202,7 +202,7 @@ def test_a_hook_reports_each_push_and_none_is_lost_or_doubled(daemon: Daemon, cl
     before = connection(daemon, hooked)["checked_at"]
     daemon.kill()
     daemon.start()
-    until(lambda: connection(daemon, hooked)["checked_at"] != before, "the look at the start", 30)
+    until(lambda: connection(daemon, hooked)["checked_at"] != before, "the look at the start")
     assert len(builds(client)) == 4
     daemon.command("repo", "remove", str(hooked.bare), "--org", client.org)
     assert not (hooked.bare / "hooks" / "post-receive").exists()

@@ -62,7 +62,7 @@ def connected(daemon: Daemon, client: Client, folder: Path) -> Iterator[GitRepos
     made.push("main")
     daemon.command("repo", "connect", str(made.bare), "--org", client.org, "--poll", "1")
     try:
-        until(lambda: daemon.json("repo", "list")[0]["checked_at"], "the first look", 30)
+        until(lambda: daemon.json("repo", "list")[0]["checked_at"], "the first look")
         yield made
     finally:
         daemon.command("repo", "remove", str(made.bare), "--org", client.org)
@@ -95,5 +95,5 @@ def test_a_schedule_builds_the_head_that_no_trigger_wanted(daemon: Daemon, clien
         assert build.log("look").endswith(f"main {head}\nGo on [skip ci]\nBegin\n")
 
         uuid = schedule(daemon, client.org, PIPELINE, branch="gone")
-        until(lambda: error_of(daemon, client.org, PIPELINE, uuid), "the reason", 30)
+        until(lambda: error_of(daemon, client.org, PIPELINE, uuid), "the reason")
         assert error_of(daemon, client.org, PIPELINE, uuid) == f'{repository.bare} has no branch "gone"'

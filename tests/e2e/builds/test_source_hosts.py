@@ -125,7 +125,7 @@ def _connect(site: Site) -> None:
         state = url.rpartition("state=")[2]
         body: dict[str, Any] = {"code": hosts.bitbucket.code, "state": state}
         assert client.request("POST", "/api/v0/integrations/bitbucket/connect", json=body).status_code == 201
-        until(lambda: hosts.bitbucket.hooks.get("team/web"), "the webhook", 30)
+        until(lambda: hosts.bitbucket.hooks.get("team/web"), "the webhook")
     else:
         body = {"url": f"{site.local.url}/{hosts.path(kind)}", "token": hosts.secret(kind), "provider": kind}
         answered = client.request("POST", "repos/connect", json=body)

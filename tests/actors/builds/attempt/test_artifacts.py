@@ -210,11 +210,11 @@ def collecting(host: Host, build: Build) -> Iterator[str]:
     with Connection(host.provider.connect(vm), host.clock) as connection:
         with connection.stream(LOCKED, timeout=None) as lock:
             holder = next(iter(lock)).decode()
-            assert connection.run(in_job("touch /go"), timeout=20).exit_code == 0
-            until(lambda: connection.run(WAITS, timeout=20).exit_code == 0, "the collection")
+            assert connection.run(in_job("touch /go"), timeout=60).exit_code == 0
+            until(lambda: connection.run(WAITS, timeout=60).exit_code == 0, "the collection")
             yield vm
         if host.provider.alive(vm):
-            connection.run(f"kill {holder}", timeout=20)
+            connection.run(f"kill {holder}", timeout=60)
 
 
 READY = "echo x >f; echo ready; until [ -e /go ]; do sleep 0.02; done"

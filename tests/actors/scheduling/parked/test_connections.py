@@ -34,7 +34,7 @@ class TestConnections:
         taker.start()
         line: Any = Line()
         connections.add("vm", line)
-        taker.join(10)
+        taker.join(60)
         assert taken == [line]
         assert line.alive
         assert connections.take("vm") is None
@@ -76,13 +76,13 @@ class TestConnections:
                 lambda vm=vm: connections.discard(vm),  # type: ignore[misc]
             ]
             threads = [
-                threading.Thread(target=lambda call=call, barrier=barrier: (barrier.wait(10), call()))  # type: ignore[misc]
+                threading.Thread(target=lambda call=call, barrier=barrier: (barrier.wait(60), call()))  # type: ignore[misc]
                 for call in calls
             ]
             for thread in threads:
                 thread.start()
             for thread in threads:
-                thread.join(10)
+                thread.join(60)
             assert taken in ([line], [None])
             assert line.alive <= (taken == [line])
             assert connections.take(vm) is None

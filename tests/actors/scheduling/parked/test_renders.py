@@ -66,7 +66,7 @@ class TestARender:
         until(lambda: host.parking.hurried == [vm], "the render's wait")
         host.engine.cancel(build.id)
         assert host.finish(build, 10).state == "canceled"
-        until(lambda: self.lease(host, vm).state is LeaseState.ENDED, "the end of its lease", 10)
+        until(lambda: self.lease(host, vm).state is LeaseState.ENDED, "the end of its lease")
         host.parking.gate.set()
         (other,) = host.parked(1)
         until(lambda: list(host.provider.list()) == [other.uuid], "the end of its VM")

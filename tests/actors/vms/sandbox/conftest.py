@@ -120,13 +120,13 @@ class Guest:
     def id(self) -> str:
         return self.folder.id
 
-    def run(self, script: str, stdin: bytes = b"", timeout: float = 20.0) -> Completed:
+    def run(self, script: str, stdin: bytes = b"", timeout: float = 60.0) -> Completed:
         """Run a script in the job's namespaces."""
         return self.connection.run(in_job(script), stdin=stdin, timeout=timeout)
 
     def outside(self, script: str) -> str:
         """Run a script that must succeed in the service's own part of the VM; return its output."""
-        done = self.connection.run(script, timeout=20.0)
+        done = self.connection.run(script, timeout=60.0)
         assert done.exit_code == 0, done
         return done.stdout.decode().strip()
 

@@ -27,7 +27,7 @@ from storage import SystemClock
 from tests.actors.vms.commands import run_in_job
 from tests.actors.vms.conftest import Vm
 
-TIMEOUT = 20.0
+TIMEOUT = 60.0
 MIB = 1 << 20
 
 
@@ -321,7 +321,7 @@ def test_closing_twice_is_fine_and_leaves_no_thread(vm: Vm):
     connection.close()
     connection.close()
     for thread in set(threading.enumerate()) - before:
-        thread.join(1.0)
+        thread.join(TIMEOUT)
         assert not thread.is_alive(), thread.name
 
 

@@ -156,7 +156,7 @@ def test_a_vm_outlives_its_connections(boot: Boot) -> None:
     vm.connection.close()
     with Connection(vm.provider.connect(vm.id), SystemClock()) as again:
         wait = "while [ ! -s /workspace/later ]; do sleep 0.05; done; cat /workspace/later"
-        done = again.run(in_job(wait), timeout=10)
+        done = again.run(in_job(wait), timeout=60)
     assert done.stdout == b"later\n"
 
 
