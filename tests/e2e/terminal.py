@@ -41,7 +41,7 @@ class Terminal:
 
     def shows(self, text: str, since: int = 0) -> None:
         """Read until the text was shown, in the output ``since`` a position."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while text.encode() not in self.output[since:]:
             left = deadline - time.monotonic()
             assert left > 0, (text, self.output)

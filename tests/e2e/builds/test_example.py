@@ -139,7 +139,7 @@ def test_a_ranged_read_waits_for_unwritten_output(pipeline: Pipeline):
 def test_readers_of_every_log_do_not_keep_others_waiting(daemon: Daemon, pipeline: Pipeline):
     graph = Graph()
     for number in range(4):
-        graph.step(f"job-{number}", "sleep 2; echo end")
+        graph.step(f"job-{number}", "echo begun; sleep 600")
     build = pipeline.build(graph.ir())
     token = pipeline.client.get(f"{build.path}/log-token")["token"]
     ids = [job["id"] for job in build.jobs().values()]
@@ -150,8 +150,11 @@ def test_readers_of_every_log_do_not_keep_others_waiting(daemon: Daemon, pipelin
     ]
     for reader in readers:
         reader.start()
+    for key in build.states():
+        build.says("begun", key)
     for _ in range(20):
-        assert httpx.get(f"{daemon.url}/api/v0/ping", timeout=1).json() == {"status": "ok"}
+        assert httpx.get(f"{daemon.url}/api/v0/ping", timeout=30).json() == {"status": "ok"}
+    build.cancel()
     for reader in readers:
         reader.join(60)
-    assert ["".join(str(part["content"]) for part in log) for log in logs] == ["end\n"] * 40
+    assert ["".join(str(part["content"]) for part in log) for log in logs] == ["begun\n"] * 40
