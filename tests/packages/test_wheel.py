@@ -36,6 +36,11 @@ def run(home: Path, *arguments: str) -> str:
     return done.stdout
 
 
+def address(state: Path) -> str | None:
+    serving = served_by(state)
+    return serving and serving.url
+
+
 @pytest.fixture(scope="module")
 def url(home: Path) -> Iterator[str]:
     """The address of a service of the installed program."""
@@ -43,10 +48,7 @@ def url(home: Path) -> Iterator[str]:
     command = [str(home / "venv/bin/ci-daemon"), "--state-dir", "state", "serve", "--listen", "127.0.0.1:0"]
     with (home / "log").open("wb") as log, subprocess.Popen(command, cwd=home, stdout=log, stderr=log) as process:
         try:
-            until(lambda: served_by(home / "state") is not None or process.poll() is not None, "the service", 60)
-            serving = served_by(home / "state")
-            assert serving, (home / "log").read_text()
-            yield serving.url
+            yield until(lambda: address(home / "state"), f"the service's address in {home}/log", 60)
         finally:
             process.terminate()
 
@@ -70,7 +72,7 @@ def test_pages_and_their_files_are_served(home: Path, url: str):
     made = json.loads(
         run(home, "--state-dir", "state", "token", "create", "ada@example.org", "--kind", "session", "--json")
     )
-    assert "<form" in page(f"{url}/login")
+    assert "Sign in" in page(f"{url}/login")
     assert "Ada" in page(f"{url}/", made["token"])
     assert page(f"{url}/console/static/console.css")
 
