@@ -4,26 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
-from ci_daemon.remote.operation import Nothing, Operation, Page
-from ci_daemon.remote.views import (
+from ci_daemon.remote.account_views import (
     ApiKeysView,
-    ArtifactView,
     BalanceView,
     BuildUsageView,
-    BuildView,
     DayUsageView,
     InviteView,
-    JobView,
     MemberView,
     NewApiKeyView,
     OrganizationView,
+    UsageView,
+)
+from ci_daemon.remote.operation import Nothing, Operation, Page
+from ci_daemon.remote.views import (
+    ArtifactView,
+    BuildView,
+    JobView,
     PipelineView,
     ScheduleView,
     SecretView,
     StatusView,
     TokenView,
     Transaction,
-    UsageView,
     UserView,
 )
 

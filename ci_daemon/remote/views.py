@@ -6,31 +6,21 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime  # noqa: TC003 - pydantic reads the annotations
 from typing import TYPE_CHECKING, Self
 
-from storage import BuildState, CancelSuperseded, JobState, Role, Visibility
+from storage import BuildState, CancelSuperseded, JobState, Visibility
 
 if TYPE_CHECKING:
     from storage import Artifact, Build, Job, LedgerEntry, Pipeline, Schedule, Secret
 
 __all__ = [
-    "ApiKeyView",
-    "ApiKeysView",
     "ArtifactView",
-    "BalanceView",
-    "BuildUsageView",
     "BuildView",
-    "DayUsageView",
-    "InviteView",
     "JobView",
-    "MemberView",
-    "NewApiKeyView",
-    "OrganizationView",
     "PipelineView",
     "ScheduleView",
     "SecretView",
     "StatusView",
     "TokenView",
     "Transaction",
-    "UsageView",
     "UserView",
 ]
 
@@ -167,100 +157,6 @@ class ArtifactView:
             artifact.sha256,
             artifact.created_at,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class ApiKeyView:
-    """The fields of an API key, without its value."""
-
-    id: str
-    description: str
-    created_at: datetime
-    expires_at: datetime | None
-    last_used_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class NewApiKeyView:
-    """A new API key with its value, which is shown only once."""
-
-    api_token: ApiKeyView
-    token: str
-
-
-@dataclass(frozen=True, slots=True)
-class ApiKeysView:
-    """The caller's API keys."""
-
-    api_tokens: list[ApiKeyView]
-
-
-@dataclass(frozen=True, slots=True)
-class InviteView:
-    """The fields of an invite; its token is there only when it is new."""
-
-    id: str
-    email: str
-    role: Role
-    expires_at: datetime
-    token: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class MemberView:
-    """The fields of a member of an organization."""
-
-    user_uuid: str
-    email: str
-    name: str | None
-    role: Role
-
-
-@dataclass(frozen=True, slots=True)
-class OrganizationView:
-    """The fields of an organization."""
-
-    slug: str
-    name: str
-    url: str
-    created_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class BalanceView:
-    """The credit of an organization."""
-
-    balance_cents: int
-
-
-@dataclass(frozen=True, slots=True)
-class UsageView:
-    """VM time in a window, and its price."""
-
-    cpu_seconds: int
-    memory_gb_seconds: int
-    disk_gb_seconds: int
-    total_cents: int
-
-
-@dataclass(frozen=True, slots=True)
-class DayUsageView(UsageView):
-    """VM time of one day."""
-
-    date: str
-
-
-@dataclass(frozen=True, slots=True)
-class BuildUsageView:
-    """VM time of one build, whose price is negative, as in the ledger."""
-
-    pipeline_name: str
-    pipeline_slug: str | None
-    build_number: int
-    started_at: datetime
-    finished_at: datetime | None
-    job_count: int
-    total_cents: int
 
 
 @dataclass(frozen=True, slots=True)

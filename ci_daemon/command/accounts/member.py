@@ -13,8 +13,8 @@ from ci_daemon.command.support.session import Failure, Session, pass_session
 from storage import Role
 
 if TYPE_CHECKING:
+    from ci_daemon.remote.account_views import MemberView
     from ci_daemon.remote.connection import Connection
-    from ci_daemon.remote.views import MemberView
 
 __all__ = ["member"]
 

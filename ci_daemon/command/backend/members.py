@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from ci_daemon.remote.views import MemberView
+    from ci_daemon.remote.account_views import MemberView
 
 __all__ = ["Members"]
 

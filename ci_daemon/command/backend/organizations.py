@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ci_daemon.remote.views import OrganizationView
+    from ci_daemon.remote.account_views import OrganizationView
 
 __all__ = ["Organizations"]
 

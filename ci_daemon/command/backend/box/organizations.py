@@ -9,7 +9,7 @@ import click
 
 from ci_daemon.command.support.lookup import find_user
 from ci_daemon.command.support.session import Failure
-from ci_daemon.remote.views import OrganizationView
+from ci_daemon.remote.account_views import OrganizationView
 from storage import CancelSuperseded, ForkApproval, NameUnusable
 
 if TYPE_CHECKING:

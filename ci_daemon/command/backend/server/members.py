@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from ci_daemon.remote import operations
 
 if TYPE_CHECKING:
+    from ci_daemon.remote.account_views import MemberView
     from ci_daemon.remote.connection import Connection
-    from ci_daemon.remote.views import MemberView
 
 __all__ = ["ServerMembers"]
 

@@ -8,8 +8,8 @@ from ci_daemon.command.support.session import Failure
 from ci_daemon.remote import operations
 
 if TYPE_CHECKING:
+    from ci_daemon.remote.account_views import OrganizationView
     from ci_daemon.remote.connection import Connection
-    from ci_daemon.remote.views import OrganizationView
 
 __all__ = ["ServerOrganizations"]
 

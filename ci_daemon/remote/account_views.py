@@ -1,0 +1,115 @@
+"""The fields of the API's records of people and money that commands read; others are ignored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime  # noqa: TC003 - pydantic reads the annotations
+
+from storage import Role  # noqa: TC001 - as above
+
+__all__ = [
+    "ApiKeyView",
+    "ApiKeysView",
+    "BalanceView",
+    "BuildUsageView",
+    "DayUsageView",
+    "InviteView",
+    "MemberView",
+    "NewApiKeyView",
+    "OrganizationView",
+    "UsageView",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKeyView:
+    """The fields of an API key, without its value."""
+
+    id: str
+    description: str
+    created_at: datetime
+    expires_at: datetime | None
+    last_used_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewApiKeyView:
+    """A new API key with its value, which is shown only once."""
+
+    api_token: ApiKeyView
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKeysView:
+    """The caller's API keys."""
+
+    api_tokens: list[ApiKeyView]
+
+
+@dataclass(frozen=True, slots=True)
+class InviteView:
+    """The fields of an invite; its token is there only when it is new."""
+
+    id: str
+    email: str
+    role: Role
+    expires_at: datetime
+    token: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class MemberView:
+    """The fields of a member of an organization."""
+
+    user_uuid: str
+    email: str
+    name: str | None
+    role: Role
+
+
+@dataclass(frozen=True, slots=True)
+class OrganizationView:
+    """The fields of an organization."""
+
+    slug: str
+    name: str
+    url: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class BalanceView:
+    """The credit of an organization."""
+
+    balance_cents: int
+
+
+@dataclass(frozen=True, slots=True)
+class UsageView:
+    """VM time in a window, and its price."""
+
+    cpu_seconds: int
+    memory_gb_seconds: int
+    disk_gb_seconds: int
+    total_cents: int
+
+
+@dataclass(frozen=True, slots=True)
+class DayUsageView(UsageView):
+    """VM time of one day."""
+
+    date: str
+
+
+@dataclass(frozen=True, slots=True)
+class BuildUsageView:
+    """VM time of one build, whose price is negative, as in the ledger."""
+
+    pipeline_name: str
+    pipeline_slug: str | None
+    build_number: int
+    started_at: datetime
+    finished_at: datetime | None
+    job_count: int
+    total_cents: int
