@@ -10,36 +10,28 @@ from pathlib import Path
 
 import pytest
 
-from actors.ir import IrSettings, Plan, load
+from actors.ir import IrSettings, load
+from tests.rendering import planned
 
 CHECKOUT = Path(__file__).parents[2]
 PAGE = CHECKOUT / "docs" / "pipelines.md"
 EXAMPLES = sorted((CHECKOUT / "examples").glob("*/.hm/pipeline.py"))
-RENDER = "import runpy, sys, harmont; runpy.run_path(sys.argv[1]); print(harmont.dump_registry_json(now=1767225600))"
 
 
 def fences(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
 
 
-def planned(pipeline: Path, project: Path) -> list[Plan]:
-    """Return the plans of the pipelines that a file declares, rendered in a project."""
-    argv = [sys.executable, "-c", RENDER, str(pipeline)]
-    done = subprocess.run(argv, cwd=project, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return [load(json.dumps(each["definition"]), IrSettings()) for each in json.loads(done.stdout)["pipelines"]]
-
-
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: str(example.relative_to(CHECKOUT)))
 def test_an_example_renders_and_plans(example: Path):
-    (plan,) = planned(example, example.parents[1])
+    (plan,) = planned(example, example.parents[1]).values()
     assert len(plan.jobs) > 1
 
 
 @pytest.mark.parametrize("source", [each for each in fences("python") if each not in map(Path.read_text, EXAMPLES)])
 def test_a_pipeline_of_the_page_renders_and_plans(source: str, tmp_path: Path):
     (tmp_path / "pipeline.py").write_text(source)
-    assert all(plan.jobs for plan in planned(tmp_path / "pipeline.py", tmp_path))
+    assert all(plan.jobs for plan in planned(tmp_path / "pipeline.py", tmp_path).values())
 
 
 def test_the_json_example_plans():

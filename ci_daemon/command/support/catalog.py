@@ -95,6 +95,8 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
     "Build": {
         "run": "Run a pipeline on this machine, without a service.",
         "lint": "Check the pipelines of a tree, and show their steps.",
+        "new": "Write the first pipeline of a tree.",
+        "convert": "Convert files of GitLab CI and GitHub Actions.",
         "submit": "Run a pipeline over a tree and follow it.",
         "render": "Print the pipeline of a tree as v0 IR.",
         "pipeline create": "Create a pipeline.",

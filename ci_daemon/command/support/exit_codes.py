@@ -26,7 +26,7 @@ MEANINGS: Mapping[ExitCode, str] = {
     ExitCode.SUCCESS: "The command did what it says: a build passed, a check found nothing.",
     ExitCode.FAILURE: "It failed, and stderr says why; a build failed, a check found something.",
     ExitCode.USAGE: "The command line is wrong; nothing was done.",
-    ExitCode.UNFINISHED: "A build was canceled; for `status`, no service runs.",
+    ExitCode.UNFINISHED: "A build was canceled; `convert` left something out; for `status`, no service runs.",
     ExitCode.INTERRUPTED: "Ctrl-C ended it.",
     ExitCode.TERMINATED: "SIGTERM ended it.",
 }

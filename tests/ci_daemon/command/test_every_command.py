@@ -62,6 +62,8 @@ ELSEWHERE = {
     "run": "tests/ci_daemon/local/test_run.py",
     "render": "tests/e2e/builds/test_render.py",
     "lint": "tests/ci_daemon/lint/test_command.py",
+    "new": "tests/ci_daemon/new/test_new.py",
+    "convert": "tests/ci_daemon/convert/test_samples.py",
     "debug": "tests/e2e: it is a shell",
     "github bind": "test_github.py: it needs a GitHub",
     "github setup": "test_github.py: it needs a GitHub",

@@ -1,0 +1,42 @@
+"""`ci-daemon new`: write the first pipeline of a tree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ci_daemon import draft
+from ci_daemon import new as beginning
+from ci_daemon.command.support.command_classes import CallerCommand
+from ci_daemon.command.support.session import Failure, Session, pass_session
+
+__all__ = ["new"]
+
+_DOCSTRING = "The pipeline of this project, as `ci-daemon new` began it."
+
+
+@click.command(cls=CallerCommand, reads=True)
+@click.argument("tree", metavar="[DIR]", default=".", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@pass_session
+def new(session: Session, *, tree: Path) -> None:
+    """Write a first pipeline for what is found in DIR, by default the working directory.
+
+    It looks for Python, Node, Go, Rust, CMake and Make at the top of DIR, and writes .hm/pipeline.py, which installs
+    the project's dependencies, with a cache, and runs its tests. A pipeline that is there is never overwritten.
+    """
+    found = beginning.detect(beginning.Project.read(tree))
+    try:
+        file = draft.place(tree, draft.written((beginning.first_pipeline(found),), _DOCSTRING))
+    except draft.PipelineExists as error:
+        raise Failure(str(error)) from error
+    lines = [f"found {each.language}, by {each.file}" for each in found] or ["found no language that is known here"]
+    lines += [
+        f"wrote {file}",
+        f"next: `ci-daemon run {tree}` runs it, `ci-daemon lint {tree}` shows its steps",
+    ]
+    document = {
+        "file": str(file),
+        "found": [{"language": each.language, "file": each.file} for each in found],
+    }
+    session.answer(document, "\n".join(lines))

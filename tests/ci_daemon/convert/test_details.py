@@ -1,0 +1,167 @@
+"""Single features of both systems: converted exactly, or left out with a reason."""
+
+from __future__ import annotations
+
+import subprocess
+from itertools import pairwise
+
+import pytest
+
+from ci_daemon.convert import NotReadable, Omissions, convert_github, convert_gitlab
+from ci_daemon.convert.located import read
+from ci_daemon.draft import DraftPipeline, DraftStep, written
+
+GITLAB = "image: a\n"
+GITHUB = "on: push\njobs:\n  a:\n    runs-on: ubuntu-latest\n    container: a\n    steps:\n"
+
+
+def gitlab(text: str) -> tuple[tuple[DraftPipeline, ...], list[str]]:
+    omissions = Omissions("f")
+    return convert_gitlab(read(GITLAB + text), omissions), [each.key for each in omissions.all]
+
+
+def github(text: str) -> tuple[tuple[DraftPipeline, ...], list[str]]:
+    omissions = Omissions("f")
+    return convert_github(read(text), "ci", omissions), [each.key for each in omissions.all]
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("a: {script: x, except: [main]}", "a.except"),
+        ("a: {script: x, only: [/^v/]}", "a.only"),
+        ("a: {script: x, rules: [{if: $CI_COMMIT_BRANCH == $CI_DEFAULT_BRANCH}]}", "a.rules"),
+        ("a: {script: x, rules: [{if: $CI_COMMIT_BRANCH, changes: [b]}]}", "a.rules"),
+        ("a: {script: x, when: manual}", "a.when"),
+        ("a: {script: x, extends: .none}", "a.extends"),
+        ("a: {script: x, extends: a}", "a.extends"),
+        ("a: {script: !reference [b, script]}", "a"),
+        ("a: {script: x, variables: !reference [b]}", "a"),
+        ("a: {trigger: b}", "a.trigger"),
+        ("a: {script: x, inherit: {default: false}}", "a.inherit"),
+        ("a: {script: x, parallel: {matrix: [{B: {c: d}}]}}", "a.parallel"),
+        ("a: {script: x, needs: [b]}", "a.needs"),
+        ("a: nothing", "a"),
+    ],
+)
+def test_a_job_of_gitlab_that_would_differ_is_left_out(text: str, key: str):
+    pipelines, left_out = gitlab(text)
+    assert (pipelines, left_out) == ((), [key])
+
+
+@pytest.mark.parametrize(
+    ("member", "key"),
+    [
+        ("services: [postgres]", "a.services"),
+        ("variables: {B: $C}", "a.variables.B"),
+        ("variables: [B]", "a.variables"),
+        ("retry: {max: 1, when: runner_system_failure}", "a.retry"),
+        ("timeout: soon", "a.timeout"),
+        ("artifacts: {paths: [/etc]}", "a.artifacts.paths"),
+        ("artifacts: {reports: {dotenv: x}}", "a.artifacts.reports.dotenv"),
+        ("image: {name: b, entrypoint: [sh]}", "a.image.entrypoint"),
+        ("image: $B", "a.image"),
+        ("surprise: 1", "a.surprise"),
+    ],
+)
+def test_a_member_of_gitlabs_job_is_left_out_alone(member: str, key: str):
+    pipelines, left_out = gitlab(f"a:\n  script: x\n  {member}\n")
+    assert (len(pipelines), left_out) == (1, [key])
+
+
+def test_triggers_of_gitlab_are_those_of_most_jobs():
+    rules = 'rules: [{if: \'$CI_COMMIT_BRANCH == "main" || $CI_PIPELINE_SOURCE == "merge_request_event"\'}]'
+    pipelines, left_out = gitlab(f"a: {{script: x, {rules}}}\nb: {{script: x, {rules}}}\nc: {{script: x}}\n")
+    assert left_out == ["c"]
+    assert 'triggers=[hm.push(branch="main"), hm.pull_request()]' in written(pipelines, "")
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "output"),
+    [
+        ("['false', echo on]", 1, ""),
+        ("[false | true, echo on]", 1, ""),
+        ("[cd /, pwd]", 0, "/\n"),
+        ("exit 3\n  after_script: [echo after, 'false']", 3, "after\n"),
+        ("[export B=1]\n  after_script: ['echo $B.']", 0, ".\n"),
+    ],
+)
+def test_scripts_of_gitlab_end_as_they_do_there(script: str, code: int, output: str):
+    ((pipeline,), _) = gitlab(f"a:\n  script: {script}\n")
+    ((step,),) = pipeline.stages
+    done = subprocess.run(["bash", "-c", step.command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (code, output)
+
+
+@pytest.mark.parametrize(
+    ("steps", "code", "output"),
+    [
+        ("[{run: 'cd /'}, {run: 'test $PWD != / && echo on'}]", 0, "on\n"),
+        ("[{run: 'false | echo a'}, {run: 'exit 2'}, {run: 'echo no'}]", 2, "a\n"),
+        ("[{run: 'false | echo a', shell: bash}, {run: 'echo no'}]", 1, "a\n"),
+        ("[{run: 'false', continue-on-error: true}, {run: 'echo $B', env: {B: \"it's\"}}]", 0, "it's\n"),
+        ("[{run: pwd, working-directory: /}]", 0, "/\n"),
+    ],
+)
+def test_steps_of_github_end_as_they_do_there(steps: str, code: int, output: str):
+    ((pipeline,), left_out) = github(f"{GITHUB}      {steps}\n")
+    ((step,),) = pipeline.stages
+    done = subprocess.run(["bash", "-c", step.command], capture_output=True, text=True, check=False, cwd="/tmp")
+    assert (done.returncode, done.stdout, left_out) == (code, output, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        (GITHUB.replace("ubuntu-latest", "macos-14") + "      - run: x\n", "jobs.a.runs-on"),
+        (GITHUB.replace("    steps", "    if: true\n    steps") + "      - run: x\n", "jobs.a.if"),
+        (GITHUB.replace("    steps", "    strategy: {matrix: {include: [{b: 1}]}}\n    steps") + "      - run: x\n",
+         "jobs.a.strategy.matrix"),
+        (GITHUB.replace("    steps", "    needs: b\n    steps") + "      - run: x\n", "jobs.a.needs"),
+    ],
+)  # fmt: skip
+def test_a_job_of_github_that_would_differ_is_left_out(text: str, key: str):
+    assert github(text) == ((), [key])
+
+
+@pytest.mark.parametrize(
+    ("on", "key"),
+    [
+        ("{push: {paths: [src]}}", "on.push"),
+        ("{push: {branches: ['!main']}}", "on.push.branches"),
+        ("{push: {tags: ['v*']}}", "on.push.tags"),
+        ("{pull_request: {types: [labeled]}}", "on.pull_request.types"),
+        ("[issues]", "on.issues"),
+        ("{workflow_dispatch: {inputs: {a: {}}}}", "on.workflow_dispatch.inputs"),
+    ],
+)
+def test_events_without_a_trigger_are_left_out(on: str, key: str):
+    pipelines, left_out = github(GITHUB.replace("on: push", f"on: {on}") + "      - run: x\n")
+    assert (len(pipelines), key in left_out) == (1, True)
+
+
+DOUBLED = "".join(f"{b}: &{b} [{','.join(['*' + a] * 9)}]\n" for a, b in pairwise("abcdefgh"))
+HARMFUL = {
+    "open": "a: [",
+    "endless": "&a [*a]",
+    "deep": "[" * 50 + "]" * 50,
+    "large": "x" * 600_000,
+    "broken": "a: !!python/object/apply:os.system [ls]\n b",
+    "binary": "\0",
+    "bomb": f"a: &a [x,x,x,x,x,x,x,x,x]\n{DOUBLED}",
+}
+
+
+@pytest.mark.parametrize("text", HARMFUL.values(), ids=HARMFUL)
+def test_yaml_that_could_harm_is_refused(text: str):
+    with pytest.raises(NotReadable):
+        read(text)
+
+
+def test_any_text_of_a_file_stays_a_literal():
+    nasty = '"""\'\\ \n{x}\x1b$(rm)\n")\nimport os'
+    step = DraftStep(nasty, nasty, nasty, env={nasty: nasty})
+    text = written((DraftPipeline(nasty, ((step,),), nasty),), nasty)
+    constants = compile(text, "pipeline.py", "exec").co_consts
+    assert constants[0] is not None
+    assert "import os" not in [line.strip() for line in text.splitlines()]

@@ -1,0 +1,86 @@
+"""`ci-daemon convert` on whole files: the steps that come of them, and all that is left out."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.ir import Plan
+from ci_daemon.command import main
+from storage import NewJob
+from tests.rendering import planned
+
+SAMPLES = Path(__file__).parents[2] / "data" / "convert"
+
+
+def converted(sample: str, place: Path, capsys: pytest.CaptureFixture[str]) -> tuple[Plan, dict[str, Any]]:
+    """Return the plan of a sample in a project, and the command's answer."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(SAMPLES / sample, place)
+    assert main(["convert", str(place), "--json"]) == 3
+    document = json.loads(capsys.readouterr().out)
+    file = Path(document["file"])
+    (plan,) = planned(file, file.parents[1]).values()
+    return plan, document
+
+
+def named(plan: Plan, name: str) -> NewJob:
+    return next(job for job in plan.jobs if job.name == name)
+
+
+def left_out(document: dict[str, Any]) -> list[tuple[int, str]]:
+    return [(each["line"], each["key"]) for each in document["left_out"]]
+
+
+def test_gitlab(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    plan, document = converted("gitlab.yml", tmp_path / ".gitlab-ci.yml", capsys)
+    assert document["file"] == str(tmp_path / ".hm" / "pipeline.py")
+    assert [job.name for job in plan.jobs] == ["compile", "lint", "unit: [pg, 3.11]", "unit: [my, 3.11]"]
+    unit, lint = named(plan, "unit: [pg, 3.11]"), named(plan, "lint")
+    assert [plan.jobs[each.position].name for each in unit.depends_on] == ["compile", "lint"]
+    assert (unit.image, unit.timeout_seconds) == ("python:3.12", 5400)
+    assert (unit.retry_policy, unit.soft_fail_policy) == ({"limit": 2}, {"exit_codes": [2, 3]})
+    assert {"A": "1", "B": "3", "DB": "pg", "PY": "3.11", "LEVEL": "3"}.items() <= unit.env.items()
+    assert (lint.image, lint.soft_fail_policy) == ("alpine:3", {"exit_codes": None})
+    assert named(plan, "compile").artifacts == ("build/", "*.log")
+    assert left_out(document) == [
+        (1, "include"),
+        (4, "variables.PIP_CACHE_DIR"),
+        (22, "compile.artifacts.paths"),
+        (23, "compile.artifacts.expire_in"),
+        (27, "unit.script"),
+        (34, "unit.tags"),
+        (42, "deploy"),
+        (48, "manual.when"),
+    ]
+    assert 'triggers=[hm.push(branch="*"), hm.push(tag="*")]' in document["text"]
+
+
+def test_github(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    plan, document = converted("github.yml", tmp_path / ".github" / "workflows" / "ci.yml", capsys)
+    assert document["file"] == str(tmp_path / ".hm" / "pipeline.py")
+    assert [job.name for job in plan.jobs] == ["test (3.11)", "test (3.12)", "lint"]
+    test, lint = named(plan, "test (3.12)"), named(plan, "lint")
+    assert (test.image, test.timeout_seconds, test.secrets) == ("python:3.12", 600, ("TOKEN",))
+    assert test.artifacts == ("report.xml",)
+    assert test.command == (
+        "set -e\nbash -e -c 'pip install -r requirements.txt'\n"
+        "(cd app && env MODE='it'\"'\"'s' bash --noprofile --norc -eo pipefail -c 'cd src\n"
+        "pytest --junitxml=report.xml | tee log\n')"
+    )
+    assert (lint.image, lint.soft_fail_policy) == ("node:22", {"exit_codes": None})
+    assert lint.command.endswith("sh -e -c 'npm run lint' || true")
+    assert [plan.jobs[each.position].name for each in lint.depends_on] == ["test (3.11)", "test (3.12)"]
+    assert left_out(document) == [
+        (7, "on.schedule"),
+        (22, "jobs.test.steps[1].with.cache"),
+        (30, "jobs.test.steps[3].env.TOKEN"),
+        (34, "jobs.test.steps[5].uses"),
+        (35, "jobs.test.steps[6]"),
+        (47, "jobs.windows.runs-on"),
+    ]
+    assert 'triggers=[hm.push(branch=["main", "release/*"]), hm.pull_request()]' in document["text"]

@@ -1,0 +1,82 @@
+"""`ci-daemon new`: the steps for each language, and a pipeline that is never overwritten."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ci_daemon.command import main
+from tests.rendering import planned
+
+PROJECTS = {
+    "requirements": ({"requirements.txt": "", "test_a.py": ""}, ["Python", "Install", "Python test"], "-m pytest"),
+    "setup.cfg": ({"setup.cfg": "[metadata]\n", "setup.py": ""}, ["Python", "Install", "Python test"], "compileall"),
+    "new python": (
+        {"pyproject.toml": '[project]\nrequires-python = ">=3.13"\n', "a.py": ""},
+        ["Install", "Python test"],
+        "compileall",
+    ),
+    "uv": ({"pyproject.toml": "", "uv.lock": ""}, ["Python", "Install", "Python test"], "uv run --frozen"),
+    "poetry": ({"pyproject.toml": "", "poetry.lock": ""}, ["Python", "Install", "Python test"], "poetry run"),
+    "npm": (
+        {"package.json": '{"scripts": {"test": "x", "build": "y"}}', "package-lock.json": "{}"},
+        ["Node", "Packages", "Node build", "Node test"],
+        "npm run test",
+    ),
+    "pnpm": ({"package.json": "{}", "pnpm-lock.yaml": ""}, ["Node", "Packages"], "pnpm install --frozen-lockfile"),
+    "yarn": ({"package.json": "{}", "yarn.lock": "# v1"}, ["Node", "Packages"], "yarn install --frozen-lockfile"),
+    "yarn 2": ({"package.json": "[", "yarn.lock": "__metadata:"}, ["Node", "Packages"], "yarn install --immutable"),
+    "go": ({"go.mod": "module a\ngo 1.19\n"}, ["Go", "Go modules", "Go test"], "go test ./..."),
+    "new go": ({"go.mod": "module a\ngo 1.23.1\n", "go.sum": ""}, ["Go modules", "Go test"], "go test ./..."),
+    "rust": ({"Cargo.toml": "[package]", "Cargo.lock": ""}, ["Rust", "Crates", "Cargo test"], "cargo test --locked"),
+    "cmake": ({"CMakeLists.txt": "", "Makefile": ""}, ["Compiler", "Build", "CTest"], "ctest"),
+    "make": ({"Makefile": "all:\ntest: all\n"}, ["Compiler", "Make"], "make && make test"),
+    "nothing": ({"README": ""}, ["Hello"], "echo"),
+    "two": (
+        {"go.mod": "go 1.1", "package.json": "{}"},
+        ["Node", "Packages", "Go", "Go modules", "Go test"],
+        "go test ./...",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROJECTS)
+def test_the_first_pipeline_fits_the_project(name: str, tmp_path: Path):
+    files, steps, last = PROJECTS[name]
+    for file, text in files.items():
+        (tmp_path / file).write_text(text)
+    assert main(["new", str(tmp_path)]) == 0
+    (plan,) = planned(tmp_path / ".hm" / "pipeline.py", tmp_path).values()
+    assert [job.name for job in plan.jobs] == steps
+    assert last in plan.jobs[-1].command
+    assert all(
+        job.cache_key for job in plan.jobs[:-1] if not job.name.startswith(("Node build", "Packages", "Go test"))
+    )
+
+
+@pytest.mark.parametrize("there", ["pipeline.py", "other.py"])
+def test_a_pipeline_that_is_there_is_kept(there: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / ".hm").mkdir()
+    (tmp_path / ".hm" / there).write_text("mine")
+    assert main(["new", str(tmp_path)]) == 1
+    assert f"{there} exists" in capsys.readouterr().err
+    assert [each.read_text() for each in (tmp_path / ".hm").iterdir()] == ["mine"]
+
+
+def test_a_link_at_the_pipelines_place_is_not_followed(tmp_path: Path):
+    (tmp_path / ".hm").mkdir()
+    (tmp_path / ".hm" / "pipeline.py").symlink_to(tmp_path / "elsewhere")
+    assert main(["new", str(tmp_path)]) == 1
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_the_answer_says_what_was_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "go.mod").write_text("module a\n")
+    assert main(["new", str(tmp_path), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document == {
+        "file": str(tmp_path / ".hm" / "pipeline.py"),
+        "found": [{"language": "Go", "file": "go.mod"}],
+    }
