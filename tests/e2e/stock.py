@@ -8,12 +8,15 @@ from tests.waiting import until
 
 
 def await_stock(daemon: Daemon, size: int) -> set[str]:
-    """Wait until so many VMs are parked and there are no others; return them."""
+    """Wait until so many VMs are parked and there are no others; return them.
+
+    VMs are parked when the CPU is idle, so that this asks no command.
+    """
 
     def look() -> list[set[str]]:
-        leases = daemon.json("lease", "list")
-        full = [lease["state"] for lease in leases] == ["parked"] * size
-        return [{lease["id"] for lease in leases}] if full else []
+        leases = run_sql(daemon.state, "SELECT uuid, state FROM leases WHERE state <> 'ended'")
+        full = [state for _, state in leases] == ["parked"] * size
+        return [{uuid for uuid, _ in leases}] if full else []
 
     return until(look, f"a stock of {size} parked VMs")[0]
 
