@@ -14,6 +14,7 @@ from tests.e2e.pipelines import Graph, one
 from tests.waiting import until
 
 SLOW = "for i in $(seq 1 80); do echo line $i; sleep 0.1; done"
+LOST = f"test $CI_ATTEMPT = 2 || {{ echo line 2; sleep 600; }}; {SLOW}"
 LINES = "".join(f"line {number}\n" for number in range(1, 81))
 
 
@@ -49,7 +50,7 @@ def _children(pid: int) -> list[int]:
 
 
 def test_every_lease_is_checked_when_the_daemon_starts(daemon: Daemon, pipeline: Pipeline, client: Client):
-    graph = Graph().step("kept", SLOW).step("lost", SLOW).step("lost-again", "sleep 600")
+    graph = Graph().step("kept", SLOW).step("lost", LOST).step("lost-again", "sleep 600")
     running = pipeline.build(graph.step("after", "echo end", after=("kept", "lost")).ir())
     for key in ("kept", "lost"):
         running.says("line 2", key)
