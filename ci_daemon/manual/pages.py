@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Accepted", "CommandPage", "Option", "Values", "pages"]
 
+_UNWRAPPED = 10_000
+"""The width at which click breaks no line by itself."""
+
 
 class Values(StrEnum):
     """The kinds of values, as far as a shell can complete them."""
@@ -97,10 +100,11 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 def _epilog(command: click.Command, context: click.Context) -> Iterator[str]:
-    formatter = context.make_formatter()
+    formatter = click.HelpFormatter(width=_UNWRAPPED)
     command.format_epilog(context, formatter)
-    if text := " ".join(formatter.getvalue().split()):
-        yield text
+    for paragraph in formatter.getvalue().strip("\n").split("\n\n"):
+        if text := textwrap.dedent(paragraph):
+            yield text
 
 
 def _options(command: click.Command, context: click.Context) -> Iterator[Option]:

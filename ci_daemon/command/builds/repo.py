@@ -38,6 +38,19 @@ __all__ = ["repo"]
 
 _COLUMNS = ("org", "url", "provider", "repo_name", "poll_seconds", "checked_at", "last_error")
 _DAY = 86_400
+_CONNECT_EXAMPLES = """\b
+A repository at a Forgejo, Gitea or GitLab, by a token:
+  ci-daemon repo connect https://codeberg.org/acme/web \\
+    --org acme --token-file token
+One at a plain server, by a password:
+  ci-daemon repo connect https://git.example.org/acme/web.git \\
+    --org acme --user ci --token-file token
+One at a plain server, by a deploy key:
+  ci-daemon repo connect git@git.example.org:acme/web.git \\
+    --org acme --submodules
+One on this host:
+  ci-daemon repo connect /srv/git/acme/web.git --org acme --poll 3600
+"""
 
 
 @click.group(cls=Group)
@@ -49,7 +62,7 @@ for _command in (key, rotate_key, trust, hook):
     repo.add_command(_command)
 
 
-@repo.command()
+@repo.command(epilog=_CONNECT_EXAMPLES)
 @click.argument("url", metavar="URL|PATH")
 @click.option("--org", required=True, help="The organization that the builds belong to.")
 @click.option("--name", metavar="OWNER/REPO", help="Its name for pipelines; by default the end of the URL or path.")
@@ -84,7 +97,7 @@ def connect(
     token_file: TextIO | None,
     provider: str | None,
 ) -> None:
-    r"""Build what is pushed from now on to a git repository: an https or ssh URL, or a path on this host.
+    """Build what is pushed from now on to a git repository: an https or ssh URL, or a path on this host.
 
     Each pushed branch or tag is built by the pipelines that its own commit declares, if their triggers want it. For ssh
     a deploy key is made and printed, to be added to the repository on its server, and the server's key is trusted from
@@ -93,12 +106,6 @@ def connect(
 
     With --token-file and no --user the repository is one at Forgejo, Gitea or GitLab: the webhook is made there, and
     commits and pull requests show the states of their builds. Connecting again replaces the token.
-
-    \b
-    ci-daemon repo connect https://codeberg.org/acme/web --org acme --token-file token
-    ci-daemon repo connect https://git.example.org/acme/web.git --org acme --user ci --token-file token
-    ci-daemon repo connect git@git.example.org:acme/web.git --org acme --submodules
-    ci-daemon repo connect /srv/git/acme/web.git --org acme --poll 3600
     """
     if token_file is not None and user is None:
         _connect_at_forge(session, url, org, token_file, provider, submodules=submodules, lfs=lfs)

@@ -45,3 +45,11 @@ def test_the_manual_page_is_whole_and_without_faults(shared: Path):
 
 def test_every_exit_code_has_a_meaning():
     assert set(MEANINGS) == set(ExitCode)
+
+
+def test_examples_keep_their_lines_in_the_manual_and_in_the_docs(shared: Path):
+    page = (shared / "man/man1/ci-daemon.1").read_text()
+    assert "\n.nf\nci\\-daemon run  " in page
+    docs = (CHECKOUT / "docs/commands.md").read_text()
+    assert "\n    ci-daemon run --shell test  " in docs
+    assert r"\b " not in docs
