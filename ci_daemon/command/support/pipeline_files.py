@@ -46,7 +46,7 @@ def pipeline_ir(tree: Path, file: Path | None) -> str | None:
     """
     if file is None:
         if not any((tree / ".hm").glob("*.py")):
-            raise Failure(f"{tree} has no pipeline: write one in {tree / '.hm'}/*.py, or give --ir FILE")
+            raise Failure(f"{tree} has no pipeline in .hm/*.py: `ci-daemon new` writes a first one; or give --ir FILE")
         return None
     try:
         text = file.read_text(encoding="utf-8")

@@ -34,6 +34,10 @@ DEFAULT_STATE_DIR = Path("/var/lib/ci-daemon")
 T = TypeVar("T")
 
 _NOWHERE = "no server is known here: sign in with `ci-daemon login URL`, or on the box give --state-dir DIR"
+_NO_BOX = (
+    "no service is installed here, and this command works only on the box: run it there,"
+    " or give the state directory with --state-dir DIR"
+)
 _NO_SERVER = "no server is known here: sign in with `ci-daemon login URL`, or set CI_DAEMON_URL and CI_DAEMON_TOKEN"
 
 _UNIT_FOLDERS = ("/usr/local/lib/systemd/system", "/usr/lib/systemd/system")
@@ -186,9 +190,13 @@ class Session:
 
     @contextmanager
     def storage(self) -> Iterator[Storage]:
-        """Open the storage, with the prices of the configuration. Raises StorageError and ConfigError."""
+        """Open the storage, with the prices of the configuration.
+
+        Raises Failure, StorageError and ConfigError.
+        """
         from storage import Storage, SystemClock
 
+        self._check_box()
         with closing(Storage.open(self.state_dir, SystemClock(), billing=self.config().billing)) as storage:
             yield storage
 
@@ -196,12 +204,18 @@ class Session:
     def storage_without_billing(self) -> Iterator[Storage]:
         """Open the storage without the configuration and its prices, for commands that debit nothing.
 
-        Raises StorageError.
+        Raises Failure and StorageError.
         """
         from storage import Storage, SystemClock
 
+        self._check_box()
         with closing(Storage.open(self.state_dir, SystemClock())) as storage:
             yield storage
+
+    def _check_box(self) -> None:
+        """Raise Failure if nobody named a state directory and there is no service's own."""
+        if not self.state_dir_given and not self.state_dir.exists():
+            raise Failure(_NO_BOX)
 
     @contextmanager
     def output(self) -> Iterator[None]:

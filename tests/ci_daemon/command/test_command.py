@@ -129,6 +129,14 @@ def test_a_missing_state_directory_names_the_command_to_run(
     )
 
 
+def test_a_command_of_the_box_elsewhere_names_the_box(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr("ci_daemon.command.DEFAULT_STATE_DIR", tmp_path / "none")
+    assert main(["user", "list"]) == 1
+    assert "works only on the box: run it there" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("place", [0, 1, 2, 5])
 def test_user_add_prints_one_document_for_scripts(
     made: Run, state: Path, capsys: pytest.CaptureFixture[str], place: int
