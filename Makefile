@@ -70,9 +70,10 @@ test:
 # All that is done before the tests. Parts of it run at once, but apt serves one caller at a time.
 test-ready: setup lint types $(TEST_PROGRAMS)/.complete $(TEST_PROGRAMS)/oidc-provider/.complete $(TEST_PROGRAMS)/axe/.complete $(TEST_PROGRAMS)/octokit/.complete test-browser
 
-# A registry to pull images from, busybox, of which a test makes the smallest image, and git by ssh and with LFS.
+# A registry to pull images from, busybox, of which a test makes the smallest image, git by ssh and with LFS, shells that
+# complete, and what checks the manual page.
 $(TEST_PROGRAMS)/.complete: .ci/unpack Makefile | setup
-	@.ci/unpack $(TEST_PROGRAMS) docker-registry busybox-static openssh-server libwrap0 git-lfs
+	@.ci/unpack $(TEST_PROGRAMS) docker-registry busybox-static openssh-server libwrap0 git-lfs fish libpcre2-32-0 zsh mandoc
 	@touch $@
 
 # Its libraries are many, so that it is installed and not unpacked.

@@ -7,7 +7,6 @@ import hashlib
 import http.client
 import io
 import json
-import os
 import platform
 import re
 import shutil
@@ -24,11 +23,11 @@ from pathlib import Path
 import bcrypt
 
 from actors.vms.sandbox import IdMap, run_mapped
+from tests.programs import unpacked_program
 from tests.waiting import until
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _INDEX = "application/vnd.oci.image.index.v1+json"
-_UNPACKED = Path(__file__).parent.parent / ".run" / "test-programs"
 HERE = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
 
 _PROGRAMS = (
@@ -83,25 +82,19 @@ def small_system(image: Path, idmap: IdMap) -> list[bytes]:
 
 def busybox() -> bytes:
     """Return the layer of a system that has only busybox."""
-    program = Path(_program("busybox")).read_bytes()
+    program = unpacked_program("busybox")
     info = tarfile.TarInfo("bin/busybox")
     info.mode = 0o755
-    names = subprocess.run([_program("busybox"), "--list"], check=True, capture_output=True, text=True).stdout.split()
-    return layer((info, program), *(link(f"bin/{name}", "busybox") for name in names if name != "busybox"))
+    names = subprocess.run([program, "--list"], check=True, capture_output=True, text=True).stdout.split()
+    links = (link(f"bin/{name}", "busybox") for name in names if name != "busybox")
+    return layer((info, Path(program).read_bytes()), *links)
 
 
 def only_a_shell() -> bytes:
     """Return the layer of a system that has nothing but /bin/sh."""
     info = tarfile.TarInfo("bin/sh")
     info.mode = 0o755
-    return layer((info, Path(_program("busybox")).read_bytes()))
-
-
-def _program(name: str) -> str:
-    """Return the path of a program from a package for tests."""
-    found = shutil.which(name, path=f"{_UNPACKED}/usr/bin:{_UNPACKED}/bin:{os.environ['PATH']}")
-    assert found, f"there is no {name}: run `make .run/test-programs/.complete`"
-    return found
+    return layer((info, Path(unpacked_program("busybox")).read_bytes()))
 
 
 @contextmanager
@@ -255,7 +248,7 @@ def _address(log: Path, process: subprocess.Popen[bytes]) -> str | None:
 @contextmanager
 def registry(folder: Path, login: str | None = None) -> Iterator[Registry]:
     """Serve a registry that stores its data in ``folder``, to everybody or only to ``USER:PASSWORD``."""
-    program = _program("docker-registry")
+    program = unpacked_program("docker-registry")
     folder.mkdir(exist_ok=True)
     settings = {
         "version": "0.1",

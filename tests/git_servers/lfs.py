@@ -5,20 +5,18 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
-_UNPACKED = Path(__file__).parents[2] / ".run" / "test-programs" / "usr" / "bin"
+from tests.programs import unpacked_program
+
 _BATCH = re.compile(r"(?P<repository>/.*)/info/lfs/objects/batch")
 _OBJECT = re.compile(r"(?P<repository>/.*)/lfs-objects/(?P<oid>[0-9a-f]{64})")
 
 
 def path_with_lfs() -> str:
     """Return a PATH on which git finds git-lfs."""
-    program = shutil.which("git-lfs", path=f"{_UNPACKED}:{os.environ['PATH']}")
-    assert program, "there is no git-lfs: run `make .run/test-programs/.complete`"
-    return f"{Path(program).parent}:{os.environ['PATH']}"
+    return f"{Path(unpacked_program('git-lfs')).parent}:{os.environ['PATH']}"
 
 
 def lfs_answer(root: Path, address: str, path: str, body: bytes) -> bytes | None:

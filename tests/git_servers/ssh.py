@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -13,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.ports import reserved_port
+from tests.programs import unpacked_libraries, unpacked_program
 from tests.waiting import until
 
-_UNPACKED = Path(__file__).parents[2] / ".run" / "test-programs"
 _AS_ROOT = """
 mount --bind "$1/passwd" /etc/passwd
 mount -t tmpfs none /run
@@ -53,8 +52,7 @@ def ssh_server(folder: Path, port: int = 0) -> Iterator[SshServer]:
 
 @contextmanager
 def _running(folder: Path, port: int) -> Iterator[SshServer]:
-    program = shutil.which("sshd", path=f"{_UNPACKED}/usr/sbin:/usr/sbin")
-    assert program, "there is no sshd: run `make .run/test-programs/.complete`"
+    program = unpacked_program("sshd")
     folder.mkdir(exist_ok=True)
     (folder / "host").unlink(missing_ok=True)
     subprocess.run(("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "host"), check=True)
@@ -67,9 +65,7 @@ def _running(folder: Path, port: int) -> Iterator[SshServer]:
         users = Path("/etc/passwd").read_text().replace("sshd:", "sshd-of-the-host:")
         (folder / "passwd").write_text(f"{users}sshd:x:65533:65534::/run/sshd:/bin/false\n")
         argv = ["unshare", "--mount", "sh", "-ec", _AS_ROOT, "sh", str(folder), *argv]
-    libraries = ":".join(str(each) for each in (_UNPACKED / "lib").glob("*-linux-gnu"))
-    libraries += ":" + ":".join(str(each) for each in (_UNPACKED / "usr" / "lib").glob("*-linux-gnu"))
-    environ = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": libraries}
+    environ = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": unpacked_libraries()}
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(argv, env=environ, stderr=log, start_new_session=True)
     try:

@@ -1,8 +1,7 @@
-"""Completion in the shells themselves, as far as they are installed, each in one run."""
+"""Completion in the shells themselves, each in one run."""
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from ci_daemon.command import root_command
 from ci_daemon.command.support.catalog import lines
 from ci_daemon.manual import SHELLS, completion_script, pages
+from tests.programs import unpacked_libraries, unpacked_program
 
 CASES = {
     "ci-daemon im": {"image"},
@@ -47,18 +47,18 @@ end <lines
 
 @pytest.mark.parametrize(("shell", "asking"), [("bash", BASH), ("fish", FISH)])
 def test_a_tab_completes_as_the_help_says(tmp_path: Path, shell: str, asking: str):
-    if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed")
     (tmp_path / "script").write_text(completion_script(shell, pages(root_command(), lines())))
     (tmp_path / "lines").write_text("".join(f"{line}\n" for line in CASES))
     (tmp_path / "folder").mkdir()
-    environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
-    done = subprocess.run(
-        [shell, "-c", asking], cwd=tmp_path, env=environment, check=True, capture_output=True, text=True
-    )
+    done = _run([shell, "-c", asking], tmp_path)
     assert done.stderr == ""
     answers = [set(line.split()[1:]) for line in done.stdout.splitlines()]
     assert dict(zip(CASES, answers, strict=True)) == CASES
+
+
+def test_zsh_reads_its_script(tmp_path: Path):
+    (tmp_path / "script").write_text(completion_script("zsh", pages(root_command(), lines())))
+    assert _run(["zsh", "-f", "-n", "script"], tmp_path).stderr == ""
 
 
 def test_every_shell_knows_every_command_and_option():
@@ -67,3 +67,15 @@ def test_every_shell_knows_every_command_and_option():
     for shell in SHELLS:
         script = completion_script(shell, known)
         assert {name for name in names if name not in script} == set()
+
+
+def _run(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    environ = {
+        "HOME": str(folder),
+        "PATH": "/usr/bin:/bin",
+        "LC_ALL": "C.UTF-8",
+        "LD_LIBRARY_PATH": unpacked_libraries(),
+    }
+    program, *rest = words
+    argv = [unpacked_program(program), *rest]
+    return subprocess.run(argv, cwd=folder, env=environ, check=True, capture_output=True, text=True)
