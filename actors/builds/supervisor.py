@@ -279,6 +279,8 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
 
     def _queued_again(self, job_id: int) -> None:
         """Wake the pool for a job that is scheduled again, or end the job if its build is ending."""
+        if self._build.state.terminal:  # perhaps retried after this message was begun
+            self._reopen()
         if self._graph[job_id].progress.state is not JobState.SCHEDULED:
             return
         if (event := self._end_event(job_id)) is not None:

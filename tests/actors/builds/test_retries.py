@@ -8,6 +8,7 @@ import pytest
 
 from actors import retry
 from actors.builds.build_supervisors import BuildSupervisors
+from actors.builds.supervisor import BuildSupervisor
 from actors.messages import BuildTimedOut, CancelBuild
 from storage import Build, BuildBusy, BuildNotFinished, BuildState, JobState
 from tests.actors.conftest import Host
@@ -73,6 +74,22 @@ def test_what_failed_and_what_was_skipped_for_it_runs_again(host: Host, announce
     assert second.finished_at is not None
     assert first.finished_at is not None
     assert second.finished_at > first.finished_at
+
+
+def test_a_retry_while_an_actor_is_seen_to_stop_is_kept(host: Host, monkeypatch: pytest.MonkeyPatch):
+    """The supervisor has taken the build for finished when another process retries it."""
+    stopped, retries = BuildSupervisor._job_actor_stopped, list[Build]()
+
+    def stopped_after_a_retry(supervisor: BuildSupervisor, urn: str, *, transient: bool) -> None:
+        if not retries:
+            retries.append(retried(host, supervisor._build, announced=False))
+        stopped(supervisor, urn, transient=transient)
+
+    monkeypatch.setattr(BuildSupervisor, "_job_actor_stopped", stopped_after_a_retry)
+    build = host.build(one('test "$CI_ATTEMPT" = 2'))
+    until(lambda: retries, "the retry")
+    assert host.finish(build).state is BuildState.PASSED
+    assert (host.job(build).state, host.job(build).attempt) == (JobState.PASSED, 2)
 
 
 def test_a_build_that_passed_has_nothing_to_retry(host: Host):
