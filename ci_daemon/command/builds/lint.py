@@ -13,6 +13,7 @@ from actors.render import RenderFailed
 from ci_daemon import lint as linting
 from ci_daemon import submit as submission
 from ci_daemon.command.support.command_classes import CallerCommand
+from ci_daemon.command.support.exit_codes import ExitCode
 from ci_daemon.command.support.pipeline_files import check_slug, ir_option, pipeline_ir
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.lint.drawing import triggers_in_words
@@ -50,7 +51,7 @@ def lint(session: Session, *, tree: Path, pipeline: str | None, ir_file: Path | 
         slug = pipeline or submission.folder_slug(tree)
         report = linting.Report((linting.check_ir(slug, text, str(ir_file), IrSettings()),))
     _show(session, report, graph)
-    return 1 if report.mistakes else 0
+    return ExitCode.FAILURE if report.mistakes else ExitCode.SUCCESS
 
 
 def _of_tree(tree: Path, slug: str | None) -> Report:

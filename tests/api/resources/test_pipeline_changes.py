@@ -63,7 +63,7 @@ def test_what_is_not_shown_is_changed_too(ada: Account, pipeline: PipelinePath, 
     changed = ada.client.simulate_patch(pipeline.path, json={"source_slug": "ci", "fail_fast": True})
 
     assert changed.status_code == 200
-    assert not {"source_slug", "fail_fast"} & changed.json.keys()
+    assert "source_slug" not in changed.json
     found = storage.pipelines.by_id(stored.id)
     assert found is not None
     assert (found.source_slug, found.fail_fast) == ("ci", True)
