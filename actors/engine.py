@@ -91,7 +91,7 @@ class Engine:
     def start(self) -> None:
         """Start the actors and attach to jobs that an earlier process left running; return when done."""
         self._composition.timer.start()
-        self._composition.reaper.remove_orphaned_sources()
+        self._composition.reaper.remove_orphans()
         spawn(RootSupervisor, self._composition).ask(Reschedule())
 
     @property

@@ -120,8 +120,7 @@ def blocks(prerequisite: Progress, *, continue_on_failure: bool) -> bool:
 def roll_up(jobs: Iterable[Progress], *, cancel_requested: bool, end_requested: bool = False) -> BuildState:
     """Return the state of a build from its jobs' progress.
 
-    ``end_requested`` is true if the service failed the build or its time is up; a requested cancel takes precedence. A
-    build in which a job was canceled never passes: what that job would have found is not known.
+    ``end_requested`` is true if the service failed the build or its time is up; a requested cancel takes precedence.
     """
     jobs = tuple(jobs)
     over = all(job.state.terminal for job in jobs)
@@ -129,8 +128,7 @@ def roll_up(jobs: Iterable[Progress], *, cancel_requested: bool, end_requested: 
     if cancel_requested:
         return BuildState.CANCELED if over else BuildState.CANCELING
     if over:
-        canceled = any(job.state is JobState.CANCELED for job in jobs)
-        return BuildState.FAILED if failed or canceled else BuildState.PASSED
+        return BuildState.FAILED if failed else BuildState.PASSED
     if failed:
         return BuildState.FAILING
     begun = any(job.attempt > 0 or not job.state.waiting for job in jobs)

@@ -76,12 +76,13 @@ class Reaper:
             except (VmError, OSError) as error:
                 _log.warning("clean-up is incomplete and is tried again in the next round: %s", error)
 
-    def remove_orphaned_sources(self) -> None:
-        """Remove the source archives of builds that an earlier process did not create. Before the API starts."""
+    def remove_orphans(self) -> None:
+        """Remove VMs of previews and sources without a build of an earlier process. Before the API starts."""
         try:
+            self._end_previews()
             self._reap_sources(age=timedelta())
         except (DatabaseUnavailable, OSError) as error:
-            _log.warning("source archives without a build could not be removed: %s", error)
+            _log.warning("what belongs to no build could not be removed: %s", error)
 
     def release_vms(self) -> None:
         """End the holds that are over, and destroy the VMs of finished jobs that are not held."""
@@ -148,6 +149,12 @@ class Reaper:
                 _log.warning("parked VM %s is lost: its lease has ended", lease.uuid)
                 self._destroy(lease.uuid)
                 self._pool.post(Released(lease.id))
+
+    def _end_previews(self) -> None:
+        leases = self._storage.leases
+        for lease in leases.live():
+            if lease.is_preview and leases.end_unclaimed(lease.id):
+                self._destroy(lease.uuid)
 
     def _reap_snapshots(self) -> None:
         """Remove the snapshots that no row names, repeatedly, because one may be based on another."""

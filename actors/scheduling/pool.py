@@ -123,7 +123,7 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
                 continue
             if lease.job_id is not None:
                 self._repeat_grant(lease.job_id, lease)
-            else:
+            elif not lease.is_preview:
                 self._parking.take_over(lease)
         self._serve()
 

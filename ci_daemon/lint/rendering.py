@@ -5,14 +5,11 @@ from __future__ import annotations
 import io
 import os
 import tarfile
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from actors import EngineBusy
 from ci_daemon import local
 from ci_daemon import submit as submission
-from ci_daemon.local.service import ORGANIZATION
 from ci_daemon.providers import open_images
 
 if TYPE_CHECKING:
@@ -21,7 +18,6 @@ if TYPE_CHECKING:
 
     from actors.ir import IrSettings
     from actors.render import Envelope
-    from ci_daemon.local import LocalService
 
 __all__ = ["Source", "render_tree"]
 
@@ -53,19 +49,6 @@ def render_tree(tree: Path, progress: Callable[[str], None]) -> Source:
         progress("waiting for another command that runs this project")
 
     with local.local_service(directory, config, wait) as service:
-        envelope = _discovered(service, submission.default_slug(tree), archive.data)
+        envelope = service.discover(submission.default_slug(tree), archive.data)
     with tarfile.open(fileobj=io.BytesIO(archive.data)) as tar:
         return Source(envelope, frozenset(tar.getnames()), config.ir)
-
-
-def _discovered(service: LocalService, slug: str, archive: bytes) -> Envelope:
-    """Return the pipelines of an archive; a VM that fails is replaced as often as one of a job is."""
-    envelope = None
-    for _ in range(service.config.jobs.service_retries):
-        with suppress(EngineBusy):
-            envelope = service.engine.discover(ORGANIZATION, slug, archive)
-            break
-    else:
-        envelope = service.engine.discover(ORGANIZATION, slug, archive)
-    assert envelope is not None  # noqa: S101 - the configuration lets pipelines be discovered
-    return envelope

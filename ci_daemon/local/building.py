@@ -10,7 +10,6 @@ from actors.ir import IrError, Plan, load
 from actors.render import RenderFailed
 from ci_daemon.local.reading import LocalBuild
 from ci_daemon.local.selection import UnknownStep, select_steps, step_named
-from ci_daemon.local.service import ORGANIZATION
 from ci_daemon.submit import (
     Follower,
     JobCost,
@@ -120,8 +119,7 @@ class LocalRun:
         """Return the IR of the pipeline that the archive declares."""
         request = self.request
         try:
-            envelope = self.service.engine.discover(ORGANIZATION, request.pipeline, archive.data)
-            assert envelope is not None  # noqa: S101 - the configuration lets pipelines be discovered
+            envelope = self.service.discover(request.pipeline, archive.data)
             return select_declared(envelope, request.tree, request.slug).pipeline_ir
         except SeveralPipelines as error:
             raise BuildRefused(str(error)) from error

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from actors import Engine
+    from actors.render import Envelope
     from actors.vms import Images, Provider
     from ci_daemon.local.folders import LocalFolders
     from storage import Lease
@@ -64,6 +65,12 @@ class LocalService:
         assert organization is not None  # noqa: S101 - the user's own, which nobody closes
         found = pipelines.by_slug(organization.id, slug)
         return found or pipelines.create(organization.id, NewPipeline(slug, slug, repository, branch))
+
+    def discover(self, slug: str, archive: bytes) -> Envelope:
+        """Render the pipelines of an archive. Raises RenderFailed and EngineBusy."""
+        envelope = self.engine.discover(ORGANIZATION, slug, archive)
+        assert envelope is not None  # noqa: S101 - the configuration lets pipelines be discovered
+        return envelope
 
     def cancel(self, build_id: int) -> None:
         """Cancel a build; return soon, while its commands are being ended."""

@@ -48,6 +48,11 @@ class Lease:
     amount_cents: int
     build_id: int | None = None
 
+    @property
+    def is_preview(self) -> bool:
+        """True if the VM renders an archive of no build: it has an image, but neither a job nor a build."""
+        return self.image is not None and self.job_id is None and self.build_id is None
+
 
 @dataclass(frozen=True, slots=True)
 class PastUse:

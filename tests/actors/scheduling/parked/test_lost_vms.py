@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from uuid import uuid4
 
 import pykka
 import pytest
 
+from actors.builds.attempt.assignment import spec_of
 from actors.messages import Reap
 from actors.scheduling.pool import LeasePool
 from actors.vms import VmError
-from storage import LeaseState
+from storage import LeaseState, Shape
 from tests.actors.scheduling.parked.conftest import SOON, HostOf, Recorded
 from tests.e2e.pipelines import one
 from tests.waiting import until
@@ -67,6 +69,25 @@ class TestARestart:
         host.says(build, b"begun\n")
         assert host.taken(build).id == before[0].id
         assert connections[0].alive
+
+    def test_a_new_pool_leaves_the_vm_of_a_preview(self, host_of: HostOf):
+        host = host_of(parked=1)
+        host.engine.start()
+        host.parked(1)
+        preview = host.storage.leases.reserve_unclaimed(str(uuid4()), host.provider.name, "debian:12", Shape())
+        host.provider.create(spec_of(preview))
+        address = host.engine.addresses.pool
+        urn = address.urn
+        address.stop()
+        until(lambda: address.urn != urn, "the next pool")
+        host.pool_is_idle()
+        assert preview in host.storage.leases.live()
+        assert preview.uuid in host.provider.list()
+        host.restart()
+        assert preview.uuid not in host.provider.list()
+        ended = host.storage.leases.get(preview.id)
+        assert ended is not None
+        assert ended.state is LeaseState.ENDED
 
 
 class TestALostVm:
