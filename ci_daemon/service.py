@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import pykka
 
 from actors import Engine, PollerComposition
-from actors.vms.sandbox import VmLimits
 from api import RelyingParty, Server, build_document, create_app
 from ci_daemon.engine_sections import engine_settings
 from ci_daemon.host.dump import dump
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from actors.vms import Provider
     from ci_daemon.config import Config
     from ci_daemon.host.notify import Notifier
 
@@ -62,7 +62,7 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
         images = open_images(directory, config)
         provider = open_provider(directory, config, images, clock)
         stack.callback(provider.close)
-        _warn_of_unenforced_limits(config)
+        _warn_of_unenforced_limits(provider)
         _warn_of_unusable_passkeys(config)
         server = Server(config.http)
         settings = server.settings
@@ -111,8 +111,8 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
         return 1 if engine.broken.is_set() else 0
 
 
-def _warn_of_unenforced_limits(config: Config) -> None:
-    for part in VmLimits.of_host(config.sandbox.processes).describe():
+def _warn_of_unenforced_limits(provider: Provider) -> None:
+    for part in provider.description.limits:
         if not part.enforced:
             _log.warning("the limit of VMs on %s is not enforced: %s; see `ci-daemon doctor`", part.resource, part.how)
 

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from actors import vms
+from actors.vms import sandbox
+
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 
@@ -41,3 +44,16 @@ def pytest_collection_finish() -> None:
 def images_dir() -> Path:
     """The image store that `make setup` filled."""
     return Path(os.environ.get("CI_DAEMON_IMAGES_DIR") or _CHECKOUT / ".run" / "images")
+
+
+@pytest.fixture(scope="session")
+def idmap() -> sandbox.IdMap:
+    return sandbox.IdMap.of_caller()
+
+
+@pytest.fixture(scope="session")
+def image_store(images_dir: Path, idmap: sandbox.IdMap) -> vms.ImageStore:
+    """The checkout's image store; the default image is made if `make setup` has not made it."""
+    store = vms.ImageStore(images_dir, idmap)
+    store.build("debian:12")
+    return store

@@ -134,7 +134,7 @@ class Parking:
 
         It is within the caps, and 0 while the host is short of memory.
         """
-        if not self._provider.parks or self._memory_is_short():
+        if not self._provider.description.parks or self._memory_is_short():
             return 0
         settings, recent = self._live_settings.now.pool, self._demand.peak(self._clock.monotonic())
         return min(max(self._cores, recent), settings.parked, settings.host().vms)

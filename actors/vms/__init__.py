@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         start,
         terminate,
     )
+    from actors.vms.description import Enforcement, ProviderDescription
     from actors.vms.file_download import DownloadedFile, InvalidDownload, download_files, list_files
     from actors.vms.guest import in_job, in_workspace, script
     from actors.vms.images import ImageError, Images, ImageSettings, ImageStore, InsufficientDisk
@@ -64,6 +65,7 @@ __all__ = [
     "Connection",
     "ConnectionLost",
     "DownloadedFile",
+    "Enforcement",
     "Exited",
     "HostKeyMismatch",
     "ImageError",
@@ -76,6 +78,7 @@ __all__ = [
     "InvalidDownload",
     "OutputTooLong",
     "Provider",
+    "ProviderDescription",
     "Pty",
     "SandboxProvider",
     "SnapshotNotFound",

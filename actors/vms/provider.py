@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Iterable
 
+    from actors.vms.description import ProviderDescription
+
 __all__ = [
     "ImageNotFound",
     "Provider",
@@ -100,8 +102,11 @@ class Provider(Protocol):
     """
 
     name: str
-    parks: bool
-    """True if VMs can wait without a disk. If not, `park` does nothing and `attach` makes the whole VM."""
+
+    @property
+    def description(self) -> ProviderDescription:
+        """Describe the VMs on this host, with all that they cannot do."""
+        ...
 
     def park(self, vm_id: str) -> None:
         """Make a VM without a disk, at a low priority, and return when SSH answers on it.

@@ -9,7 +9,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from actors.vms import ImageNotFound, SnapshotNotFound, SshEndpoint, VmDisk, VmError, VmLost, VmSpec, VmUse
+from actors.vms import (
+    ImageNotFound,
+    ProviderDescription,
+    SnapshotNotFound,
+    SshEndpoint,
+    VmDisk,
+    VmError,
+    VmLost,
+    VmSpec,
+    VmUse,
+)
 from actors.vms.sandbox.disks import check_disk_name
 from actors.vms.sandbox.keys import KeyPair
 from tests.memory.guest import Guest
@@ -72,7 +82,7 @@ class MemoryProvider:
     """A provider of VMs in a world. See Provider for the calls."""
 
     name = "memory"
-    parks = True
+    description = ProviderDescription(parks=True, own_kernel=False, limits=())
 
     def __init__(self, images: _Images, world: World | None = None) -> None:
         self._images = images

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from actors.vms.description import Enforcement
 from actors.vms.provider import VmError
 from actors.vms.sandbox.cgroups import CONTROLLERS, GroupLimits, Hierarchy, find_hierarchies
 from actors.vms.sandbox.launcher.shares import of_job
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from storage import Shape
 
-__all__ = ["SERVICE_LIMITS", "Enforcement", "VmLimits"]
+__all__ = ["SERVICE_LIMITS", "VmLimits"]
 
 _GB = 1 << 30
 _OPEN_FILES = 65_536
@@ -28,15 +29,6 @@ SERVICE_LIMITS = GroupLimits(cpu=None, memory=256 << 20, pids=1_000)
 
 _SMALLEST_CORE_LIMIT = 1
 """With 0 the kernel still pipes core dumps to the host's program for them; with 1 byte it does not."""
-
-
-@dataclass(frozen=True, slots=True)
-class Enforcement:
-    """The enforcement of one part of VMs' shapes; ``how`` is a phrase for the operator."""
-
-    resource: str
-    enforced: bool
-    how: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from actors.vms.description import ProviderDescription
 from actors.vms.provider import ImageNotFound, SnapshotNotFound, SshEndpoint, VmDisk, VmError, VmLost, VmSpec, VmUse
 from actors.vms.sandbox.cgroups import remove_groups
 from actors.vms.sandbox.disks import MAX_LAYERS, Disks, LayerChain, check_disk_name
@@ -56,7 +57,6 @@ class SandboxProvider:
     """
 
     name = "sandbox"
-    parks = True
 
     def __init__(
         self,
@@ -89,6 +89,11 @@ class SandboxProvider:
         self._vms_at_once = vms_at_once
         self._ready_connections: dict[str, socket.socket] = {}
         self._hurried: set[str] = set()
+
+    @property
+    def description(self) -> ProviderDescription:
+        """Describe the sandboxes of this host."""
+        return ProviderDescription(parks=True, own_kernel=False, limits=tuple(self.limits.describe()))
 
     def create(self, spec: VmSpec) -> None:
         """Make a VM and return when its sshd answers, or raise and leave nothing behind."""

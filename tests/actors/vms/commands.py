@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from actors.vms import Completed, Connection, Exited, follow, in_job
 
-TIMEOUT = 20.0
+TIMEOUT = 120.0
+"""Long enough for a VM that is emulated."""
 
 
 def ended(connection: Connection) -> Exited:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -28,19 +27,6 @@ class Vm:
 
     def connect(self) -> Connection:
         return Connection(self.endpoint(), SystemClock())
-
-
-@pytest.fixture(scope="session")
-def idmap() -> IdMap:
-    return IdMap.of_caller()
-
-
-@pytest.fixture(scope="session")
-def image_store(images_dir: Path, idmap: IdMap) -> ImageStore:
-    """The checkout's image store; the default image is made if `make setup` has not made it."""
-    store = ImageStore(images_dir, idmap)
-    store.build(IMAGE)
-    return store
 
 
 @pytest.fixture(scope="session")

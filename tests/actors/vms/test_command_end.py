@@ -6,8 +6,6 @@ import threading
 import time
 from contextlib import suppress
 
-import pytest
-
 from actors.vms import CommandSpec, Connection, Exited, VmError, follow, start, terminate
 from actors.vms.command import parse_result
 from tests.actors.vms.commands import ended, left_running, run_in_job
@@ -16,33 +14,6 @@ from tests.sleeper import Sleeper
 
 
 class TestTerminating:
-    def test_a_command_gets_its_grace(self, connection: Connection):
-        start(connection, CommandSpec("trap 'echo bye; exit 3' TERM; echo up; while :; do sleep 0.05; done"))
-        chunks = iter(follow(connection))
-        assert next(chunks) == b"up\n"
-        terminate(connection)
-        assert b"".join(chunks).endswith(b"bye\n")
-        assert ended(connection).exit_code == 3
-
-    @pytest.mark.parametrize(
-        "command",
-        [
-            "trap '' TERM; echo up; while :; do sleep 1; done",
-            "trap '' TERM HUP; (setsid sh -c 'while :; do sleep 1; done' &); echo up; while :; do sleep 1; done",
-            "(until grep -q 'State:.T' /proc/$$/status; do :; done; echo up) & kill -STOP $$",
-            "trap '' TERM; echo up; while :; do :; done",
-        ],
-        ids=["ignores TERM", "leaves its session", "is stopped", "is busy"],
-    )
-    def test_what_ignores_its_grace_is_killed(self, connection: Connection, command: str):
-        start(connection, CommandSpec(command))
-        assert next(iter(follow(connection))) == b"up\n"
-        began = time.monotonic()
-        terminate(connection, grace=0.3)
-        assert time.monotonic() - began > 0.2
-        assert ended(connection).exit_code == 137
-        assert left_running(connection) == []
-
     def test_a_fork_bomb_is_ended(self, connection: Connection):
         bomb = "trap '' TERM; bomb() { bomb | bomb & }; echo up; bomb 2>/dev/null; while :; do sleep 1; done"
         start(connection, CommandSpec(bomb, processes=300))

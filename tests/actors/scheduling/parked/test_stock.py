@@ -69,7 +69,7 @@ class TestTheStock:
 
     def test_a_provider_that_parks_none_gets_none(self, host_of: HostOf):
         host = host_of(cores=2, parked=2)
-        host.parking.parks = False
+        host.parking.description = replace(host.parking.description, parks=False)
         host.engine.start()
         assert host.finish(host.build(one("true"))).state == "passed"
         host.pool_is_idle()

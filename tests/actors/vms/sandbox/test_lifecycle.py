@@ -5,9 +5,6 @@ from __future__ import annotations
 import os
 import select
 import shutil
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,30 +19,8 @@ from storage import SystemClock
 from tests.actors.vms.sandbox.conftest import IMAGE, Boot, Host
 from tests.registry import busybox
 from tests.sleeper import Sleeper
+from tests.vms.contract.daemon import Daemon
 from tests.waiting import until
-
-CREATE = """\
-import sys
-from pathlib import Path
-from actors.vms import ImageStore, VmSpec
-from actors.vms.sandbox import IdMap, SandboxProvider
-from storage import SystemClock
-folder, images, name = sys.argv[1:]
-idmap = IdMap.of_caller()
-provider = SandboxProvider(Path(folder), ImageStore(Path(images), idmap), idmap, SystemClock())
-print("begins", flush=True)
-provider.create(VmSpec(name, "debian:12", network=False))
-print("made", flush=True)
-"""
-
-
-def creator(host: Host, images_dir: Path, name: str) -> subprocess.Popen[bytes]:
-    """Start another process that makes a VM; return when it is about to."""
-    argv = [sys.executable, "-c", CREATE, str(host.folder), str(images_dir), name]
-    process = subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=Path(__file__).parents[4])
-    assert process.stdout
-    assert process.stdout.readline() == b"begins\n"
-    return process
 
 
 def test_a_new_vm_answers_its_first_command_as_root(boot: Boot) -> None:
@@ -153,22 +128,13 @@ def test_destroying_a_vm_that_is_being_parked_ends_the_making(host: Host, base_w
     assert list(provider.list()) == []
 
 
-def test_a_vm_outlives_the_process_that_made_it(host: Host, images_dir: Path) -> None:
-    name = host.name()
-    with creator(host, images_dir, name) as process:
-        assert process.stdout
-        assert process.stdout.readline() == b"made\n"
-    assert process.returncode == 0
-    with Connection(host.provider().connect(name), SystemClock()) as connection:
-        assert connection.run("true", timeout=60).exit_code == 0
-
-
 @pytest.mark.parametrize("delay_ms", [0, 4, 8, 12, 16, 24, 32, 48])
 def test_a_vm_whose_launcher_was_killed_is_freed(host: Host, images_dir: Path, delay_ms: int) -> None:
     name = host.name()
-    with creator(host, images_dir, name) as process:
-        threading.Event().wait(delay_ms / 1000)
-        process.send_signal(signal.SIGKILL)
+    daemon = Daemon("sandbox", host.folder, images_dir, name)
+    daemon.wait_for("begins")
+    threading.Event().wait(delay_ms / 1000)
+    daemon.kill()
     provider = host.provider()
     for left in provider.list():
         assert left == name

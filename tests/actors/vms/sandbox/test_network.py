@@ -154,13 +154,6 @@ def ways_to(guest: Guest, address: str, port: int, patience: float = 0.3) -> set
     return set(guest.python(f"HOST, PORT, PATIENCE = {address!r}, {port}, {patience}\n{TRY}").splitlines())
 
 
-def test_a_vm_without_network_has_only_itself(boot: Boot) -> None:
-    vm = boot(network=False)
-    assert vm.says("ls /sys/class/net") == "lo"
-    assert vm.says("cat /etc/resolv.conf; tail -n +2 /proc/net/route") == ""
-    assert vm.python("import socket; print(socket.create_server(('127.0.0.1', 0)).getsockname()[0])") == "127.0.0.1"
-
-
 def test_a_vm_with_a_network_has_an_interface_and_a_resolver(boot: Boot, program: str) -> None:
     vm = boot(network=True)
     assert set(vm.says("ls /sys/class/net").split()) == {"eth0", "lo"}

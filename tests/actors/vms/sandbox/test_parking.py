@@ -10,7 +10,7 @@ import pytest
 from actors.vms import CommandSpec, Connection, ConnectionLost, ImageError, ImageStore, VmError, VmSpec, start
 from actors.vms.sandbox import IdMap, SandboxProvider, run_mapped
 from storage import Shape, SystemClock
-from tests.actors.vms.commands import ended, run_in_job
+from tests.actors.vms.commands import ended
 from tests.actors.vms.images.trees import hidden
 from tests.actors.vms.sandbox.conftest import IMAGE, Host
 
@@ -50,18 +50,6 @@ def test_a_parked_vm_has_the_limits_of_no_job(provider: SandboxProvider, parked:
     provider.attach(VmSpec(parked, IMAGE, shape=Shape(memory_gb=3), network=False))
     limits = [each / name for each in provider.limits.groups(group) for name in ("memory.limit_in_bytes", "memory.max")]
     assert [int(limit.read_text()) for limit in limits if limit.exists()] in ([3 << 30], [])
-
-
-@pytest.mark.parametrize("network", [True, False])
-def test_a_vm_has_the_network_that_its_job_is_to_have(
-    provider: SandboxProvider, parked: str, connection: Connection, network: bool
-) -> None:
-    """For the command, and for a shell that enters."""
-    provider.attach(VmSpec(parked, IMAGE, network=network))
-    interfaces = b"eth0\nlo\n" if network else b"lo\n"
-    assert run_in_job(connection, "ls /sys/class/net").stdout == interfaces
-    following = start(connection, CommandSpec("ls /sys/class/net; wc -l </etc/resolv.conf"))
-    assert b"".join(following) == interfaces + (b"2\n" if network else b"0\n")
 
 
 class TestBaseImage:

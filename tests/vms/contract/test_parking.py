@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -21,12 +20,19 @@ from actors.vms import (
     start,
 )
 from storage import SystemClock
-from tests.actors.vms.commands import ended, run_in_job
-from tests.actors.vms.conftest import IMAGE
-from tests.actors.vms.contract.conftest import TIMEOUT, Boot, Vm
+from tests.actors.vms.commands import TIMEOUT, ended, run_in_job
+from tests.vms.contract.conftest import Boot, Vm
+from tests.vms.contract.hosts import IMAGE, Host
 from tests.waiting import until
 
 SPEC = VmSpec("vm", IMAGE, network=False)
+
+
+@pytest.fixture(autouse=True)
+def parks(provider: Provider) -> None:
+    """Skip all of this where VMs cannot wait without a disk; `test_description.py` checks those."""
+    if not provider.description.parks:
+        pytest.skip(f"{provider.name} parks no VMs")
 
 
 @pytest.fixture
@@ -35,6 +41,7 @@ def parked(provider: Provider) -> Vm:
     return Vm(provider, SPEC.id)
 
 
+@pytest.mark.essential
 def test_a_parked_vm_is_listed_but_not_alive_until_attached(parked: Vm, provider: Provider):
     assert list(provider.list()) == [parked.id]
     assert (provider.parked(parked.id), provider.alive(parked.id)) == (True, False)
@@ -46,6 +53,7 @@ def test_a_parked_vm_is_listed_but_not_alive_until_attached(parked: Vm, provider
     assert (provider.parked(parked.id), provider.alive(parked.id)) == (False, False)
 
 
+@pytest.mark.essential
 def test_an_unknown_vm_is_not_parked_and_cannot_be_attached(provider: Provider):
     assert not provider.parked("never-made")
     with pytest.raises(VmLost):
@@ -53,6 +61,7 @@ def test_an_unknown_vm_is_not_parked_and_cannot_be_attached(provider: Provider):
     assert list(provider.list()) == []
 
 
+@pytest.mark.essential
 def test_an_open_connection_goes_on_and_reaches_the_disk(parked: Vm, provider: Provider):
     with parked.connect() as connection:
         assert connection.run("echo parked", timeout=TIMEOUT).stdout == b"parked\n"
@@ -70,6 +79,7 @@ def test_a_connection_opened_while_parked_may_be_used_later(parked: Vm, provider
         assert run_in_job(connection, "echo well").stdout == b"well\n"
 
 
+@pytest.mark.essential
 def test_a_parked_vm_takes_any_snapshot(boot: Boot, parked: Vm, provider: Provider):
     parent = boot()
     parent.run("echo parent > /workspace/file")
@@ -111,10 +121,11 @@ def test_an_unknown_image_or_snapshot_leaves_nothing_of_the_vm(
     assert list(provider.list()) == []
 
 
-def test_a_parked_vm_outlives_its_provider(parked: Vm, provider: Provider, opened: Callable[[], Provider]):
+@pytest.mark.essential
+def test_a_parked_vm_outlives_its_provider(parked: Vm, provider: Provider, host: Host):
     with parked.connect() as connection:
         provider.close()
-        other = opened()
+        other = host.open()
         assert list(other.list()) == [parked.id]
         assert other.parked(parked.id)
         other.attach(SPEC)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from actors.vms import (
     CommandState,
     Connection,
     Exited,
-    Provider,
     VmError,
     follow,
     inspect,
@@ -24,8 +22,9 @@ from actors.vms import (
     write_source_manifest,
 )
 from tests.actors.vms.commands import run_in_job
-from tests.actors.vms.contract.conftest import Boot, Vm
 from tests.e2e.sources import archive
+from tests.vms.contract.conftest import Boot, Vm
+from tests.vms.contract.hosts import Host
 
 
 def ending(connection: Connection, offset: int = 0) -> tuple[bytes, Exited | None]:
@@ -54,6 +53,7 @@ def test_a_command_has_its_output_and_exit_code(connection: Connection, command:
     assert output is None or text == output
 
 
+@pytest.mark.essential
 def test_a_commands_progress_can_be_asked(connection: Connection):
     with pytest.raises(CommandNotStarted):
         ending(connection)
@@ -76,6 +76,7 @@ def test_starting_again_leaves_the_one_command_alone(boot: Boot):
         assert ending(connection)[0] == b"first\ndone\n"
 
 
+@pytest.mark.essential
 def test_ending_an_ended_command_does_nothing(connection: Connection):
     start(connection, CommandSpec("exit 5"))
     ending(connection)
@@ -89,18 +90,20 @@ def test_output_comes_while_the_command_runs(connection: Connection):
     assert inspect(connection) is CommandState.RUNNING
 
 
-def test_a_provider_opened_anew_finds_vm_and_command(boot: Boot, opened: Callable[[], Provider]):
+@pytest.mark.essential
+def test_a_provider_opened_anew_finds_vm_and_command(boot: Boot, host: Host):
     vm = boot()
     with vm.connect() as connection:
         start(connection, CommandSpec("echo before; sleep 0.3; echo after; exit 3"))
         assert next(iter(follow(connection))) == b"before\n"
     vm.provider.close()
-    later = Vm(opened(), vm.id)
+    later = Vm(host.open(), vm.id)
     assert list(later.provider.list()) == [vm.id]
     with later.connect() as connection:
         assert ending(connection, offset=7) == (b"after\n", Exited(3, 13, truncated=False))
 
 
+@pytest.mark.essential
 def test_output_past_the_limit_is_dropped_without_an_error(connection: Connection):
     """The command goes on."""
     line = "x" * 100
@@ -120,6 +123,7 @@ def test_a_command_is_killed_if_it_ignores_its_grace(connection: Connection, tra
     assert ending(connection) == (b"up\n", Exited(code, 3, truncated=False))
 
 
+@pytest.mark.essential
 @pytest.mark.parametrize(("trap", "code"), [("true", 143), ("trap '' TERM", 137)])
 def test_a_vm_ends_its_command_at_its_timeout_unasked(boot: Boot, trap: str, code: int):
     vm, began = boot(), time.monotonic()
@@ -137,6 +141,7 @@ def test_a_command_that_is_being_canceled_does_not_time_out(connection: Connecti
     assert ending(connection)[1] == Exited(137, 3, truncated=False)
 
 
+@pytest.mark.essential
 def test_a_vm_that_is_lost_says_nothing_of_its_command(boot: Boot):
     vm = boot()
     with vm.connect() as connection:
@@ -148,6 +153,7 @@ def test_a_vm_that_is_lost_says_nothing_of_its_command(boot: Boot):
             list(chunks)
 
 
+@pytest.mark.essential
 def test_a_workspace_matches_each_archive(connection: Connection, tmp_path: Path):
     """Files of steps stay; those of an earlier archive go."""
     made: list[Path] = []

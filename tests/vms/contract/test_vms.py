@@ -19,11 +19,13 @@ from actors.vms import (
     VmUse,
 )
 from storage import SystemClock
-from tests.actors.vms.conftest import IMAGE
-from tests.actors.vms.contract.conftest import TIMEOUT, Boot
+from tests.actors.vms.commands import TIMEOUT
+from tests.vms.contract.conftest import Boot
+from tests.vms.contract.hosts import IMAGE
 from tests.waiting import until
 
 
+@pytest.mark.essential
 def test_a_vm_is_listed_and_alive_until_it_is_destroyed(boot: Boot):
     vm = boot()
     assert list(vm.provider.list()) == [vm.id]
@@ -70,6 +72,7 @@ def test_a_vm_that_ended_is_lost_not_hanging(boot: Boot, provider: Provider, end
     assert provider.use(vm) == VmUse()
 
 
+@pytest.mark.essential
 def test_two_vms_cannot_have_one_name(boot: Boot):
     vm = boot()
     with pytest.raises(VmError, match="already"):
@@ -77,6 +80,7 @@ def test_two_vms_cannot_have_one_name(boot: Boot):
     assert vm.run("echo still here") == (0, b"still here\n")
 
 
+@pytest.mark.essential
 @pytest.mark.parametrize("name", ["", "../other", "a/b", ".", "-rf", "a" * 200, "a\nb"])
 def test_a_name_that_is_none_for_a_file_is_refused(provider: Provider, name: str):
     with pytest.raises(VmError, match="not a valid name"):
@@ -85,6 +89,7 @@ def test_a_name_that_is_none_for_a_file_is_refused(provider: Provider, name: str
         provider.destroy(name)
 
 
+@pytest.mark.essential
 def test_unknown_images_and_snapshots_have_errors_of_their_own(provider: Provider):
     with pytest.raises(ImageNotFound):
         provider.create(VmSpec("vm", "none:1", network=False))
@@ -93,6 +98,7 @@ def test_unknown_images_and_snapshots_have_errors_of_their_own(provider: Provide
     assert list(provider.list()) == []
 
 
+@pytest.mark.essential
 def test_every_connection_meets_the_same_pinned_host_key(boot: Boot):
     vm = boot()
     first, second = vm.provider.connect(vm.id), vm.provider.connect(vm.id)

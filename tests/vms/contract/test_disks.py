@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from actors.vms import Provider, SnapshotNotFound, VmError, VmLost
-from tests.actors.vms.conftest import IMAGE
-from tests.actors.vms.contract.conftest import Boot
+from tests.vms.contract.conftest import Boot
+from tests.vms.contract.hosts import IMAGE
 
 MB = 1 << 20
 
 
+@pytest.mark.essential
 def test_a_fork_sees_its_parents_files_and_no_siblings(boot: Boot):
     parent = boot()
     parent.run("echo parent > /workspace/file; echo kept > /workspace/kept")
@@ -47,12 +48,14 @@ def test_a_snapshots_name_is_taken_once(boot: Boot):
         second.provider.snapshot(second.id, "taken")
 
 
+@pytest.mark.essential
 def test_a_vm_that_was_never_made_has_no_snapshot(provider: Provider):
     with pytest.raises(VmLost):
         provider.snapshot("never-made", "taken")
     assert list(provider.snapshots()) == []
 
 
+@pytest.mark.essential
 def test_a_snapshot_in_use_stays_and_goes_with_its_last_user(boot: Boot, provider: Provider):
     grandparent = boot().snapshot("grandparent")
     parent = boot(grandparent).snapshot("parent")
@@ -76,6 +79,7 @@ def test_a_snapshot_knows_its_image(boot: Boot, provider: Provider):
     assert provider.snapshot_image("never-made") is None
 
 
+@pytest.mark.essential
 def test_what_a_vm_wrote_is_measured_without_its_base(boot: Boot, provider: Provider):
     below = boot()
     assert provider.disk(below.id).bytes < MB

@@ -1,0 +1,105 @@
+"""VMs of every provider, for the cases of the contract.
+
+A case runs on each type of `Host`. It is marked `real` if VMs in memory cannot pass it, because it runs programs of the
+image or is about processes of the host; and `essential` if slow providers, too, run it in `make test`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from operator import attrgetter
+from pathlib import Path
+
+import pytest
+
+from actors.vms import Completed, Connection, ImageStore, Provider, VmSpec, in_job
+from storage import Shape, SystemClock
+from tests.actors.vms.commands import TIMEOUT
+from tests.vms.contract.hosts import HOSTS, IMAGE, Host
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "host_type" in metafunc.fixturenames:
+        hosts = [host for host in HOSTS if _runs(metafunc.definition, host)]
+        metafunc.parametrize("host_type", hosts, ids=attrgetter("name"))
+
+
+def _runs(case: pytest.Item, host: type[Host]) -> bool:
+    if case.get_closest_marker("real") is not None and not host.real:
+        return False
+    in_full = host.in_full or os.environ.get("FULL_CONTRACT") == host.name
+    return in_full or case.get_closest_marker("essential") is not None
+
+
+@pytest.fixture
+def host(host_type: type[Host], tmp_path: Path, images_dir: Path, image_store: ImageStore) -> Iterator[Host]:
+    """A host for VMs; at the end of the test none is left."""
+    host = host_type(tmp_path / "vms", images_dir)
+    yield host
+    host.close()
+
+
+@pytest.fixture
+def provider(host: Host) -> Provider:
+    return host.open()
+
+
+class Vm:
+    """A VM under test; each call makes a connection."""
+
+    def __init__(self, provider: Provider, vm_id: str) -> None:
+        self.provider = provider
+        self.id = vm_id
+
+    def connect(self) -> Connection:
+        return Connection(self.provider.connect(self.id), SystemClock())
+
+    def complete(self, script: str, stdin: bytes = b"") -> Completed:
+        """Run a script on the job's disk, whatever its exit code."""
+        with self.connect() as connection:
+            return connection.run(in_job(script), stdin=stdin, timeout=TIMEOUT)
+
+    def run(self, script: str, stdin: bytes = b"") -> tuple[int, bytes]:
+        """Run a script on the job's disk; return its exit code and output."""
+        done = self.complete(script, stdin)
+        return done.exit_code, done.stdout
+
+    def says(self, script: str, stdin: bytes = b"") -> str:
+        """Run a script that must succeed; return its output."""
+        done = self.complete(script, stdin)
+        assert done.exit_code == 0, done
+        return done.stdout.decode().strip()
+
+    def python(self, program: str) -> str:
+        """Run a Python program that must succeed; return its output."""
+        return self.says("python3 -", program.encode())
+
+    def snapshot(self, name: str) -> str:
+        """Snapshot the disk and destroy the VM."""
+        self.provider.snapshot(self.id, name)
+        self.provider.destroy(self.id)
+        return name
+
+
+Boot = Callable[..., Vm]
+
+
+@pytest.fixture
+def boot(provider: Provider) -> Boot:
+    """Make VMs: ``boot(snapshot, shape=…, network=…)``."""
+    numbers = itertools.count(1)
+
+    def make(snapshot: str | None = None, *, shape: Shape | None = None, network: bool = False) -> Vm:
+        vm = Vm(provider, f"vm-{next(numbers)}")
+        provider.create(VmSpec(vm.id, IMAGE, snapshot, shape or Shape(memory_gb=1), network))
+        return vm
+
+    return make
+
+
+@pytest.fixture
+def connection(boot: Boot) -> Iterator[Connection]:
+    with boot().connect() as connection:
+        yield connection

@@ -1,0 +1,119 @@
+"""Hosts on which the contract is checked, one type for each provider.
+
+Another provider joins by a type here and its place in `HOSTS`. Cases are the same for all; `conftest.py` tells which of
+them a host may leave out.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import ClassVar
+
+from actors.vms import ImageStore, Provider, SandboxProvider
+from actors.vms.sandbox import IdMap, NetworkSettings, SandboxSettings, run_mapped
+from actors.vms.sandbox.vm_folder import VmFolder
+from storage import SystemClock
+from tests.memory.provider import MemoryProvider, World
+
+__all__ = ["HOSTS", "IMAGE", "Host", "processes_in"]
+
+IMAGE = "debian:12"
+PROCESSES = 300
+"""The most processes in a VM, where it has a limit: few, so that a fork bomb is soon over."""
+
+
+class Host(ABC):
+    """A folder with the VMs of one provider; to open the provider again is like a restart of the daemon."""
+
+    name: ClassVar[str]
+    real: ClassVar[bool] = True
+    """False if VMs are objects of this process, for which cases marked `real` are left out."""
+
+    in_full: ClassVar[bool] = True
+    """False if VMs are slow: only cases marked `essential` run, unless FULL_CONTRACT names them."""
+
+    def __init__(self, folder: Path, images_dir: Path) -> None:
+        self.folder = folder
+        self.images_dir = images_dir
+        self._images = ImageStore(images_dir, IdMap.of_caller())
+        self._opened: list[Provider] = []
+
+    def open(self, *, allow: tuple[str, ...] = ()) -> Provider:
+        """Open the provider; its VMs may reach the networks ``allow``, besides the public ones."""
+        self._opened.append(self._open(allow))
+        return self._opened[-1]
+
+    @abstractmethod
+    def _open(self, allow: tuple[str, ...]) -> Provider: ...
+
+    @abstractmethod
+    def crash(self, vm_id: str) -> None:
+        """Kill the VM from outside, as a fault of the host would; return at once."""
+
+    def close(self) -> None:
+        """Destroy all VMs, close all providers and remove the folder."""
+        provider = self.open()
+        for vm_id in provider.list():
+            provider.destroy(vm_id)
+        for opened in self._opened:
+            opened.close()
+        self._remove_folder()
+
+    @abstractmethod
+    def _remove_folder(self) -> None: ...
+
+
+class SandboxHost(Host):
+    name = "sandbox"
+
+    def _open(self, allow: tuple[str, ...]) -> SandboxProvider:
+        settings = SandboxSettings(processes=PROCESSES, network=NetworkSettings(allow=allow))
+        return SandboxProvider(self.folder, self._images, IdMap.of_caller(), SystemClock(), settings)
+
+    def crash(self, vm_id: str) -> None:
+        os.kill(VmFolder(self.folder / "vms" / vm_id).monitor(), signal.SIGKILL)
+
+    def _remove_folder(self) -> None:
+        run_mapped(["rm", "-rf", self.folder.name], idmap=IdMap.of_caller().with_caller(), cwd=self.folder.parent)
+
+
+class MemoryHost(Host):
+    name = "memory"
+    real = False
+
+    def __init__(self, folder: Path, images_dir: Path) -> None:
+        super().__init__(folder, images_dir)
+        self._world = World()
+
+    def _open(self, _: tuple[str, ...]) -> MemoryProvider:
+        return MemoryProvider(self._images, self._world)
+
+    def crash(self, vm_id: str) -> None:
+        self._open(()).crash(vm_id)
+
+    def _remove_folder(self) -> None:
+        pass
+
+
+HOSTS: tuple[type[Host], ...] = (SandboxHost, MemoryHost)
+
+
+def processes_in(folder: Path) -> list[int]:
+    """Return the other processes that have to do with a folder: by a mount, an open file or an argument."""
+    return [
+        int(process.name)
+        for process in Path("/proc").glob("[0-9]*")
+        if int(process.name) != os.getpid() and _names(process, str(folder))
+    ]
+
+
+def _names(process: Path, folder: str) -> bool:
+    try:
+        texts = [(process / "mountinfo").read_text(), (process / "cmdline").read_bytes().decode(errors="replace")]
+        texts += [str(link.readlink()) for link in (process / "fd").iterdir()]
+    except OSError:  # it has ended
+        return False
+    return any(folder in text for text in texts)
