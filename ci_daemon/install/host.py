@@ -55,6 +55,11 @@ class Host:
         return self.root / "usr/local/bin/ci-daemon"
 
     @property
+    def share(self) -> Path:
+        """The folder in which shells and `man` look for what was installed locally."""
+        return self.root / "usr/local/share"
+
+    @property
     def configuration(self) -> Path:
         """The owner's configuration file."""
         return self.root / "etc/ci-daemon/ci-daemon.toml"

@@ -105,6 +105,7 @@ def create(host: Host, source: str) -> Release:
     pip = (path / "bin/python", "-Im", "pip", "--disable-pip-version-check", "--quiet")
     with pip_argument(source) as argument:
         host.run(*pip, "install", "--upgrade", argument)
+    host.run(path / "bin/python", "-Im", "ci_daemon.manual", path / "share")
     (path / SOURCE_FILE).write_text(f"{source}\n", encoding="utf-8")
     created, active = Release(path), current(host)
     if active is not None and active.contents() == created.contents():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from ci_daemon.install import release, units
+from ci_daemon.install import links, release, units
 from ci_daemon.install.host import USER, Host, InstallError
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ __all__ = ["remove_data", "remove_service", "service_files"]
 
 def service_files(host: Host) -> list[Path]:
     """Return the files and folders of the service on the host, without the owner's data."""
-    found = [host.opt, host.command, *sorted(host.units.glob("ci-daemon*"))]
+    found = [host.opt, *links.present(host), *sorted(host.units.glob("ci-daemon*"))]
     return [each for each in found if each.exists() or each.is_symlink()]
 
 
@@ -31,7 +31,7 @@ def remove_service(host: Host) -> None:
     if now is not None and host.database.exists():
         host.call(now.command, "lease", "kill", "--all")
     units.remove(host)
-    host.command.unlink(missing_ok=True)
+    links.remove(host)
     shutil.rmtree(host.opt.resolve(), ignore_errors=True)
     if host.opt.is_symlink():
         host.opt.unlink()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ci_daemon.install import account, release, requirements, state, switching
+from ci_daemon.install import account, links, release, requirements, state, switching
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -60,7 +60,7 @@ def steps(host: Host, wanted: Release) -> list[InstallStep]:
         *preparation(host, wanted),
         *requirement_steps(host, wanted),
         InstallStep("service", partial(switching.check, host, wanted), partial(switching.switch, host, wanted)),
-        InstallStep("command", partial(_check_command, host), partial(_link_command, host)),
+        InstallStep("command", partial(links.check, host), partial(links.make, host)),
         InstallStep(
             "old releases",
             partial(_check_old_releases, host, wanted, before),
@@ -116,17 +116,6 @@ def plan(host: Host, origin: str) -> list[str]:
 def missing_parts(steps_to_run: Sequence[InstallStep]) -> list[str]:
     """Return the texts of the steps that are needed. Changes nothing."""
     return [missing for step in steps_to_run if (missing := step.check()) is not None]
-
-
-def _check_command(host: Host) -> str | None:
-    linked = host.command.is_symlink() and host.command.readlink() == host.opt / "current/bin/ci-daemon"
-    return None if linked else f"link {host.command} to the current release"
-
-
-def _link_command(host: Host) -> None:
-    host.command.parent.mkdir(parents=True, exist_ok=True)
-    host.command.unlink(missing_ok=True)
-    host.command.symlink_to(host.opt / "current/bin/ci-daemon")
 
 
 def _releases_to_keep(host: Host, wanted: Release, before: Release | None) -> list[Release]:

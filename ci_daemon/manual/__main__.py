@@ -18,12 +18,7 @@ from ci_daemon.command.support.exit_codes import MEANINGS
 from ci_daemon.manual import CommandPage, completion_script, pages
 from ci_daemon.manual.page import Edition, manual_page
 from ci_daemon.manual.reference import reference
-
-_SCRIPTS = {
-    "bash": "bash-completion/completions/ci-daemon",
-    "zsh": "zsh/site-functions/_ci-daemon",
-    "fish": "fish/vendor_completions.d/ci-daemon.fish",
-}
+from ci_daemon.manual.shared_files import MANUAL_PAGE, SCRIPTS
 
 
 def _headings() -> dict[str, list[str]]:
@@ -38,8 +33,8 @@ def _edition() -> Edition:
 
 def _shared_files(known: list[CommandPage]) -> dict[str, str]:
     page = manual_page(known, _headings(), MEANINGS, _edition())
-    scripts = {path: completion_script(shell, known) for shell, path in _SCRIPTS.items()}
-    return {"man/man1/ci-daemon.1": page, **scripts}
+    scripts = {path: completion_script(shell, known) for shell, path in SCRIPTS.items()}
+    return {MANUAL_PAGE: page, **scripts}
 
 
 def main(target: Path) -> None:

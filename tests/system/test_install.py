@@ -180,7 +180,8 @@ def test_a_rollback_names_the_lost_changes_and_loses_no_more(machine: Machine, i
 def test_it_comes_off_and_finds_its_data_again(machine: Machine, installed: dict[str, Any]):
     assert "Give --yes" in machine.run("ci-daemon uninstall", check=False).stderr
     machine.run("ci-daemon uninstall --yes")
-    assert not machine.run("ls -d /opt/ci-daemon /usr/local/bin/ci-daemon; pgrep -u ci-daemon", check=False).stdout
+    gone = "ls -d /opt/ci-daemon /usr/local/bin/ci-daemon /usr/local/share/*/*/*ci-daemon*; pgrep -u ci-daemon"
+    assert not machine.run(gone, check=False).stdout
     machine.run(f"{OLDER}/install.sh", seconds=900)
     assert len(run_json(machine, f"build list {installed['owner']['organization']}/hello")) == 3
 
