@@ -1,6 +1,7 @@
 """The folders in which local builds keep their state, below the cache directory of the user.
 
     ~/.cache/ci-daemon/images            the images of all projects
+    ~/.cache/ci-daemon/names             the names that a shell completes
     ~/.cache/ci-daemon/projects/NAME-…   one project: a state directory as a service has one
 
 Each project has a state directory of its own, so that builds of several projects run at once.
@@ -53,6 +54,11 @@ class LocalFolders:
     def projects(self) -> Path:
         """The folder of the projects' state directories."""
         return self.cache / "projects"
+
+    @property
+    def names(self) -> Path:
+        """The file of the names that a shell completes."""
+        return self.cache / "names"
 
     def project(self, tree: Path) -> Path:
         """Return the state directory of the project in a tree."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,6 +13,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 __all__ = ["Accepted", "CommandPage", "Option", "Values", "pages"]
+
+_KNOWN = {
+    "ORG": "org/",
+    "ORG/PIPELINE": "pipeline/",
+    "ORG/PIPELINE/NUMBER": "build/",
+    "PIPELINE": "pipeline/@/",
+    "STEP": "step/@/",
+}
+"""The lines of known names, by what the help calls an argument, and by the names of options."""
 
 _UNWRAPPED = 10_000
 """The width at which click breaks no line by itself."""
@@ -27,6 +36,9 @@ class Values(StrEnum):
     WORDS = "words"
     FILES = "files"
     FOLDERS = "folders"
+    KNOWN = "known"
+    """Names that commands have met (`ci_daemon.local.known_names`)."""
+
     TEXT = "text"
 
 
@@ -36,7 +48,10 @@ class Accepted:
 
     values: Values
     words: tuple[str, ...] = ()
-    """All values, if they are a few."""
+    """All values, if they are a few.
+
+    Of known names, it is the beginning of their lines, with @ for the first argument.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +99,7 @@ def _pages(command: click.Command, context: click.Context, lines: Mapping[str, s
         usage=" ".join(command.collect_usage_pieces(context)),
         paragraphs=(*_paragraphs(command.help or ""), *_epilog(command, context)),
         options=tuple(_options(command, context)),
-        arguments=tuple(_accepted(each.type) for each in command.params if isinstance(each, click.Argument)),
+        arguments=tuple(_accepted(each) for each in command.params if isinstance(each, click.Argument)),
         commands=tuple(commands),
     )
     if isinstance(command, click.Group):
@@ -110,12 +125,15 @@ def _epilog(command: click.Command, context: click.Context) -> Iterator[str]:
 def _options(command: click.Command, context: click.Context) -> Iterator[Option]:
     for each in command.get_params(context):
         if isinstance(each, click.Option) and (record := each.get_help_record(context)):
-            accepted = Accepted(Values.NONE) if each.is_flag or each.count else _accepted(each.type)
+            accepted = Accepted(Values.NONE) if each.is_flag or each.count else _accepted(each)
             yield Option((*each.opts, *each.secondary_opts), record[0], record[1], accepted)
 
 
-def _accepted(kind: click.ParamType[Any]) -> Accepted:
-    match kind:
+def _accepted(parameter: click.Parameter) -> Accepted:
+    name = parameter.human_readable_name.upper().strip("[").partition("]")[0]
+    if (lines := _KNOWN.get(name)) is not None:
+        return Accepted(Values.KNOWN, (lines,))
+    match parameter.type:
         case click.Choice(choices=choices):
             return Accepted(Values.WORDS, tuple(str(each) for each in choices))
         case click.Path(file_okay=False):

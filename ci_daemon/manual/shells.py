@@ -2,7 +2,8 @@
 
 Each script walks over the words before the cursor: a word that continues the command's name does so, an option that
 takes a value takes the next word, and other words are arguments. Then it completes the value of the last option, or an
-option, or the next word of the name, or a file.
+option, or the next word of the name, or the next argument. Names of a server's it reads in the file in which commands
+keep those that they met.
 """
 
 from __future__ import annotations
@@ -34,8 +35,16 @@ _ci_daemon_value() {
     esac
 }
 
+_ci_daemon_known() {
+    local line file=${XDG_CACHE_HOME:-$HOME/.cache}/ci-daemon/names
+    [[ -r $file ]] || return
+    while IFS= read -r line; do
+        [[ $line == "$1$2"* ]] && COMPREPLY+=("${line#"$1"}")
+    done <"$file"
+}
+
 _ci_daemon() {
-    local current=$2 name= kind= values= commands= options= arguments= word index
+    local current=$2 name= kind= values= commands= options= arguments= first= count=0 word index
     COMPREPLY=()
     _ci_daemon_tables ''
     for ((index = 1; index < COMP_CWORD; index++)); do
@@ -47,6 +56,8 @@ _ci_daemon() {
         elif [[ " $commands " == *" $word "* ]]; then
             name="${name:+$name }$word"
             _ci_daemon_tables "$name"
+        else
+            first=${first:-$word} count=$((count + 1))
         fi
     done
     if [[ -z $kind ]]; then
@@ -55,13 +66,15 @@ _ci_daemon() {
         elif [[ -n $commands ]]; then
             kind=words values=$commands
         else
-            kind=${arguments%%%%:*} values=${arguments#*:}
+            for ((index = 0; index < count; index++)); do arguments=${arguments#*;}; done
+            arguments=${arguments%%%%;*} kind=${arguments%%%%:*} values=${arguments#*:}
         fi
     fi
     case $kind in
     words) mapfile -t COMPREPLY < <(compgen -W "$values" -- "$current") ;;
     files) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
     folders) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- "$current") ;;
+    known) values=${values/@/"$first"}; _ci_daemon_known "$values" "$current" ;;
     esac
 }
 complete -F _ci_daemon ci-daemon
@@ -84,8 +97,10 @@ _ci_daemon_value() {
 }
 
 _ci_daemon() {
-    local name= kind= values= arguments= word index
-    local -a commands options described
+    local name= kind= values= arguments= first= word index
+    local file=${XDG_CACHE_HOME:-$HOME/.cache}/ci-daemon/names
+    local -a commands options lines
+    local -i count
     _ci_daemon_tables ''
     for ((index = 2; index < CURRENT; index++)); do
         word=${words[index]}
@@ -96,6 +111,8 @@ _ci_daemon() {
         elif (( ${commands[(I)$word:*]} )); then
             name="${name:+$name }$word"
             _ci_daemon_tables "$name"
+        else
+            first=${first:-$word} count+=1
         fi
     done
     if [[ -z $kind ]]; then
@@ -106,12 +123,18 @@ _ci_daemon() {
             _describe command commands
             return
         fi
-        kind=${arguments%%%%:*} values=${arguments#*:}
+        repeat count; do arguments=${arguments#*;}; done
+        arguments=${arguments%%%%;*} kind=${arguments%%%%:*} values=${arguments#*:}
     fi
     case $kind in
     words) compadd -- ${=values} ;;
     files) _files ;;
     folders) _files -/ ;;
+    known)
+        values=${values/@/$first}
+        [[ -r $file ]] && lines=(${(f)"$(<$file)"})
+        compadd -- ${${(M)lines:#$values*}#$values}
+        ;;
     esac
 }
 compdef _ci_daemon ci-daemon
@@ -136,6 +159,7 @@ function __ci_daemon_complete
     set -l current (commandline --current-token --cut-at-cursor)
     set -l name ''
     set -l kind ''
+    set -l arguments
     for word in $words[2..]
         if test -n "$kind"
             set kind ''
@@ -143,6 +167,8 @@ function __ci_daemon_complete
             set kind (__ci_daemon_value "$name:$word")
         else if __ci_daemon_tables $name | string match --quiet --regex -- "^command $word\\t"
             set name (string trim -- "$name $word")
+        else
+            set -a arguments $word
         end
     end
     if test -z "$kind"
@@ -155,7 +181,8 @@ function __ci_daemon_complete
             printf '%%s\\n' $commands
             return
         end
-        set kind (__ci_daemon_tables $name | string replace --filter --regex '^argument ' '')
+        set -l kinds (__ci_daemon_tables $name | string replace --filter --regex '^argument ' '' | string split ';')
+        set kind $kinds[(math min (count $arguments) + 1, (count $kinds))]
     end
     switch $kind
         case 'words:*'
@@ -164,6 +191,11 @@ function __ci_daemon_complete
             __fish_complete_path $current
         case 'folders:'
             __fish_complete_directories $current ''
+        case 'known:*'
+            set -l lines (string replace '@' "$arguments[1]" (string sub --start 7 -- $kind))
+            set -q XDG_CACHE_HOME; or set -l XDG_CACHE_HOME $HOME/.cache
+            set -l file $XDG_CACHE_HOME/ci-daemon/names
+            test -r $file; and string replace --filter --regex -- '^'(string escape --style regex -- $lines) '' <$file
     end
 end
 complete --command ci-daemon --no-files --arguments '(__ci_daemon_complete)'
@@ -233,9 +265,8 @@ def _described_commands(page: CommandPage, lines: Mapping[str, str]) -> Iterator
 
 
 def _arguments(page: CommandPage) -> str:
-    """Return the kind of an argument that a shell can complete, in the form of a value."""
-    kinds = (each for each in page.arguments if each.values is not Values.TEXT)
-    return _kind(next(kinds, Accepted(Values.TEXT)))
+    """Return the kinds of the arguments in their order; the last is that of any more."""
+    return ";".join(map(_kind, page.arguments or (Accepted(Values.TEXT),)))
 
 
 def _kind(accepted: Accepted) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 from contextlib import contextmanager
 from functools import cache
@@ -18,7 +19,7 @@ from ci_daemon.remote.operation import Nothing, Operation, Page
 from ci_daemon.remote.urls import is_this_host
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 __all__ = ["Connection"]
 
@@ -27,6 +28,7 @@ T = TypeVar("T")
 _TIMEOUT = 30.0
 _CONNECT_TIMEOUT = 10.0
 _PAGE_SIZE = "100"
+_BLOCK = 64 * 1024
 _NO_NAMES: Mapping[str, object] = MappingProxyType({})
 
 
@@ -54,13 +56,24 @@ class Connection:
         body: Mapping[str, object] | None = None,
         query: Mapping[str, str] | None = None,
         seconds: float = _TIMEOUT,
+        sent: Callable[[float], None] | None = None,
     ) -> T:
-        """Perform an operation and return its answer; ``names`` are the parameters of its path."""
+        """Perform an operation and return its answer; ``names`` are the parameters of its path.
+
+        ``sent`` gets the share of a large body that is on its way, up to 1.
+        """
         unknown = {*(body or {})} - operation.body | {*(query or {})} - operation.query
         if unknown:
             raise TypeError(f"{operation.id} does not take {', '.join(sorted(unknown))}")
+        content = None if body is None else json.dumps(body).encode()
+        headers = {} if content is None else {"Content-Type": "application/json", "Content-Length": str(len(content))}
         request = self._http.build_request(
-            operation.method, operation.at(names), json=body, params=query, timeout=_timeout(seconds)
+            operation.method,
+            operation.at(names),
+            content=content if content is None or sent is None else _blocks(content, sent),
+            headers=headers,
+            params=query,
+            timeout=_timeout(seconds),
         )
         response = self._send(request)
         self._raise_for_error(response)
@@ -153,6 +166,13 @@ class Connection:
     def _not_a_service(self, response: httpx.Response) -> RequestFailed:
         message = f"the answer of {self.url} is not that of a ci-daemon (status {response.status_code}): check the URL"
         return RequestFailed(response.status_code, "unknown", message)
+
+
+def _blocks(content: bytes, sent: Callable[[float], None]) -> Iterator[bytes]:
+    """Yield a body block by block, and tell after each how much of it was taken."""
+    for start in range(0, len(content), _BLOCK):
+        yield content[start : start + _BLOCK]
+        sent(min(1.0, (start + _BLOCK) / len(content)))
 
 
 def _timeout(seconds: float) -> httpx.Timeout:

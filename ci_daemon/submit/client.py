@@ -10,7 +10,7 @@ from ci_daemon.remote.connection import Connection
 from ci_daemon.remote.failures import RequestFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from datetime import datetime
 
     from ci_daemon.remote.views import BuildView, Transaction
@@ -53,9 +53,17 @@ class Client:
         """Delete a pipeline. Only an admin of the organization may."""
         self.connection.call(operations.DELETE_PIPELINE, {"org": organization, "pipeline": pipeline})
 
-    def create_build(self, organization: str, pipeline: str, body: Mapping[str, object], source: Archive) -> BuildView:
+    def create_build(
+        self,
+        organization: str,
+        pipeline: str,
+        body: Mapping[str, object],
+        source: Archive,
+        sent: Callable[[float], None],
+    ) -> BuildView:
         """Post a build with its source and return its record.
 
+        ``sent`` gets the share of the request that is on its way, up to 1.
         Without IR in the body, the service renders the source first: that may take minutes.
         """
         archive = {"source_b64": base64.b64encode(source.data).decode(), "source_sha256": source.sha256}
@@ -64,6 +72,7 @@ class Client:
             {"org": organization, "pipeline": pipeline},
             body={**body, **archive},
             seconds=_RENDER_SECONDS,
+            sent=sent,
         )
 
     def debits_since(self, organization: str, since: datetime) -> Iterator[Transaction]:

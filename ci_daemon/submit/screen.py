@@ -45,6 +45,12 @@ class Screen:
         """Write a line of the command itself."""
         self._console.print(Text(_clean(text)), soft_wrap=True)
 
+    def text(self, event: Event) -> str:
+        """Return an event as `show` writes it, for a pager."""
+        with self._console.capture() as captured:
+            self.show(event)
+        return captured.get()
+
     def show(self, event: Event) -> None:
         """Write an event."""
         match event:

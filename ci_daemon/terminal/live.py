@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import select
 import sys
 import termios
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from rich.live import Live
 
+from ci_daemon.terminal.capability import can_redraw
 from ci_daemon.terminal.tables import print_renderable
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def redraw(draw: Callable[[], RenderableType]) -> None:
 
     If stdout is no capable terminal, print one screen after the other until Ctrl-C.
     """
-    if not sys.stdout.isatty() or os.environ.get("TERM", "") in {"", "dumb", "unknown"}:
+    if not can_redraw(sys.stdout):
         repeat(lambda: print_renderable(draw()))
         return
     with suppress(KeyboardInterrupt), _key_reader() as read_key, Live(auto_refresh=False, screen=True) as live:

@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
+from ci_daemon.terminal.capability import shows_progress
 from ci_daemon.terminal.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["progress_line"]
+__all__ = ["progress_line", "transfer_progress"]
+
+# ruff: noqa: PLC0415 - rich is imported only where it draws, because that takes longer than a small command
 
 
 @contextmanager
 def progress_line(opening: str) -> Iterator[Callable[[str], None]]:
     """Show a spinner with a text on stderr, and yield a function that changes the text."""
-    console = Console(stderr=True, highlight=False, markup=False, emoji=False)
-    if not console.is_terminal or console.is_dumb_terminal or not sys.stdout.isatty():
+    if not shows_progress():
         yield lambda _text: None
         return
-    with console.status(opening) as status:
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False, markup=False, emoji=False)
+    with console.status(printable(opening)) as status:
         yield lambda text: status.update(printable(text))
+
+
+@contextmanager
+def transfer_progress(name: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Show a bar on stderr, and yield a function that takes how many bytes of a transfer are done."""
+    if not shows_progress():
+        yield lambda _done: None
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(escape(printable(name)), total=total)
+        yield lambda done: progress.update(task, completed=done)

@@ -98,7 +98,7 @@ def print_renderable(renderable: RenderableType) -> None:
         console = Console(highlight=False, markup=False, emoji=False)
         with console.capture() as captured:
             console.print(renderable)
-        print_paged(captured.get())
+        print_paged(captured.get().splitlines(keepends=True))
         return
     plain = io.StringIO()
     Console(file=plain, width=_UNLIMITED_WIDTH, highlight=False, markup=False, emoji=False, no_color=True).print(

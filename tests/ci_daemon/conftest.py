@@ -24,6 +24,14 @@ Run = Callable[..., int]
 RunJson = Callable[..., Any]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let commands remember names, and keep images, in no cache of the caller's."""
+    with pytest.MonkeyPatch.context() as environ:
+        environ.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
     new_storage(tmp_path / "state", SystemClock()).close()

@@ -31,7 +31,8 @@ class Daemon:
         self.url = ""
         self._prefix = prefix
         alone = {"CI_DAEMON_IMAGES_ON_DEMAND": "false"}  # no test reaches a public registry
-        self.environ = {**os.environ, "CI_DAEMON_HTTP_LISTEN": "127.0.0.1:0", **alone, **settings}
+        own = {"CI_DAEMON_HTTP_LISTEN": "127.0.0.1:0", "XDG_CACHE_HOME": str(state.with_name("cache")), **alone}
+        self.environ = {**os.environ, **own, **settings}
         self._process: subprocess.Popen[bytes] | None = None
         self._already = 0
         self._log = state.with_name(f"{state.name}.log")

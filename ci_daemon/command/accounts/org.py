@@ -38,6 +38,7 @@ def list_organizations(session: Session) -> None:
     """List your organizations, or on the box all, oldest first."""
     with session.backend() as backend:
         documents = [document_of(each) for each in backend.organizations.all()]
+    session.remember(f"org/{each['slug']}" for each in documents)
     columns = [each for each in _COLUMNS if documents and each in documents[0]]
     session.table(documents, columns, "there are no organizations: `ci-daemon org create` makes one")
 

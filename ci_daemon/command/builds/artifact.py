@@ -25,7 +25,7 @@ __all__ = ["artifact"]
 
 _COLUMNS = ("path", "job", "file_size", "created_at")
 
-_job_option = click.option("--job", "key", metavar="STEP", help="Only those of the job with this key.")
+_job_option = click.option("--job", "step", metavar="STEP", help="Only those of the job with this key.")
 
 
 @click.group(cls=Group)
@@ -38,10 +38,10 @@ def artifact() -> None:
 @click.argument("globs", metavar="[GLOB]...", nargs=-1)
 @_job_option
 @pass_session
-def list_artifacts(session: Session, *, name: BuildName, globs: tuple[str, ...], key: str | None) -> None:
+def list_artifacts(session: Session, *, name: BuildName, globs: tuple[str, ...], step: str | None) -> None:
     """List the artifacts of a build whose paths match a GLOB, as in "dist/**"; by default all."""
     with session.backend() as backend:
-        documents = [_document(each, job) for each, job in _chosen(backend, name, globs, key)]
+        documents = [_document(each, job) for each, job in _chosen(backend, name, globs, step)]
     session.table(documents, _COLUMNS, f"build {name} has no such artifact")
 
 
@@ -57,7 +57,7 @@ def list_artifacts(session: Session, *, name: BuildName, globs: tuple[str, ...],
     help="The folder to write them to, below their own paths; by default one that is named PIPELINE-NUMBER.",
 )
 @pass_session
-def get(session: Session, *, name: BuildName, globs: tuple[str, ...], key: str | None, folder: Path | None) -> None:
+def get(session: Session, *, name: BuildName, globs: tuple[str, ...], step: str | None, folder: Path | None) -> None:
     """Get the artifacts of a build whose paths match a GLOB, as in "dist/**"; by default all.
 
     Nothing that is there is overwritten. The hash of each file is checked. After an interruption, the same command goes
@@ -66,17 +66,17 @@ def get(session: Session, *, name: BuildName, globs: tuple[str, ...], key: str |
     # Only here, because a list needs no client.
     from ci_daemon.remote.download import download, place  # noqa: PLC0415
     from ci_daemon.submit.retry import Backoff  # noqa: PLC0415
-    from ci_daemon.terminal.transfers import transfer_progress  # noqa: PLC0415
+    from ci_daemon.terminal.progress import transfer_progress  # noqa: PLC0415
 
     with session.backend() as backend:
-        chosen = [each for each, _ in _chosen(backend, name, globs, key)]
+        chosen = [each for each, _ in _chosen(backend, name, globs, step)]
         if not chosen:
             raise Failure(f"build {name} has no such artifact: `ci-daemon artifact list {name}` shows all")
         _refuse_twins(chosen)
         written = []
         for each in chosen:
             file = place(folder or Path(f"{name.pipeline}-{name.number}"), each.path)
-            with transfer_progress(printable(each.path), each.file_size) as progress:
+            with transfer_progress(each.path, each.file_size) as progress:
                 new = download(each, file, backend.artifacts.opener(name, each), Backoff(), progress)
             written.append({"path": str(file), "file_size": each.file_size, "sha256": each.sha256, "written": new})
             if not session.json:

@@ -44,6 +44,7 @@ def list_builds(session: Session, *, name: PipelineName, limit: int) -> None:
     """List the newest builds of a pipeline, newest first."""
     with session.backend() as backend:
         documents = [build_document(name, each) for each in backend.builds.newest(name, limit)]
+    session.remember(f"build/{each['name']}" for each in documents)
     session.table(documents, _COLUMNS, f"{name} has no build")
 
 
@@ -55,6 +56,7 @@ def show(session: Session, *, name: BuildName) -> None:
     with session.backend() as backend:
         document = build_document(name.of_pipeline, backend.builds.get(name))
         jobs = [job_document(each) for each in backend.builds.jobs(name)]
+    session.remember(f"step/{name}/{each['key']}" for each in jobs)
     if session.json:
         session.answer({**document, "jobs": jobs}, "")
         return

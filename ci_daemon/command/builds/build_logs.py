@@ -13,6 +13,7 @@ from ci_daemon.command.support.command_classes import SharedCommand
 from ci_daemon.command.support.names import BuildName, build_argument
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.remote.views import JobView
+from ci_daemon.terminal.paging import print_paged
 from storage import RENDER_LOG, JobState
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ def logs(session: Session, *, name: BuildName, step: str | None, follow: bool) -
     """Show the logs of a build's jobs, or of the job with the key STEP, each line with its job's name.
 
     Existing lines come job by job, in the order of the plan; new lines come as they are written. A build that failed
-    before it had jobs shows the log of its rendering. On the box, the service need not run.
+    before it had jobs shows the log of its rendering. On the box, the service need not run. Ctrl-C ends this command
+    alone; the build continues.
     """
     if follow and session.json:
         raise click.UsageError("--follow and --json cannot be combined")
@@ -51,8 +53,11 @@ def logs(session: Session, *, name: BuildName, step: str | None, follow: bool) -
             return
         screen = submission.Screen(sys.stdout)
         screen.show(submission.FollowStarted(build, tuple(each.job for each in tails)))
-        for line in _lines(reader, tails, follow=follow):
-            screen.show(line)
+        if follow:
+            for line in _followed(reader, tails):
+                screen.show(line)
+        else:
+            print_paged(screen.text(line) for each in tails for line in each.rest())
         if build.error_message is not None and not jobs:
             for text in _reason(build, build.error_message, logged=bool(tails)).splitlines():
                 screen.print(text)
@@ -128,15 +133,15 @@ class _LogTail:
                 self._complete = last
 
 
-def _lines(reader: BuildReader, logs: list[_LogTail], *, follow: bool) -> Iterator[LogLine]:
-    while follow:
-        # Read the state before the logs: if the build is over, the logs read afterwards are complete.
-        started = time.monotonic()
-        if reader.build().over:
-            break
+def _followed(reader: BuildReader, logs: list[_LogTail]) -> Iterator[LogLine]:
+    """Yield lines as they are written, until the build is over."""
+    started = time.monotonic()
+    # Read the state before the logs: if the build is over, the logs read afterwards are complete.
+    while not reader.build().over:
         for each in logs:
             yield from each.lines()
         # A build whose logs take long to read is polled less often, which spares the service.
         time.sleep(max(_POLL_SECONDS, 5 * (time.monotonic() - started)))
+        started = time.monotonic()
     for each in logs:
         yield from each.rest()

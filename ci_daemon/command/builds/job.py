@@ -26,6 +26,7 @@ def list_jobs(session: Session, *, name: BuildName) -> None:
     """List the jobs of a build, in the order of the plan."""
     with session.backend() as backend:
         documents = [job_document(each) for each in backend.builds.jobs(name)]
+    session.remember(f"step/{name}/{each['key']}" for each in documents)
     session.table([{**each, "reason": reason(each)} for each in documents], _COLUMNS, f"build {name} has no jobs")
 
 

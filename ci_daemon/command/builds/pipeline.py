@@ -38,6 +38,7 @@ def list_pipelines(session: Session, *, org: str) -> None:
     """List the pipelines of the organization ORG, oldest first."""
     with session.backend() as backend:
         documents = [document_of(each) for each in backend.pipelines.all(org)]
+    session.remember(f"pipeline/{org}/{each['slug']}" for each in documents)
     session.table(documents, _COLUMNS, f"{org} has no pipeline")
 
 

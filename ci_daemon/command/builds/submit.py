@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,11 +13,14 @@ import click
 
 from ci_daemon import submit as submission
 from ci_daemon.command.support.command_classes import CallerCommand
+from ci_daemon.command.support.exit_codes import ExitCode
+from ci_daemon.command.support.names import BuildName
 from ci_daemon.command.support.pipeline_files import EXIT_CODES, check_slug, ir_option, pipeline_ir
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.remote import operations
 from ci_daemon.remote.failures import RequestFailed
 from ci_daemon.remote.urls import is_http_url
+from ci_daemon.terminal.progress import transfer_progress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["submit"]
 
-_INTERRUPTED = 130
 _UNKNOWN_PIPELINE = "unknown pipeline"
 """The service's message if DIR declares several pipelines, and none with the requested slug."""
 _REJECTED = "build_plan_rejected"
@@ -101,7 +104,8 @@ def submit(
     With --git, jobs find the last commits, their tags and the default branch of origin, so that git describe and git
     diff origin/main... work. What is not committed is a change there. Hooks, settings and passwords are not packed.
 
-    With --json the log goes to stderr, and stdout gets one document at the end.
+    Ctrl-C leaves the build running and prints how to cancel it. With --json the log goes to stderr, and stdout gets one
+    document at the end.
     """
     server = session.signed_in(url, token)
     screen = submission.Screen(sys.stderr if session.json else sys.stdout)
@@ -120,34 +124,61 @@ def submit(
         "pipeline_ir": ir,
         "debug": debug,
     }
+    upload = _Upload(archive)
     try:
-        build = _create_build(client, organization, pipeline, revision, body, archive, screen)
+        build = _create_build(client, organization, pipeline, revision, body, upload, screen)
     except RequestFailed as error:
         if is_default and _UNKNOWN_PIPELINE in str(error):
             raise Failure(f"{error}: choose one with --pipeline") from error
         raise
-    name = {"org": organization, "pipeline": pipeline, "number": build.number}
-    url = server.url + operations.GET_BUILD.at(name)
+    except KeyboardInterrupt:
+        screen.print(upload.when_interrupted(f"{organization}/{pipeline}"))
+        return ExitCode.INTERRUPTED
+    name = BuildName(organization, pipeline, build.number)
     try:
         screen.print(f"build #{build.number} of {organization}/{pipeline}: {archive.files} files packed")
         summary = _follow(client, organization, pipeline, build.number, screen)
     except KeyboardInterrupt:
         if cancel_on_interrupt:
-            client.connection.call(operations.CANCEL_BUILD, name)
+            client.connection.call(operations.CANCEL_BUILD, asdict(name))
             screen.print(f"build #{build.number} is canceled")
-            return _INTERRUPTED
-        screen.print(f"build #{build.number} continues; to cancel it:")
-        screen.print(_curl(f"{url}/cancel", method="PUT"))
-        return _INTERRUPTED
+        else:
+            screen.print(f"build #{build.number} continues; `ci-daemon build cancel {name}` cancels it")
+        return ExitCode.INTERRUPTED
     # If following fails, a thread may still wait for a log. Only here does nothing use the client any more.
     client.close()
+    session.remember([f"step/{name}/{row.job.step_key}" for row in summary.rows] + [*name.known_lines])
     if session.json:
         click.echo(json.dumps(summary.as_json(), indent=2))
     else:
         screen.summarize(summary)
-        for line in _next_steps(url, summary):
-            screen.print(line)
+        screen.print(_next_step(name, summary))
     return EXIT_CODES[summary.build.state]
+
+
+@dataclass
+class _Upload:
+    """An archive on its way to the service."""
+
+    archive: Archive
+    complete: bool = False
+
+    def send(self, client: Client, organization: str, pipeline: str, body: Mapping[str, object]) -> BuildView:
+        """Post a build with the archive, with a bar on a terminal. Raises RequestFailed."""
+        size = len(self.archive.data)
+        with transfer_progress(f"sending {self.archive.files} files", size) as progress:
+
+            def note(share: float) -> None:
+                self.complete = share == 1
+                progress(round(share * size))
+
+            return client.create_build(organization, pipeline, body, self.archive, note)
+
+    def when_interrupted(self, pipeline: str) -> str:
+        """Return what becomes of the build if Ctrl-C comes before its number."""
+        if not self.complete:
+            return "interrupted before all files were sent: nothing is built"
+        return f"the service has the files and may build them yet: `ci-daemon build list {pipeline}` shows it"
 
 
 def _pack_with_git(tree: Path) -> Archive:
@@ -169,18 +200,17 @@ def _create_build(
     pipeline: str,
     revision: GitRevision,
     body: Mapping[str, object],
-    archive: Archive,
+    upload: _Upload,
     screen: Screen,
 ) -> BuildView:
     """Post a build, and create its pipeline if it does not exist. Raises RequestFailed."""
     if client.has_pipeline(organization, pipeline):
-        return client.create_build(organization, pipeline, body, archive)
+        return upload.send(client, organization, pipeline, body)
     client.create_pipeline(organization, pipeline, repository=revision.repository, default_branch=revision.branch)
     try:
-        build = client.create_build(organization, pipeline, body, archive)
-    except RequestFailed as error:
-        # Keep the pipeline of a rejected build to inspect it, unless its slug is wrong. Only admins may delete it.
-        if error.code != _REJECTED or _UNKNOWN_PIPELINE in str(error):
+        build = upload.send(client, organization, pipeline, body)
+    except (RequestFailed, KeyboardInterrupt) as error:
+        if not _keeps_pipeline(error, upload):
             with suppress(RequestFailed):
                 client.delete_pipeline(organization, pipeline)
         raise
@@ -188,15 +218,18 @@ def _create_build(
     return build
 
 
-def _curl(url: str, method: str = "") -> str:
-    how = f"-X {method} " if method else ""
-    return f'curl {how}-H "Authorization: Bearer $CI_DAEMON_TOKEN" {url}'
+def _keeps_pipeline(error: RequestFailed | KeyboardInterrupt, upload: _Upload) -> bool:
+    """Tell whether a new pipeline stays without a build that is known. Only admins may delete it.
+
+    It does if a build of it was rejected, to inspect it, unless its slug is wrong; or if the service may still make it.
+    """
+    if isinstance(error, RequestFailed):
+        return error.code == _REJECTED and _UNKNOWN_PIPELINE not in str(error)
+    return upload.complete
 
 
-def _next_steps(url: str, summary: Summary) -> tuple[str, ...]:
+def _next_step(name: BuildName, summary: Summary) -> str:
     failed = next((row.job for row in summary.rows if row.job.state.failed), None)
-    log_url = f"{url}/jobs/{failed.id}/log" if failed else f"{url}/jobs"
-    return (
-        f"{'Its log again' if failed else 'Its jobs as JSON'}: {_curl(log_url)}",
-        "To run it again, repeat the command; --help lists its options.",
-    )
+    if failed is None:
+        return f"Its logs again: `ci-daemon build logs {name}`"
+    return f"The log of what failed: `ci-daemon build logs {name} {failed.step_key}`"

@@ -22,11 +22,14 @@ __all__ = ["completion"]
 @click.pass_context
 @pass_session
 def completion(session: Session, context: click.Context, *, shell: str) -> None:
-    """Print the script with which a shell completes commands and options.
+    """Print the script with which a shell completes commands, options, and names that you have met.
 
-    Packages install it. Otherwise, for bash: `ci-daemon completion bash
+    `ci-daemon install` and the package install it. Otherwise, for bash: `ci-daemon completion bash
     >~/.local/share/bash-completion/completions/ci-daemon`; for zsh, into a file _ci-daemon in a folder of $fpath; for
     fish, into ~/.config/fish/completions/ci-daemon.fish.
+
+    A Tab starts no program and asks no server. The names of organizations, pipelines, builds and steps are those that
+    your commands have shown, in ~/.cache/ci-daemon/names.
     """
     script = completion_script(shell, pages(context.find_root().command, lines()))
     session.answer({"shell": shell, "script": script}, script.rstrip())

@@ -8,6 +8,7 @@ import click
 
 from ci_daemon.command.support.catalog import HEADINGS, lines
 from ci_daemon.command.support.identity import become_owner
+from ci_daemon.command.support.names import BuildName, PipelineName
 from ci_daemon.command.support.session import Failure, Session
 
 __all__ = ["CallerCommand", "Command", "Group", "RootGroup", "ServerCommand", "SharedCommand"]
@@ -86,8 +87,17 @@ class Command(CallerCommand):
     """
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - what its callback returns
-        """Run it. Files on its command line are open already, because perhaps only the caller can read them."""
-        become_owner(ctx.ensure_object(Session).state_dir)
+        """Run it, unless the caller named a server.
+
+        Files on its command line are open already, because perhaps only the caller can read them.
+        """
+        session = ctx.ensure_object(Session)
+        if session.context_name is not None and not session.state_dir_given:
+            raise Failure(
+                f"`{ctx.command_path}` works only on the box, the host of the service: its owner runs it there, without"
+                " --context and its variable"
+            )
+        become_owner(session.state_dir)
         return super().invoke(ctx)
 
 
@@ -105,7 +115,11 @@ class SharedCommand(CallerCommand):
             become_owner(session.state_dir)
         else:
             session.audited = True
-        return super().invoke(ctx)
+        result = super().invoke(ctx)
+        for each in ctx.params.values():
+            if isinstance(each, BuildName | PipelineName):
+                session.remember(each.known_lines)
+        return result
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Say where it works."""

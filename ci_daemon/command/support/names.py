@@ -26,6 +26,11 @@ class PipelineName:
             raise Failure(f'"{text}" is not the name of a pipeline: write ORG/PIPELINE, as in acme/web')
         return cls(org, pipeline)
 
+    @property
+    def known_lines(self) -> tuple[str, ...]:
+        """The lines by which a shell completes it."""
+        return f"org/{self.org}", f"pipeline/{self}"
+
     def __str__(self) -> str:
         return f"{self.org}/{self.pipeline}"
 
@@ -51,6 +56,11 @@ class BuildName:
     def of_pipeline(self) -> PipelineName:
         """The name of its pipeline."""
         return PipelineName(self.org, self.pipeline)
+
+    @property
+    def known_lines(self) -> tuple[str, ...]:
+        """The lines by which a shell completes it."""
+        return f"build/{self}", *self.of_pipeline.known_lines
 
     def numbered(self, number: int) -> BuildName:
         """Return the name of another build of the pipeline."""

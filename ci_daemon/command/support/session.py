@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
-from contextlib import closing, contextmanager, redirect_stdout
+from contextlib import closing, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from rich.console import RenderableType
 
@@ -35,8 +35,8 @@ T = TypeVar("T")
 
 _NOWHERE = "no server is known here: sign in with `ci-daemon login URL`, or on the box give --state-dir DIR"
 _NO_BOX = (
-    "no service is installed here, and this command works only on the box: run it there,"
-    " or give the state directory with --state-dir DIR"
+    "`{command}` works only on the box, the host of the service, and no service is installed here: its owner runs the"
+    " same command there; if you are on it, give the state directory with --state-dir DIR"
 )
 _NO_SERVER = "no server is known here: sign in with `ci-daemon login URL`, or set CI_DAEMON_URL and CI_DAEMON_TOKEN"
 
@@ -93,6 +93,9 @@ class Session:
 
     organization: str | None = None
     """The slug of the changed organization, for the audit, if no argument names it."""
+
+    caller: int = field(default_factory=os.geteuid)
+    """The user id before root becomes the service's user, who has no shell to complete names in."""
 
     audited: bool = False
     """True if the command wrote its own audit entry, or changed nothing."""
@@ -215,7 +218,7 @@ class Session:
     def _check_box(self) -> None:
         """Raise Failure if nobody named a state directory and there is no service's own."""
         if not self.state_dir_given and not self.state_dir.exists():
-            raise Failure(_NO_BOX)
+            raise Failure(_NO_BOX.format(command=click.get_current_context().command_path))
 
     @contextmanager
     def output(self) -> Iterator[None]:
@@ -225,6 +228,15 @@ class Session:
             return
         with Path(os.devnull).open("w", encoding="utf-8") as nothing, redirect_stdout(nothing):
             yield
+
+    def remember(self, lines: Iterable[str]) -> None:
+        """Let the caller's shell complete names from now on, each by its line (`ci_daemon.local.known_names`)."""
+        from ci_daemon.local.folders import CacheUnusable, LocalFolders
+        from ci_daemon.local.known_names import remember
+
+        if os.geteuid() == self.caller:
+            with suppress(CacheUnusable):
+                remember(LocalFolders.of_user(os.environ).names, lines)
 
     def answer(self, document: object, text: str) -> None:
         """Print the document with `--json`, else the text."""

@@ -22,8 +22,27 @@ CASES = {
     "ci-daemon completion f": {"fish"},
     "ci-daemon submit fol": {"folder/"},
     "ci-daemon image list image ": set[str](),
+    "ci-daemon member list ": {"acme", "other"},
+    "ci-daemon pipeline show acme ": {"lib", "web"},
+    "ci-daemon build list acme/w": {"acme/web"},
+    "ci-daemon --json build logs acme/web/": {"acme/web/7", "acme/web/12"},
+    "ci-daemon build logs acme/web/7 -f ": {"lint", "unit.fast"},
+    "ci-daemon artifact get acme/web/7 --job l": {"lint"},
+    "ci-daemon build logs acme/web/12 ": set[str](),
 }
 """The words that complete a line."""
+
+NAMES = """\
+org/acme
+org/other
+pipeline/acme/lib
+pipeline/acme/web
+build/acme/web/12
+build/acme/web/7
+step/acme/web/7/lint
+step/acme/web/7/unit.fast
+step/acme/lib/3/other
+"""
 
 BASH = """
 source ./script
@@ -37,6 +56,20 @@ while IFS= read -r line; do
     echo "= ${COMPREPLY[*]/%/$folders}"
 done <lines
 """
+ZSH = """
+compdef() { }
+compadd() { shift; for word; do [[ $word == $words[CURRENT]* ]] && answer+=($word); done }
+_describe() { [[ $1 == -o ]] && shift; compadd -- ${${(P)2}%%:*} }
+_files() { answer=(${words[CURRENT]}*(/N)); answer=(${^answer}/) }
+source ./script
+while IFS= read -r line; do
+    words=(${=line}) answer=()
+    [[ $line == *' ' ]] && words+=('')
+    CURRENT=${#words}
+    _ci_daemon
+    echo = $answer
+done <lines
+"""
 FISH = """
 source ./script
 while read --local line
@@ -45,20 +78,17 @@ end <lines
 """
 
 
-@pytest.mark.parametrize(("shell", "asking"), [("bash", BASH), ("fish", FISH)])
+@pytest.mark.parametrize(("shell", "asking"), [("bash", BASH), ("zsh", ZSH), ("fish", FISH)])
 def test_a_tab_completes_as_the_help_says(tmp_path: Path, shell: str, asking: str):
     (tmp_path / "script").write_text(completion_script(shell, pages(root_command(), lines())))
     (tmp_path / "lines").write_text("".join(f"{line}\n" for line in CASES))
     (tmp_path / "folder").mkdir()
-    done = _run([shell, "-c", asking], tmp_path)
+    (tmp_path / ".cache" / "ci-daemon").mkdir(parents=True)
+    (tmp_path / ".cache" / "ci-daemon" / "names").write_text(NAMES)
+    done = _run([shell, *(["-f"] * (shell == "zsh")), "-c", asking], tmp_path)
     assert done.stderr == ""
     answers = [set(line.split()[1:]) for line in done.stdout.splitlines()]
     assert dict(zip(CASES, answers, strict=True)) == CASES
-
-
-def test_zsh_reads_its_script(tmp_path: Path):
-    (tmp_path / "script").write_text(completion_script("zsh", pages(root_command(), lines())))
-    assert _run(["zsh", "-f", "-n", "script"], tmp_path).stderr == ""
 
 
 def test_every_shell_knows_every_command_and_option():

@@ -51,8 +51,10 @@ def test_output_has_every_jobs_log_then_times_and_costs(
         ["Lint", "passed", "1.0 s", "0"],
         ["test", "passed", "3 min 20 s", "8"],
     ]
-    assert lines[-3] == "build #1 passed in 5 min 1 s, 12 cents"
-    assert "/builds/1/jobs" in lines[-2]
+    assert lines[-2:] == [
+        "build #1 passed in 5 min 1 s, 12 cents",
+        f"Its logs again: `ci-daemon build logs {service.org}/demo/1`",
+    ]
 
 
 def test_a_job_is_running_before_its_first_line(
@@ -91,8 +93,7 @@ def test_a_failure_is_the_exit_code_and_says_where_its_log_is(
     assert "test    | 1 failed\n" in out
     assert "test    | * failed in 0.0 s: exit code 7\n" in out
     assert "Lint    | * skipped\n" in out
-    failed = next(job for job in service.storage.jobs.of_build(1) if job.step_key == "test")
-    assert f"/jobs/{failed.uuid}/log" in out
+    assert out.endswith(f"The log of what failed: `ci-daemon build logs {service.org}/demo/1 test`\n")
 
 
 def test_a_canceled_build_is_exit_code_3(service: ScriptedService, submit: Submit):
@@ -214,7 +215,7 @@ def test_ctrl_c_leaves_the_build_running_and_explains_cancel(service: ScriptedSe
         rest = process.stdout.read()
         assert process.wait(10) == 130
     assert "build #1 continues" in rest
-    assert f'-X PUT -H "Authorization: Bearer $CI_DAEMON_TOKEN" {service.url}' in rest
+    assert f"`ci-daemon build cancel {service.org}/demo/1` cancels it" in rest
     assert service.storage.builds.get(1).state is BuildState.RUNNING
 
 

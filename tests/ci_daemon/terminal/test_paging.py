@@ -3,48 +3,43 @@
 from __future__ import annotations
 
 import os
-import pty
 import subprocess
 import sys
 
 import pytest
+
+from tests.ci_daemon.terminal.pseudo_terminal import shown
 
 PROGRAM = """
 from rich.text import Text
 from ci_daemon.terminal.tables import print_renderable, two_column_table
 print_renderable(two_column_table([("name", Text("value", "green"))] * {rows}))
 """
+ENDLESS = """
+from itertools import count
+from ci_daemon.terminal.paging import print_paged
+print_paged(f"{each}\\n" for each in count())
+"""
 PAGER = "sed s/value/paged/"
 
 
-def shown(rows: int, **environment: str) -> str:
-    """Return what a table of that many rows is on a terminal of 24 lines."""
-    ours, theirs = pty.openpty()
-    variables = {"PATH": os.environ["PATH"], "TERM": "xterm", "LINES": "24", "COLUMNS": "80", **environment}
-    command = [sys.executable, "-c", PROGRAM.format(rows=rows)]
-    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, env=variables)
-    os.close(theirs)
-    text = b""
-    try:
-        while chunk := os.read(ours, 10_000):
-            text += chunk
-    except OSError:  # the end of a terminal, on Linux
-        pass
-    finally:
-        os.close(ours)
-        assert process.wait(30) == 0
-    return text.decode()
-
-
 def test_a_pager_shows_what_is_longer_than_the_terminal():
-    assert "paged" in shown(50, PAGER=PAGER)
-    assert "paged" not in shown(10, PAGER=PAGER)
+    assert "paged" in shown(PROGRAM.format(rows=50), PAGER=PAGER)
+    assert "paged" not in shown(PROGRAM.format(rows=10), PAGER=PAGER)
+
+
+def test_a_pager_that_is_left_ends_what_it_shows():
+    assert shown(ENDLESS, PAGER="head -n 2").split() == ["0", "1"]
+
+
+def test_without_a_pager_long_output_keeps_its_colours():
+    assert shown(PROGRAM.format(rows=50), PAGER="cat").count("\x1b[32m") == 50
 
 
 @pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_colours_are_for_terminals_that_want_them(environment: dict[str, str]):
-    assert "\x1b[32m" in shown(1)
-    assert "\x1b" not in shown(1, **environment)
+    assert "\x1b[32m" in shown(PROGRAM.format(rows=1))
+    assert "\x1b" not in shown(PROGRAM.format(rows=1), **environment)
 
 
 def test_a_pipe_gets_plain_lines_and_no_pager():

@@ -31,7 +31,8 @@ class Laptop:
     def __init__(self, home: Path) -> None:
         own = {name: value for name, value in os.environ.items() if not name.startswith(("CI_DAEMON_", "COVERAGE_"))}
         keyring = "keyring.backends.fail.Keyring"
-        self._environ = {**own, "XDG_CONFIG_HOME": str(home), "PYTHON_KEYRING_BACKEND": keyring}
+        places = {"XDG_CONFIG_HOME": str(home), "XDG_CACHE_HOME": str(home / "cache")}
+        self._environ = {**own, **places, "PYTHON_KEYRING_BACKEND": keyring}
         self._home = home
 
     @contextmanager
@@ -79,5 +80,6 @@ def test_a_person_signs_in_and_follows_a_build(browser: Browser, client: Client,
     assert laptop.run("--context", "work", "build", "logs", name, "fail").splitlines() == ["fail  | broken"]
     assert laptop.run("--context", "work", "artifact", "get", name) == f"{pipeline.slug}-1/dist/a\n"
     assert (tmp_path / f"{pipeline.slug}-1" / "dist" / "a").read_text() == "content\n"
+    assert f"build/{name}" in (tmp_path / "cache" / "ci-daemon" / "names").read_text().split()
     laptop.run("--context", "work", "logout")
     assert laptop.run("context", "list") == "you are signed in nowhere: `ci-daemon login URL` signs in\n"
