@@ -16,6 +16,7 @@ from ci_daemon.remote.account_views import (
     UsageView,
 )
 from ci_daemon.remote.operation import Nothing, Operation, Page
+from ci_daemon.remote.repository_views import ConnectedRepoView, RepoHookView, RepoSummaryView, RepoView
 from ci_daemon.remote.views import (
     ArtifactView,
     BuildView,
@@ -115,6 +116,17 @@ DELETE_ORGANIZATION_SECRET = Operation("deleteOrganizationSecret", "DELETE", _OR
 LIST_PIPELINE_SECRETS = Operation("listPipelineSecrets", "GET", _PIPELINE + "/secrets", Page[SecretView])
 SET_PIPELINE_SECRET = Operation("setPipelineSecret", "PUT", _PIPELINE_SECRET, SecretView, _VALUE)
 DELETE_PIPELINE_SECRET = Operation("deletePipelineSecret", "DELETE", _PIPELINE_SECRET, Nothing)
+
+_REPO = _ORG + "/repos/{id}"
+_PACKED_PARTS = frozenset({"submodules", "lfs"})
+LIST_REPOS = Operation("listOrgRepos", "GET", _ORG + "/repos", Page[RepoSummaryView])
+CONNECT_REPO = Operation(
+    "connectRepo", "POST", _ORG + "/repos/connect", ConnectedRepoView, _PACKED_PARTS | {"url", "token", "provider"}
+)
+GET_REPO = Operation("getRepo", "GET", _REPO, RepoView)
+UPDATE_REPO = Operation("updateRepo", "PATCH", _REPO, RepoView, _PACKED_PARTS)
+DISCONNECT_REPO = Operation("disconnectRepo", "DELETE", _REPO, Nothing)
+MAKE_REPO_HOOK = Operation("makeRepoHook", "POST", _REPO + "/hook", RepoHookView)
 
 _MEMBER = _ORG + "/members/{user_id}"
 LIST_ORGANIZATIONS = Operation(

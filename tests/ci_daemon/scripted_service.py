@@ -9,11 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from actors.source_hosts import RepositoryConnector
 from api import HttpSettings, Server, create_app
 from storage import Build, BuildState, Job, JobState, Lease, Storage
 from tests import records
 from tests.clock import ManualClock
 from tests.fake_engine import FakeEngine
+from tests.forges.connected import forges
+from tests.forges.server import LocalHost
 from tests.state import new_storage
 
 TIMEOUT_SECONDS = 30.0
@@ -94,6 +97,7 @@ class ScriptedService:
     server: Server
     org: str
     token: str
+    forge: LocalHost | None = None
 
     @property
     def url(self) -> str:
@@ -138,7 +142,10 @@ class ScriptedService:
         self.serve()
 
     def serve(self) -> None:
-        self.server.start(create_app(self.storage, self.engine, self.server.settings, slots=self.server.slots))
+        hosts = {} if self.forge is None else forges(self.storage, self.forge)
+        connector = RepositoryConnector(self.storage, hosts, self.url)
+        settings, slots = self.server.settings, self.server.slots
+        self.server.start(create_app(self.storage, self.engine, settings, slots=slots, connector=connector))
 
 
 @contextmanager

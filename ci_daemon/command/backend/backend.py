@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from ci_daemon.command.backend.members import Members
     from ci_daemon.command.backend.organizations import Organizations
     from ci_daemon.command.backend.pipelines import Pipelines
+    from ci_daemon.command.backend.repositories import Repositories
     from ci_daemon.command.backend.schedules import Schedules
     from ci_daemon.command.backend.secrets import Secrets
     from ci_daemon.command.backend.tokens import Tokens
@@ -74,4 +75,9 @@ class Backend(Protocol):
     @property
     def organizations(self) -> Organizations:
         """The organizations."""
+        ...
+
+    @property
+    def repositories(self) -> Repositories:
+        """The connected repositories."""
         ...

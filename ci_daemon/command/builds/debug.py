@@ -48,13 +48,16 @@ def debug(session: Session, context: click.Context, *, name: BuildName, step: st
     The job runs, or it has failed and its VM is held, because its build was made with `debug`, as by `ci-daemon submit
     --debug`. Without a STEP it is the only VM, or the only one that is held. The job's variables are set, its secrets
     are not. `ci-daemon audit` shows who used it.
+
+    It works on the box alone, because only there a VM can be reached: `ssh -t HOST sudo ci-daemon debug …` opens the
+    shell from elsewhere. `ci-daemon build show` tells anywhere which job failed.
     """
     command: tuple[str, ...] = context.meta[_SEPARATOR]
     if release and command:
         raise click.UsageError("give either a command or --release")
-    if not release and not command and not debugging.has_terminal():
-        raise Failure("a shell needs a terminal: give a command after --, as in `-- cat /etc/os-release`")
     with session.storage() as storage:
+        if not release and not command and not debugging.has_terminal():
+            raise Failure("a shell needs a terminal: give a command after --, as in `-- cat /etc/os-release`")
         try:
             target = debugging.find_target(storage, find_build(storage, name), step)
         except debugging.NoTarget as error:

@@ -88,6 +88,19 @@ def test_a_build_is_canceled_and_run_again(service: ScriptedService, pipeline: P
     assert isinstance(retried, Build)
 
 
+def test_a_build_of_a_fork_is_approved(
+    service: ScriptedService, pipeline: Pipeline, run_json: RunJson, capsys: pytest.CaptureFixture[str]
+):
+    new = NewBuild("eve:main", "c0ffee", untrusted_origin="pull/1/7", approval_reason="eve is not a member")
+    waiting = service.storage.builds.create(pipeline, new, [new_job("lint")])
+    name = f"{service.org}/web/{waiting.number}"
+    assert run_json("build", "show", name)["pending_reason"].endswith(": eve is not a member")
+    approved = run_json("build", "approve", name)
+    assert (approved["approved_by"], approved["pending_reason"]) == ("ada@example.org", None)
+    assert main(["build", "approve", name]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ci_daemon.command.backend.members import Members
     from ci_daemon.command.backend.organizations import Organizations
     from ci_daemon.command.backend.pipelines import Pipelines
+    from ci_daemon.command.backend.repositories import Repositories
     from ci_daemon.command.backend.schedules import Schedules
     from ci_daemon.command.backend.secrets import Secrets
     from ci_daemon.command.backend.tokens import Tokens
@@ -106,3 +107,10 @@ class BoxBackend:
         from ci_daemon.command.backend.box.organizations import BoxOrganizations  # noqa: PLC0415 - as the class says
 
         return BoxOrganizations(self._session, self._storage)
+
+    @property
+    def repositories(self) -> Repositories:
+        """The connected repositories."""
+        from ci_daemon.command.backend.box.repositories import BoxRepositories  # noqa: PLC0415 - as the class says
+
+        return BoxRepositories(self._session, self._storage)

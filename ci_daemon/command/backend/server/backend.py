@@ -9,6 +9,7 @@ from ci_daemon.command.backend.server.builds import ServerBuilds
 from ci_daemon.command.backend.server.members import ServerMembers
 from ci_daemon.command.backend.server.organizations import ServerOrganizations
 from ci_daemon.command.backend.server.pipelines import ServerPipelines
+from ci_daemon.command.backend.server.repositories import ServerRepositories
 from ci_daemon.command.backend.server.schedules import ServerSchedules
 from ci_daemon.command.backend.server.secrets import ServerSecrets
 from ci_daemon.command.backend.server.tokens import ServerTokens
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ci_daemon.command.backend.members import Members
     from ci_daemon.command.backend.organizations import Organizations
     from ci_daemon.command.backend.pipelines import Pipelines
+    from ci_daemon.command.backend.repositories import Repositories
     from ci_daemon.command.backend.schedules import Schedules
     from ci_daemon.command.backend.secrets import Secrets
     from ci_daemon.command.backend.tokens import Tokens
@@ -86,6 +88,11 @@ class ServerBackend:
     def organizations(self) -> Organizations:
         """The organizations."""
         return ServerOrganizations(self.connection)
+
+    @property
+    def repositories(self) -> Repositories:
+        """The connected repositories."""
+        return ServerRepositories(self.connection)
 
     def close(self) -> None:
         """Close the connections."""

@@ -1,0 +1,112 @@
+"""Connected repositories of a server."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from ci_daemon.command.backend.repositories import (
+    HostedRepository,
+    Repository,
+    RepositoryChanges,
+    RepositoryDetails,
+    RepositoryHook,
+    RepositoryKey,
+)
+from ci_daemon.command.support.session import Failure
+from ci_daemon.remote import operations
+
+if TYPE_CHECKING:
+    from ci_daemon.remote.connection import Connection
+    from ci_daemon.remote.repository_views import RepoSummaryView, RepoView
+
+__all__ = ["ServerRepositories"]
+
+
+class ServerRepositories:
+    """Repositories by the API. Those on plain git servers are connected by the owner of the host alone."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def all(self, org: str | None) -> list[Repository]:
+        """Return the repositories of an organization, or of all of the caller's."""
+        orgs = [org] if org else [each.slug for each in self._connection.items(operations.LIST_ORGANIZATIONS)]
+        return [_listed(each, view) for each in orgs for view in self._summaries(each)]
+
+    def connect(self, org: str, hosted: HostedRepository) -> RepositoryDetails:
+        """Build what is pushed to a repository of a source host, and let that report pushes."""
+        body = {key: value for key, value in asdict(hosted).items() if value is not None}
+        made = self._connection.call(operations.CONNECT_REPO, {"org": org}, body=body)
+        return _details(org, self._connection.call(operations.GET_REPO, {"org": org, "id": made.id}))
+
+    def edit(self, org: str, url: str, changes: RepositoryChanges) -> RepositoryDetails:
+        """Change what is packed of a repository. The rest is the owner's of the host."""
+        if changes.poll_seconds is not None or changes.password is not None:
+            raise Failure(
+                "with a server only --submodules and --lfs can be changed: the owner of its host runs"
+                " `ci-daemon repo edit` there with --poll, or with --user and --token-file"
+            )
+        body = {"submodules": changes.submodules, "lfs": changes.lfs}
+        wanted = {key: value for key, value in body.items() if value is not None}
+        return _details(org, self._connection.call(operations.UPDATE_REPO, self._names(org, url), body=wanted))
+
+    def remove(self, org: str, url: str) -> Repository:
+        """Build no more pushes to a repository, and return it as it was."""
+        found = self._find(org, url)
+        self._connection.call(operations.DISCONNECT_REPO, {"org": org, "id": found.id})
+        return _listed(org, found)
+
+    def key(self, org: str, url: str) -> RepositoryKey:
+        """Return the deploy key of a repository."""
+        found = self._connection.call(operations.GET_REPO, self._names(org, url))
+        if found.deploy_key is None or found.host_key_fingerprint is None:
+            raise Failure(f"{url} has no deploy key: only repositories with an ssh URL have one")
+        return RepositoryKey(found.id, found.deploy_key, found.host_key_fingerprint)
+
+    def make_hook(self, org: str, url: str) -> RepositoryHook:
+        """Make a hook that reports pushes to a repository on a plain git server."""
+        names = self._names(org, url)
+        return RepositoryHook(str(names["id"]), self._connection.call(operations.MAKE_REPO_HOOK, names).script)
+
+    def _summaries(self, org: str) -> list[RepoSummaryView]:
+        return self._connection.call(operations.LIST_REPOS, {"org": org}).data
+
+    def _find(self, org: str, url: str) -> RepoSummaryView:
+        found = next((each for each in self._summaries(org) if each.clone_url == url), None)
+        if found is None:
+            raise Failure(f"{url} is not connected to {org}: `ci-daemon repo list` shows what is")
+        return found
+
+    def _names(self, org: str, url: str) -> dict[str, object]:
+        return {"org": org, "id": self._find(org, url).id}
+
+
+def _listed(org: str, view: RepoSummaryView) -> Repository:
+    return Repository(
+        id=view.id,
+        org=org,
+        url=view.clone_url,
+        provider=", ".join(each.provider for each in view.registrations),
+        repo_name=view.full_name,
+        default_branch=view.default_branch,
+        checked_at=view.last_synced_at,
+        last_error=view.last_error,
+    )
+
+
+def _details(org: str, view: RepoView) -> RepositoryDetails:
+    return RepositoryDetails(
+        id=view.id,
+        org=org,
+        url=view.clone_url,
+        provider=view.provider,
+        repo_name=view.full_name,
+        default_branch=view.default_branch,
+        checked_at=view.checked_at,
+        last_error=view.last_error,
+        poll_seconds=view.poll_seconds,
+        submodules=view.submodules,
+        lfs=view.lfs,
+        next_check_at=view.next_check_at,
+    )

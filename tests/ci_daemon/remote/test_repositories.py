@@ -1,0 +1,106 @@
+"""`ci-daemon repo` with a server: what its API does, and who does the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from actors.repositories import new_deploy_key
+from ci_daemon.command import main
+from storage import GitCredential, Repository
+from tests.ci_daemon.remote.conftest import Printed, RunJson
+from tests.ci_daemon.scripted_service import ScriptedService
+from tests.forges.forgejo import ForgejoServer
+from tests.forges.server import LocalHost, serving
+
+SSH = "ssh://git@git.example.org/acme/web.git"
+HTTPS = "https://git.example.org/acme/lib.git"
+pytestmark = pytest.mark.usefixtures("at_server")
+
+
+@pytest.fixture
+def forge(service: ScriptedService, tmp_path: Path) -> Iterator[LocalHost]:
+    with serving(ForgejoServer(), tmp_path / "forge") as forge:
+        service.forge = forge
+        service.restart()
+        yield forge
+
+
+@pytest.fixture
+def plain(service: ScriptedService) -> Repository:
+    """A repository on a plain git server, with a deploy key."""
+    organization = service.storage.organizations.by_slug(service.org)
+    assert organization is not None
+    connected = service.storage.repositories.connect(organization.id, SSH, "acme/web", 60)
+    service.storage.repository_credentials.put(connected, new_deploy_key("acme/web", "ssh-ed25519 AAAA"))
+    other = service.storage.repositories.connect(organization.id, HTTPS, "acme/lib", 60)
+    service.storage.repository_credentials.put(other, GitCredential("ci", "secret"))
+    return connected
+
+
+def test_a_repository_is_connected_changed_and_removed(
+    service: ScriptedService,
+    forge: LocalHost,
+    tmp_path: Path,
+    run_json: RunJson,
+    printed: Printed,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    (tmp_path / "token").write_text("fj-token\n")
+    token, org = ("--token-file", str(tmp_path / "token")), ("--org", service.org)
+    made = run_json("repo", "connect", f"{forge.url}/acme/web", *org, *token)
+    url = made["url"]
+    assert (made["provider"], made["repo_name"], made["lfs"]) == ("forgejo", "acme/web", False)
+    edited = run_json("repo", "edit", url, *org, "--lfs")
+    assert (edited["id"], edited["lfs"], edited["submodules"]) == (made["id"], True, False)
+    [listed] = run_json("repo", "list")
+    assert run_json("repo", "list", *org) == [listed]
+    with monkeypatch.context() as on_box:
+        on_box.setenv("CI_DAEMON_STATE_DIR", str(service.storage.directory))
+        [of_box] = run_json("repo", "list", *org)
+    del listed["checked_at"], of_box["checked_at"]  # the server tells when its host was asked
+    assert listed == {key: of_box[key] for key in listed}
+    assert printed("repo", "list")[0].split() == ["org", "url", "provider", "repo", "name", "checked", "last", "error"]
+    assert printed("repo", "remove", url, *org) == [f"pushes to {url} are no longer built for {service.org}"]
+    assert printed("repo", "list") == ["no repository is connected: `ci-daemon repo connect` connects one"]
+
+
+def test_a_plain_repository_tells_its_key_and_its_hook(service: ScriptedService, plain: Repository, run_json: RunJson):
+    key = run_json("repo", "key", SSH, "--org", service.org)
+    assert (key["id"], key["deploy_key"].split()[0]) == (plain.uuid, "ssh-ed25519")
+    assert key["host_key_fingerprint"].startswith("SHA256:")
+    hook = run_json("repo", "hook", SSH, "--org", service.org)
+    assert f"{service.url}/webhooks/git" in hook["hook_script"]
+    assert run_json("repo", "remove", SSH, "--org", service.org)["id"] == plain.uuid
+
+
+@pytest.mark.usefixtures("plain")
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        (("connect", "https://git.example.org/acme/new.git"), "owner of the service's host, who runs `ci-daemon repo"),
+        (("edit", SSH, "--poll", "30"), "the owner of its host runs `ci-daemon repo edit` there"),
+        (("rotate-key", SSH), "`ci-daemon repo rotate-key` works only on the box"),
+        (("trust", SSH), "`ci-daemon repo trust` works only on the box"),
+        (("key", HTTPS), "only repositories with an ssh URL have one"),
+        (("key", "https://git.example.org/none.git"), "`ci-daemon repo list` shows what is"),
+        (("connect", HTTPS, "--poll", "5", "--token-file", "-"), "--name and --poll are for plain git servers"),
+    ],
+)
+def test_what_cannot_be_done_names_the_way(
+    service: ScriptedService, words: tuple[str, ...], advice: str, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["repo", *words, "--org", service.org]) in {1, 2}
+    said = capsys.readouterr().err
+    assert advice in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [("org", "set", "acme", "--weight", "2"), ("debug", "acme/web/1"), ("status",)])
+def test_a_command_of_the_box_alone_says_so(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]):
+    """Also if the caller names a server, whose host may be this one."""
+    for place in ([], ["--context", "work"]):
+        assert main([*place, *words]) == 1
+        assert "works only on the box, the host of the service" in capsys.readouterr().err
