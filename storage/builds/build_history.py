@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import peewee
 
-from storage.builds.builds import BUILD
+from storage.builds.build_rows import BUILD, existing_builds
 from storage.database.instants import SECOND
 from storage.database.statements import NEWEST, Columns, Query, slot
-from storage.models import BuildOriginRow, BuildRow, JobRow, LeaseRow, OrganizationRow, PipelineRow, UserRow
+from storage.models import BuildOriginRow, BuildRow, JobRow, LeaseRow, PipelineRow, UserRow
 from storage.records import BuildPeople, BuildState, FlakyStep, JobState, ListedBuild, PastBuild, SlowStep
 
 if TYPE_CHECKING:
@@ -39,8 +39,7 @@ class BuildHistory:
     """Builds of pipelines that are not deleted, newest first. Safe in any thread."""
 
     def __init__(self, database: Database) -> None:
-        existing = PipelineRow.deleted_at.is_null()
-        builds = BuildRow.select(*BUILD.selected).join(PipelineRow).join(OrganizationRow).where(existing)
+        builds = existing_builds()
         of_organization = PipelineRow.organization == slot("organization_id")
         of_pipeline = BuildRow.pipeline == slot("pipeline_id")
         newest = builds.order_by(BuildRow.id.desc()).limit(slot("limit"))
@@ -53,7 +52,9 @@ class BuildHistory:
         recent = PipelineRow.build_count - slot("count") < BuildRow.number
         self._recent = Query(
             database,
-            past.where(of_organization, existing, recent).order_by(PipelineRow.id, BuildRow.number),
+            past.where(of_organization, PipelineRow.deleted_at.is_null(), recent).order_by(
+                PipelineRow.id, BuildRow.number
+            ),
             _PAST,
         )
         self._of_pipeline = Query(

@@ -5,28 +5,15 @@ from __future__ import annotations
 import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 import peewee
 
-from storage.builds.concurrency import group_of
-from storage.builds.job_insertion import JobInserter
+from storage.builds.build_insertion import BuildInserter
+from storage.builds.build_rows import BUILD, existing_builds
 from storage.database.instants import to_micros
-from storage.database.statements import (
-    NEWEST,
-    Columns,
-    Query,
-    Slots,
-    SqlValue,
-    Write,
-    first,
-    insert_into,
-    slot,
-    written,
-)
-from storage.errors import PipelineGone, SourceGone
+from storage.database.statements import NEWEST, Query, Write, first, slot, written
 from storage.models import BuildRow, JobRow, OrganizationRow, PipelineRow
-from storage.records import Build, BuildState, JobState, NewBuild, NewJob, Page, Pipeline
+from storage.records import BuildState, JobState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,18 +23,10 @@ if TYPE_CHECKING:
     from storage.database.connection import Database
     from storage.files.sources import Sources
     from storage.idempotency import IdempotencyKeys
+    from storage.records import Build, NewBuild, NewJob, Page, Pipeline
     from storage.vault import Vault
 
-__all__ = ["BUILD", "Builds"]
-
-BUILD = Columns.of(
-    Build,
-    BuildRow,
-    organization_id=PipelineRow.organization,
-    organization_slug=OrganizationRow.slug,
-    pipeline_slug=PipelineRow.slug,
-)
-_NEW: Slots[NewBuild] = Slots(NewBuild, BuildRow)
+__all__ = ["Builds"]
 
 
 class Builds:
@@ -58,12 +37,8 @@ class Builds:
     ) -> None:
         self._database = database
         self._vault = vault
-        self._sources = sources
-        self._keys = keys
-        self._groups = groups
-        self._inserter = JobInserter(database)
-        existing = PipelineRow.deleted_at.is_null()
-        builds = BuildRow.select(*BUILD.selected).join(PipelineRow).join(OrganizationRow).where(existing)
+        self._inserter = BuildInserter(database, vault, sources, keys, groups)
+        builds = existing_builds()
         numbered = BuildRow.number == slot("number")
         of_pipeline = BuildRow.pipeline == slot("pipeline_id")
         this = BuildRow.id == slot("id")
@@ -133,30 +108,6 @@ class Builds:
             database, BuildRow.select(BuildRow.id).where(BuildRow.id > slot("id")).order_by(BuildRow.id), first
         )
         self._newest = Query(database, BuildRow.select(peewee.fn.COALESCE(peewee.fn.MAX(BuildRow.id), 0)), first)
-        self._next_number = Query(
-            database,
-            PipelineRow.update({PipelineRow.build_count: PipelineRow.build_count + 1})
-            .where(PipelineRow.id == slot("id"), existing)
-            .returning(PipelineRow.build_count),
-            first,
-        )
-        self._insert = Write(
-            database,
-            insert_into(
-                BuildRow,
-                "started_at",
-                "log_bytes",
-                "logs_expired_at",
-                "artifact_bytes",
-                "artifacts_expired_at",
-                "source_bytes",
-                "source_expired_at",
-                "approved_by",
-                "approved_at",
-                "told_at",
-                "told_state",
-            ),
-        )
         self._move = Write(
             database,
             BuildRow.update(
@@ -185,68 +136,15 @@ class Builds:
         """
         if not jobs:
             raise ValueError("a build has at least one job; one without is rejected, see create_rejected")
-        return self._write(pipeline, new, jobs, BuildState.SCHEDULED)
+        return self._inserter.insert(pipeline, new, jobs, BuildState.SCHEDULED)
 
     def create_unplanned(self, pipeline: Pipeline, new: NewBuild) -> Build:
         """Write a ``scheduled`` build without jobs, after its source archive. Raises KeyUsed, PipelineGone."""
-        return self._write(pipeline, new, (), BuildState.SCHEDULED)
+        return self._inserter.insert(pipeline, new, (), BuildState.SCHEDULED)
 
     def create_rejected(self, pipeline: Pipeline, new: NewBuild, error_code: str, error_message: str) -> Build:
         """Write a build that is ``failed`` and finished from the start. Raises KeyUsed, PipelineGone."""
-        return self._write(pipeline, new, (), BuildState.FAILED, error_code, error_message)
-
-    def _write(
-        self,
-        pipeline: Pipeline,
-        new: NewBuild,
-        jobs: Sequence[NewJob],
-        state: BuildState,
-        error_code: str | None = None,
-        error_message: str | None = None,
-    ) -> Build:
-        uuid = str(uuid4())
-        if new.source_archive is not None:
-            self._sources.store(uuid, new.source_archive)
-        elif new.source_of is not None:
-            self._link_source(new.source_of, uuid)
-        try:
-            with self._database.write():
-                now = self._database.now()
-                number = self._next_number.one(id=pipeline.id)
-                if number is None:
-                    raise PipelineGone(f'the pipeline "{pipeline.slug}" was deleted: no build is created')
-                fields: dict[str, SqlValue] = {
-                    "uuid": uuid,
-                    "external_id": str(uuid4()),
-                    "pipeline_id": pipeline.id,
-                    "number": number,
-                    "state": state,
-                    "cancel_requested": False,
-                    "has_source": new.has_source,
-                    "created_at": now,
-                    "scheduled_at": now,
-                    "finished_at": now if state.terminal else None,
-                    "recorded_at": now if state.terminal else None,
-                    "error_code": error_code,
-                    "error_message": error_message,
-                    "waits_for": None if state.terminal else self._groups.wait_of_new(pipeline, new),
-                    "concurrency_group": group_of(pipeline, new),
-                    "env": self._vault.seal(json.dumps(dict(new.env)).encode()) if new.env else None,
-                }
-                build_id = self._insert.insert(**_NEW(new) | fields)
-                self._inserter.insert(written(self.get(build_id)), jobs, now)
-                if new.key is not None:
-                    self._keys.claim(new.key, build_id, rejected=state.terminal)
-                return written(self.get(build_id))
-        except BaseException:
-            self._sources.remove(uuid)
-            raise
-
-    def _link_source(self, of: str, uuid: str) -> None:
-        try:
-            self._sources.link(of, uuid)
-        except FileNotFoundError:
-            raise SourceGone("the source archive of this build is no longer kept") from None
+        return self._inserter.insert(pipeline, new, (), BuildState.FAILED, error_code, error_message)
 
     def get(self, build_id: int) -> Build | None:
         """Return a build by row id."""

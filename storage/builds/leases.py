@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING
 
 import peewee
 
+from storage.builds.lease_claims import Claim, LeaseClaims
 from storage.database.clock import boot_id
 from storage.database.instants import SECOND, to_micros
-from storage.database.statements import Columns, Query, SqlValue, Write, first, insert_into, slot, written
+from storage.database.statements import Columns, Query, Write, first, slot, written
 from storage.models import BuildRow, JobRow, LeaseRow
 from storage.records import JobState, Lease, LeaseState, Shape
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from storage.billing.metering import Meter
     from storage.builds.attempts import Attempts
     from storage.builds.jobs import Jobs
@@ -37,6 +36,7 @@ class Leases:
         self._jobs = jobs
         self._attempts = attempts
         self._meter = meter
+        self._claims = LeaseClaims(database)
         leases = LeaseRow.select(*_LEASE.selected)
         this = LeaseRow.id == slot("id")
         live = LeaseRow.state != LeaseState.ENDED
@@ -47,29 +47,8 @@ class Leases:
             database, leases.where(LeaseRow.job == slot("job_id")).order_by(LeaseRow.attempt.desc()).limit(1), _LEASE
         )
         self._live = Query(database, leases.where(live).order_by(LeaseRow.id), _LEASE)
-        self._insert = Write(
-            database,
-            insert_into(LeaseRow, "started_at", "finished_at", "boot", "started_uptime", "killed_by", "seen_at"),
-        )
         self._move = Write(
             database, LeaseRow.update({LeaseRow.state: slot("new")}).where(this, LeaseRow.state == slot("old"))
-        )
-        self._adopt = Write(
-            database,
-            LeaseRow.update(
-                {
-                    LeaseRow.state: LeaseState.CREATING,
-                    LeaseRow.organization: slot("organization_id"),
-                    LeaseRow.job: slot("job_id"),
-                    LeaseRow.attempt: slot("attempt"),
-                    LeaseRow.build: slot("build_id"),
-                    LeaseRow.image: slot("image"),
-                    LeaseRow.cpu: slot("cpu"),
-                    LeaseRow.memory_gb: slot("memory_gb"),
-                    LeaseRow.disk_gb: slot("disk_gb"),
-                    LeaseRow.network: slot("network"),
-                }
-            ).where(this),
         )
         self._start = Write(
             database,
@@ -142,19 +121,19 @@ class Leases:
     def reserve_parked(self, uuid: str, provider: str) -> Lease:
         """Add the lease of a VM without a disk, before the VM is made."""
         with self._database.write():
-            return self._add(uuid, provider, _claim(None, Shape()))
+            return self._add(uuid, provider, Claim())
 
     def reserve_unclaimed(self, uuid: str, provider: str, image: str, shape: Shape) -> Lease:
         """Add the lease of a VM of nobody's, with network, before the VM is created."""
         with self._database.write():
-            return self._add(uuid, provider, _claim(image, shape))
+            return self._add(uuid, provider, Claim(image, shape))
 
     def reserve_render(
         self, uuid: str, provider: str, image: str, shape: Shape, *, organization_id: int, build_id: int
     ) -> Lease:
         """Add the lease of a VM that renders a build, with network, before the VM is created; it is free."""
         with self._database.write():
-            return self._add(uuid, provider, _claim(image, shape, organization_id=organization_id, build_id=build_id))
+            return self._add(uuid, provider, Claim(image, shape, organization_id=organization_id, build_id=build_id))
 
     def assign_render(
         self, lease_id: int, image: str, shape: Shape, *, organization_id: int, build_id: int
@@ -166,7 +145,7 @@ class Leases:
         with self._database.write():
             if not self._is_free(self.get(lease_id)):
                 return None
-            return self._give(lease_id, _claim(image, shape, organization_id=organization_id, build_id=build_id))
+            return self._give(lease_id, Claim(image, shape, organization_id=organization_id, build_id=build_id))
 
     def parked(self, lease_id: int) -> bool:
         """Note that a parked VM is ready for a job; False if the lease is not ``creating``."""
@@ -204,7 +183,7 @@ class Leases:
                 return None
             organization_id, attempt = assigned
             self._attempts.open(job_id, attempt, self._database.now())
-            claim = _claim(
+            claim = Claim(
                 image, shape, network=network, organization_id=organization_id, job_id=job_id, attempt=attempt
             )
             return self._add(lease_uuid, provider, claim) if parked is None else self._give(parked.id, claim)
@@ -269,43 +248,9 @@ class Leases:
         with self._database.write():
             return self._move.run(id=lease_id, old=old, new=new) == 1
 
-    def _add(self, uuid: str, provider: str, claim: Mapping[str, SqlValue]) -> Lease:
-        """Add a lease for what claims it."""
-        lease_id = self._insert.insert(
-            uuid=uuid,
-            provider=provider,
-            state=LeaseState.CREATING,
-            created_at=self._database.now(),
-            amount_cents=0,
-            **claim,
-        )
+    def _add(self, uuid: str, provider: str, claim: Claim) -> Lease:
+        return written(self.get(self._claims.add(uuid, provider, claim)))
+
+    def _give(self, lease_id: int, claim: Claim) -> Lease:
+        self._claims.give(lease_id, claim)
         return written(self.get(lease_id))
-
-    def _give(self, lease_id: int, claim: Mapping[str, SqlValue]) -> Lease:
-        """Give a free lease to what claims it."""
-        self._adopt.run(id=lease_id, **claim)
-        return written(self.get(lease_id))
-
-
-def _claim(
-    image: str | None,
-    shape: Shape,
-    *,
-    network: bool = True,
-    organization_id: int | None = None,
-    job_id: int | None = None,
-    attempt: int = 0,
-    build_id: int | None = None,
-) -> dict[str, SqlValue]:
-    """Return the columns of a lease that say who has the VM, and which VM that is to be."""
-    return {
-        "image": image,
-        "cpu": shape.cpu,
-        "memory_gb": shape.memory_gb,
-        "disk_gb": shape.disk_gb,
-        "network": network,
-        "organization_id": organization_id,
-        "job_id": job_id,
-        "attempt": attempt,
-        "build_id": build_id,
-    }

@@ -1,0 +1,28 @@
+"""The rows of builds with those of their pipeline and organization, and the record that they make."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from storage.database.statements import Columns
+from storage.models import BuildRow, OrganizationRow, PipelineRow
+from storage.records import Build
+
+if TYPE_CHECKING:
+    import peewee
+
+__all__ = ["BUILD", "existing_builds"]
+
+BUILD = Columns.of(
+    Build,
+    BuildRow,
+    organization_id=PipelineRow.organization,
+    organization_slug=OrganizationRow.slug,
+    pipeline_slug=PipelineRow.slug,
+)
+
+
+def existing_builds() -> peewee.ModelSelect[BuildRow]:
+    """Select the builds of pipelines that are not deleted."""
+    builds = BuildRow.select(*BUILD.selected).join(PipelineRow).join(OrganizationRow)
+    return builds.where(PipelineRow.deleted_at.is_null())
