@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actors.builds.outcome import build_timeout, outcome_of, soft_fails
+from actors.builds.outcome import JobFailure, build_timeout, outcome_of, soft_fails
 from actors.builds.states import JobEvent, Progress, next_state
-from storage import JobState
+from actors.messages import ImageFailed, QueueTimedOut
+from storage import JobErrorCode, JobState
 
 if TYPE_CHECKING:
     from actors.builds.attempt.disk_cache import DiskCache
     from actors.builds.graph import Graph
-    from actors.builds.outcome import JobFailure
     from actors.log_watchers import LogWatchers
     from actors.metrics import EngineMetrics
     from storage import Build, Storage
@@ -63,6 +63,14 @@ class JobTransitions:
             return
         self.note(job_id, Progress(target, soft, node.progress.attempt))
         self._watchers.notify(node.job.uuid)
+
+    def end_without_vm(self, message: QueueTimedOut | ImageFailed) -> None:
+        """End a job that waited in vain."""
+        if isinstance(message, QueueTimedOut):
+            event, code = JobEvent.QUEUE_TIMEOUT, JobErrorCode.LEASE_FAILED
+        else:
+            event, code = JobEvent.IMAGE_NOT_FOUND, JobErrorCode.IMAGE_NOT_FOUND
+        self.move(message.job_id, event, JobFailure(code, message.why))
 
     def reload(self, job_id: int) -> None:
         """Note a job's progress as it is in the storage."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Never, assert_never
 
+from actors.builds.build_transition import moved_with_jobs
+from actors.builds.early_end import EarlyEnd
 from actors.builds.graph import Graph
 from actors.builds.internal_error import fail_job
 from actors.builds.job_actors import JobActors
 from actors.builds.job_transitions import JobTransitions
-from actors.builds.outcome import JobFailure, timed_out_with_build
-from actors.builds.states import JobEvent, Progress, roll_up
+from actors.builds.states import Progress
 from actors.log_context import set_log_context
 from actors.messages import (
     BuildMessage,
@@ -29,10 +30,10 @@ from actors.messages import (
 )
 from actors.supervision import Supervised
 from actors.timer import seconds_since
-from storage import Build, BuildErrorCode, BuildState, Job, JobErrorCode, JobState, Lease
+from storage import Build, BuildErrorCode, Job, JobState, Lease
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
+    from collections.abc import Callable
     from datetime import datetime
 
     from actors.addresses import Address
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from actors.timer import Timer
     from actors.timings import Timings
     from storage import Clock, Storage
-
 
 __all__ = ["BuildSupervisor"]
 
@@ -83,11 +83,10 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
         self._metrics = metrics
         self._received = 0
         self._job_actors = JobActors(partial(job_actor, self.address))
-        self._failing_fast: set[int] = set()
-        self._timed_out = False
         self._build: Build
         self._graph: Graph
         self._transitions: JobTransitions
+        self._early_end: EarlyEnd
 
     @property
     def doing(self) -> str:
@@ -96,8 +95,7 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
 
     def begin(self) -> None:
         """Load the build, attach to its running jobs, and finish what an earlier supervisor left undone."""
-        storage = self._storage
-        build = storage.builds.get(self.build_id)
+        build = self._storage.builds.get(self.build_id)
         if build is None:
             self._root.post(Idle(self.build_id, self.actor_urn, self._received, finished=True))
             return
@@ -107,7 +105,7 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
         for job_id in filter(self._transitions.has_vm, self._graph):
             self._attach(job_id)
         if build.end_requested:
-            self._end_jobs(JobEvent.CANCEL, self._graph)
+            self._early_end.cancel()
         for job_id in self._graph:
             self._adopt_timeout(job_id)
         self._follow_up()
@@ -121,13 +119,12 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
         self._transitions = JobTransitions(
             build, self._graph, storage=storage, cache=self._cache, watchers=self._watchers, metrics=self._metrics
         )
+        self._early_end = EarlyEnd(self._graph, self._transitions, self._job_actors, storage)
 
     def _reopen(self) -> None:
         """Load the build again if it was retried since its end, or waits no longer."""
         build = self._storage.builds.get(self.build_id)
         if build is not None and not build.state.terminal:
-            self._failing_fast.clear()
-            self._timed_out = False
             self._load(build)
 
     def teardown(self) -> None:
@@ -145,14 +142,15 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
                 self._cancel()
                 recorded.set()
             case BuildTimedOut(_, started_at):
-                self._time_is_up(started_at)
+                self._time_out(started_at)
             case CacheHit(_, job_id):
                 self._transitions.reload(job_id)
                 self._follow_up()
             case TurnGiven():
                 self._follow_up()
             case QueueTimedOut() | ImageFailed():
-                self._gets_no_vm(message)
+                self._transitions.end_without_vm(message)
+                self._follow_up()
             case JobChanged(job_id, progress):
                 self._job_changed(job_id, progress)
             case ChildStopped(urn, transient):
@@ -168,7 +166,7 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
         self._build = builds.get(self.build_id) or self._build
         for job_id in self._graph:
             self._transitions.reload(job_id)
-        self._end_jobs(JobEvent.CANCEL, self._graph)
+        self._early_end.cancel()
         self._roll_up()
         self._handled(message)
 
@@ -200,15 +198,6 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
             self._roll_up()
             self._spawn(job, lease)
 
-    def _gets_no_vm(self, message: QueueTimedOut | ImageFailed) -> None:
-        """End a job that waited in vain."""
-        if isinstance(message, QueueTimedOut):
-            event, code = JobEvent.QUEUE_TIMEOUT, JobErrorCode.LEASE_FAILED
-        else:
-            event, code = JobEvent.IMAGE_NOT_FOUND, JobErrorCode.IMAGE_NOT_FOUND
-        self._transitions.move(message.job_id, event, JobFailure(code, message.why))
-        self._follow_up()
-
     def _attach(self, job_id: int) -> None:
         """Start an actor for a job that has, or had, a VM."""
         job = self._storage.jobs.get(job_id)
@@ -217,56 +206,26 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
             self._spawn(job, lease)
 
     def _spawn(self, job: Job, lease: Lease) -> None:
-        self._job_actors.start(self._graph.assignment(self._build, job, lease), self._end_event(job.id))
-
-    def _end_event(self, job_id: int) -> JobEvent | None:
-        """Return the event that is to end a job, in whatever state it is; None if it may go on."""
-        if self._build.end_requested or self._build.state.terminal or job_id in self._failing_fast:
-            return JobEvent.CANCEL
-        return JobEvent.BUILD_TIMEOUT if self._timed_out else None
+        assignment = self._graph.assignment(self._build, job, lease)
+        self._job_actors.start(assignment, self._early_end.event(self._build, job.id))
 
     def _cancel(self) -> None:
         build = self._storage.builds.get(self.build_id)
         if build is not None and build.cancel_requested and not build.state.terminal:
             self._build = build
-            self._end_jobs(JobEvent.CANCEL, self._graph)
+            self._early_end.cancel()
             self._follow_up()
 
-    def _time_is_up(self, started_at: datetime | None) -> None:
+    def _time_out(self, started_at: datetime | None = None) -> None:
         """Time out the build, unless the alarm is from before a retry."""
-        if started_at in {None, self._build.started_at}:
-            self._time_out()
-
-    def _time_out(self) -> None:
-        if not self._build.state.terminal:
-            self._timed_out = True
-            self._end_jobs(JobEvent.BUILD_TIMEOUT, self._graph)
+        if started_at in {None, self._build.started_at} and not self._build.state.terminal:
+            self._early_end.time_out()
             self._follow_up()
 
     def _adopt_timeout(self, job_id: int) -> None:
-        """Time out the build if the VM of a job has ended its command for the build's time-out.
-
-        A VM may notice that before this process does.
-        """
-        over = self._graph[job_id].progress.state in {JobState.TIMING_OUT, JobState.TIMED_OUT}
-        if over and not self._timed_out:
-            job = self._storage.jobs.get(job_id)
-            if job is not None and timed_out_with_build(job):
-                self._time_out()
-
-    def _fail_fast(self) -> None:
-        """After a failure, cancel the other jobs if the pipeline or its organization is set to fail fast."""
-        to_cancel = self._graph.to_cancel() - self._failing_fast
-        if to_cancel and self._storage.pipelines.fails_fast(self._build.pipeline_id):
-            self._end_jobs(JobEvent.CANCEL, to_cancel)
-            self._failing_fast |= to_cancel
-
-    def _end_jobs(self, event: JobEvent, jobs: Container[int]) -> None:
-        """End unfinished jobs: at once if they wait, through their actors if they have a VM."""
-        for job_id in self._graph:
-            if job_id in jobs and not self._graph[job_id].progress.state.terminal:
-                self._transitions.move(job_id, event)
-        self._job_actors.tell(event, jobs)
+        """Time out the build if the VM of a job has ended its command for that."""
+        if self._early_end.due_to(job_id):
+            self._time_out()
 
     def _job_changed(self, job_id: int, progress: Progress) -> None:
         known = self._graph[job_id].progress
@@ -283,45 +242,30 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
             self._reopen()
         if self._graph[job_id].progress.state is not JobState.SCHEDULED:
             return
-        if (event := self._end_event(job_id)) is not None:
+        if (event := self._early_end.event(self._build, job_id)) is not None:
             self._transitions.move(job_id, event)
         else:
             self._pool.post(Reschedule())
 
     def _follow_up(self) -> None:
         """Apply the effects of changed jobs: fail fast, schedule or skip dependents, roll up."""
-        self._fail_fast()
+        self._early_end.fail_fast(self._build)
         if self._transitions.schedule_ready():
             self._pool.post(Reschedule())
         self._roll_up()
 
     def _roll_up(self) -> None:
         """Update the build's state from its jobs' states."""
-        storage, build = self._storage, self._build
-        if build.state.terminal:
+        before = self._build
+        if before.state.terminal:
             return
-        state = self._rolled_up(build)
-        if state.terminal:  # a cancel may have been recorded whose message has not come yet
-            build = storage.builds.get(build.id) or build
-            state = self._rolled_up(build)
-        started = build.started_at is not None
-        moved = state is not build.state and storage.builds.move(build.id, build.state, state)
-        if state is not build.state or not started:
-            self._build = storage.builds.get(build.id) or build
-        if moved:
-            self.log.info("build %d of %s/%s is %s", build.number, build.organization_slug, build.pipeline_slug, state)
-        if moved and state.terminal:
-            self._metrics.built(self._build)
-        if not started:
+        self._build = moved_with_jobs(before, self._graph, self._storage, self._metrics)
+        if before.started_at is None:
             self._set_alarm()
-        if self._build.end_requested and not build.end_requested:  # by another process, just now
-            self._end_jobs(JobEvent.CANCEL, self._graph)
+        if self._build.end_requested and not (before.end_requested or self._build.state.terminal):
+            # by another process, just now
+            self._early_end.cancel()
             self._follow_up()
-
-    def _rolled_up(self, build: Build) -> BuildState:
-        return roll_up(
-            self._graph.progress(), cancel_requested=build.cancel_requested, end_requested=build.end_requested
-        )
 
     def _job_actor_stopped(self, urn: str, *, transient: bool) -> None:
         """Forget an actor whose job is done; restart one that died before that."""

@@ -1,0 +1,74 @@
+"""The early end of a build's jobs: for a cancel, for the build's time-out, or because it fails fast."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actors.builds.outcome import timed_out_with_build
+from actors.builds.states import JobEvent
+from storage import JobState
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from actors.builds.graph import Graph
+    from actors.builds.job_actors import JobActors
+    from actors.builds.job_transitions import JobTransitions
+    from storage import Build, Storage
+
+__all__ = ["EarlyEnd"]
+
+
+class EarlyEnd:
+    """Ends jobs that have not ended by themselves.
+
+    Those that wait end at once, those that have a VM through their actors. What ended and why is remembered, because
+    the actor of a job may start, or start again, after that. For the supervisor's thread only.
+    """
+
+    def __init__(self, graph: Graph, transitions: JobTransitions, job_actors: JobActors, storage: Storage) -> None:
+        self._graph = graph
+        self._transitions = transitions
+        self._job_actors = job_actors
+        self._storage = storage
+        self._failing_fast: set[int] = set()
+        self._timed_out = False
+
+    def event(self, build: Build, job_id: int) -> JobEvent | None:
+        """Return the event that is to end a job, in whatever state it is; None if it may go on."""
+        if build.end_requested or build.state.terminal or job_id in self._failing_fast:
+            return JobEvent.CANCEL
+        return JobEvent.BUILD_TIMEOUT if self._timed_out else None
+
+    def cancel(self) -> None:
+        """End every job, because the build was canceled or the service failed it."""
+        self._end(JobEvent.CANCEL, self._graph)
+
+    def time_out(self) -> None:
+        """End every job, because the build's time is up."""
+        self._timed_out = True
+        self._end(JobEvent.BUILD_TIMEOUT, self._graph)
+
+    def fail_fast(self, build: Build) -> None:
+        """After a failure, cancel the other jobs if the pipeline or its organization is set to fail fast."""
+        jobs = self._graph.to_cancel() - self._failing_fast
+        if jobs and self._storage.pipelines.fails_fast(build.pipeline_id):
+            self._end(JobEvent.CANCEL, jobs)
+            self._failing_fast |= jobs
+
+    def due_to(self, job_id: int) -> bool:
+        """Tell whether the VM of a job has ended its command for the build's time-out, which is news here.
+
+        A VM may notice that before this process does.
+        """
+        over = self._graph[job_id].progress.state in {JobState.TIMING_OUT, JobState.TIMED_OUT}
+        if not over or self._timed_out:
+            return False
+        job = self._storage.jobs.get(job_id)
+        return job is not None and timed_out_with_build(job)
+
+    def _end(self, event: JobEvent, jobs: Container[int]) -> None:
+        for job_id in self._graph:
+            if job_id in jobs and not self._graph[job_id].progress.state.terminal:
+                self._transitions.move(job_id, event)
+        self._job_actors.tell(event, jobs)
