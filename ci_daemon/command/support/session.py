@@ -149,7 +149,7 @@ class Session:
         Raises Failure, ContextsUnusable and StorageError.
         """
         if self.server() is None:
-            from ci_daemon.command.backend.box.backend import BoxBackend
+            from ci_daemon.command.backend.box import BoxBackend
 
             with self.storage_without_billing() as storage:
                 yield BoxBackend(self, storage)

@@ -1,1 +1,39 @@
-"""The nouns on the box: read from the state directory and written there, as the owner of the host."""
+"""The nouns on the box: read from the state directory and written there, as the owner of the host.
+
+Each is imported on first use, because imports take most of a command's time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from storage import on_first_use
+
+if TYPE_CHECKING:
+    from ci_daemon.command.backend.box.artifacts import BoxArtifacts
+    from ci_daemon.command.backend.box.backend import BoxBackend
+    from ci_daemon.command.backend.box.builds import BoxBuilds
+    from ci_daemon.command.backend.box.members import BoxMembers
+    from ci_daemon.command.backend.box.organizations import BoxOrganizations
+    from ci_daemon.command.backend.box.pipelines import BoxPipelines
+    from ci_daemon.command.backend.box.repositories import BoxRepositories
+    from ci_daemon.command.backend.box.schedules import BoxSchedules
+    from ci_daemon.command.backend.box.secrets import BoxSecrets
+    from ci_daemon.command.backend.box.tokens import BoxTokens
+    from ci_daemon.command.backend.box.transactions import BoxTransactions
+else:
+    __getattr__ = on_first_use(__name__)
+
+__all__ = [
+    "BoxArtifacts",
+    "BoxBackend",
+    "BoxBuilds",
+    "BoxMembers",
+    "BoxOrganizations",
+    "BoxPipelines",
+    "BoxRepositories",
+    "BoxSchedules",
+    "BoxSecrets",
+    "BoxTokens",
+    "BoxTransactions",
+]

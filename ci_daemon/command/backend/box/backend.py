@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ci_daemon.command.backend import box
 from ci_daemon.host.lock import served_by
 
 if TYPE_CHECKING:
@@ -26,8 +27,7 @@ __all__ = ["BoxBackend"]
 class BoxBackend:
     """The nouns in an open storage.
 
-    Each is imported at its first use, because imports take most of a command's time. ``storage`` debits nothing: what
-    starts a build opens it with the prices of the configuration.
+    ``storage`` debits nothing: what starts a build opens it with the prices of the configuration.
     """
 
     def __init__(self, session: Session, storage: Storage) -> None:
@@ -48,69 +48,49 @@ class BoxBackend:
     @property
     def builds(self) -> Builds:
         """The builds."""
-        from ci_daemon.command.backend.box.builds import BoxBuilds  # noqa: PLC0415 - as the class says
-
-        return BoxBuilds(self._session, self._storage)
+        return box.BoxBuilds(self._session, self._storage)
 
     @property
     def artifacts(self) -> Artifacts:
         """The files that jobs kept."""
-        from ci_daemon.command.backend.box.artifacts import BoxArtifacts  # noqa: PLC0415 - as the class says
-
-        return BoxArtifacts(self._storage)
+        return box.BoxArtifacts(self._storage)
 
     @property
     def pipelines(self) -> Pipelines:
         """The pipelines."""
-        from ci_daemon.command.backend.box.pipelines import BoxPipelines  # noqa: PLC0415 - as the class says
-
-        return BoxPipelines(self._storage)
+        return box.BoxPipelines(self._storage)
 
     @property
     def schedules(self) -> Schedules:
         """The schedules of pipelines."""
-        from ci_daemon.command.backend.box.schedules import BoxSchedules  # noqa: PLC0415 - as the class says
-
-        return BoxSchedules(self._storage)
+        return box.BoxSchedules(self._storage)
 
     @property
     def secrets(self) -> Secrets:
         """The secrets of organizations and pipelines."""
-        from ci_daemon.command.backend.box.secrets import BoxSecrets  # noqa: PLC0415 - as the class says
-
-        return BoxSecrets(self._storage)
+        return box.BoxSecrets(self._storage)
 
     @property
     def members(self) -> Members:
         """The members of organizations."""
-        from ci_daemon.command.backend.box.members import BoxMembers  # noqa: PLC0415 - as the class says
-
-        return BoxMembers(self._storage)
+        return box.BoxMembers(self._storage)
 
     @property
     def transactions(self) -> Transactions:
         """The entries of ledgers."""
-        from ci_daemon.command.backend.box.transactions import BoxTransactions  # noqa: PLC0415 - as the class says
-
-        return BoxTransactions(self._storage)
+        return box.BoxTransactions(self._storage)
 
     @property
     def tokens(self) -> Tokens:
         """The tokens of users."""
-        from ci_daemon.command.backend.box.tokens import BoxTokens  # noqa: PLC0415 - as the class says
-
-        return BoxTokens(self._storage)
+        return box.BoxTokens(self._storage)
 
     @property
     def organizations(self) -> Organizations:
         """The organizations."""
-        from ci_daemon.command.backend.box.organizations import BoxOrganizations  # noqa: PLC0415 - as the class says
-
-        return BoxOrganizations(self._session, self._storage)
+        return box.BoxOrganizations(self._session, self._storage)
 
     @property
     def repositories(self) -> Repositories:
         """The connected repositories."""
-        from ci_daemon.command.backend.box.repositories import BoxRepositories  # noqa: PLC0415 - as the class says
-
-        return BoxRepositories(self._session, self._storage)
+        return box.BoxRepositories(self._session, self._storage)

@@ -1,7 +1,4 @@
-"""WebAuthn: options for authenticators, and the verification of their answers. Pure.
-
-The library is imported at first use: it takes 100 ms, and most processes need none of it.
-"""
+"""The ceremonies of WebAuthn: registration and sign-in, each with its options and its answer."""
 
 from __future__ import annotations
 
@@ -10,6 +7,37 @@ import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from cryptography.exceptions import UnsupportedAlgorithm
+from webauthn import (
+    generate_authentication_options,
+    generate_registration_options,
+    verify_authentication_response,
+    verify_registration_response,
+)
+from webauthn.helpers import (
+    decode_credential_public_key,
+    decoded_public_key_to_cryptography,
+    encode_cbor,
+    options_to_json_dict,
+    parse_cbor,
+)
+from webauthn.helpers.cose import COSECRV, COSEAlgorithmIdentifier
+from webauthn.helpers.decode_credential_public_key import DecodedEC2PublicKey, DecodedRSAPublicKey
+from webauthn.helpers.exceptions import WebAuthnException
+from webauthn.helpers.structs import (
+    AttestationConveyancePreference,
+    AuthenticationCredential,
+    AuthenticatorAssertionResponse,
+    AuthenticatorAttestationResponse,
+    AuthenticatorSelectionCriteria,
+    AuthenticatorTransport,
+    PublicKeyCredentialDescriptor,
+    RegistrationCredential,
+    ResidentKeyRequirement,
+    UserVerificationRequirement,
+)
+
+from api.sign_in.webauthn.refusals import AnswerRefused, UserNotVerified
 from storage import NewPasskey
 
 if TYPE_CHECKING:
@@ -19,27 +47,13 @@ if TYPE_CHECKING:
     from api.sign_in.relying_party import RelyingParty
     from storage import Passkey
 
-__all__ = [
-    "AnswerRefused",
-    "UserNotVerified",
-    "creation_options",
-    "request_options",
-    "verify_assertion",
-    "verify_attestation",
-]
+__all__ = ["creation_options", "request_options", "verify_assertion", "verify_attestation"]
 
 _TIMEOUT_MS = 300_000
 _LONGEST_KEY = 1024
+_ALGORITHMS = [COSEAlgorithmIdentifier.ECDSA_SHA_256, COSEAlgorithmIdentifier.RSASSA_PKCS1_v1_5_SHA_256]
 _RSA_BITS = range(2048, 4096 + 1)
 _RSA_EXPONENT = 65537
-
-
-class AnswerRefused(Exception):
-    """An authenticator's answer is not accepted; the message says why."""
-
-
-class UserNotVerified(Exception):
-    """The authenticator did not verify its user, by a PIN, a fingerprint or a face."""
 
 
 def creation_options(
@@ -55,17 +69,6 @@ def creation_options(
         name: the person's name; if it is empty, the address is shown.
         known: the account's passkeys, whose authenticators refuse to make another one.
     """
-    from webauthn import generate_registration_options  # noqa: PLC0415
-    from webauthn.helpers import options_to_json_dict  # noqa: PLC0415
-    from webauthn.helpers.structs import (  # noqa: PLC0415
-        AttestationConveyancePreference,
-        AuthenticatorSelectionCriteria,
-        AuthenticatorTransport,
-        PublicKeyCredentialDescriptor,
-        ResidentKeyRequirement,
-        UserVerificationRequirement,
-    )
-
     options = generate_registration_options(
         rp_id=party.id,
         rp_name=party.name,
@@ -84,17 +87,13 @@ def creation_options(
             )
             for each in known
         ],
-        supported_pub_key_algs=_algorithms(),
+        supported_pub_key_algs=_ALGORITHMS,
     )
     return options_to_json_dict(options)
 
 
 def request_options(party: RelyingParty, challenge: bytes) -> dict[str, Any]:
     """Return the options of `navigator.credentials.get`; the authenticator knows whose passkeys it has."""
-    from webauthn import generate_authentication_options  # noqa: PLC0415
-    from webauthn.helpers import options_to_json_dict  # noqa: PLC0415
-    from webauthn.helpers.structs import UserVerificationRequirement  # noqa: PLC0415
-
     options = generate_authentication_options(
         rp_id=party.id,
         challenge=challenge,
@@ -110,9 +109,6 @@ def verify_attestation(party: RelyingParty, challenge: bytes, attestation: Attes
 
     Nothing depends on the authenticator's model, so statements about it are neither asked for nor looked at.
     """
-    from webauthn import verify_registration_response  # noqa: PLC0415
-    from webauthn.helpers.structs import AuthenticatorAttestationResponse, RegistrationCredential  # noqa: PLC0415
-
     with _refusing_faults():
         _check_client_data(attestation.client_data)
         found = verify_registration_response(
@@ -126,7 +122,7 @@ def verify_attestation(party: RelyingParty, challenge: bytes, attestation: Attes
             expected_challenge=challenge,
             expected_rp_id=party.id,
             expected_origin=[*party.origins],
-            supported_pub_key_algs=_algorithms(),
+            supported_pub_key_algs=_ALGORITHMS,
         )
         if found.credential_id != attestation.credential_id:
             raise AnswerRefused("the id is not that of the credential")
@@ -140,9 +136,6 @@ def verify_attestation(party: RelyingParty, challenge: bytes, attestation: Attes
 
 def verify_assertion(party: RelyingParty, challenge: bytes, passkey: Passkey, assertion: Assertion) -> int:
     """Return the sign counter of an authenticator's answer. Raises AnswerRefused or UserNotVerified."""
-    from webauthn import verify_authentication_response  # noqa: PLC0415
-    from webauthn.helpers.structs import AuthenticationCredential, AuthenticatorAssertionResponse  # noqa: PLC0415
-
     if assertion.user_handle != passkey.handle:
         raise AnswerRefused("the user handle is not that of the passkey's account")
     with _refusing_faults():
@@ -169,9 +162,6 @@ def verify_assertion(party: RelyingParty, challenge: bytes, passkey: Passkey, as
 @contextmanager
 def _refusing_faults() -> Iterator[None]:
     """Raise AnswerRefused for every fault that the library finds, or stumbles on, in an answer."""
-    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
-    from webauthn.helpers.exceptions import WebAuthnException  # noqa: PLC0415
-
     try:
         yield
     except WebAuthnException as error:
@@ -191,18 +181,12 @@ def _check_client_data(client_data: bytes) -> None:
 
 def _without_statement(attestation_object: bytes) -> bytes:
     """Return an attestation object without the statement about the authenticator."""
-    from webauthn.helpers import encode_cbor, parse_cbor  # noqa: PLC0415
-
     auth_data = parse_cbor(attestation_object)["authData"]
     return encode_cbor({"fmt": "none", "attStmt": {}, "authData": auth_data})
 
 
 def _check_key(public_key: bytes) -> None:
     """Raise AnswerRefused or another fault unless a key is one of ES256 or RS256, of the usual size."""
-    from webauthn.helpers import decode_credential_public_key, decoded_public_key_to_cryptography  # noqa: PLC0415
-    from webauthn.helpers.cose import COSECRV, COSEAlgorithmIdentifier  # noqa: PLC0415
-    from webauthn.helpers.decode_credential_public_key import DecodedEC2PublicKey, DecodedRSAPublicKey  # noqa: PLC0415
-
     if len(public_key) > _LONGEST_KEY:
         raise AnswerRefused(f"the public key has more than {_LONGEST_KEY} bytes")
     key = decode_credential_public_key(public_key)
@@ -216,12 +200,6 @@ def _check_key(public_key: bytes) -> None:
         case _:
             raise AnswerRefused("the public key is none of ES256 or RS256")
     decoded_public_key_to_cryptography(key)  # raises ValueError for a point that is not on the curve
-
-
-def _algorithms() -> list[Any]:
-    from webauthn.helpers.cose import COSEAlgorithmIdentifier  # noqa: PLC0415
-
-    return [COSEAlgorithmIdentifier.ECDSA_SHA_256, COSEAlgorithmIdentifier.RSASSA_PKCS1_v1_5_SHA_256]
 
 
 def _base64url(data: bytes) -> str:

@@ -1,0 +1,13 @@
+"""Refusals of answers that authenticators gave."""
+
+from __future__ import annotations
+
+__all__ = ["AnswerRefused", "UserNotVerified"]
+
+
+class AnswerRefused(Exception):
+    """An authenticator's answer is not accepted; the message says why."""
+
+
+class UserNotVerified(Exception):
+    """The authenticator did not verify its user, by a PIN, a fingerprint or a face."""
