@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = ["GraphEdge", "GraphLayout", "GraphNode", "Line", "PlacedNode", "critical_path", "lay_out"]
 
@@ -44,7 +44,7 @@ class PlacedNode:
 
     positions: tuple[int, ...]
     name: str
-    x: float
+    x: int
     y: float
     critical: bool
 
@@ -69,7 +69,7 @@ class GraphLayout:
 
     nodes: tuple[PlacedNode, ...]
     lines: tuple[Line, ...]
-    width: float
+    width: int
     height: float
     layers: int
 
@@ -213,29 +213,27 @@ def _rows(layers: Sequence[int], before: Mapping[int, set[int]], after: Mapping[
             rows[number] = float(row)
     forward = [by_layer[layer] for layer in sorted(by_layer)]
     for sweep in range(_SWEEPS):
-        neighbours = before if sweep % 2 == 0 else after
         for group in forward if sweep % 2 == 0 else reversed(forward):
-            _settle(group, rows, lambda number, near=neighbours: near.get(number, set()))  # type: ignore[misc]
+            _settle(group, rows, before if sweep % 2 == 0 else after)
     lowest = min(rows, default=0.0)
     return [row - lowest for row in rows]
 
 
-def _settle(group: list[int], rows: list[float], near: Callable[[int], set[int]]) -> None:
+def _settle(group: list[int], rows: list[float], near: Mapping[int, set[int]]) -> None:
     """Move a layer's nodes towards their neighbours, in that order and at least one row apart."""
-    wanted = {number: _mean([rows[each] for each in near(number)], rows[number]) for number in group}
+    wanted = {}
+    for number in group:
+        each = near.get(number)
+        wanted[number] = sum(map(rows.__getitem__, each)) / len(each) if each else rows[number]
     group.sort(key=lambda number: (wanted[number], number))
-    free = -float("inf")
+    free, push = -float("inf"), 0.0
     for number in group:
         rows[number] = max(wanted[number], free)
+        push += rows[number] - wanted[number]
         free = rows[number] + 1
     # Nodes that were pushed down pull the layer up by their mean push, so that it stays where its neighbours are.
-    push = sum(rows[number] - wanted[number] for number in group) / len(group)
     for number in group:
-        rows[number] -= push
-
-
-def _mean(values: Sequence[float], otherwise: float) -> float:
-    return sum(values) / len(values) if values else otherwise
+        rows[number] -= push / len(group)
 
 
 def _shared_name(names: Sequence[str]) -> str:
@@ -245,17 +243,17 @@ def _shared_name(names: Sequence[str]) -> str:
     return first[:same].rstrip(" -_:./(#") or names[0]
 
 
-def _bend(layer: int, row: float) -> tuple[float, float]:
+def _bend(layer: int, row: float) -> tuple[int, float]:
     """Return the place where an edge enters a layer that it crosses."""
     return _MARGIN + layer * (NODE_WIDTH + _GAP_X), _MARGIN + row * (NODE_HEIGHT + _GAP_Y) + NODE_HEIGHT / 2
 
 
-def _line(start: PlacedNode, to: PlacedNode, bends: Sequence[tuple[float, float]], *, disk: bool) -> Line:
-    x, y = start.x + NODE_WIDTH, start.y + NODE_HEIGHT / 2
-    path = [f"M{x:.1f} {y:.1f}"]
-    for next_x, next_y in (*bends, (to.x, to.y + NODE_HEIGHT / 2)):
-        half = (next_x - x) / 2
-        path.append(f"C{x + half:.1f} {y:.1f} {next_x - half:.1f} {next_y:.1f} {next_x:.1f} {next_y:.1f}")
+def _line(start: PlacedNode, to: PlacedNode, bends: Sequence[tuple[int, float]], *, disk: bool) -> Line:
+    x, y = start.x + NODE_WIDTH, f"{start.y + NODE_HEIGHT / 2:.1f}"
+    path = [f"M{x} {y}"]
+    for next_x, next_row in (*bends, (to.x, to.y + NODE_HEIGHT / 2)):
+        half, next_y = (next_x - x) // 2, f"{next_row:.1f}"
+        path.append(f"C{x + half} {y} {next_x - half} {next_y} {next_x} {next_y}")
         x, y = next_x + NODE_WIDTH, next_y
-        path.append(f"H{x:.1f}")
+        path.append(f"H{x}")
     return Line("".join(path[:-1]), disk, start.critical and to.critical)

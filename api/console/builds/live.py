@@ -9,6 +9,7 @@ import time
 from collections import OrderedDict
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,23 +17,22 @@ if TYPE_CHECKING:
 
     from api.console.builds.states import BuildView, JobView
 
-__all__ = ["LiveBuild", "LiveBuilds", "Moment", "moment_of"]
+__all__ = ["LiveBuild", "LiveBuilds", "Moment"]
 
 _KEPT = 16
 _PAUSE_SECONDS = 0.5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Moment:
-    """A build at one moment; ``tag`` names it, and is the id of the event that brings a page up to it."""
+    """A build at one moment."""
 
     view: BuildView
-    tag: str
 
-
-def moment_of(view: BuildView) -> Moment:
-    """Return a view with the tag that stands for its content."""
-    return Moment(view, hashlib.sha256(repr(view).encode()).hexdigest()[:16])
+    @cached_property
+    def tag(self) -> str:
+        """The name of its content, and the id of the event that brings a page up to it."""
+        return hashlib.sha256(repr(self.view).encode()).hexdigest()[:16]
 
 
 class LiveBuild:
@@ -62,7 +62,7 @@ class LiveBuild:
             if self._begun <= changed_at:
                 self._pause(max(0.0, min(_PAUSE_SECONDS, self._begun + _PAUSE_SECONDS - time.monotonic())))
                 self._begun = time.monotonic()
-                self._keep(moment_of(self._take()))
+                self._keep(Moment(self._take()))
             return next(reversed(self._moments.values()))
 
     def event(self, seen: str, now: Moment) -> bytes:

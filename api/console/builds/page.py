@@ -8,7 +8,7 @@ from api.console.artifacts.tree import trees
 from api.console.builds.debugging import held_vms
 from api.console.builds.error_position import position_of
 from api.console.builds.graph import NODE_HEIGHT, NODE_WIDTH, GraphEdge, GraphNode, lay_out
-from api.console.builds.live import moment_of
+from api.console.builds.live import Moment
 from api.console.builds.states import view_of
 from api.console.builds.test_reports import TestReports
 from api.console.builds.timeline import WIDTH, time_line
@@ -58,13 +58,12 @@ class BuildPage(Page):
         member = site.is_member(req, build.organization_id)
         named = req.get_param("view")
         chosen = named if named in _NAMES and (named not in _FOR_MEMBERS or member) else _NAMES[0]
-        moment = moment_of(view_of(site.storage, site.engine, build))
+        moment = Moment(view_of(site.storage, site.engine, build))
         site.pages.show(
             req,
             resp,
             "builds/build",
-            view=moment.view,
-            tag=moment.tag,
+            moment=moment,
             chosen=chosen,
             member=member,
             views=[each for each in _VIEWS if each[0] not in _FOR_MEMBERS or member],

@@ -49,36 +49,39 @@ class LogOutline:
             data = log.read(self.size, min(_PIECE_BYTES, size - self.size))
             if not data:
                 return
-            self._count(data)
             self._find_groups(data)
+            self._lines += self._count(data)
             self.size += len(data)
             self.ends_in_break = data.endswith(b"\n")
 
-    def _count(self, data: bytes) -> None:
-        at = 0
+    def _count(self, data: bytes) -> int:
+        """Note the line breaks of each block; return how many there are."""
+        at = breaks = 0
         while at < len(data):
             block, within = divmod(self.size + at, BLOCK_BYTES)
             end = min(len(data), at + BLOCK_BYTES - within)
             if block == len(self.newlines):
                 self.newlines.append(0)
-            self.newlines[block] += data.count(b"\n", at, end)
+            found = data.count(b"\n", at, end)
+            self.newlines[block] += found
+            breaks += found
             at = end
+        return breaks
 
     def _find_groups(self, data: bytes) -> None:
         """Note the groups that begin or end in whole lines; the rest of the last line waits for more."""
-        whole, newline, rest = data.rpartition(b"\n")
-        if not newline:
+        end = data.rfind(b"\n") + 1
+        if not end:
             self._part = (self._part + data)[:_LONGEST_PART]
             return
-        text = self._part + whole + newline
-        at, line = 0, self._lines
+        text = self._part + data[:end]
         if b"group::" in text:
+            at, line = 0, self._lines
             for mark in _MARK.finditer(text):
                 line += text.count(b"\n", at, mark.start())
                 at = mark.start()
                 self._note(line, mark)
-        self._lines = line + text.count(b"\n", at)
-        self._part = rest[:_LONGEST_PART]
+        self._part = data[end : end + _LONGEST_PART]
 
     def _note(self, line: int, mark: re.Match[bytes]) -> None:
         if mark[1]:

@@ -30,7 +30,10 @@ _SHOWN_BYTES = 32 * 2**10
 _MOST_FOUND = 5000
 _LONGEST_SEARCH = 200
 _MOST_TIMED_BYTES = 4 * 2**20
+_FIRST_OUTLINED_BYTES = 4 * 2**20
 _MOST_OUTLINED_BYTES = 32 * 2**20
+"""The first part of an outline is short: a page waits for it. Each later one is as long as all before."""
+
 _OUTLINES = 64
 _SEARCHES = 2
 _SEARCH_SECONDS = 20.0
@@ -110,7 +113,8 @@ class LogParts:
         outline = self._take(readable.job.uuid)
         if outline.size > size:
             outline = LogOutline()
-        outline.extend(log, min(size, outline.size + _MOST_OUTLINED_BYTES))
+        part = min(max(_FIRST_OUTLINED_BYTES, outline.size), _MOST_OUTLINED_BYTES)
+        outline.extend(log, min(size, outline.size + part))
         record = OutlineRecord(
             size=outline.size,
             block=BLOCK_BYTES,

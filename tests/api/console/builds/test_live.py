@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from api.console.builds.live import LiveBuild, LiveBuilds, moment_of
+from api.console.builds.live import LiveBuild, LiveBuilds, Moment
 from api.console.builds.states import BuildView, JobView, view_of
 from storage import JobState
 from tests.api.world import PipelinePath, World, steps
@@ -75,10 +75,10 @@ def test_many_watchers_cost_one_reading_and_one_writing(watched: Watched):
 
 
 def test_the_same_content_has_the_same_tag(watched: Watched):
-    tag = moment_of(watched.view).tag
+    tag = Moment(watched.view).tag
     assert watched.live.latest(time.monotonic()).tag == tag
     watched.move(0, JobState.FAILED)
-    assert moment_of(watched.view).tag != tag
+    assert Moment(watched.view).tag != tag
 
 
 def test_nothing_is_kept_of_a_build_that_nobody_watches(watched: Watched):
