@@ -46,6 +46,12 @@ def provider(host: Host) -> Provider:
     return host.open()
 
 
+def park(provider: Provider, vm_id: str) -> None:
+    """Park a VM as if a job waited for it, so that it takes no longer on a busy host."""
+    provider.hurry(vm_id)
+    provider.park(vm_id)
+
+
 class Vm:
     """A VM under test; each call makes a connection."""
 

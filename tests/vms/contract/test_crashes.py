@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from actors.vms import CommandSpec, Provider, VmError, VmLost, VmUse, follow, start
-from tests.vms.contract.conftest import Boot, Vm
+from tests.vms.contract.conftest import Boot, Vm, park
 from tests.vms.contract.daemon import Daemon
 from tests.vms.contract.hosts import Host, processes_in
 from tests.waiting import until
@@ -76,7 +76,7 @@ def test_a_vm_that_crashed_is_lost_but_listed_and_freed(host: Host, boot: Boot, 
 
 
 def test_a_parked_vm_that_crashed_is_not_parked_and_freed(host: Host, provider: Provider):
-    provider.park("vm")
+    park(provider, "vm")
     host.crash("vm")
     until(lambda: not provider.parked("vm"), "the VM's end")
     assert list(provider.list()) == ["vm"]

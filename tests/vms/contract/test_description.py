@@ -9,7 +9,7 @@ import pytest
 from actors.vms import Provider, VmSpec
 from storage import Shape
 from tests.vms.contract.bomb import bomb
-from tests.vms.contract.conftest import Boot
+from tests.vms.contract.conftest import Boot, park
 from tests.vms.contract.hogs import MEMORY
 from tests.vms.contract.hosts import IMAGE
 
@@ -40,7 +40,7 @@ def enforced(provider: Provider, resource: str) -> None:
 
 @pytest.mark.essential
 def test_a_provider_parks_if_it_says_so(provider: Provider):
-    provider.park("vm")
+    park(provider, "vm")
     assert provider.parked("vm") is provider.description.parks
     provider.attach(VmSpec("vm", IMAGE, network=False))
     assert provider.alive("vm")

@@ -8,7 +8,7 @@ import pytest
 
 from actors.vms import CommandSpec, Connection, Provider, VmSpec, VmUse, follow, start
 from tests.actors.vms.commands import ended
-from tests.vms.contract.conftest import Vm
+from tests.vms.contract.conftest import Vm, park
 from tests.vms.contract.hosts import IMAGE, Host, processes_in
 from tests.waiting import until
 
@@ -20,11 +20,11 @@ def never_made(_host: Host, _provider: Provider) -> None:
 
 
 def parked(_: Host, provider: Provider) -> None:
-    provider.park(SPEC.id)
+    park(provider, SPEC.id)
 
 
 def crashed_while_parked(host: Host, provider: Provider) -> None:
-    provider.park(SPEC.id)
+    park(provider, SPEC.id)
     host.crash(SPEC.id)
     until(lambda: not provider.parked(SPEC.id), "the VM's end")
 

@@ -11,7 +11,7 @@ import pytest
 
 from actors.vms import Provider, VmSpec
 from actors.vms.sandbox.network import host_addresses
-from tests.vms.contract.conftest import Boot, Vm
+from tests.vms.contract.conftest import Boot, Vm, park
 from tests.vms.contract.hosts import IMAGE, Host
 
 REACHED = """\
@@ -87,7 +87,7 @@ def test_networks_that_the_owner_allows_are_open(host: Host, port: int):
 @pytest.mark.essential
 def test_parked_vms_get_the_network_of_their_job(provider: Provider):
     for name, network in (("on", True), ("off", False)):
-        provider.park(name)
+        park(provider, name)
         provider.attach(VmSpec(name, IMAGE, network=network))
     with_network, without = (Vm(provider, name).says("ls /sys/class/net | wc -l") for name in ("on", "off"))
     assert (with_network, without) == ("2", "1")

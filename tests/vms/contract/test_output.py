@@ -22,15 +22,12 @@ def test_a_gigabyte_of_output_arrives_complete(connection: Connection):
 
 
 @pytest.mark.real
-def test_a_gigabyte_past_the_limit_costs_no_more_than_that(boot: Boot, provider: Provider):
-    """The command goes on, and the rest is dropped."""
-    vm = boot()
-    with vm.connect() as connection:
-        start(connection, CommandSpec("head -c 1G /dev/zero; echo over >&2; exit 6", output_limit=100_000))
-        following = follow(connection)
-        assert sum(map(len, following)) < 101_000
-        assert following.exited == Exited(6, following.offset, truncated=True)
-    assert provider.disk(vm.id).bytes < 1 << 20
+def test_a_gigabyte_past_the_limit_is_dropped(connection: Connection):
+    """The command goes on."""
+    start(connection, CommandSpec("head -c 1G /dev/zero; echo over >&2; exit 6", output_limit=100_000))
+    following = follow(connection)
+    assert sum(map(len, following)) < 101_000
+    assert following.exited == Exited(6, following.offset, truncated=True)
 
 
 @pytest.mark.real

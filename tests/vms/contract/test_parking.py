@@ -21,7 +21,7 @@ from actors.vms import (
 )
 from storage import SystemClock
 from tests.actors.vms.commands import TIMEOUT, ended, run_in_job
-from tests.vms.contract.conftest import Boot, Vm
+from tests.vms.contract.conftest import Boot, Vm, park
 from tests.vms.contract.hosts import IMAGE, Host
 from tests.waiting import until
 
@@ -37,7 +37,7 @@ def parks(provider: Provider) -> None:
 
 @pytest.fixture
 def parked(provider: Provider) -> Vm:
-    provider.park(SPEC.id)
+    park(provider, SPEC.id)
     return Vm(provider, SPEC.id)
 
 

@@ -18,6 +18,7 @@ from actors.vms import Images, ImageStore, Provider, VmSpec
 from storage import Storage, SystemClock
 from tests.actors.conftest import settings_with
 from tests.state import new_storage
+from tests.vms.contract.conftest import park
 from tests.vms.contract.hosts import IMAGE, Host
 from tests.waiting import until
 
@@ -31,7 +32,7 @@ class Reaping:
     def park(self) -> str:
         """Park a VM that waits for a job."""
         lease = self.storage.leases.reserve_parked(str(uuid4()), provider=self.provider.name)
-        self.provider.park(lease.uuid)
+        park(self.provider, lease.uuid)
         assert self.storage.leases.parked(lease.id)
         return lease.uuid
 
