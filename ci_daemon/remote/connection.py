@@ -158,7 +158,7 @@ class Connection:
         except (ValueError, LookupError, TypeError):
             raise self._not_a_service(response) from None
         if code in {"route_not_found", "method_not_allowed"}:
-            message = f"the service at {self.url} is older than this command and cannot do this: upgrade it"
+            message = f"the service at {self.url} cannot do this: check the URL, or upgrade it if this command is newer"
         elif code == "rate_limited" and (seconds := response.headers.get("Retry-After", "")).isdecimal():
             message = f"{message}: try again in {seconds} s"
         raise RequestFailed(response.status_code, code, message)

@@ -42,7 +42,9 @@ def list_artifacts(session: Session, *, name: BuildName, globs: tuple[str, ...],
     """List the artifacts of a build whose paths match a GLOB, as in "dist/**"; by default all."""
     with session.backend() as backend:
         documents = [_document(each, job) for each, job in _chosen(backend, name, globs, step)]
-    session.table(documents, _COLUMNS, f"build {name} has no such artifact")
+    session.table(
+        documents, _COLUMNS, f"build {name} has no such artifact" if globs or step else f"build {name} has no artifacts"
+    )
 
 
 @artifact.command(cls=SharedCommand, reads=True)
@@ -71,7 +73,7 @@ def get(session: Session, *, name: BuildName, globs: tuple[str, ...], step: str 
     with session.backend() as backend:
         chosen = [each for each, _ in _chosen(backend, name, globs, step)]
         if not chosen:
-            raise Failure(f"build {name} has no such artifact: `ci-daemon artifact list {name}` shows all")
+            raise Failure(f"build {name} has no such artifact: `ci-daemon artifact list {name}` shows what it has")
         _refuse_twins(chosen)
         written = []
         for each in chosen:

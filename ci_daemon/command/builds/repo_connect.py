@@ -102,6 +102,8 @@ def connect(
         if name is not None or poll is not None:
             raise click.UsageError("--name and --poll are for plain git servers: leave them out with a host's token")
         token = token_file.read(_MAX_TOKEN).strip()
+        if not token:
+            raise Failure(f"{token_file.name} is empty: write a token of the host's into it")
         _connect_at_host(session, org, HostedRepository(url, token, provider, submodules or None, lfs or None))
         return
     if session.server() is not None:

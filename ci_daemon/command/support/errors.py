@@ -51,6 +51,16 @@ EXPECTED_ERRORS = (
 )
 
 _MAX_QUOTED = 100
+_ADVICE = {
+    "organization_not_found": "`ci-daemon org list` shows yours",
+    "pipeline_not_found": "`ci-daemon pipeline list ORG` shows all",
+    "build_not_found": "`ci-daemon build list ORG/PIPELINE` shows all",
+    "schedule_not_found": "`ci-daemon schedule list ORG PIPELINE` shows all",
+    "secret_not_found": "`ci-daemon secret list ORG` shows all",
+    "invite_not_found": "`ci-daemon invite list ORG` shows all",
+    "api_token_not_found": "`ci-daemon token list` shows yours",
+}
+"""The way to the right name, by the error codes of a service."""
 
 
 def error_message(error: Exception) -> str:
@@ -62,6 +72,8 @@ def error_message(error: Exception) -> str:
             return (
                 f"{error}: exclude files that no step needs in .gitignore, or raise http.max_body_bytes of the service"
             )
+        case RequestFailed(code=code) if code in _ADVICE:
+            return f"{error}: {_ADVICE[code]}"
         case PermissionError(filename=str(name)):
             return f"{name}: Permission denied: run this with sudo, or as its owner"
         case OSError(errno=errno.ENOSPC, filename=name):

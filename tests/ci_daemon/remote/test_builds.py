@@ -104,9 +104,9 @@ def test_a_build_of_a_fork_is_approved(
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("nobody/web/1", "organization"),
-        ("{org}/none/1", "pipeline"),
-        ("{org}/web/9", "build"),
+        ("nobody/web/1", 'organization "nobody": `ci-daemon org list` shows yours'),
+        ("{org}/none/1", 'pipeline "none": `ci-daemon pipeline list ORG` shows all'),
+        ("{org}/web/9", 'build "9": `ci-daemon build list ORG/PIPELINE` shows all'),
         ("../../1", "organization"),
     ],
 )

@@ -71,7 +71,7 @@ def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
         (refusal(401, "unauthorized"), "it is unauthorized: sign in with `ci-daemon login URL`"),
         (refusal(403, "insufficient_org_role"), "it is insufficient_org_role"),
         (refusal(404, "organization_not_found"), "it is organization_not_found"),
-        (refusal(404, "route_not_found"), "is older than this command and cannot do this: upgrade it"),
+        (refusal(404, "route_not_found"), "cannot do this: check the URL, or upgrade it if this command is newer"),
         (refusal(429, "rate_limited", Retry_After="7"), "it is rate_limited: try again in 7 s"),
         ((301, {"Location": "https://ci.example.org/"}, b""), "redirects to 'https://ci.example.org/"),
         ((200, {}, b"<html>"), "is not that of a ci-daemon (status 200): check the URL"),

@@ -86,6 +86,7 @@ def test_a_plain_repository_tells_its_key_and_its_hook(service: ScriptedService,
         (("trust", SSH), "`ci-daemon repo trust` works only on the box"),
         (("key", HTTPS), "only repositories with an ssh URL have one"),
         (("key", "https://git.example.org/none.git"), "`ci-daemon repo list` shows what is"),
+        (("connect", HTTPS, "--token-file", "/dev/null"), "/dev/null is empty: write a token of the host's into it"),
         (("connect", HTTPS, "--poll", "5", "--token-file", "-"), "--name and --poll are for plain git servers"),
     ],
 )
