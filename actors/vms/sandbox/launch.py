@@ -42,7 +42,7 @@ def park(vm: VmFolder, spec: dict[str, Any], zygote: Zygote, clock: Clock, deadl
             # this process held them too, the connection would wait until the deadline.
             listener.close()
             control.close()
-            _await_ready(vm, report, _left(clock, deadline))
+            _await_ready(vm, report.fileno(), _left(clock, deadline))
         _await_greeting(vm, connection, _left(clock, deadline))
         undo.pop_all()
     return connection
@@ -56,7 +56,8 @@ def attach(vm: VmFolder, spec: dict[str, Any], zygote: Zygote, clock: Clock, dea
     with vm.connect(_left(clock, deadline), "control", socket.SOCK_SEQPACKET) as control:
         control.settimeout(None)
         with _run(vm, "attach", spec, zygote, [control.fileno()]) as report:
-            _await_ready(vm, report, _left(clock, deadline))
+            _await_ready(vm, report.fileno(), _left(clock, deadline))
+        _await_ready(vm, control.fileno(), _left(clock, deadline))
 
 
 def _run(vm: VmFolder, program: str, spec: dict[str, Any], zygote: Zygote, descriptors: list[int]) -> IO[bytes]:
@@ -74,13 +75,14 @@ def _run(vm: VmFolder, program: str, spec: dict[str, Any], zygote: Zygote, descr
     return report
 
 
-def _await_ready(vm: VmFolder, report: IO[bytes], seconds: float) -> None:
+def _await_ready(vm: VmFolder, report: int, seconds: float) -> None:
+    """Wait for the word ``ready`` on a descriptor. Raises VmError if another comes, or none."""
     poll = select.poll()
     poll.register(report, select.POLLIN)
     if not poll.poll(seconds * 1000):
         message = f"VM {vm.id} did not start in time: {vm.log() or 'its log is empty'}"
         raise VmError(message)
-    status, _, why = report.read(select.PIPE_BUF).partition(b"\n")[0].partition(b" ")
+    status, _, why = os.read(report, select.PIPE_BUF).partition(b"\n")[0].partition(b" ")
     if status != _READY:
         reason = ": ".join(filter(None, (why.decode(errors="replace"), vm.log())))
         message = f"VM {vm.id} could not be created: {reason or 'its launcher ended without a message'}"

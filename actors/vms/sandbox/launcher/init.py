@@ -69,7 +69,7 @@ def limit(*, user_namespaces: bool) -> None:
 
 
 def serve(listener: int, control: int, offline: int) -> NoReturn:
-    """Accept connections for sshd, and on ``control`` the job's disk; end when the job's supervisor ends.
+    """Accept connections for sshd; end when the job's supervisor ends, whose disk comes on ``control``.
 
     If the VM has no room for another process, it refuses this connection. ``offline`` is a network namespace without a
     network, for a job that is to have none. Before the first connection, and so before any process could look, it
@@ -82,17 +82,14 @@ def serve(listener: int, control: int, offline: int) -> NoReturn:
     set_dumpable(dumpable=False)
     for_ssh = _socket.socket(fileno=listener)
     poll = select.poll()
-    poll.register(listener, select.POLLIN)
-    poll.register(control, select.POLLIN)
     door, supervisors_end = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
-    poll.register(door.fileno(), select.POLLIN)
+    supervisor_end = _start_supervisor(control, offline, door, supervisors_end)
+    for each in (listener, door.fileno(), supervisor_end):
+        poll.register(each, select.POLLIN)
     while True:
         for ready, _ in poll.poll():
             if ready == listener:
                 _serve_ssh(for_ssh)
-            elif ready == control:
-                poll.unregister(control)
-                poll.register(_start_supervisor(control, offline, door, supervisors_end), select.POLLIN)
             elif ready == door.fileno():
                 _open_entrance(door)
             else:
@@ -118,11 +115,16 @@ def _serve_ssh(listener: _socket.socket) -> None:
 
 
 def _start_supervisor(control: int, offline: int, door: _socket.socket, supervisors_end: _socket.socket) -> int:
-    """Start the supervisor of the job, whose disk comes on ``control``; return a pidfd of it."""
+    """Start the supervisor of the job, whose disk comes on ``control``; return a pidfd of it.
+
+    Only the supervisor keeps those of the disk and of the network.
+    """
     pid = os.fork()
     if pid == 0:
         door.close()
         supervisor.run(control, offline, supervisors_end)
+    os.close(control)
+    os.close(offline)
     return os.pidfd_open(pid)
 
 

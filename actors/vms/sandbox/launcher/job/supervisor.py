@@ -38,15 +38,18 @@ _FAILED = 1
 
 
 def run(control: int, offline: int, door: _socket.socket) -> NoReturn:
-    """Take the job's disk from ``control``, enter the job's namespaces and serve requests until killed."""
+    """Make the namespaces of the job, enter its disk, which comes on ``control``, and serve until killed."""
     try:
         await_children()
         ignore_broken_pipes()
         set_title(b"supervisor")
+        prepared = _prepared(offline)
         listener = _socket.socket(fileno=control)
         connection = _socket.socket(fileno=listener._accept()[0])  # type: ignore[attr-defined]  # noqa: SLF001 - see init.py
         try:
-            job = namespaces.Namespaces(offline)
+            if isinstance(prepared, OSError):
+                raise prepared
+            job = prepared
             requests = os.open(REQUESTS, os.O_RDWR | os.O_NONBLOCK)
             service = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
             service.bind(SUPERVISOR)
@@ -71,6 +74,14 @@ def run(control: int, offline: int, door: _socket.socket) -> NoReturn:
         os.write(2, f"{error}\n".encode())
     finally:
         os._exit(1)
+
+
+def _prepared(offline: int) -> namespaces.Namespaces | OSError:
+    """Return the job's namespaces, or the reason why they cannot be made, for its attach."""
+    try:
+        return namespaces.Namespaces(offline)
+    except OSError as error:
+        return error
 
 
 def _made(job: namespaces.Namespaces, limits: list[tuple[int, int, int]], groups: list[int]) -> Processes | OSError:
