@@ -33,42 +33,6 @@ def output_of(connection: Connection, command: str, **settings: object) -> bytes
 
 
 class TestStarting:
-    def test_a_command_runs_in_bash_with_only_its_environment(self, connection: Connection):
-        env = {"PATH": "/bin:/usr/bin", "TEXT": "a 'b' \"c\"\n$d `e` \\", "_odd_Name1": "1", "UNICODE": "é ✓"}
-        shown = output_of(connection, "env -0; echo $BASH_VERSION", env=env)
-        variables = dict(line.split("=", 1) for line in shown.decode().split("\0")[:-1])
-        assert {name: variables[name] for name in env} == env
-        assert set(variables) - set(env) <= {"PWD", "SHLVL", "_"}
-        assert shown.decode().split("\0")[-1].startswith("5.")
-
-    def test_a_command_is_root_in_the_workspace_with_nothing_to_read(self, connection: Connection):
-        shown = output_of(connection, "id -u; pwd; umask; cat; readlink /proc/self/fd/0; ls /proc/self/fd | wc -l")
-        assert shown.decode().split() == ["0", "/workspace", "0022", "/dev/null", "4"]
-
-    def test_a_command_leads_a_session_and_a_process_group(self, connection: Connection):
-        leader, group, session = output_of(connection, "ps -o pid=,pgid=,sid= $$").split()
-        assert leader == group == session
-
-    def test_a_command_inherits_no_ignored_signal(self, connection: Connection):
-        masks = output_of(connection, "grep -E 'SigIgn|SigBlk' /proc/self/status").split()[1::2]
-        librarys_own = 0b11 << 31  # signals 32 and 33 belong to the C library, and some programs ignore them for good
-        assert [int(mask, 16) & ~librarys_own for mask in masks] == [0, 0]
-
-    def test_without_bash_a_command_runs_in_sh(self, connection: Connection):
-        assert run_in_job(connection, "rm /bin/bash").exit_code == 0
-        assert output_of(connection, "readlink /proc/$$/exe") == b"/usr/bin/dash\n"
-
-    @pytest.mark.parametrize("length", [1, 30_000, 30_001, 250_000])
-    def test_a_command_may_be_long(self, connection: Connection, length: int):
-        command = f"echo {'é' * (length // 2)} | wc -c; echo $# $0; exit 5"
-        output = output_of(connection, command)
-        assert output.split()[0] == str(length // 2 * 2 + 1).encode()
-        assert ended(connection) == Exited(5, len(output), truncated=False)
-
-    def test_an_environment_may_be_large(self, connection: Connection):
-        env = {"PATH": "/bin:/usr/bin", **{f"V{number}": "x" * 6_000 for number in range(10)}}
-        assert output_of(connection, "echo $V0$V9 | wc -c", env=env) == b"12001\n"
-
     def test_what_the_shell_keeps_to_itself_harms_nothing(self, connection: Connection):
         env = {"UID": "7", "OPTIND": "x", "shell": "/none", "IFS": "/", "LC_ALL": "none", "OLDPWD": "/tmp", "LAST": "1"}
         shown = output_of(connection, "echo $UID $shell $LAST $OLDPWD", env=env)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import suppress
 
 import pytest
@@ -85,6 +86,21 @@ def test_a_parked_vm_takes_any_snapshot(boot: Boot, parked: Vm, provider: Provid
     parent.run("echo parent > /workspace/file")
     provider.attach(VmSpec(parked.id, IMAGE, parent.snapshot("taken"), network=False))
     assert parked.run("cat /workspace/file") == (0, b"parent\n")
+
+
+@pytest.mark.real
+@pytest.mark.essential
+def test_parked_vms_have_the_hosts_time_and_random_numbers(provider: Provider):
+    """Also if they are copies of one that was saved."""
+    seen = set()
+    for name in ("one", "other"):
+        park(provider, name)
+        provider.attach(VmSpec(name, IMAGE, network=False))
+        before = time.time()
+        clock, *random = Vm(provider, name).says("date +%s.%N; od -An -N16 -tx8 /dev/urandom").split(maxsplit=1)
+        assert before - 1 < float(clock) < time.time() + 1
+        seen.update(random)
+    assert len(seen) == 2
 
 
 @pytest.mark.parametrize("parks_again", [True, False])
