@@ -1,7 +1,8 @@
 """Tables on a terminal and in pipes, for every list of `ci-daemon`.
 
 On a terminal a table fits its width: an ellipsis replaces the middle of wide cells, and the last column wraps between
-words. Elsewhere a row is one line, however long, without colours.
+words. Where even the first column would be cut, a row is a block of lines. Elsewhere a row is one line, however long,
+without colours.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ci_daemon.terminal.printable import printable
 from ci_daemon.terminal.states import state_style
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from rich.console import ConsoleOptions, RenderableType, RenderResult
 
@@ -52,7 +53,7 @@ class DocumentTable:
         self._rows = [[_cell(column, document[column], now) for column in columns] for document in documents]
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw the table; if it is too wide, leave out empty columns and then shrink the others."""
+        """Draw the table; if it is too wide, leave out empty columns, shrink others, or draw blocks."""
         shown = list(range(len(self._headings)))
         if sum(map(self._width, shown)) + _COLUMN_GAP * (len(shown) - 1) > options.max_width:
             shown = [each for each in shown if any(row[each].plain for row in self._rows)]
@@ -60,6 +61,9 @@ class DocumentTable:
         widths = fit_widths(
             [self._width(each) for each in shown], options.max_width - _COLUMN_GAP * (len(shown) - 1), whole
         )
+        if widths[0] < self._width(shown[0]):
+            yield from self._blocks()
+            return
         table = Table(box=None, pad_edge=False, header_style="bold")
         for column, width in zip(shown, widths, strict=True):
             wraps = column == shown[-1]
@@ -69,6 +73,13 @@ class DocumentTable:
             middles = [truncate_middle(cell, width) for cell, width in zip(cells[:-1], widths, strict=False)]
             table.add_row(*middles, cells[-1])
         yield table
+
+    def _blocks(self) -> Iterator[RenderableType]:
+        """Yield each row as lines, because the terminal is too narrow for the names that other commands take."""
+        for number, row in enumerate(self._rows):
+            if number:
+                yield ""
+            yield two_column_table((name, cell) for name, cell in zip(self._headings, row, strict=True) if cell.plain)
 
     def _width(self, column: int) -> int:
         return max([cell_len(self._headings[column]), *(row[column].cell_len for row in self._rows)])

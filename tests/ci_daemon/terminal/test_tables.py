@@ -81,6 +81,15 @@ def test_columns_that_say_nothing_go_first():
     assert "3 min ago" in row
 
 
+def test_a_row_is_a_block_where_its_name_would_be_cut():
+    columns = ("id", "provider", "event", "url", "created_at", "state", "attempts")
+    name = "b491d811-c37c-48fb-bdd7-749c0ccc35ac"
+    row = {"provider": "git", "event": "push", "url": "https://example.org/acme/web.git", "attempts": None}
+    lines = [line.rstrip() for line in drawn(80, *[document(id=name, **row)] * 2, columns=columns)]
+    block = [f"id        {name}", "provider  git", "event     push", f"url       {row['url']}", "created   3 min ago"]
+    assert lines == [*block, "state     failed", "", *block, "state     failed"]
+
+
 @pytest.mark.parametrize(
     ("widths", "room", "given"),
     [
