@@ -18,6 +18,10 @@ _PYTHON_OF_DEBIAN = 11
 _TEST_FILE = re.compile(r"test_.*\.py|.*_test\.py")
 _EXTRA = re.compile(r"^(dev|test|tests)\s*=", re.MULTILINE)
 _BIN = "/opt/venv/bin"
+_AUTHORITIES = {"uv": "SSL_CERT_FILE", "poetry": "REQUESTS_CA_BUNDLE"}
+"""The variable by which a tool trusts the authorities of the image, as pip does unasked."""
+
+_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 
 
 def python(project: Project) -> tuple[str, tuple[DraftStep, ...]] | None:
@@ -90,6 +94,7 @@ def _locked(project: Project, tool: str, lock: str, sync: str, run: str) -> tupl
         f"python3 -m venv /opt/venv && {_BIN}/pip install {tool} && {_BIN}/{sync}",
         image=_image(project) if base is None else None,
         parent=base,
+        env={_AUTHORITIES[tool]: _BUNDLE},
         cache=DraftCache(project.those("pyproject.toml", lock)),
     )
     has_pytest = 'name = "pytest"' in project.texts[lock]

@@ -56,6 +56,14 @@ def test_the_first_pipeline_fits_the_project(name: str, tmp_path: Path):
     )
 
 
+@pytest.mark.parametrize(("lock", "variable"), [("uv.lock", "SSL_CERT_FILE"), ("poetry.lock", "REQUESTS_CA_BUNDLE")])
+def test_tools_trust_the_authorities_of_the_image(lock: str, variable: str, tmp_path: Path):
+    (tmp_path / lock).touch()
+    assert main(["new", str(tmp_path)]) == 0
+    (plan,) = planned(tmp_path / ".hm" / "pipeline.py", tmp_path).values()
+    assert plan.jobs[1].env[variable] == "/etc/ssl/certs/ca-certificates.crt"
+
+
 @pytest.mark.parametrize("there", ["pipeline.py", "other.py"])
 def test_a_pipeline_that_is_there_is_kept(there: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     (tmp_path / ".hm").mkdir()
