@@ -84,7 +84,7 @@ def create(session: Session, *, org: str, name: str, repository: str, default_br
 @pipeline.command(cls=SharedCommand)
 @click.argument("org")
 @click.argument("pipeline")
-@click.option("--name", type=one_line(_MAX_TEXT), help="Its name to show; the slug stays.")
+@click.option("--name", metavar="NAME", type=one_line(_MAX_TEXT), help="Its name to show; the slug stays.")
 @click.option("--description", metavar="TEXT", type=one_line(_MAX_DESCRIPTION), help="A sentence about it.")
 @click.option("--default-branch", metavar="BRANCH", type=one_line(_MAX_TEXT), help="The branch built by default.")
 @click.option(

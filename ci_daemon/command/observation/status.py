@@ -227,7 +227,7 @@ def _queue(document: Mapping[str, Any]) -> str:
     since = (
         f", the oldest queued {_relative_time(document['oldest_queued_at'])}" if document["oldest_queued_at"] else ""
     )
-    return f"{document['queued_jobs']} jobs wait{since}{drained or ': ' + document['next_job_reason']}"
+    return f"{document['queued_jobs']} waiting{since}{drained or ': ' + document['next_job_reason']}"
 
 
 def _mail(mail: Mapping[str, Any]) -> str:

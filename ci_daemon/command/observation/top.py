@@ -77,7 +77,7 @@ def _read(session: Session, storage: Storage, provider: Provider, config: Config
 
 def _screen(data: _ScreenData) -> RenderableType:
     service = "" if data.running else ", and the service does not run"
-    head = f"{data.at:%H:%M:%S} UTC: {len(data.vms)} VMs in use, {data.queued} jobs wait{service}"
+    head = f"{data.at:%H:%M:%S} UTC: VMs in use: {len(data.vms)}, jobs waiting: {data.queued}{service}"
     parts: list[RenderableType] = [Text(head, "bold")]
     if data.vms:
         parts += [Text(), _table(["build", "step", "state", "for", "CPU", "memory", "log", "VM"], _vm_rows(data))]

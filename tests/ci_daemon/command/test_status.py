@@ -50,7 +50,7 @@ def test_status_shows_waiting_jobs_and_recent_failures(run: Run, capsys: pytest.
     assert run("status") == 3
     screen = capsys.readouterr().out
     assert re.search(
-        r"queue    2 jobs wait, the oldest queued \d+ s ago: waiting for a VM: the service does not run\n", screen
+        r"queue    2 waiting, the oldest queued \d+ s ago: waiting for a VM: the service does not run\n", screen
     )
     assert "acme/web/1 lost: vm_lost: the VM is [31m gone\n" in screen
     assert "money    0 cents on all accounts\n" in screen

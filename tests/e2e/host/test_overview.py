@@ -67,7 +67,7 @@ def test_running_and_waiting_jobs_are_shown_as_by_the_api(daemon: Daemon, client
     assert work["log_bytes"] == len("hello\nworld\n")
     assert [each["build"] for each in top["queue"]] == [each["build"] for each in queue]
     shown = daemon.command("top", "--once").stdout
-    assert "1 VMs in use, 3 jobs wait\n" in shown
+    assert "VMs in use: 1, jobs waiting: 3\n" in shown
     assert f"{client.org}/first/1" in shown
     waiting.cancel()
     urgent.cancel()
