@@ -30,6 +30,7 @@ _ENVIRONMENT = {
     "LC_ALL": "C.UTF-8",
 }
 _NETWORK, _RESOLVER = "10.97.0.0/24", "10.97.0.3"
+_CABLE = ("10.98.0.1", "10.98.0.2")
 _NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup")
 
 _BECOME_PID_1 = """
@@ -74,7 +75,8 @@ class Machine:
     Needs root.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, suite: str = "bookworm") -> None:
+        self._suite = suite
         self._init: subprocess.Popen[bytes] | None = None
         self._slirp: subprocess.Popen[bytes] | None = None
         template.FOLDER.mkdir(parents=True, exist_ok=True)
@@ -85,7 +87,7 @@ class Machine:
 
     def __enter__(self) -> Self:
         try:
-            subprocess.run(["cp", "-a", f"{template.debian()}/.", self.root], check=True)
+            subprocess.run(["cp", "-a", f"{template.debian(self._suite)}/.", self.root], check=True)
             shutil.copytree(template.wheels(), self.root / "srv/wheels", dirs_exist_ok=True)
             (self.root / "etc/resolv.conf").write_text(f"nameserver {_RESOLVER}\n")
             self.boot()
@@ -166,6 +168,14 @@ class Machine:
     def journal(self, *matches: str) -> str:
         """Return the messages of the machine's whole journal that have all the matches."""
         return self.run(f"journalctl --no-pager -o cat {shlex.join(matches)}").stdout
+
+    def connect(self, other: Machine) -> tuple[str, str]:
+        """Connect it to another machine by a cable, and return the addresses of the two there."""
+        cable = ["ip", "link", "add", "cable", "type", "veth", "peer", "name", "cable", "netns", str(other.pid)]
+        subprocess.run(["nsenter", "--target", str(self.pid), "--net", *cable], check=True)
+        for machine, address in zip((self, other), _CABLE, strict=True):
+            machine.run(f"ip address add {address}/30 dev cable; ip link set cable up")
+        return _CABLE
 
     def reboot(self) -> None:
         """Reboot it cleanly, as its owner does."""

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tomllib
 from configparser import ConfigParser
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,6 @@ __all__ = ["CHECKOUT", "FOLDER", "debian", "wheels"]
 CHECKOUT = Path(__file__).parents[2]
 FOLDER = CHECKOUT / ".run/machines"
 
-_SUITE = "bookworm"
 _PACKAGES = (
     "adduser", "ca-certificates", "curl", "dbus", "debian-archive-keyring", "git", "iproute2", "kmod", "libpam-systemd",
     "mmdebstrap", "openssh-client", "procps", "python3", "python3-venv", "slirp4netns", "sudo", "systemd",
@@ -41,10 +41,10 @@ _OF_REAL_HARDWARE = (
 """Units that would affect the host, whose kernel and devices the machine shares."""
 
 
-def debian() -> Path:
-    """Return the root folder of a Debian that systemd can boot."""
+def debian(suite: str) -> Path:
+    """Return the root folder of a release of Debian that systemd can boot."""
     recipe = [*_PACKAGES, *_OF_REAL_HARDWARE, *apt_options(), *local_certificates()]
-    return _made("debian", recipe, _bootstrap)
+    return _made(suite, recipe, partial(_bootstrap, suite))
 
 
 def wheels() -> Path:
@@ -71,7 +71,7 @@ def _made(name: str, recipe: list[str], make: Callable[[Path], None]) -> Path:
     return made
 
 
-def _bootstrap(root: Path) -> None:
+def _bootstrap(suite: str, root: Path) -> None:
     certificates = root.with_name("certificates")
     shutil.rmtree(certificates, ignore_errors=True)
     certificates.mkdir()
@@ -95,8 +95,8 @@ def _bootstrap(root: Path) -> None:
         "--dpkgopt=path-exclude=/usr/share/doc/*",
         "--dpkgopt=path-exclude=/usr/share/man/*",
     ]
-    argv += ["--skip=cleanup/apt/lists", *(f"--customize-hook={hook}" for hook in hooks), _SUITE, str(root)]
-    subprocess.run([*argv, *apt_sources("debian", _SUITE, "main")], check=True)
+    argv += ["--skip=cleanup/apt/lists", *(f"--customize-hook={hook}" for hook in hooks), suite, str(root)]
+    subprocess.run([*argv, *apt_sources("debian", suite, "main")], check=True)
     shutil.rmtree(certificates)
 
 
