@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["SHELLS", "completion_script"]
 
 _BASH = """\
-# Completion of ci-daemon in bash.
+# Completion of ci-daemon in bash. Only files need a process, which takes longer than all else.
 _ci_daemon_tables() {
     case $1 in
 %(commands)s
@@ -71,7 +71,7 @@ _ci_daemon() {
         fi
     fi
     case $kind in
-    words) mapfile -t COMPREPLY < <(compgen -W "$values" -- "$current") ;;
+    words) for word in $values; do [[ $word == "$current"* ]] && COMPREPLY+=("$word"); done ;;
     files) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
     folders) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- "$current") ;;
     known) values=${values/@/"$first"}; _ci_daemon_known "$values" "$current" ;;

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -231,6 +232,23 @@ def test_ctrl_c_cancels_where_that_is_wanted(service: ScriptedService, tree: Pat
         assert process.stdout.read().splitlines()[-1] == "build #1 is canceled"
         assert process.wait(10) == 130
     assert service.engine.canceled == [1]
+
+
+def test_ctrl_c_while_the_service_renders_says_what_may_follow(service: ScriptedService, tree: Path):
+    (tree / ".hm").mkdir()
+    (tree / ".hm" / "pipeline.py").write_text("")
+    argv = [sys.executable, "-m", "ci_daemon", "submit", str(tree), "--pipeline", "demo"]
+    environ = {**os.environ, "CI_DAEMON_URL": service.url, "CI_DAEMON_TOKEN": service.token}
+    rendering = threading.Event()
+    service.engine.rendered = lambda _build_id: rendering.set()
+    with subprocess.Popen(argv, env=environ, stdout=subprocess.PIPE, text=True) as process:
+        assert rendering.wait(60)
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=30)[0].splitlines() == [
+            f"the service has the files and may build them yet: `ci-daemon build list {service.org}/demo` shows it"
+        ]
+    assert process.returncode == 130
+    assert service.pipelines() == ["demo"]
 
 
 def test_few_stream_slots_still_give_every_line_to_everyone(
