@@ -15,12 +15,15 @@ unexport PYTHONDONTWRITEBYTECODE
 # Images are large and the same in every checkout; set this to share them.
 export CI_DAEMON_IMAGES_DIR ?= $(CURDIR)/$(RUN)/images
 
-.PHONY: run serve setup test test-ready test-browser test-crash test-leaks test-system test-packages lint types docs
+.PHONY: run serve setup test test-ready test-browser test-machines test-crash test-leaks test-system test-packages lint types docs
 .PHONY: dist deb pictures bench clean
 
 # What it caches is below the checkout, too.
 run: export XDG_CACHE_HOME := $(abspath $(RUN)/cache)
 run: DIR := examples/hello
+# PROVIDER=qemu runs it in machines with a kernel of their own.
+PROVIDER := sandbox
+run: export CI_DAEMON_POOL_PROVIDER = $(PROVIDER)
 run: setup
 	@$(BIN)/ci-daemon run $(DIR)
 
@@ -68,7 +71,7 @@ test:
 	@$(BIN)/coverage report --include='storage/*,api/*,actors/*' --fail-under=90
 
 # All that is done before the tests. Parts of it run at once, but apt serves one caller at a time.
-test-ready: setup lint types $(TEST_PROGRAMS)/.complete $(TEST_PROGRAMS)/oidc-provider/.complete $(TEST_PROGRAMS)/axe/.complete $(TEST_PROGRAMS)/octokit/.complete test-browser
+test-ready: setup lint types $(TEST_PROGRAMS)/.complete $(TEST_PROGRAMS)/oidc-provider/.complete $(TEST_PROGRAMS)/axe/.complete $(TEST_PROGRAMS)/octokit/.complete test-browser test-machines
 
 # A registry to pull images from, busybox, of which a test makes the smallest image, git by ssh and with LFS, shells that
 # complete, and what checks the manual page.
@@ -79,6 +82,15 @@ $(TEST_PROGRAMS)/.complete: .ci/unpack Makefile | setup
 # Its libraries are many, so that it is installed and not unpacked.
 test-browser: | $(TEST_PROGRAMS)/.complete
 	@.ci/install chromium chromium
+
+# What makes machines. QEMU's libraries are many, too; the kernel need not be that of this host.
+test-machines: $(TEST_PROGRAMS)/kernel/.complete | test-browser
+	@.ci/install qemu-system-x86_64 qemu-system-x86
+	@.ci/install qemu-img qemu-utils
+
+$(TEST_PROGRAMS)/kernel/.complete: .ci/kernel | $(TEST_PROGRAMS)/.complete
+	@.ci/kernel $(@D)
+	@touch $@
 
 # An OpenID Connect issuer to sign in with.
 $(TEST_PROGRAMS)/oidc-provider/.complete: .ci/npm tests/api/sign_in/oidc_provider/package-lock.json $(VENV)/.complete

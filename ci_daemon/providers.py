@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
 
 from actors import vms
 from actors.vms import sandbox
@@ -13,11 +15,14 @@ if TYPE_CHECKING:
     from ci_daemon.config import Config
     from storage import Clock
 
-__all__ = ["IMAGES", "VMS", "open_images", "open_provider"]
+__all__ = ["IMAGES", "VMS", "has_vms", "open_images", "open_provider", "remove_vms_of_others"]
 
 IMAGES = "images"
-VMS = "sandbox"
-"""Folders of the state directory. Backups leave them out: another host makes their contents anew."""
+VMS: tuple[Literal["sandbox", "qemu"], ...] = ("sandbox", "qemu")
+"""Folders of the state directory, one for each provider.
+
+Backups leave these and the images out: another host makes their contents anew.
+"""
 
 
 def open_images(state_dir: Path, config: Config) -> vms.Images:
@@ -29,12 +34,35 @@ def open_images(state_dir: Path, config: Config) -> vms.Images:
 
 def open_provider(state_dir: Path, config: Config, images: vms.Images, clock: Clock) -> vms.Provider:
     """Return the provider of a state directory's VMs, new and existing. Raises NoSubIds."""
+    ids, most = sandbox.IdMap.of_caller(), 2 * config.pool.host().vms + config.render.vms
+    folder = state_dir / config.pool.provider
+    if config.pool.provider == "qemu":
+        return vms.QemuProvider(folder, images, ids, clock, config.qemu, config.sandbox, most, lambda: images.base)
     return vms.SandboxProvider(
-        state_dir / VMS,
+        folder,
         images,
-        sandbox.IdMap.of_caller(),
+        ids,
         clock,
         config.sandbox,
-        vms_at_once=2 * config.pool.host().vms + config.render.vms,  # as many wait as have jobs
+        vms_at_once=most,  # as many wait as have jobs
         base_image=lambda: images.base,
     )
+
+
+def has_vms(state_dir: Path) -> bool:
+    """Tell whether a state directory has VMs of any provider."""
+    return any((state_dir / name / "vms").is_dir() and any((state_dir / name / "vms").iterdir()) for name in VMS)
+
+
+def remove_vms_of_others(state_dir: Path, config: Config, images: vms.Images, clock: Clock) -> None:
+    """Destroy the VMs that another provider made before the configuration named this one. Raises VmError.
+
+    Their jobs are tried again. Snapshots stay until that provider is back.
+    """
+    for name in VMS:
+        if name == config.pool.provider or not (state_dir / name / "vms").is_dir():
+            continue
+        pool = replace(config.pool, provider=name)
+        with closing(open_provider(state_dir, replace(config, pool=pool), images, clock)) as other:
+            for vm_id in other.list():
+                other.destroy(vm_id)

@@ -16,7 +16,7 @@ from ci_daemon.engine_sections import engine_settings
 from ci_daemon.host.dump import dump
 from ci_daemon.host.lock import serving
 from ci_daemon.host.open_files import raise_open_file_limit
-from ci_daemon.providers import open_images, open_provider
+from ci_daemon.providers import open_images, open_provider, remove_vms_of_others
 from ci_daemon.reload import Reloader
 from ci_daemon.source_hosts import open_source_hosts
 from ci_daemon.tracing import Tracer, open_exporter
@@ -60,6 +60,7 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
         if config.tracing.endpoint:
             stack.callback(Tracer(storage, open_exporter(config.tracing), clock).close)
         images = open_images(directory, config)
+        remove_vms_of_others(directory, config, images, clock)
         provider = open_provider(directory, config, images, clock)
         stack.callback(provider.close)
         _warn_of_unenforced_limits(provider)

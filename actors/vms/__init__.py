@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         VmSpec,
         VmUse,
     )
+    from actors.vms.qemu import QemuProvider, QemuSettings
     from actors.vms.sandbox import SandboxProvider
     from actors.vms.source import SourceError, update_workspace
     from actors.vms.source import write_manifest as write_source_manifest
@@ -80,6 +81,8 @@ __all__ = [
     "Provider",
     "ProviderDescription",
     "Pty",
+    "QemuProvider",
+    "QemuSettings",
     "SandboxProvider",
     "SnapshotNotFound",
     "SourceError",

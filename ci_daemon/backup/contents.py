@@ -24,7 +24,7 @@ FROM_BACKUP = f"{CONFIGURATION}.from-backup"
 
 _SAVED = frozenset({DATABASE, KEY, CONFIGURATION})
 _EXCLUDED = frozenset(
-    {f"{DATABASE}-wal", f"{DATABASE}-shm", LOCK, IMAGES, VMS, MIRRORS, SCRATCH, STAGING, FROM_BACKUP, "lost+found"}
+    {f"{DATABASE}-wal", f"{DATABASE}-shm", LOCK, IMAGES, *VMS, MIRRORS, SCRATCH, STAGING, FROM_BACKUP, "lost+found"}
 )
 """Names at the top of the directory. The copy of the database includes its write-ahead log."""
 

@@ -13,6 +13,7 @@ from actors.repositories import RepositorySettings, SourceSettings
 from actors.source_hosts import BitbucketSettings
 from actors.source_hosts.github import GithubAppSettings
 from actors.vms.images import ImageSettings
+from actors.vms.qemu import QemuSettings
 from actors.vms.sandbox import SandboxSettings
 from api import HttpSettings, IdentitySettings, PaymentSettings, RateLimitSettings, RelyingParty
 from ci_daemon.host.settings import JournalSettings
@@ -41,6 +42,7 @@ class Config:
     notifications: NotificationSettings = field(default_factory=NotificationSettings)
     payments: PaymentSettings = field(default_factory=PaymentSettings)
     pool: PoolSettings = field(default_factory=PoolSettings)
+    qemu: QemuSettings = field(default_factory=QemuSettings)
     rate_limits: RateLimitSettings = field(default_factory=RateLimitSettings)
     render: RenderSettings = field(default_factory=RenderSettings)
     repositories: RepositorySettings = field(default_factory=RepositorySettings)

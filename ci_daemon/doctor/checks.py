@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from actors.vms.sandbox import VmLimits
 from ci_daemon.doctor import host, service, state
 from ci_daemon.doctor.isolation import isolation
+from ci_daemon.doctor.machines import machines
 from ci_daemon.doctor.shared_limits import shared_limits
 from ci_daemon.doctor.vm_limits import vm_limits
 
@@ -37,3 +38,4 @@ def run_checks(state_dir: Path, environ: Mapping[str, str]) -> Iterator[Check]:
     yield from vm_limits(VmLimits.of_host(config.sandbox.processes, vm_environ))
     yield from isolation(config.sandbox, vm_environ)
     yield from shared_limits()
+    yield from machines(state_dir, config)

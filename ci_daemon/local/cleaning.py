@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from actors.vms import VmError
 from actors.vms.sandbox import IdMap, run_mapped
 from ci_daemon.host.lock import LOCK, AlreadyServed, serving
-from ci_daemon.providers import VMS, open_images, open_provider
+from ci_daemon.providers import has_vms, open_images, open_provider, remove_vms_of_others
 from storage import SystemClock
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def clean_up(folders: LocalFolders, config: Config) -> None:
     """End the VMs that killed commands have left in any project, and remove the state of unused projects."""
     for state in folders.projects.iterdir():
         unused = time.time() - _last_used(state) > UNUSED_SECONDS
-        if not unused and not _has_vms(state):
+        if not unused and not has_vms(state):
             continue
         try:
             with suppress(AlreadyServed), serving(state):
@@ -51,14 +51,11 @@ def _last_used(state: Path) -> float:
         return state.stat().st_mtime
 
 
-def _has_vms(state: Path) -> bool:
-    folder = state / VMS / "vms"
-    return folder.is_dir() and any(folder.iterdir())
-
-
 def _destroy_vms(state: Path, config: Config) -> None:
-    if _has_vms(state):
-        with closing(open_provider(state, config, open_images(state, config), SystemClock())) as provider:
+    if has_vms(state):
+        images, clock = open_images(state, config), SystemClock()
+        remove_vms_of_others(state, config, images, clock)
+        with closing(open_provider(state, config, images, clock)) as provider:
             for vm in provider.list():
                 provider.destroy(vm)
 

@@ -18,7 +18,7 @@ from ci_daemon.engine_sections import engine_settings
 from ci_daemon.host import journal
 from ci_daemon.host.lock import AlreadyServed, served_by, serving
 from ci_daemon.host.open_files import raise_open_file_limit
-from ci_daemon.providers import open_images, open_provider
+from ci_daemon.providers import open_images, open_provider, remove_vms_of_others
 from storage import BillingSettings, Clock, HoldEnd, NewPipeline, Pipeline, Storage, SystemClock
 
 if TYPE_CHECKING:
@@ -125,6 +125,7 @@ def local_service(directory: Path, config: Config, busy: Callable[[int | None], 
         storage = _open_storage(directory, config)
         stack.callback(storage.close)
         images = open_images(directory, config)
+        remove_vms_of_others(directory, config, images, clock)
         provider = open_provider(directory, config, images, clock)
         stack.callback(provider.close)
         _end_earlier(storage, provider)
@@ -149,7 +150,9 @@ def _engine(storage: Storage, provider: Provider, images: Images, clock: Clock, 
 
 
 def _park(storage: Storage, provider: Provider) -> None:
-    """Park a VM, for an engine that starts afterwards."""
+    """Park a VM, for an engine that starts afterwards, if VMs are parked at all."""
+    if not provider.parks:
+        return
     lease = storage.leases.reserve_parked(str(uuid.uuid4()), provider=provider.name)
     provider.hurry(lease.uuid)
     try:

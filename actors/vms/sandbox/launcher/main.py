@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _PROGRAMS: dict[bytes, Callable[..., int]] = {
     b"vm": vm.make,
+    b"machine": vm.make_machine,
     b"attach": attach.attach,
     b"mapped": mapped_program.run,
     b"disks": disk_files.run,

@@ -78,12 +78,13 @@ def enter_root(spec: dict[str, Any]) -> None:
     os.close(host)
     os.umask(0o077)
     set_hostname(HOSTNAME)
-    _prepare(spec["host_key"], spec["authorized_key"])
+    prepare(spec["host_key"], spec["authorized_key"])
     attach_mount(spec["command_folder"], COMMAND_FOLDER)
     os.umask(0o022)
 
 
-def _prepare(host_key: str, authorized_key: str) -> None:
+def prepare(host_key: str, authorized_key: str) -> None:
+    """Make the folders and files that sshd and the job's supervisor need, in a ``/run`` that is mounted."""
     if not os.access(SSHD, os.X_OK):
         message = f"the base image has no {SSHD}: build it with `ci-daemon image build`"
         raise OSError(message)

@@ -14,10 +14,12 @@ import sys
 from . import monitor, shares
 from .ids import map_ids
 from .kernel import CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, raise_oom_score, unshare
+from .machine import monitor as machine_monitor
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Callable
+    from typing import Any, NoReturn
 
 _REPORT, _LOG = 1, 2
 _OOM_SCORE = 990
@@ -28,8 +30,17 @@ A job can lower its own score to this, no further: the less they differ, the les
 
 
 def make(lock: int, listener: int, control: int) -> int:
-    """Make the VM of the spec with these descriptors; return an exit status."""
-    given = {"lock": lock, "listener": listener, "control": control}
+    """Make the sandbox of the spec with these descriptors; return an exit status."""
+    return _start(monitor.run, {"lock": lock, "listener": listener, "control": control})
+
+
+def make_machine(lock: int, listener: int) -> int:
+    """Make the machine of the spec with these descriptors; return an exit status."""
+    return _start(machine_monitor.run, {"lock": lock, "listener": listener})
+
+
+def _start(run: Callable[[dict[str, Any], int, int, int], NoReturn], given: dict[str, int]) -> int:
+    """Start the monitor that runs by this function; return an exit status."""
     spec = {**marshal.load(sys.stdin.buffer), **given}  # noqa: S302 - from the service itself
     try:
         _record(spec["lock"], os.getpid())
@@ -37,7 +48,7 @@ def make(lock: int, listener: int, control: int) -> int:
         raise_oom_score(_OOM_SCORE)
         spec["share_of_objects"] = shares.take_objects(spec["vms"])
         spec["share_of_limits"] = shares.take_limits(spec["vms"], spec["processes"])
-        pid, mapped = _fork_monitor(spec)
+        pid, mapped = _fork_monitor(run, spec)
         _record(spec["lock"], pid)
         map_ids(pid, spec["uid_map"], spec["gid_map"])
         os.write(mapped, b"1")
@@ -60,7 +71,7 @@ def _join(cgroups: list[str]) -> None:
             file.write(b"0")
 
 
-def _fork_monitor(spec: dict[str, Any]) -> tuple[int, int]:
+def _fork_monitor(run: Callable[[dict[str, Any], int, int, int], NoReturn], spec: dict[str, Any]) -> tuple[int, int]:
     """Return the monitor's id, and the descriptor that tells it that its ids are mapped."""
     mapped, report_mapped = os.pipe()
     forked, report_pid = os.pipe()
@@ -72,7 +83,7 @@ def _fork_monitor(spec: dict[str, Any]) -> tuple[int, int]:
             pid = os.fork()
             if pid == 0:
                 os.close(report_pid)
-                monitor.run(spec, mapped, _REPORT, _LOG)
+                run(spec, mapped, _REPORT, _LOG)
             os.write(report_pid, str(pid).encode())
         except OSError as error:
             os.write(_REPORT, f"failed user namespaces are not allowed here: {error}\n".encode())

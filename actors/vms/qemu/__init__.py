@@ -1,0 +1,30 @@
+"""VMs as machines, each with a kernel of its own (engine.md, "Leases").
+
+Modules that make VMs are imported on first use, because most commands only read the settings.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from storage import on_first_use
+
+if TYPE_CHECKING:
+    from actors.vms.qemu.acceleration import find_accelerator, require_program
+    from actors.vms.qemu.boot_files import BootFiles
+    from actors.vms.qemu.initramfs import static_busybox
+    from actors.vms.qemu.kernel_package import KernelPackage
+    from actors.vms.qemu.provider import QemuProvider
+    from actors.vms.qemu.settings import QemuSettings
+else:
+    __getattr__ = on_first_use(__name__)
+
+__all__ = [
+    "BootFiles",
+    "KernelPackage",
+    "QemuProvider",
+    "QemuSettings",
+    "find_accelerator",
+    "require_program",
+    "static_busybox",
+]

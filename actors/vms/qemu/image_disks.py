@@ -1,0 +1,98 @@
+"""Disks of images: file systems in sparse files, made once, without root or loop mounts."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
+
+from actors.vms.provider import ImageNotFound
+from actors.vms.sandbox.userns import run_mapped
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from actors.vms.sandbox.provider import ImageRoots
+    from actors.vms.sandbox.userns import IdMap
+
+__all__ = ["ImageDisks", "stamp_of"]
+
+_SUFFIX = ".ext4"
+_MB = 1 << 20
+_LEAST_BYTES = 256 * _MB
+_INODES = 1 << 16
+_SECONDS = 600.0
+
+_MEASURE = 'du -sxB1 -- "$1" && du -sx --inodes -- "$1"'
+_MAKE = """
+mount -t tmpfs -o mode=755,size=1m none /tmp
+mkdir -m 755 /tmp/root
+mkdir -m 700 /tmp/command
+mount -c --rbind . /tmp/root
+exec mke2fs -q -F -t ext4 -b 4096 -m 0 -J size=4 -N "$2" -E lazy_itable_init=1,nodiscard,root_owner=0:0 -d /tmp "$1"
+"""
+"""Make a file system of the working directory as `root`, beside a folder for the output of commands.
+
+With -c, mount does not resolve the path of the folder, which may be closed to the mapped ids.
+"""
+
+
+class ImageDisks:
+    """A folder with the disks of images. Safe in any thread."""
+
+    def __init__(self, folder: Path, images: ImageRoots, idmap: IdMap) -> None:
+        folder.mkdir(exist_ok=True)
+        self._folder = folder
+        self._images = images
+        self._idmap = idmap
+        self._making = threading.Lock()
+
+    def path(self, name: str) -> Path:
+        """Return the disk of an image, which is made if it is missing. Raises ImageNotFound and VmError."""
+        tree = self._images.path(name)
+        disk = self._folder / f"{quote(name, safe='')}@{stamp_of(tree)}{_SUFFIX}"
+        with self._making:
+            if not disk.exists():
+                self._remove_outdated()
+                unfinished = disk.with_suffix(".new")
+                try:
+                    self._make(tree, unfinished)
+                    unfinished.rename(disk)
+                finally:
+                    unfinished.unlink(missing_ok=True)
+        return disk
+
+    def _make(self, tree: Path, disk: Path) -> None:
+        """Make a disk with some room to spare, which grows to the size of a VM's own disk when that starts."""
+        printed = run_mapped(["sh", "-c", _MEASURE, "sh", "."], idmap=self._idmap, cwd=tree).split()
+        used, inodes = int(printed[0]), int(printed[2])
+        size = max(_LEAST_BYTES, used + used // 4 + inodes * 512 + 64 * _MB)
+        descriptor = os.open(disk, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            os.truncate(descriptor, size // _MB * _MB)
+            os.fchmod(descriptor, 0o666)  # for the ids of the tree; the folder above is closed to all others
+            argv = ["unshare", "--mount", "sh", "-ec", _MAKE, "sh", f"/proc/self/fd/{descriptor}"]
+            run_mapped(
+                [*argv, str(inodes + max(inodes // 4, _INODES))],
+                idmap=self._idmap, cwd=tree, pass_fds=[descriptor], timeout=_SECONDS,
+            )  # fmt: skip
+            os.fchmod(descriptor, 0o600)
+        finally:
+            os.close(descriptor)
+
+    def _remove_outdated(self) -> None:
+        """Remove the disks of images that were removed or replaced; running VMs have theirs open."""
+        for disk in self._folder.iterdir():
+            name, _, stamp = disk.name.removesuffix(_SUFFIX).rpartition("@")
+            with suppress(ImageNotFound):
+                if disk.suffix == _SUFFIX and stamp_of(self._images.path(unquote(name))) == stamp:
+                    continue
+            disk.unlink(missing_ok=True)
+
+
+def stamp_of(root: Path) -> str:
+    """Return a text that tells an image's tree from a later one of the same name."""
+    found = root.stat()
+    return f"{found.st_ino}-{found.st_ctime_ns}"

@@ -1,0 +1,131 @@
+"""The monitor of a machine: it runs QEMU, keeps the console and opens connections to the sshd.
+
+It is PID 1 of a PID namespace that holds QEMU and the program for its network, so they are killed with it; if one of
+the two ends, it ends too. QEMU is in a network namespace of its own, whose rules close the same addresses as those of a
+sandbox: what the guest sends leaves through QEMU's sockets. A connection to the guest's sshd is opened in that
+namespace and handed to the service, so no port of the host is open.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]  # signal.py would cost 3 ms for its enums
+import _socket
+import array
+import os
+import select
+
+from .. import network, shares
+from ..ids import become_root, own_id
+from ..kernel import (
+    CLONE_NEWIPC,
+    CLONE_NEWNET,
+    CLONE_NEWUTS,
+    MS_PRIVATE,
+    MS_REC,
+    child_ended,
+    mount,
+    set_dumpable,
+    set_title,
+    unshare,
+)
+from ..trees import make_directory
+from . import console, qemu_process
+from .words import FAILED, READY, SSH_PORT
+
+TYPE_CHECKING = False  # importing typing takes longer than all other imports together
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+_FOLDER = "/tmp"  # noqa: S108 - a file system of its own, in this process's mount namespace
+_CHECK_SECONDS = 5.0
+_CONNECT_SECONDS = 5.0
+
+
+def run(spec: dict[str, Any], mapped: int, report: int, log: int) -> NoReturn:
+    """Make the machine and run until it ends. Writes ``ready`` or ``failed WHY`` to ``report``."""
+    try:
+        _Monitor(spec, mapped, report, log).serve()
+    except Exception as error:  # noqa: BLE001 - the boundary of this process
+        os.write(report, f"failed {error}\n".encode())
+    finally:
+        os._exit(1)
+
+
+class _Monitor:
+    def __init__(self, spec: dict[str, Any], mapped: int, report: int, log: int) -> None:
+        mount("none", "/", flags=MS_REC | MS_PRIVATE)
+        files = [os.open(path, os.O_RDWR if writable else os.O_RDONLY) for path, writable in spec["files"]]
+        self._console = console.Console(spec["console"])
+        self._lock, self._report = spec["lock"], report
+        if os.read(mapped, 1) != b"1":
+            os._exit(1)
+        become_root()
+        set_dumpable(dumpable=True)
+        os.umask(0o022)
+        mount("tmpfs", _FOLDER, "tmpfs", data="mode=755,size=1m")
+        network_program = network.NetworkProgram(spec["network"], _FOLDER, log) if spec["network"] else None
+        shares.bound(spec["share_of_limits"], spec["share_of_objects"])
+        unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS)
+        network.raise_loopback()
+        if network_program:
+            network.set_rules(spec["network"]["rules"])
+            network.publish(int(own_id()), _FOLDER)
+            network_program.go()
+            network_program.wait()
+        make_directory(f"{_FOLDER}/root", 0o755)
+        self._qemu, self._output = qemu_process.start(spec, files, log, f"{_FOLDER}/root")
+        self._listener = _socket.socket(fileno=spec["listener"])
+        for each in files:
+            os.close(each)
+        _signal.signal(_signal.SIGTERM, self._terminate)
+        set_title(f"ci-daemon VM {spec['id']}".encode())
+
+    def serve(self) -> None:
+        """Keep the console and open connections, until a child ends or the VM's folder is removed."""
+        poll = select.poll()
+        poll.register(self._listener.fileno(), select.POLLIN)
+        poll.register(self._output, select.POLLIN)
+        poll.register(os.pidfd_open(self._qemu), select.POLLIN)
+        while os.fstat(self._lock).st_nlink:
+            ready = dict(poll.poll(_CHECK_SECONDS * 1000))
+            if self._output in ready:
+                self._keep_output()
+            if self._listener.fileno() in ready:
+                self._connect()
+            if ready.keys() - {self._output, self._listener.fileno()} or child_ended(0):
+                break
+        self._tell(b"failed QEMU ended: " + self._console.last_line)
+
+    def _keep_output(self) -> None:
+        self._console.keep(os.read(self._output, console.CHUNK_BYTES))
+        if self._console.has(READY):
+            self._tell(b"ready")
+        elif self._console.has(FAILED):
+            self._tell(b"failed " + self._console.last_line)
+
+    def _tell(self, what: bytes) -> None:
+        """Report how the start went, once."""
+        if self._report >= 0:
+            os.write(self._report, what.replace(b"\n", b" ") + b"\n")
+            os.close(self._report)
+            self._report = -1
+
+    def _connect(self) -> None:
+        """Open a connection to the guest's sshd, and send it to the service."""
+        accepted = _socket.socket(fileno=self._listener._accept()[0])  # type: ignore[attr-defined]  # noqa: SLF001 - see init.py
+        connection = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+        try:
+            connection.settimeout(_CONNECT_SECONDS)
+            connection.connect(("127.0.0.1", SSH_PORT))
+            connection.settimeout(None)
+            rights = array.array("i", [connection.fileno()]).tobytes()
+            accepted.sendmsg([b"1"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
+        except OSError:  # QEMU has ended, or the service has hung up
+            pass
+        finally:
+            connection.close()
+            accepted.close()
+
+    def _terminate(self, *_: object) -> None:
+        """Let QEMU write what it has of the disks, and end."""
+        os.kill(self._qemu, _signal.SIGTERM)
