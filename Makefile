@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Images are large and the same in every checkout; set this to share them.
 export CI_DAEMON_IMAGES_DIR ?= $(CURDIR)/$(RUN)/images
 
-.PHONY: run serve setup test test-ready test-browser test-machines test-crash test-leaks test-system test-packages lint types docs
+.PHONY: run serve setup test test-ready test-browser test-machines test-qemu test-crash test-leaks test-system test-packages lint types docs
 .PHONY: dist deb pictures bench clean
 
 # What it caches is below the checkout, too.
@@ -119,6 +119,11 @@ test-crash: setup
 test-leaks: export LEAK_JOBS ?= 2000
 test-leaks: setup
 	$(BIN)/python -m pytest --timeout 7200 -s tests/e2e/host/test_leaks.py
+
+# The whole contract of VMs, on machines.
+test-qemu: export FULL_CONTRACT := qemu
+test-qemu: setup test-machines
+	$(BIN)/python -m pytest --timeout 1800 -k qemu tests/vms/contract tests/actors/vms/qemu
 
 # Machines with systemd as PID 1, in namespaces, so only as root. Takes minutes, and more the first time, when it makes
 # the Debian that they start from.

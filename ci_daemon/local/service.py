@@ -151,7 +151,7 @@ def _engine(storage: Storage, provider: Provider, images: Images, clock: Clock, 
 
 def _park(storage: Storage, provider: Provider) -> None:
     """Park a VM, for an engine that starts afterwards, if VMs are parked at all."""
-    if not provider.parks:
+    if not provider.description.parks:
         return
     lease = storage.leases.reserve_parked(str(uuid.uuid4()), provider=provider.name)
     provider.hurry(lease.uuid)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
-import threading
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
@@ -12,6 +12,7 @@ from actors.vms.provider import ImageNotFound
 from actors.vms.sandbox.userns import run_mapped
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from actors.vms.sandbox.provider import ImageRoots
@@ -40,29 +41,36 @@ With -c, mount does not resolve the path of the folder, which may be closed to t
 
 
 class ImageDisks:
-    """A folder with the disks of images. Safe in any thread."""
+    """A folder with the disks of images, which several processes may share. Safe in any thread."""
 
     def __init__(self, folder: Path, images: ImageRoots, idmap: IdMap) -> None:
         folder.mkdir(exist_ok=True)
         self._folder = folder
         self._images = images
         self._idmap = idmap
-        self._making = threading.Lock()
 
     def path(self, name: str) -> Path:
         """Return the disk of an image, which is made if it is missing. Raises ImageNotFound and VmError."""
         tree = self._images.path(name)
         disk = self._folder / f"{quote(name, safe='')}@{stamp_of(tree)}{_SUFFIX}"
-        with self._making:
-            if not disk.exists():
-                self._remove_outdated()
-                unfinished = disk.with_suffix(".new")
-                try:
+        if not disk.exists():
+            with self._alone():
+                if not disk.exists():
+                    self._remove_outdated()
+                    unfinished = disk.with_suffix(".new")
                     self._make(tree, unfinished)
                     unfinished.rename(disk)
-                finally:
-                    unfinished.unlink(missing_ok=True)
         return disk
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other threads and processes from changing the folder."""
+        folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(folder)
 
     def _make(self, tree: Path, disk: Path) -> None:
         """Make a disk with some room to spare, which grows to the size of a VM's own disk when that starts."""

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from actors.vms.description import Enforcement, ProviderDescription
 from actors.vms.provider import ImageNotFound, SnapshotNotFound, SshEndpoint, VmDisk, VmError, VmLost, VmSpec, VmUse
 from actors.vms.qemu.acceleration import KVM, Accelerator, find_accelerator, require_program
 from actors.vms.qemu.boot_files import BootFiles
@@ -54,6 +55,13 @@ _FREEZE = "exec fsfreeze --freeze /run/ci-daemon/disk"
 _OPEN_FILES = 65_536
 _JOB_LIMITS = ((resource.RLIMIT_NOFILE, _OPEN_FILES, _OPEN_FILES),)
 
+_LIMITS = (
+    Enforcement("cpu", enforced=True, how="QEMU gives a machine no more processors"),
+    Enforcement("memory", enforced=True, how="QEMU gives a machine no more memory"),
+    Enforcement("pids", enforced=False, how="the processes of a machine are those of its own kernel"),
+    Enforcement("disk", enforced=True, how="the disk of a machine is no larger"),
+)
+
 
 class QemuProvider:
     """A provider that makes machines in a folder, as root or as any user with a range of sub-ids.
@@ -62,7 +70,7 @@ class QemuProvider:
     """
 
     name = "qemu"
-    parks = False
+    description = ProviderDescription(parks=False, own_kernel=True, limits=_LIMITS)
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ def _runs(case: pytest.Item, host: type[Host]) -> bool:
     if case.get_closest_marker("real") is not None and not host.real:
         return False
     in_full = host.in_full or os.environ.get("FULL_CONTRACT") == host.name
-    return in_full or case.get_closest_marker("essential") is not None
+    return in_full or (host.unless_asked and case.get_closest_marker("essential") is not None)
 
 
 @pytest.fixture

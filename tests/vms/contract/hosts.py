@@ -7,15 +7,17 @@ them a host may leave out.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import ClassVar
 
-from actors.vms import ImageStore, Provider, SandboxProvider
+from actors.vms import ImageStore, Provider, QemuProvider, QemuSettings, SandboxProvider
 from actors.vms.sandbox import IdMap, NetworkSettings, SandboxSettings, run_mapped
 from actors.vms.sandbox.vm_folder import VmFolder
 from storage import SystemClock
+from tests.machines import share_image_disks, unpacked_kernel
 from tests.memory.provider import MemoryProvider, World
 
 __all__ = ["HOSTS", "IMAGE", "Host", "processes_in"]
@@ -34,6 +36,9 @@ class Host(ABC):
 
     in_full: ClassVar[bool] = True
     """False if VMs are slow: only cases marked `essential` run, unless FULL_CONTRACT names them."""
+
+    unless_asked: ClassVar[bool] = True
+    """False if VMs are so slow that no case runs unless FULL_CONTRACT names them."""
 
     def __init__(self, folder: Path, images_dir: Path) -> None:
         self.folder = folder
@@ -80,6 +85,26 @@ class SandboxHost(Host):
         run_mapped(["rm", "-rf", self.folder.name], idmap=IdMap.of_caller().with_caller(), cwd=self.folder.parent)
 
 
+class QemuHost(Host):
+    name = "qemu"
+    in_full = unless_asked = False
+
+    def __init__(self, folder: Path, images_dir: Path) -> None:
+        super().__init__(folder, images_dir)
+        share_image_disks(folder)
+
+    def _open(self, allow: tuple[str, ...]) -> QemuProvider:
+        shared = SandboxSettings(network=NetworkSettings(allow=allow))
+        settings = QemuSettings(system=unpacked_kernel())
+        return QemuProvider(self.folder, self._images, IdMap.of_caller(), SystemClock(), settings, shared)
+
+    def crash(self, vm_id: str) -> None:
+        os.kill(VmFolder(self.folder / "vms" / vm_id).monitor(), signal.SIGKILL)
+
+    def _remove_folder(self) -> None:
+        shutil.rmtree(self.folder)
+
+
 class MemoryHost(Host):
     name = "memory"
     real = False
@@ -98,7 +123,7 @@ class MemoryHost(Host):
         pass
 
 
-HOSTS: tuple[type[Host], ...] = (SandboxHost, MemoryHost)
+HOSTS: tuple[type[Host], ...] = (SandboxHost, QemuHost, MemoryHost)
 
 
 def processes_in(folder: Path) -> list[int]:

@@ -10,24 +10,24 @@ _LOOKED_AT_BYTES = 1 << 12
 
 
 class Console:
-    """A file with the console's last output, and a second one with the output before that."""
+    """A file with what the console had first, and a second one with what it had last."""
 
     def __init__(self, path: str) -> None:
         """Make the files, while this process may enter their folder."""
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
         self._files = [os.open(name, flags, 0o600) for name in (path, f"{path}.later")]
-        self._sizes = [0, 0]
+        self._current, self._size = self._files[0], 0
         self._last = b""
 
     def keep(self, output: bytes) -> None:
         """Append to the first file until it is full, then to the second one, which starts anew when it is."""
         self._last = (self._last + output)[-_LOOKED_AT_BYTES:]
-        place = int(self._sizes[0] + len(output) > _KEPT_BYTES)
-        if place and self._sizes[1] + len(output) > _KEPT_BYTES:
-            os.ftruncate(self._files[1], 0)
-            self._sizes[1] = 0
-        os.write(self._files[place], output)
-        self._sizes[place] += len(output)
+        if self._size + len(output) > _KEPT_BYTES:
+            self._current = self._files[1]
+            os.ftruncate(self._current, 0)
+            self._size = 0
+        os.write(self._current, output)
+        self._size += len(output)
 
     def has(self, mark: bytes) -> bool:
         """Tell if a whole line with this mark was printed lately."""

@@ -1,0 +1,30 @@
+"""The kernel and image disks of machines under test, shared by all of them, because they are large."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from tests.programs import UNPACKED, unpacked_program
+
+__all__ = ["share_image_disks", "unpacked_kernel"]
+
+
+def unpacked_kernel() -> Path:
+    """Return the folder with the kernel of machines, and let providers find busybox."""
+    programs = str(Path(unpacked_program("busybox")).parent)
+    if programs not in os.environ["PATH"].split(":"):
+        os.environ["PATH"] += f":{programs}"
+    folder = UNPACKED / "kernel"
+    assert folder.exists(), f"there is no kernel: run `make {folder.relative_to(UNPACKED.parent.parent)}/.complete`"
+    return folder
+
+
+def share_image_disks(folder: Path) -> None:
+    """Let a provider in ``folder`` use the image disks of all tests."""
+    shared = UNPACKED / "image-disks"
+    shared.mkdir(exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    with suppress(FileExistsError):
+        (folder / "images").symlink_to(shared)
