@@ -23,6 +23,7 @@ from tests.memory.provider import MemoryProvider, World
 __all__ = ["HOSTS", "IMAGE", "Host", "processes_in"]
 
 IMAGE = "debian:12"
+_SLOW_SECONDS = 1200.0
 PROCESSES = 300
 """The most processes in a VM, where it has a limit: few, so that a fork bomb is soon over."""
 
@@ -94,7 +95,7 @@ class QemuHost(Host):
         share_image_disks(folder)
 
     def _open(self, allow: tuple[str, ...]) -> QemuProvider:
-        shared = SandboxSettings(network=NetworkSettings(allow=allow))
+        shared = SandboxSettings(create_seconds=_SLOW_SECONDS, network=NetworkSettings(allow=allow))
         settings = QemuSettings(system=unpacked_kernel())
         return QemuProvider(self.folder, self._images, IdMap.of_caller(), SystemClock(), settings, shared)
 
