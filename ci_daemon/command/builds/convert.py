@@ -83,7 +83,7 @@ def _tell(session: Session, written: Path | None, text: str, omissions: Sequence
     for each in omissions:
         click.echo(printable(str(each)), err=True)
     if written is not None:
-        left = f", without {len(omissions)} things that are listed above" if omissions else ""
+        left = ", without what is listed above" if omissions else ""
         click.echo(f"wrote {written}{left}; `ci-daemon lint` shows its steps")
 
 
