@@ -134,7 +134,7 @@ def test_a_command_of_the_box_elsewhere_names_the_box(
 ):
     monkeypatch.setattr("ci_daemon.command.DEFAULT_STATE_DIR", tmp_path / "none")
     assert main(["user", "list"]) == 1
-    assert "works only on the box: run it there" in capsys.readouterr().err
+    assert "works only on the box, the host of the service, and no service is installed here" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("place", [0, 1, 2, 5])

@@ -28,8 +28,8 @@ EVERYTHING = variables(Config(), "CI_DAEMON")
 def as_text(value: object) -> str:
     if isinstance(value, tuple):
         return ",".join(map(str, value))
-    if isinstance(value, str):
-        return value
+    if isinstance(value, str | Path):
+        return str(value)
     if value is None or isinstance(value, int | float):
         return json.dumps(value) if value is not None else ""
     return "{" + ", ".join(f"{json.dumps(key)} = {json.dumps(inner)}" for key, inner in dict(value).items()) + "}"  # type: ignore[call-overload]
