@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from actors.vms import CommandSpec, Connection, ConnectionLost, ImageError, ImageStore, VmError, VmSpec, start
-from actors.vms.sandbox import IdMap, SandboxProvider, run_mapped
+from actors.vms.sandbox import IdMap, SandboxProvider, launch, run_mapped
+from actors.vms.sandbox.vm_folder import VmFolder
 from storage import Shape, SystemClock
 from tests.actors.vms.commands import ended
 from tests.actors.vms.images.trees import hidden
@@ -39,6 +40,25 @@ def test_nothing_runs_in_the_job_before_it_has_a_disk(
     with pytest.raises((VmError, ConnectionLost)):
         start(connection, CommandSpec("true"))
     provider.attach(VmSpec(parked, IMAGE, network=False))
+    start(connection, CommandSpec("exit 4"))
+    assert ended(connection).exit_code == 4
+
+
+def test_an_attach_outlives_the_service_that_began_it(
+    provider: SandboxProvider, parked: str, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    awaited: list[int] = []
+
+    def sent(vm: VmFolder, report: int, seconds: float) -> None:
+        """Wait for the disk to be sent, but not for the VM's answer, whose socket closes then."""
+        awaited.append(report)
+        if len(awaited) == 1:
+            await_ready(vm, report, seconds)
+
+    await_ready = launch._await_ready
+    monkeypatch.setattr(launch, "_await_ready", sent)
+    provider.attach(VmSpec(parked, IMAGE, network=False))
+    assert len(awaited) == 2
     start(connection, CommandSpec("exit 4"))
     assert ended(connection).exit_code == 4
 

@@ -61,9 +61,9 @@ def run(control: int, offline: int, door: _socket.socket) -> NoReturn:
             os.dup2(log, 2)
             os.close(log)
             job.enter(spec, disk)
-            connection.send(b"ready\n")
+            _answer(connection, b"ready\n")
         except OSError as error:
-            connection.send(f"failed {error}\n".encode())
+            _answer(connection, f"failed {error}\n".encode())
             raise
         connection.close()
         listener.close()
@@ -74,6 +74,14 @@ def run(control: int, offline: int, door: _socket.socket) -> NoReturn:
         os.write(2, f"{error}\n".encode())
     finally:
         os._exit(1)
+
+
+def _answer(connection: _socket.socket, answer: bytes) -> None:
+    """Answer the service, unless it has died meanwhile: its successor finds the job's disk attached."""
+    try:  # noqa: SIM105 - importing contextlib would cost milliseconds
+        connection.send(answer)
+    except BrokenPipeError:
+        pass
 
 
 def _prepared(offline: int) -> namespaces.Namespaces | OSError:
