@@ -85,7 +85,7 @@ def test_a_signal_cancels_the_build_and_leaves_nothing(project: Project, number:
 
 
 def test_a_signal_while_the_first_vm_is_made_leaves_nothing(project: Project):
-    project.write(Graph().step("only", "true"))
+    project.write(Graph().step("only", "sleep 600"))  # a late signal finds it running
     folder = project.state / "sandbox" / "vms"
     with project.start() as process:
         until(lambda: folder.is_dir() and [*folder.iterdir()], "a VM is being made")
