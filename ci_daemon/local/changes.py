@@ -21,6 +21,8 @@ __all__ = ["TreeChanges"]
 _GIT = ".git"
 _QUIET_MS = 200
 """Changes that follow each other faster count as one, as when an editor or git writes many files."""
+_SIGNAL_SECONDS = 0.5
+"""A signal that arrives just before a wait begins does not end it, so no wait lasts longer."""
 
 
 class TreeChanges:
@@ -52,7 +54,8 @@ class TreeChanges:
 
     def wait(self) -> None:
         """Wait until the tree differs from what was packed."""
-        self._changed.wait()
+        while not self._changed.wait(_SIGNAL_SECONDS):
+            pass
 
     @contextmanager
     def telling(self, on_change: Callable[[], None]) -> Iterator[None]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from ci_daemon.local import TreeChanges
+from ci_daemon.local import Interrupts, TreeChanges
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -49,3 +53,23 @@ def test_what_is_packed_again_has_not_changed(changes: TreeChanges, tmp_path: Pa
     assert not changes.differs()
     (tmp_path / "new.c").write_text("int z;\n")
     changes.wait()
+
+
+def test_a_signal_that_wakes_no_wait_ends_it_all_the_same(changes: TreeChanges):
+    """Another thread takes it, so that it is as one that comes just before the wait begins."""
+    main = threading.get_ident()
+
+    def waits() -> bool:
+        codes = [frame.f_code for frame, _ in traceback.walk_stack(sys._current_frames()[main])]
+        return codes[0] is threading.Condition.wait.__code__ and TreeChanges.wait.__code__ in codes
+
+    def interrupt() -> None:
+        until(waits, "the wait")
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+    sender = threading.Thread(target=interrupt)
+    with Interrupts().handled():
+        sender.start()
+        with pytest.raises(KeyboardInterrupt):
+            changes.wait()
+    sender.join()
