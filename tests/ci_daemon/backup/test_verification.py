@@ -28,6 +28,7 @@ from storage import (
     Vault,
 )
 from storage.database.schema import Migration, migrations
+from tests.processes import ended
 from tests.records import new_pipeline
 from tests.state import new_storage
 from tests.storage.world import World
@@ -280,7 +281,7 @@ def test_an_interrupted_backup_leaves_no_file(world: World, directory: Path, tmp
     world.build(source_archive=os.urandom(2**20))
     os.mkfifo(tmp_path / "out")
     command = [sys.executable, "-m", "ci_daemon", "--state-dir", str(directory), "backup", "-"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+    with ended(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)) as running:
         assert running.stdout is not None
         torn = running.stdout.read(1000)
         running.send_signal(signal.SIGINT)

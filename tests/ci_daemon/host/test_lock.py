@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ci_daemon.host.lock import AlreadyServed, ServingProcess, served_by, serving
+from tests.processes import ended
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,13 +30,14 @@ with serving(Path(sys.argv[1])) as lock:
 
 @pytest.fixture
 def holder(tmp_path: Path):
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    with ended(
+        subprocess.Popen(
+            [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
         yield process
-        process.kill()
 
 
 def test_a_second_daemon_is_refused_with_the_first_ones_pid(holder: subprocess.Popen[str], tmp_path: Path):

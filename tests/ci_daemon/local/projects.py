@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from ci_daemon.local import LocalFolders, local_config
 from ci_daemon.providers import open_images, open_provider
 from storage import SystemClock
 from tests.e2e.pipelines import Graph
+from tests.processes import ended
 
 
 @dataclass
@@ -43,24 +44,16 @@ class Project:
         """Write its pipeline."""
         (self.tree / "pipeline.json").write_text(pipeline.ir())
 
-    def start(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
-        """Start the command on the pipeline of its file."""
+    def start(self, *arguments: str, **options: Any) -> AbstractContextManager[subprocess.Popen[str]]:
+        """Start the command on the pipeline of its file; a block that leaves it running kills it."""
         return self.start_rendered("--ir", str(self.tree / "pipeline.json"), *arguments, **options)
 
-    def start_rendered(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
-        """Start the command on the tree's pipeline files."""
+    def start_rendered(self, *arguments: str, **options: Any) -> AbstractContextManager[subprocess.Popen[str]]:
+        """Start the command on the tree's pipeline files; a block that leaves it running kills it."""
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT} | options
-        return subprocess.Popen(
-            [sys.executable, "-m", "ci_daemon", "run", str(self.tree), *arguments],
-            env={
-                **os.environ,
-                "XDG_CACHE_HOME": str(self.cache),
-                "CI_DAEMON_IMAGES_DIR": str(self.images),
-                **self.environ,
-            },
-            text=True,
-            **streams,
-        )
+        places = {"XDG_CACHE_HOME": str(self.cache), "CI_DAEMON_IMAGES_DIR": str(self.images)}
+        argv = [sys.executable, "-m", "ci_daemon", "run", str(self.tree), *arguments]
+        return ended(subprocess.Popen(argv, env={**os.environ, **places, **self.environ}, text=True, **streams))
 
     def run(self, *arguments: str) -> tuple[int, str]:
         """Run the command to its end; return its exit code and its output."""

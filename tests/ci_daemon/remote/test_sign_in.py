@@ -15,6 +15,7 @@ import pytest
 from ci_daemon.command import main
 from tests.ci_daemon.remote.conftest import RunJson
 from tests.ci_daemon.scripted_service import ScriptedService
+from tests.processes import ended
 
 FORM_TOKEN = re.compile(r'name="form_token" value="([^"]+)"')
 
@@ -45,17 +46,16 @@ class Browser:
 
 @contextmanager
 def login(service: ScriptedService, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    with subprocess.Popen(
-        [sys.executable, "-m", "ci_daemon", "login", service.url, *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+    with ended(
+        subprocess.Popen(
+            [sys.executable, "-m", "ci_daemon", "login", service.url, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
     ) as waiting:
-        try:
-            yield waiting
-        finally:
-            waiting.kill()
+        yield waiting
 
 
 def page_of(waiting: subprocess.Popen[str]) -> str:

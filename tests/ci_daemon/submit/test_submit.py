@@ -16,6 +16,7 @@ from ci_daemon.submit.packing import pack
 from storage import BuildState, JobState, LedgerSource
 from tests.ci_daemon.scripted_service import ScriptedBuild, ScriptedService, scripted_service
 from tests.ci_daemon.submit.builds import Submit, passing
+from tests.processes import ended
 
 
 def failing(build: ScriptedBuild) -> None:
@@ -241,7 +242,7 @@ def test_ctrl_c_while_the_service_renders_says_what_may_follow(service: Scripted
     environ = {**os.environ, "CI_DAEMON_URL": service.url, "CI_DAEMON_TOKEN": service.token}
     rendering = threading.Event()
     service.engine.rendered = lambda _build_id: rendering.set()
-    with subprocess.Popen(argv, env=environ, stdout=subprocess.PIPE, text=True) as process:
+    with ended(subprocess.Popen(argv, env=environ, stdout=subprocess.PIPE, text=True)) as process:
         assert rendering.wait(60)
         process.send_signal(signal.SIGINT)
         assert process.communicate(timeout=30)[0].splitlines() == [

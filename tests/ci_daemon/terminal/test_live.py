@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import ended
+
 Ending = Callable[[subprocess.Popen[bytes], int], None]
 
 
@@ -34,7 +36,9 @@ def test_on_a_terminal_it_is_drawn_in_place(state: Path, command: str, shown: by
     keyboard, screen = pty.openpty()
     environ = {**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
     drawn = b""
-    with subprocess.Popen(watching(state, command), env=environ, stdin=screen, stdout=screen, stderr=screen) as process:
+    with ended(
+        subprocess.Popen(watching(state, command), env=environ, stdin=screen, stdout=screen, stderr=screen)
+    ) as process:
         while drawn.count(shown) < 2:
             drawn += os.read(keyboard, 65536)
         end(process, keyboard)
@@ -52,7 +56,9 @@ def test_on_a_dumb_terminal_screens_follow_each_other(state: Path, terminal: str
     keyboard, screen = pty.openpty()
     drawn = b""
     environ = {**os.environ, "TERM": terminal}
-    with subprocess.Popen(watching(state, "queue"), env=environ, stdin=screen, stdout=screen, stderr=screen) as process:
+    with ended(
+        subprocess.Popen(watching(state, "queue"), env=environ, stdin=screen, stdout=screen, stderr=screen)
+    ) as process:
         while drawn.count(b"no job waits for a VM\r\n") < 2:
             drawn += os.read(keyboard, 65536)
         process.send_signal(signal.SIGINT)
@@ -63,7 +69,7 @@ def test_on_a_dumb_terminal_screens_follow_each_other(state: Path, terminal: str
 
 
 def test_in_a_pipe_screens_follow_each_other(state: Path):
-    with subprocess.Popen(watching(state, "status"), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with ended(subprocess.Popen(watching(state, "status"), stdout=subprocess.PIPE, stderr=subprocess.PIPE)) as process:
         assert process.stdout is not None
         heads = [line for line, _ in zip(iter(process.stdout.readline, b""), range(12), strict=False)]
         process.send_signal(signal.SIGINT)
@@ -74,7 +80,7 @@ def test_in_a_pipe_screens_follow_each_other(state: Path):
 
 
 def test_with_json_each_line_is_a_document(state: Path):
-    with subprocess.Popen(watching(state, "status", "--json"), stdout=subprocess.PIPE) as process:
+    with ended(subprocess.Popen(watching(state, "status", "--json"), stdout=subprocess.PIPE)) as process:
         assert process.stdout is not None
         documents = [json.loads(process.stdout.readline()) for _ in range(2)]
         process.send_signal(signal.SIGINT)
@@ -83,7 +89,7 @@ def test_with_json_each_line_is_a_document(state: Path):
 
 
 def test_a_reader_that_had_enough_ends_it(state: Path):
-    with subprocess.Popen(watching(state, "queue"), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with ended(subprocess.Popen(watching(state, "queue"), stdout=subprocess.PIPE, stderr=subprocess.PIPE)) as process:
         assert process.stdout is not None
         process.stdout.readline()
         process.stdout.close()

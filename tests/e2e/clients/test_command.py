@@ -17,6 +17,7 @@ from tests.e2e.browser import chromium
 from tests.e2e.console.visitor import visitor
 from tests.e2e.daemon import Client, Pipeline
 from tests.e2e.pipelines import Graph
+from tests.processes import ended
 
 
 @pytest.fixture(scope="module")
@@ -38,19 +39,18 @@ class Laptop:
     @contextmanager
     def start(self, *words: str) -> Iterator[subprocess.Popen[str]]:
         """Start a command, and kill it if the test leaves it behind."""
-        with subprocess.Popen(
-            [sys.executable, "-m", "ci_daemon", *words],
-            env=self._environ,
-            cwd=self._home,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+        with ended(
+            subprocess.Popen(
+                [sys.executable, "-m", "ci_daemon", *words],
+                env=self._environ,
+                cwd=self._home,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
         ) as command:
-            try:
-                yield command
-            finally:
-                command.kill()
+            yield command
 
     def run(self, *words: str, code: int = 0) -> str:
         """Run a command to its end, and return what it prints."""

@@ -15,6 +15,7 @@ import pytest
 
 from tests.e2e.daemon import Build, Client, Daemon
 from tests.e2e.pipelines import Graph, one
+from tests.processes import ended
 from tests.waiting import until
 
 
@@ -92,7 +93,7 @@ def test_top_on_a_terminal_runs_until_q(daemon: Daemon, running: Build):
 
     for end in (press_q, interrupt):
         shown = b""
-        with subprocess.Popen(command, env=environ, stdin=screen, stdout=screen, stderr=screen) as top:
+        with ended(subprocess.Popen(command, env=environ, stdin=screen, stdout=screen, stderr=screen)) as top:
             until(both_pictures, "two pictures")
             end(top)
             drain = threading.Thread(target=lambda: os.read(keyboard, 65536), daemon=True)

@@ -19,6 +19,7 @@ from actors.vms import Connection, ImageError, ImageStore, VmError, VmSpec, in_j
 from actors.vms.images import InsufficientDisk, PullOptions, Reference
 from actors.vms.sandbox import IdMap, SandboxProvider, run_mapped
 from storage import SystemClock
+from tests.processes import ended
 from tests.registry import HERE, Registry, busybox, entry, layer, link, registry, small_system
 
 
@@ -151,11 +152,14 @@ def test_the_next_pull_removes_the_orphans_of_an_interrupted_one(
         f"ImageStore(Path({str(tmp_path / 'images')!r}), IdMap.of_caller())"
         f".pull(Reference.parse({reference!r}), 'slow:1', PullOptions(10**10, 60, progress=say))\n"
     )
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
+    with ended(
+        subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    ) as child:
         assert child.stdout is not None
         while not (line := child.stdout.readline()).startswith(b"unpacking"):
             assert line
         child.send_signal(end)
+        child.wait(60)
     assert (left_in(store, tmp_path) == []) == (end is signal.SIGINT)
     store.sweep()
     assert left_in(store, tmp_path) == []

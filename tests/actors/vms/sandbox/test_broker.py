@@ -17,6 +17,7 @@ from actors.vms.sandbox import IdMap, broker, run_mapped
 from actors.vms.sandbox.programs import BROKER_VARIABLE, launcher_argv
 from actors.vms.sandbox.userns import MappedProgramFailed
 from tests.actors.vms.sandbox.conftest import Boot, Host
+from tests.processes import ended
 from tests.waiting import until
 
 
@@ -67,7 +68,7 @@ def test_a_program_ends_with_its_caller(address: str, idmap: IdMap, tmp_path: Pa
     argv = launcher_argv(
         "enter", *(str(extents[0]) for extents in (idmap.uids, idmap.gids)), "sh", "-c", "echo $$; sleep 300"
     )
-    with mark.open("wb") as out, subprocess.Popen(argv, stdout=out, stdin=subprocess.DEVNULL) as asking:
+    with mark.open("wb") as out, ended(subprocess.Popen(argv, stdout=out, stdin=subprocess.DEVNULL)) as asking:
         pid = int(until(lambda: mark.read_text().strip(), "the program's start"))
         assert "sleep" not in Path(f"/proc/{pid}/cmdline").read_text().split("\0")[0]
         asking.kill()

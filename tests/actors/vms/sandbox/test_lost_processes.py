@@ -14,6 +14,7 @@ from actors.vms import VmError
 from actors.vms.sandbox import VmLimits, run_mapped
 from storage import Shape
 from tests.actors.vms.sandbox.conftest import Boot, Guest, Host
+from tests.processes import ended
 from tests.waiting import until
 
 
@@ -100,14 +101,11 @@ def test_control_groups_are_those_of_their_own_folder(host: Host, boot: Boot):
 def test_a_disk_still_mounted_in_a_namespace_is_freed(host: Host, boot: Boot):
     vm = boot()
     enter = ["nsenter", "--target", str(monitor(vm)), "--user", "--mount", "--", "/bin/sleep", "600"]
-    with subprocess.Popen(enter) as visitor:
-        try:
-            until(lambda: str(host.folder) in Path(f"/proc/{visitor.pid}/mountinfo").read_text(), "the mount")
-            vm.provider.destroy(vm.id)
-            assert vm.id not in vm.provider.list()
-            assert not (host.folder / "trees" / "disks" / vm.id).exists()
-        finally:
-            visitor.kill()
+    with ended(subprocess.Popen(enter)) as visitor:
+        until(lambda: str(host.folder) in Path(f"/proc/{visitor.pid}/mountinfo").read_text(), "the mount")
+        vm.provider.destroy(vm.id)
+        assert vm.id not in vm.provider.list()
+        assert not (host.folder / "trees" / "disks" / vm.id).exists()
 
 
 def test_a_vms_lock_is_held_from_its_creation(host: Host):

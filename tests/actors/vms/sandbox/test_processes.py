@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from actors.vms.sandbox.processes import ProcessIdentity
+from tests.processes import ended
 
 
 @pytest.fixture
 def sleeper() -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen(["sleep", "60"]) as process:
+    with ended(subprocess.Popen(["sleep", "60"])) as process:
         yield process
-        process.kill()
 
 
 def started(pid: int) -> int:
