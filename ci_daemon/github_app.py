@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import json
-import os
 import re
 import secrets
 from dataclasses import dataclass
@@ -15,6 +14,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 from pydantic import BaseModel, ValidationError
+
+from ci_daemon.host.private_file import write_private
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -156,8 +157,8 @@ def write_app(app: MadeApp, file: Path, *, signs_in: bool) -> Path:
     if signs_in:
         text = _with_keys(text, "identity.github", {"client_id": app.client_id, "client_secret": app.client_secret})
     try:
-        _write_private(key, app.pem)
-        _write_private(file, text)
+        write_private(key, app.pem)
+        write_private(file, text)
     except OSError as error:
         raise AppNotMade(f"the app {app.html_url} is made, but {error}: delete it at GitHub, and start over") from None
     return key
@@ -171,15 +172,3 @@ def _with_keys(text: str, section: str, keys: Mapping[str, str]) -> str:
         return f"{text[: head.end()]}\n{lines.rstrip()}{text[head.end() :]}"
     above = f"{text.rstrip()}\n\n" if text.strip() else ""
     return f"{above}[{section}]\n{lines}"
-
-
-def _write_private(file: Path, text: str) -> None:
-    """Replace a file at once; it belongs to whom the folder's or the old one's does."""
-    owner = (file if file.exists() else file.parent).stat()
-    new = file.with_name(f".{file.name}.new")
-    new.unlink(missing_ok=True)
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
-        opened.write(text)
-    if os.geteuid() == 0:
-        os.chown(new, owner.st_uid, owner.st_gid)
-    new.replace(file)

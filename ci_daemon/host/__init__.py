@@ -1,1 +1,1 @@
-"""The process on its host: the journal, systemd, the lock of the state directory, open files."""
+"""The process on its host: the journal, systemd, the lock of its state, open and private files."""

@@ -5,16 +5,17 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import tempfile
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ci_daemon.host.private_file import write_private
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Context", "Contexts", "ContextsUnusable", "configuration_folder", "locked", "read_private", "write_private"]
+__all__ = ["Context", "Contexts", "ContextsUnusable", "configuration_folder", "locked", "read_private"]
 
 _FILE = "contexts.json"
 _LOCK = "lock"
@@ -87,7 +88,7 @@ class Contexts:
     def save(self, folder: Path) -> None:
         """Write them to a configuration folder."""
         document = {"current": self.current_name, "contexts": [asdict(each) for each in self.all]}
-        write_private(folder / _FILE, json.dumps(document, indent=2))
+        write_private(folder / _FILE, json.dumps(document, indent=2) + "\n")
 
 
 def configuration_folder(environ: Mapping[str, str]) -> Path:
@@ -116,17 +117,3 @@ def read_private(file: Path) -> str | None:
         return None
     except UnicodeDecodeError as error:
         raise ContextsUnusable(f"{file} is not UTF-8 text: remove it, and sign in again") from error
-
-
-def write_private(file: Path, text: str) -> None:
-    """Replace a file by one that only its owner may read, at once and on the disk."""
-    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
-            opened.write(text + "\n")
-            opened.flush()
-            os.fsync(opened.fileno())
-        Path(name).replace(file)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

@@ -6,7 +6,8 @@ import json
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from ci_daemon.remote.contexts import ContextsUnusable, read_private, write_private
+from ci_daemon.host.private_file import write_private
+from ci_daemon.remote.contexts import ContextsUnusable, read_private
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,7 +85,7 @@ class TokenStore:
         return tokens
 
     def _write(self, tokens: dict[str, str]) -> None:
-        write_private(self._file, json.dumps(tokens, indent=2))
+        write_private(self._file, json.dumps(tokens, indent=2) + "\n")
 
 
 def _keep_in_keyring(key: str, token: str) -> bool:

@@ -7,14 +7,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from actors.vms.sandbox.network import host_addresses
+from tests.host_server import own_address
 
 Answers = dict[str, tuple[int, bytes] | None]
-
-
-def address() -> str:
-    """Return an address of this host that is not a loopback one."""
-    return next(str(block.network_address) for block in host_addresses() if not block.is_loopback)
 
 
 class ArchiveServer(http.server.ThreadingHTTPServer):
@@ -23,11 +18,11 @@ class ArchiveServer(http.server.ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, answers: Answers) -> None:
-        super().__init__((address(), 0), _Handler)
+        super().__init__((own_address(), 0), _Handler)
         self.answers = answers
         self.seen: list[tuple[str, str | None]] = []
         self.closing = threading.Event()
-        self.url = f"http://{address()}:{self.server_port}"
+        self.url = f"http://{own_address()}:{self.server_port}"
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):

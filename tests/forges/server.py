@@ -8,7 +8,7 @@ import subprocess
 import threading
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -162,7 +162,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        self.wfile.write(content)
+        with suppress(OSError):  # a client that has read enough hangs up
+            self.wfile.write(content)
 
     def log_message(self, *_: object) -> None:
         """Print nothing."""

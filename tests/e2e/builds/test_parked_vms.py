@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-import socket
-import threading
 from collections.abc import Iterator
-from contextlib import suppress
 
 import pytest
 
-from tests.e2e.archive_server import address
 from tests.e2e.daemon import Daemon, Pipeline
 from tests.e2e.pipelines import Graph, one
 from tests.e2e.stock import await_stock, vms_of
 from tests.e2e.traces import traces
+from tests.host_server import greeter, own_address
 from tests.waiting import until
 
 STOCK = min(2, os.cpu_count() or 1)
@@ -28,27 +25,15 @@ def settings() -> dict[str, str]:
         "CI_DAEMON_POOL_MAX_VMS": "6",
         "CI_DAEMON_POOL_MAX_CPU": "100",
         "CI_DAEMON_POOL_MAX_MEMORY_GB": "100",
-        "CI_DAEMON_SANDBOX_NETWORK_ALLOW": f"{address()}/32",
+        "CI_DAEMON_SANDBOX_NETWORK_ALLOW": f"{own_address()}/32",
     }
 
 
 @pytest.fixture
 def port() -> Iterator[int]:
     """A port of this host that sends a line to each connection."""
-    with socket.create_server((address(), 0)) as server:
-
-        def serve() -> None:
-            with suppress(OSError):
-                while True:
-                    connection, _ = server.accept()
-                    with connection:
-                        connection.sendall(b"hello\n")
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        yield server.getsockname()[1]
-        server.shutdown(socket.SHUT_RDWR)
-        thread.join()
+    with greeter(own_address()) as port:
+        yield port
 
 
 @pytest.mark.parametrize(
@@ -62,7 +47,7 @@ def test_a_parked_vm_gets_the_network_of_its_job(
     waiting = await_stock(daemon, STOCK)
     look = f"""
         echo $(sed -n "s/^ *\\([a-z0-9]*\\):.*/\\1/p" /proc/net/dev | sort)
-        timeout 5 cat </dev/tcp/{address()}/{port} || echo unreachable
+        timeout 5 cat </dev/tcp/{own_address()}/{port} || echo unreachable
     """
     build = pipeline.build(one(f"exec 2>/dev/null; {look}", **options))
     assert build.finish()["state"] == "passed"

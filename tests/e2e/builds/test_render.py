@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.archive_server import address, serving
+from tests.e2e.archive_server import serving
 from tests.e2e.daemon import Build, Client, Daemon, Pipeline
 from tests.e2e.pipelines import one
 from tests.e2e.renders import (
@@ -27,6 +27,7 @@ from tests.e2e.renders import (
     rendered,
 )
 from tests.e2e.sources import HELLO, archive, pipeline_file, post, tree
+from tests.host_server import own_address
 from tests.waiting import until
 
 EXAMPLES = Path(__file__).parents[2] / "data" / "render"
@@ -40,7 +41,7 @@ def settings() -> dict[str, str]:
         "CI_DAEMON_POOL_PARKED": "0",
         "CI_DAEMON_POOL_MAX_VMS": "1",
         "CI_DAEMON_RENDER_MAX_SOURCE_MB": "1",
-        "CI_DAEMON_SANDBOX_NETWORK_ALLOW": f"{address()}/32",
+        "CI_DAEMON_SANDBOX_NETWORK_ALLOW": f"{own_address()}/32",
     }
 
 

@@ -10,10 +10,11 @@ from contextlib import closing, contextmanager
 import pytest
 
 from actors.vms.sandbox.network import host_addresses
-from tests.e2e.archive_server import address, serving
+from tests.e2e.archive_server import serving
 from tests.e2e.daemon import Build, Client, Daemon
 from tests.e2e.renders import another_pipeline, rejected, render_log, rendered
 from tests.e2e.sources import HELLO, pipeline_file
+from tests.host_server import own_address
 
 SECONDS = 4
 LATE = f"render timed out after {SECONDS} s"
@@ -27,7 +28,7 @@ def settings() -> dict[str, str]:
         "CI_DAEMON_RENDER_TIMEOUT": str(SECONDS),
         "CI_DAEMON_RENDER_FETCH_TIMEOUT": str(SECONDS),
         "CI_DAEMON_RENDER_DISK_GB": "1",
-        "CI_DAEMON_SANDBOX_NETWORK_ALLOW": f"{address()}/32",
+        "CI_DAEMON_SANDBOX_NETWORK_ALLOW": f"{own_address()}/32",
     }
 
 
@@ -113,7 +114,7 @@ for target in TARGETS:
 
 
 def test_pipeline_files_reach_nothing_of_the_service_or_host(daemon: Daemon, client: Client):
-    hosts = {str(block.network_address) for block in host_addresses() if block.version == 4} - {address()}
+    hosts = {str(block.network_address) for block in host_addresses() if block.version == 4} - {own_address()}
     with _listening_everywhere() as port:
         ports = (int(daemon.url.rpartition(":")[2]), port)
         targets = [(host, each) for host in ("127.0.0.1", "10.0.2.2", *hosts) for each in ports]

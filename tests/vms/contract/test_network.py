@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import socket
-import threading
 from collections.abc import Iterator
 
 import pytest
 
 from actors.vms import Provider, VmSpec
-from actors.vms.sandbox.network import host_addresses
+from tests.host_server import greeter, own_address
 from tests.vms.contract.conftest import Boot, Vm, park
 from tests.vms.contract.hosts import IMAGE, Host
 
@@ -30,25 +27,8 @@ for address in {addresses!r}:
 @pytest.fixture
 def port() -> Iterator[int]:
     """The port of a server on all addresses of the host."""
-    with socket.create_server(("0.0.0.0", 0)) as listener:
-
-        def serve() -> None:
-            with contextlib.suppress(OSError):
-                while True:
-                    connection, _ = listener.accept()
-                    with connection:
-                        connection.sendall(b"hello")
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        yield listener.getsockname()[1]
-        listener.shutdown(socket.SHUT_RDWR)
-        thread.join()
-
-
-def own_address() -> str:
-    """Return an address of this host that is not a loopback one; every host with a network has one."""
-    return next(str(block.network_address) for block in host_addresses() if not block.is_loopback)
+    with greeter() as port:
+        yield port
 
 
 def reached(vm: Vm, port: int, *addresses: str, patience: float) -> list[str]:

@@ -20,6 +20,7 @@ from actors.vms.sandbox import NetworkSettings, SandboxSettings
 from actors.vms.sandbox.firewall import CLOSED_NETWORKS
 from actors.vms.sandbox.network import host_addresses, plan_network
 from tests.actors.vms.sandbox.conftest import IMAGE, Boot, Guest, Host
+from tests.host_server import greeter, own_address
 from tests.waiting import until
 
 PROGRAMS = [name for name in ("slirp4netns", "pasta") if shutil.which(name)] or ["none: apt-get install slirp4netns"]
@@ -93,46 +94,24 @@ tried("tunnel", lambda: os.open("/dev/net/tun", os.O_RDWR))
 """
 
 
-class Listener:
-    """A TCP and UDP server on all addresses of the host."""
-
-    def __init__(self) -> None:
-        self.tcp = socket.create_server(("0.0.0.0", 0))
-        self.port = self.tcp.getsockname()[1]
-        self.udp = socket.socket(type=socket.SOCK_DGRAM)
-        self.udp.bind(("0.0.0.0", self.port))
-        self.threads = [threading.Thread(target=serve) for serve in (self._serve_tcp, self._serve_udp)]
-        for thread in self.threads:
-            thread.start()
-
-    def _serve_tcp(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _ = self.tcp.accept()
-                with connection:
-                    connection.sendall(b"hello")
-
-    def _serve_udp(self) -> None:
-        while True:
-            data, sender = self.udp.recvfrom(100)
-            if data == b"stop":
-                return
-            self.udp.sendto(b"pong", sender)
-
-    def close(self) -> None:
-        self.udp.sendto(b"stop", ("127.0.0.1", self.port))
-        self.tcp.shutdown(socket.SHUT_RDWR)
-        for thread in self.threads:
-            thread.join(5)
-        self.tcp.close()
-        self.udp.close()
-
-
 @pytest.fixture
-def listener() -> Iterator[Listener]:
-    listener = Listener()
-    yield listener
-    listener.close()
+def port() -> Iterator[int]:
+    """The port of a TCP and a UDP server on all addresses of the host."""
+    with greeter() as port, socket.socket(type=socket.SOCK_DGRAM) as udp:
+        udp.bind(("0.0.0.0", port))
+        thread = threading.Thread(target=_serve_udp, args=(udp,))
+        thread.start()
+        yield port
+        udp.sendto(b"stop", ("127.0.0.1", port))
+        thread.join(5)
+
+
+def _serve_udp(udp: socket.socket) -> None:
+    while True:
+        data, sender = udp.recvfrom(100)
+        if data == b"stop":
+            return
+        udp.sendto(b"pong", sender)
 
 
 @pytest.fixture(params=PROGRAMS)
@@ -142,11 +121,6 @@ def program(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     chosen = str(request.param)
     monkeypatch.setattr(shutil, "which", lambda name: find(name) if name == chosen else None)
     return chosen
-
-
-def own_address() -> str:
-    """Return an address of this host that is not a loopback one; every host with a network has one."""
-    return next(str(block.network_address) for block in host_addresses() if not block.is_loopback)
 
 
 def ways_to(guest: Guest, address: str, port: int, patience: float = 0.3) -> set[str]:
@@ -161,26 +135,26 @@ def test_a_vm_with_a_network_has_an_interface_and_a_resolver(boot: Boot, program
     assert len(vm.says("tail -n +2 /proc/net/route").splitlines()) == 2
 
 
-def test_the_host_is_closed_to_root_of_a_vm(boot: Boot, listener: Listener, program: str) -> None:
+def test_the_host_is_closed_to_root_of_a_vm(boot: Boot, port: int, program: str) -> None:
     vm = boot(network=True)
     for address in ("127.0.0.1", own_address(), "10.0.2.2", "10.0.2.3", "169.254.0.1", "0.0.0.0"):
-        assert ways_to(vm, address, listener.port) == set(), address
+        assert ways_to(vm, address, port) == set(), address
 
 
-def test_root_of_a_vm_cannot_open_closed_networks(boot: Boot, listener: Listener, program: str) -> None:
+def test_root_of_a_vm_cannot_open_closed_networks(boot: Boot, port: int, program: str) -> None:
     vm = boot(network=True)
     assert vm.python(BREAK_OUT) == ""
     vm.run("for file in /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv6/conf/*/disable_ipv6; do echo 1 > $file; done")
     vm.run("umount -l /proc; mount -t proc proc /proc; mount -t sysfs sysfs /sys")
-    assert ways_to(vm, own_address(), listener.port) == set()
+    assert ways_to(vm, own_address(), port) == set()
 
 
-def test_what_the_configuration_allows_is_open(host: Host, boot: Boot, listener: Listener, program: str) -> None:
+def test_what_the_configuration_allows_is_open(host: Host, boot: Boot, port: int, program: str) -> None:
     allow = (f"{own_address()}/32",)
     provider = host.provider(SandboxSettings(network=NetworkSettings(allow=allow)))
     vm = boot(network=True, provider=provider)
-    assert {"tcp", "udp", "tcp bound to the interface"} <= ways_to(vm, own_address(), listener.port, patience=5)
-    assert ways_to(vm, "127.0.0.1", listener.port) == set()
+    assert {"tcp", "udp", "tcp bound to the interface"} <= ways_to(vm, own_address(), port, patience=5)
+    assert ways_to(vm, "127.0.0.1", port) == set()
 
 
 def test_closed_networks_are_refused_at_once(boot: Boot) -> None:
