@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from storage import on_first_use
 
 if TYPE_CHECKING:
-    from actors.render.discovery import render_archive
+    from actors.render.discovery import discover, render_archive
     from actors.render.envelope import DeclaredPipeline, Envelope, RenderFailed
     from actors.render.settings import RenderSettings
 else:
     __getattr__ = on_first_use(__name__)
 
-__all__ = ["DeclaredPipeline", "Envelope", "RenderFailed", "RenderSettings", "render_archive"]
+__all__ = ["DeclaredPipeline", "Envelope", "RenderFailed", "RenderSettings", "discover", "render_archive"]

@@ -20,7 +20,7 @@ from actors.scheduling.parked_vms import ParkedConnections
 if TYPE_CHECKING:
     from actors.engine_settings import EngineSettings
     from actors.render.settings import RenderSettings
-    from storage import Clock, Rendered, Storage
+    from storage import Clock, Lease, Rendered, Shape, Storage
 
 __all__ = ["discover", "render_archive"]
 
@@ -35,10 +35,12 @@ def discover(
     organization: str,
     slug: str,
     archive: bytes,
+    parked: Lease | None = None,
 ) -> Envelope:
     """Return the pipelines that an archive declares, for an organization without a pipeline of that slug.
 
-    The result is cached, so a build of the new pipeline is not rendered again. Raises RenderFailed and VmError.
+    The result is cached, so a build of the new pipeline is not rendered again. It is rendered in the VM that is
+    ``parked``, which nobody else must use. Raises RenderFailed and VmError.
     """
     image = images.resolve(None)
     with tempfile.NamedTemporaryFile(suffix=".tar.gz") as file:
@@ -57,6 +59,7 @@ def discover(
                 archive=Path(file.name),
                 organization=organization,
                 slug=slug,
+                parked=parked,
             )
             keep(storage, clock, settings.render.cache_seconds, name, rendered)
     return Envelope.parse(rendered.envelope)
@@ -73,15 +76,18 @@ def render_archive(
     archive: Path,
     organization: str,
     slug: str,
+    parked: Lease | None = None,
 ) -> Rendered:
-    """Render an archive's pipeline files in a VM of this host, then destroy the VM. Needs no actor.
+    """Render an archive's pipeline files in a VM, new or ``parked``, then destroy the VM. Needs no actor.
 
     The archive is unpacked into the VM over SSH. Raises RenderFailed and VmError.
     """
     with tempfile.TemporaryDirectory() as temporary:
         manifest = Path(temporary, "manifest")
         phases.check_archive(archive, manifest, settings.shape.disk_gb * 2**30, "")
-        lease = storage.leases.reserve_unclaimed(str(uuid.uuid4()), provider.name, image, settings.shape)
+        lease = _claim(storage, parked, image, settings.shape) or storage.leases.reserve_unclaimed(
+            str(uuid.uuid4()), provider.name, image, settings.shape
+        )
         link = VmConnection(provider, clock, lease.uuid)
         with running_vm(storage, provider, ParkedConnections(), lease, link) as connection:
             now, seconds = int(clock.now().timestamp()), settings.fetch_timeout
@@ -91,3 +97,8 @@ def render_archive(
             ):
                 vms.update_workspace(connection, archive, manifest, time=now, timeout=seconds)
                 return loader.load()
+
+
+def _claim(storage: Storage, parked: Lease | None, image: str, shape: Shape) -> Lease | None:
+    """Take a parked VM, unless it is gone."""
+    return None if parked is None else storage.leases.assign_preview(parked.id, image, shape)

@@ -36,7 +36,7 @@ def render_tree(tree: Path, progress: Callable[[str], None]) -> Source:
 
     ``progress`` gets a line if it has to wait or to make an image.
 
-    Raises RenderFailed, PackError, ConfigError, CacheUnusable, HostUnfit, VmError and EngineBusy.
+    Raises RenderFailed, PackError, ConfigError, CacheUnusable, HostUnfit and VmError.
     """
     archive = submission.pack(tree)
     folders = local.LocalFolders.of_user(os.environ)

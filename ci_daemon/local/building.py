@@ -74,8 +74,9 @@ class LocalRun:
     def create(self, pack: Callable[[], Archive]) -> Build:
         """Pack, plan and store a build.
 
-        Raises BuildRefused, what ``pack`` raises, VmError and EngineBusy.
+        Raises BuildRefused, what ``pack`` raises, and VmError.
         """
+        self.service.prepare()
         with ThreadPoolExecutor(1) as background:
             asked = background.submit(git_revision, self.request.tree)
             archive = pack()

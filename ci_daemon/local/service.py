@@ -7,11 +7,12 @@ import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import actors
 import storage as storages
+from actors import render
 from actors.vms import VmError
 from ci_daemon.config import Config, load
 from ci_daemon.engine_sections import engine_settings
@@ -23,6 +24,7 @@ from storage import BillingSettings, Clock, HoldEnd, NewPipeline, Pipeline, Stor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from concurrent.futures import Executor, Future
     from pathlib import Path
 
     from actors import Engine
@@ -43,19 +45,64 @@ _NO_API = ("127.0.0.1", 0)
 _LOG = "ci-daemon.log"
 _POLL_SECONDS = 0.02
 _LOCK_SECONDS = 0.2
+_FIRST_VMS = 2
+"""One renders, one is for the first job."""
 _BUSY_SECONDS = 1.0
 """After the start the CPU is for the first job; housekeeping waits."""
 
 
-@dataclass(frozen=True, slots=True)
 class LocalService:
-    """A storage with a running engine."""
+    """A storage, VMs and an engine.
 
-    config: Config
-    storage: Storage
-    images: Images
-    provider: Provider
-    engine: Engine
+    While the caller packs and renders, other threads park the first VMs and make the engine. So Ctrl-C cannot leave a
+    VM or an engine half made, either. The calls are for one thread.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        storage: Storage,
+        images: Images,
+        provider: Provider,
+        clock: Clock,
+        parking: Executor,
+        starting: Executor,
+    ) -> None:
+        """Park the first VMs by ``parking``; ``starting`` is for the engine. Both do one thing at a time."""
+        self.config = config
+        self.storage = storage
+        self.images = images
+        self.provider = provider
+        self._clock = clock
+        self._settings = engine_settings(config, config.http.url, _NO_API)
+        self._starting = starting
+        self._parked = [parking.submit(_park, storage, provider) for _ in range(_FIRST_VMS)]
+        self._made: Future[Engine] | None = None
+        self._started: Future[None] | None = None
+
+    def prepare(self) -> None:
+        """Make the engine meanwhile, which imports most of what a run imports."""
+        if self._made is None:
+            self._made = self._starting.submit(self._make_engine)
+
+    @property
+    def engine(self) -> Engine:
+        """The running engine; the first use starts it."""
+        self.prepare()
+        assert self._made is not None  # noqa: S101 - it is being made
+        if self._started is None:
+            self._started = self._starting.submit(self._start, self._made)
+        self._started.result()
+        return self._made.result()
+
+    def _make_engine(self) -> Engine:
+        timings = actors.Timings(housekeeping=_BUSY_SECONDS)
+        return actors.Engine(self.storage, self.provider, self.images, self._clock, self._settings, timings=timings)
+
+    def _start(self, made: Future[Engine]) -> None:
+        """Start an engine, which takes over the VMs that are parked by then."""
+        wait(self._parked)
+        made.result().start()
 
     def pipeline(self, slug: str, repository: str, branch: str) -> Pipeline:
         """Return the pipeline with a slug, made where it is missing."""
@@ -67,10 +114,21 @@ class LocalService:
         return found or pipelines.create(organization.id, NewPipeline(slug, slug, repository, branch))
 
     def discover(self, slug: str, archive: bytes) -> Envelope:
-        """Render the pipelines of an archive. Raises RenderFailed and EngineBusy."""
-        envelope = self.engine.discover(ORGANIZATION, slug, archive)
-        assert envelope is not None  # noqa: S101 - the configuration lets pipelines be discovered
-        return envelope
+        """Render the pipelines of an archive, in a VM that is parked if the engine has not taken it over.
+
+        Raises RenderFailed and VmError.
+        """
+        return render.discover(
+            self.storage,
+            self.provider,
+            self.images,
+            self._clock,
+            self._settings,
+            organization=ORGANIZATION,
+            slug=slug,
+            archive=archive,
+            parked=self._parked[0].result() if self._started is None else None,
+        )
 
     def cancel(self, build_id: int) -> None:
         """Cancel a build; return soon, while its commands are being ended."""
@@ -79,6 +137,8 @@ class LocalService:
 
     def settle(self) -> None:
         """Wait until no job has a VM but those on hold."""
+        if self._started is None:
+            return
         self.engine.drain()
         while any(map(self._at_work, self.storage.leases.live())):
             time.sleep(_POLL_SECONDS)
@@ -87,13 +147,17 @@ class LocalService:
         return lease.job_id is not None and self.storage.holds.of_lease(lease.id) is None
 
     def stop(self) -> None:
-        """Stop the engine.
+        """Stop the engine, if it was started.
 
         The VMs are ended first, also those being made, because the actors wait for their work with them.
         """
-        self.engine.drain()
+        if self._made is None or self._started is None:
+            return
+        wait((self._started,))
+        engine = self._made.result()
+        engine.drain()
         _destroy_vms(self.provider)
-        self.engine.stop()
+        engine.stop()
 
 
 def local_config(folders: LocalFolders, tree: Path, environ: Mapping[str, str]) -> Config:
@@ -130,37 +194,27 @@ def local_service(directory: Path, config: Config, busy: Callable[[int | None], 
         stack.callback(provider.close)
         _end_earlier(storage, provider)
         stack.callback(_end_leases, storage, provider)
-        # In another thread, so that Ctrl-C cannot leave a VM or an engine half made.
-        background = stack.enter_context(ThreadPoolExecutor(1, "start"))
-        background.submit(_park, storage, provider)
-        engine = _engine(storage, provider, images, clock, config)
-        service = LocalService(config, storage, images, provider, engine)
-        starting = background.submit(engine.start)
+        parking = stack.enter_context(ThreadPoolExecutor(1, "park"))
+        starting = stack.enter_context(ThreadPoolExecutor(1, "start"))
+        service = LocalService(config, storage, images, provider, clock, parking, starting)
         stack.callback(service.stop)
-        stack.callback(wait, (starting,))
-        starting.result()
         yield service
         service.settle()
 
 
-def _engine(storage: Storage, provider: Provider, images: Images, clock: Clock, config: Config) -> Engine:
-    """Make an engine that does not run yet. Most of what a run imports is imported here."""
-    settings = engine_settings(config, config.http.url, _NO_API)
-    return actors.Engine(storage, provider, images, clock, settings, timings=actors.Timings(housekeeping=_BUSY_SECONDS))
-
-
-def _park(storage: Storage, provider: Provider) -> None:
-    """Park a VM, for an engine that starts afterwards, if VMs are parked at all."""
+def _park(storage: Storage, provider: Provider) -> Lease | None:
+    """Park a VM, before the engine runs; return its lease, None if no VM is parked."""
     if not provider.description.parks:
-        return
+        return None
     lease = storage.leases.reserve_parked(str(uuid.uuid4()), provider=provider.name)
     provider.hurry(lease.uuid)
     try:
         provider.park(lease.uuid)
     except (VmError, OSError):  # the engine will tell, as soon as it has parked none either
         storage.leases.end_unclaimed(lease.id)
-    else:
-        storage.leases.parked(lease.id)
+        return None
+    storage.leases.parked(lease.id)
+    return lease
 
 
 def _open_storage(directory: Path, config: Config) -> Storage:

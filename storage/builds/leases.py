@@ -142,10 +142,14 @@ class Leases:
 
         None and no change if the lease has ended or has a job.
         """
-        with self._database.write():
-            if not self._is_free(self.get(lease_id)):
-                return None
-            return self._give(lease_id, Claim(image, shape, organization_id=organization_id, build_id=build_id))
+        return self._assign(lease_id, Claim(image, shape, organization_id=organization_id, build_id=build_id))
+
+    def assign_preview(self, lease_id: int, image: str, shape: Shape) -> Lease | None:
+        """Give the lease of a VM without a job to the render of an archive, as `assign_render` does.
+
+        No lease pool may run, for it would give the VM to a job, too.
+        """
+        return self._assign(lease_id, Claim(image, shape))
 
     def parked(self, lease_id: int) -> bool:
         """Note that a parked VM is ready for a job; False if the lease is not ``creating``."""
@@ -235,6 +239,10 @@ class Leases:
         """End a lease that no job has; False if a job has taken it or it has ended."""
         with self._database.write():
             return self._end_unclaimed.run(id=lease_id, now=self._database.now()) == 1
+
+    def _assign(self, lease_id: int, claim: Claim) -> Lease | None:
+        with self._database.write():
+            return self._give(lease_id, claim) if self._is_free(self.get(lease_id)) else None
 
     @staticmethod
     def _is_free(lease: Lease | None) -> bool:

@@ -48,6 +48,25 @@ def test_a_parked_vm_becomes_the_one_its_job_wants(storage: Storage, world: Worl
     assert (lease.image, lease.shape, lease.network) == ("alpine:3", Shape(1, 2, 3), False)
 
 
+@pytest.mark.parametrize("state", ["parked", "taken", "ended"])
+def test_a_parked_vm_becomes_the_one_of_a_preview(storage: Storage, world: World, state: str):
+    parked = storage.leases.reserve_parked("vm", "sandbox")
+    storage.leases.parked(parked.id)
+    if state == "taken":
+        world.assign(world.job(world.build()), parked_lease_id=parked.id)
+    if state == "ended":
+        storage.leases.end(parked.id)
+    before = storage.leases.get(parked.id)
+    lease = storage.leases.assign_preview(parked.id, "alpine:3", Shape(1, 2, 3))
+    if state == "parked":
+        assert lease is not None
+        assert lease.is_preview
+        assert (lease.id, lease.uuid, lease.image, lease.shape) == (parked.id, "vm", "alpine:3", Shape(1, 2, 3))
+    else:
+        assert lease is None
+        assert storage.leases.get(parked.id) == before
+
+
 @pytest.mark.parametrize("state", ["taken", "active", "ended", "missing"])
 def test_a_vm_that_cannot_be_had_leaves_the_job_in_the_queue(storage: Storage, world: World, state: str):
     parked = storage.leases.reserve_parked("vm", "sandbox")
