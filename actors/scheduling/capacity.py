@@ -38,6 +38,15 @@ class Load:
             self.disk_gb + sum(shape.disk_gb for shape in shapes),
         )
 
+    def minus(self, shape: Shape) -> Load:
+        """Return this load without one of its VMs."""
+        return Load(
+            self.vms - 1,
+            self.cpu - shape.cpu,
+            self.memory_gb - shape.memory_gb,
+            self.disk_gb - shape.disk_gb,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Shortage:

@@ -57,14 +57,15 @@ class FairShare:
 
     def grant(self, lease_id: int, organization_id: int, shape: Shape, since: float) -> None:
         """Add a VM that a job uses."""
+        self._remove(lease_id)
         self._in_use[lease_id] = _VmInUse(organization_id, shape, since)
-        self._update_load(organization_id)
+        for of in (organization_id, None):
+            self._loads[of] = self.load(of).plus(shape)
 
     def release(self, lease_id: int, now: float) -> None:
         """Remove a VM and count its time as usage. An unknown lease is ignored."""
-        vm = self._in_use.pop(lease_id, None)
+        vm = self._remove(lease_id)
         if vm is not None:
-            self._update_load(vm.organization_id)
             self.add_usage(vm.organization_id, vm.shape.cpu, vm.since, now)
 
     def add_usage(self, organization_id: int, cpu: int, began: float, ended: float) -> None:
@@ -102,10 +103,12 @@ class FairShare:
             ),
         )
 
-    def _update_load(self, organization_id: int) -> None:
-        vms = self._in_use.values()
-        self._loads[organization_id] = Load.of(each.shape for each in vms if each.organization_id == organization_id)
-        self._loads[None] = Load.of(each.shape for each in vms)
+    def _remove(self, lease_id: int) -> _VmInUse | None:
+        vm = self._in_use.pop(lease_id, None)
+        if vm is not None:
+            for of in (vm.organization_id, None):
+                self._loads[of] = self.load(of).minus(vm.shape)
+        return vm
 
 
 def _decay_after(seconds: float) -> float:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.scheduling.capacity import Load
 from actors.scheduling.fairness import FairShare
 from storage import QueuedJob, Shape
 from tests.actors.scheduling.queued import SMALL, job
@@ -51,6 +52,25 @@ def test_less_recent_usage_comes_first_and_usage_decays():
     fair_share.add_usage(2, cpu=1, began=7200.0, ended=9600.0)
     assert fair_share.next(lined(job(1), job(2)), 9600.0).organization_id == 1
     assert fair_share.usage([1], 3600.0)[1] == pytest.approx(2 * fair_share.usage([1], 7200.0)[1])
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 3), st.booleans())))
+def test_the_load_is_that_of_the_vms_in_use(changes: list[tuple[int, int, bool]]):
+    fair_share = FairShare()
+    in_use: dict[int, tuple[int, Shape]] = {}
+    for lease_id, organization, granted in changes:
+        shape = Shape(lease_id, organization, lease_id + organization)
+        if granted:
+            fair_share.grant(lease_id, organization, shape, 0.0)
+            in_use[lease_id] = organization, shape
+        else:
+            fair_share.release(lease_id, 0.0)
+            in_use.pop(lease_id, None)
+    assert fair_share.load() == Load.of(shape for _, shape in in_use.values())
+    for each in (1, 2, 3):
+        assert fair_share.load(each) == Load.of(
+            shape for organization, shape in in_use.values() if organization == each
+        )
 
 
 def test_a_vm_that_ended_before_it_began_counts_nothing():
