@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 __all__ = ["Connection", "HostKeyMismatch"]
 
 _KEEPALIVE_SECONDS = 15
+_LOOK_SECONDS = 5.0
+"""Between looks whether a keepalive is due. Paramiko looks ten times a second, for each VM."""
+
 _START_SECONDS = 20.0
 _UNACKNOWLEDGED_MS = 60_000
 _KEX = ("ecdh-sha2-nistp256", "curve25519-sha256@libssh.org")
@@ -180,6 +183,7 @@ class Connection:
             message = f"the VM did not complete the SSH handshake: {_reason(error)}"
             raise ConnectionLost(message) from error
         transport.set_keepalive(_KEEPALIVE_SECONDS)
+        endpoint.socket.settimeout(_LOOK_SECONDS)
 
 
 class _DeadlineEvent(threading.Event):

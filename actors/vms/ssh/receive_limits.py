@@ -5,15 +5,15 @@ Paramiko accepts data without limit, and what a job's programs print comes throu
 
 from __future__ import annotations
 
+import socket
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from paramiko import SSHException
 from paramiko.buffered_pipe import BufferedPipe
 
 if TYPE_CHECKING:
-    import socket
-
     import paramiko
 
 __all__ = ["BoundedSocket", "limit_unread"]
@@ -55,6 +55,12 @@ class BoundedSocket:
                 message = "it is not an SSH server"
                 raise SSHException(message)
         return data
+
+    def close(self) -> None:
+        """Close it, and wake the thread that waits for data: closing alone would let it wait."""
+        with suppress(OSError):  # it is closed already
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
 
 
 def limit_unread(channel: paramiko.Channel) -> None:

@@ -77,3 +77,14 @@ def test_a_peer_that_does_not_speak_ssh_is_refused():
         far.sendall(b"HTTP/1.1 400 Bad Request\r\n")
         with pytest.raises(paramiko.SSHException, match="not an SSH server"):
             BoundedSocket(near).recv(4)
+
+
+def test_closing_wakes_who_waits_for_data():
+    """Another handle of the socket is told, as a thread is that receives from it."""
+    connected, peer = socket.socketpair()
+    with peer, connected.dup() as waiting:
+        waiting.setblocking(False)
+        bounded = BoundedSocket(connected)
+        bounded.close()
+        assert waiting.recv(1) == b""
+        bounded.close()
