@@ -16,6 +16,7 @@ from ci_daemon.engine_sections import engine_settings
 from ci_daemon.host.dump import dump
 from ci_daemon.host.lock import serving
 from ci_daemon.host.open_files import raise_open_file_limit
+from ci_daemon.host.switch_interval import adapt_switch_interval
 from ci_daemon.providers import open_images, open_provider, remove_vms_of_others
 from ci_daemon.reload import Reloader
 from ci_daemon.source_hosts import open_source_hosts
@@ -135,7 +136,7 @@ def _signals() -> tuple[threading.Event, threading.Event]:
 
 
 def _run(stop: threading.Event, hangup: threading.Event, reloader: Reloader) -> None:
-    """Reload and feed the watchdog until a stop signal, or until restarts no longer keep the actors alive."""
+    """Reload, feed the watchdog, adapt to the load; until a stop signal, or restarts do not help."""
     while not stop.wait(_poll_interval(reloader.notifier)):
         if reloader.engine.broken.is_set():
             _log.error("actors fail too often for restarts to help: the process exits, to be restarted")
@@ -143,6 +144,7 @@ def _run(stop: threading.Event, hangup: threading.Event, reloader: Reloader) -> 
         if hangup.is_set():
             hangup.clear()
             reloader.reload()
+        adapt_switch_interval()
         reloader.notifier.alive()
 
 
