@@ -77,9 +77,9 @@ class Disks:
             return _bytes(self._snapshots / check_disk_name(snapshot) / _OVERLAY)
         return 0
 
-    def names(self) -> list[str]:
+    def snapshots(self) -> set[str]:
         """Return the names of all snapshots."""
-        return sorted(path.name for path in self._snapshots.iterdir())
+        return {path.name for path in self._snapshots.iterdir()}
 
     def check_free(self, vm_id: str, snapshot: str) -> bool:
         """Tell whether the VM's disk must yet become this snapshot. Raises VmError and VmLost if it cannot."""

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 from actors.vms.provider import ImageNotFound
+from actors.vms.sandbox.host_vms import stamp_of
 from actors.vms.sandbox.userns import run_mapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from actors.vms.sandbox.provider import ImageRoots
+    from actors.vms.sandbox.host_vms import ImageRoots
     from actors.vms.sandbox.userns import IdMap
 
-__all__ = ["ImageDisks", "stamp_of"]
+__all__ = ["ImageDisks"]
 
 _SUFFIX = ".ext4"
 _MB = 1 << 20
@@ -98,9 +99,3 @@ class ImageDisks:
                 if disk.suffix == _SUFFIX and stamp_of(self._images.path(unquote(name))) == stamp:
                     continue
             disk.unlink(missing_ok=True)
-
-
-def stamp_of(root: Path) -> str:
-    """Return a text that tells an image's tree from a later one of the same name."""
-    found = root.stat()
-    return f"{found.st_ino}-{found.st_ctime_ns}"

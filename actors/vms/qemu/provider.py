@@ -9,35 +9,32 @@ import select
 import signal
 import socket
 import struct
-import threading
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors.vms.description import Enforcement, ProviderDescription
-from actors.vms.provider import ImageNotFound, SnapshotNotFound, SshEndpoint, VmDisk, VmError, VmLost, VmSpec, VmUse
-from actors.vms.qemu.acceleration import KVM, Accelerator, find_accelerator, require_program
-from actors.vms.qemu.boot_files import BootFiles
+from actors.vms.provider import SshEndpoint, VmDisk, VmError, VmLost, VmSpec
+from actors.vms.qemu.acceleration import KVM, Accelerator
 from actors.vms.qemu.command_line import Machine, command_line, files
 from actors.vms.qemu.disks import Disks
-from actors.vms.qemu.image_disks import ImageDisks, stamp_of
+from actors.vms.qemu.image_disks import ImageDisks
 from actors.vms.qemu.launch import CONSOLE, start
+from actors.vms.qemu.preparation import Preparation
 from actors.vms.sandbox.cgroups import GroupLimits, remove_groups
-from actors.vms.sandbox.disks import LayerChain, check_disk_name
+from actors.vms.sandbox.host_vms import HostVms
 from actors.vms.sandbox.keys import KeyPair
 from actors.vms.sandbox.limits import VmLimits
 from actors.vms.sandbox.network import RESOLVER, plan_network
-from actors.vms.sandbox.resource_use import measure
-from actors.vms.sandbox.userns import restrict_to_owner
 from actors.vms.sandbox.vm_folder import VmFolder, VmRecord
-from actors.vms.sandbox.zygote import Zygote
 from actors.vms.ssh import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from pathlib import Path
 
     from actors.vms.qemu.settings import QemuSettings
-    from actors.vms.sandbox.provider import ImageRoots
+    from actors.vms.sandbox.disks import LayerChain
+    from actors.vms.sandbox.host_vms import ImageRoots
     from actors.vms.sandbox.settings import SandboxSettings
     from actors.vms.sandbox.userns import IdMap
     from storage import Clock
@@ -63,7 +60,7 @@ _LIMITS = (
 )
 
 
-class QemuProvider:
+class QemuProvider(HostVms):
     """A provider that makes machines in a folder, as root or as any user with a range of sub-ids.
 
     See Provider for the calls. Machines are booted for their job: none is parked.
@@ -87,24 +84,15 @@ class QemuProvider:
 
         ``shared`` has the settings that machines share with sandboxes: their network, processes and time to start.
         """
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        restrict_to_owner(folder)
-        self._folder = folder
-        self._vms = folder / "vms"
-        self._vms.mkdir(exist_ok=True)
+        super().__init__(folder, images, VmLimits.of_host(shared.processes), base_image)
         self._disks = Disks(self._vms, folder / "snapshots")
-        self._images = images
         self._image_disks = ImageDisks(folder / "images", images, idmap)
         self._idmap = idmap
         self._clock = clock
         self._settings = settings
         self._shared = shared
         self._vms_at_once = vms_at_once
-        self._base_image = base_image
-        self._limits = VmLimits.of_host(shared.processes)
-        self._zygote = Zygote()
-        self._preparing = threading.Lock()
-        self._boot: tuple[str, BootFiles, Accelerator] | None = None
+        self._preparation = Preparation(folder / "boot", settings, idmap)
 
     def park(self, vm_id: str) -> None:
         """Do nothing: machines are not parked."""
@@ -122,25 +110,17 @@ class QemuProvider:
         chain = self._chain_of(spec)
         vm = self._vm(spec.id)
         vm.make()
-        try:
-            with vm.attaching():
-                self._start(vm, spec, chain, deadline)
-        except OSError as error:
-            self.destroy(spec.id)
-            message = f"VM {spec.id} could not be created: {error}"
-            raise VmError(message) from error
-        except BaseException:
-            self.destroy(spec.id)
-            raise
+        with vm.attaching(), self._destroyed_on_error(spec.id):
+            self._start(vm, spec, chain, deadline)
 
     def _start(self, vm: VmFolder, spec: VmSpec, chain: LayerChain, deadline: float) -> None:
-        program, boot, accelerator = self._prepared()
-        image, base = self._image_disks.path(chain.image), self._base_disk()
+        prepared = self._preparation.done()
+        image, base = self._image_disks.path(chain.image), self._of_base(self._image_disks.path)
         host, caller = KeyPair.make(), KeyPair.make()
-        group = self._group_name(vm.id)
-        vm.write(VmRecord(caller.private, host.public, tuple(map(str, self._limits.groups(group)))))
+        group = self.group_name(vm.id)
+        vm.write(VmRecord(caller.private, host.public, tuple(map(str, self.limits.groups(group)))))
         memory = spec.shape.memory_gb * _GB + self._settings.overhead_mb * _MB
-        self._limits.make_groups(group, GroupLimits(spec.shape.cpu, memory, _PROCESSES))
+        self.limits.make_groups(group, GroupLimits(spec.shape.cpu, memory, _PROCESSES))
         below = self._disks.layers(chain)
         size = max([spec.shape.disk_gb * _GB, image.stat().st_size, *map(_virtual_size, below)])
         own = self._disks.make(vm.id, chain, size)
@@ -148,19 +128,19 @@ class QemuProvider:
         seed.touch(mode=0o600)
         seed.write_bytes(_padded(marshal.dumps(self._seed(spec, host, caller))))
         machine = Machine(
-            program, accelerator.kvm, spec.shape, spec.network, boot.kernel, boot.initramfs, base,
-            [own, *below, image], seed,
+            prepared.program, prepared.accelerator.kvm, spec.shape, spec.network,
+            prepared.boot.kernel, prepared.boot.initramfs, base, [own, *below, image], seed,
         )  # fmt: skip
         started = {
             "id": vm.id,
-            "cgroups": [str(join_file) for join_file in self._limits.join_files(group)],
+            "cgroups": [str(join_file) for join_file in self.limits.join_files(group)],
             "processes": _PROCESSES,
             "vms": self._vms_at_once,
             "uid_map": str(self._idmap.uids[0]),
             "gid_map": str(self._idmap.gids[0]),
             "network": plan_network(self._shared.network) if spec.network else None,
             "resolver": RESOLVER,
-            "devices": [str(KVM)] if accelerator.kvm else [],
+            "devices": [str(KVM)] if prepared.accelerator.kvm else [],
             "console": str(vm.folder / CONSOLE),
             "files": [(str(file.path), file.writable) for file in files(machine)],
             "largest_file": size + size // 8,
@@ -184,15 +164,11 @@ class QemuProvider:
 
     def accelerator(self) -> Accelerator:
         """Tell how machines run here, after a trial boot the first time. Raises VmError if they cannot."""
-        return self._prepared()[2]
+        return self._preparation.done().accelerator
 
     def connect(self, vm_id: str) -> SshEndpoint:
         """Connect to the VM's SSH server; also works after a restart of the daemon."""
-        vm = self._vm(vm_id)
-        record = vm.record()
-        if not vm.alive:
-            message = f"VM {vm_id} has ended"
-            raise VmLost(message)
+        vm, record = self._running(vm_id)
         try:
             with vm.connect(_CONNECT_SECONDS) as monitor:
                 _, descriptors, _, _ = socket.recv_fds(monitor, 1, 1, socket.MSG_CMSG_CLOEXEC)
@@ -204,22 +180,10 @@ class QemuProvider:
             raise VmError(message)
         return SshEndpoint(socket.socket(fileno=descriptors[0]), record.private_key, record.host_key)
 
-    def alive(self, vm_id: str) -> bool:
-        """Tell whether the VM still runs, with its disk."""
-        vm = self._vm(vm_id)
-        return vm.attached and vm.alive
-
     def parked(self, vm_id: str) -> bool:
         """Return False: machines are not parked."""
-        check_disk_name(vm_id)
+        self._vm(vm_id)
         return False
-
-    def use(self, vm_id: str) -> VmUse:
-        """Read the VM's control groups; the result is unknown if it has none, or is gone."""
-        try:
-            return measure(map(Path, self._vm(vm_id).record().groups))
-        except VmLost:
-            return VmUse()
 
     def disk(self, vm_id: str) -> VmDisk:
         """Return the space of what the VM has written beyond its image or snapshot."""
@@ -247,85 +211,17 @@ class QemuProvider:
         vm.end(_END_SECONDS)
         self._disks.keep(vm_id, name)
 
-    def snapshots(self) -> Iterable[str]:
-        """Name every snapshot in the store."""
-        return self._disks.names()
-
-    def snapshot_image(self, name: str) -> str | None:
-        """Return a snapshot's image; None if either is missing, or the image was replaced."""
-        try:
-            return self._chain_on(name).image
-        except (SnapshotNotFound, ImageNotFound):
-            return None
-
-    def snapshot_bytes(self, name: str) -> int:
-        """Return the bytes of a snapshot's own layer; 0 if there is no such snapshot."""
-        return self._disks.snapshot_bytes(name)
-
-    def remove_snapshot(self, name: str) -> None:
-        """Free a snapshot; unknown names are fine. Raises SnapshotInUse if a VM or snapshot starts from it."""
-        self._disks.remove_snapshot(name)
-
     def destroy(self, vm_id: str) -> None:
         """End the VM and free all that it held, in any state; ``list`` names it until all is gone."""
         vm = self._vm(vm_id)
         vm.end(_END_SECONDS)
-        groups = set(self._limits.groups(self._group_name(vm_id)))
-        with suppress(VmLost):
-            groups |= {Path(group) for group in vm.record().groups}
-        remove_groups(groups)
+        remove_groups(self._groups(vm_id, ""))
         vm.remove()
 
     def list(self) -> Iterable[str]:
         """Name every VM that has anything left on the host, running or not."""
-        grouped = self._limits.names_with(self._group_name(""))
+        grouped = self.limits.names_with(self.group_name(""))
         return sorted(grouped | {path.name for path in self._vms.iterdir()})
-
-    def close(self) -> None:
-        """Let the zygote end; VMs live on."""
-        self._zygote.close()
-
-    def _vm(self, vm_id: str) -> VmFolder:
-        return VmFolder(self._vms / check_disk_name(vm_id))
-
-    def _group_name(self, vm_id: str) -> str:
-        """Name a VM's control groups, uniquely on the host: those of other folders are beside them."""
-        found = self._vms.stat()
-        return f"ci-daemon-{found.st_dev:x}-{found.st_ino:x}-{vm_id}"
-
-    def _base_disk(self) -> Path:
-        try:
-            return self._image_disks.path(self._base_image())
-        except ImageNotFound as error:
-            message = f"VMs need an image with sshd, run `ci-daemon image build`: {error}"
-            raise VmError(message) from error
-
-    def _chain_of(self, spec: VmSpec) -> LayerChain:
-        if spec.snapshot is None:
-            return LayerChain(spec.image, stamp_of(self._images.path(spec.image)))
-        return self._chain_on(spec.snapshot)
-
-    def _chain_on(self, snapshot: str) -> LayerChain:
-        """Return the chain of a disk that starts from a snapshot. Raises SnapshotNotFound, ImageNotFound."""
-        chain = self._disks.chain_on(snapshot)
-        if chain.stamp != stamp_of(self._images.path(chain.image)):
-            message = f"snapshot {snapshot!r} was made on an image {chain.image!r} that has been replaced since"
-            raise SnapshotNotFound(message)
-        return chain
-
-    def _prepared(self) -> tuple[str, BootFiles, Accelerator]:
-        """Return QEMU, the boot files and the accelerator, found the first time. Raises VmError."""
-        with self._preparing:
-            if self._boot is None:
-                program = require_program()
-                boot = BootFiles.make(self._folder / "boot", self._settings.system)
-                self._boot = program, boot, self._chosen(program, boot)
-            return self._boot
-
-    def _chosen(self, program: str, boot: BootFiles) -> Accelerator:
-        if self._settings.acceleration == "auto":
-            return find_accelerator(program, boot, self._idmap)
-        return Accelerator(self._settings.acceleration == "kvm", "the configuration says so")
 
 
 def _let_end(vm: VmFolder) -> None:

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import select
-from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from actors.vms.description import ProviderDescription
-from actors.vms.provider import ImageNotFound, SnapshotNotFound, SshEndpoint, VmDisk, VmError, VmLost, VmSpec, VmUse
+from actors.vms.provider import SshEndpoint, VmDisk, VmError, VmLost, VmSpec
 from actors.vms.sandbox.cgroups import remove_groups
-from actors.vms.sandbox.disks import MAX_LAYERS, Disks, LayerChain, check_disk_name
+from actors.vms.sandbox.disks import MAX_LAYERS, Disks, LayerChain
+from actors.vms.sandbox.host_vms import HostVms
 from actors.vms.sandbox.keys import KeyPair
 from actors.vms.sandbox.launch import attach, park
 from actors.vms.sandbox.limits import SERVICE_LIMITS, VmLimits
 from actors.vms.sandbox.network import RESOLVER, plan_network
-from actors.vms.sandbox.resource_use import measure
 from actors.vms.sandbox.settings import SandboxSettings
-from actors.vms.sandbox.userns import restrict_to_owner
-from actors.vms.sandbox.vm_folder import VmFolder, VmRecord
-from actors.vms.sandbox.zygote import Zygote
+from actors.vms.sandbox.vm_folder import VmRecord
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from actors.vms.sandbox.host_vms import ImageRoots
     from actors.vms.sandbox.userns import IdMap
     from storage import Clock
 
-__all__ = ["ImageRoots", "SandboxProvider"]
+__all__ = ["SandboxProvider"]
 
 _GB = 1 << 30
 _SERVICE = "@service"
@@ -41,15 +39,7 @@ _CONNECT_SECONDS = 10.0
 _END_SECONDS = 30.0
 
 
-class ImageRoots(Protocol):
-    """The source of images."""
-
-    def path(self, name: str) -> Path:
-        """Return the root of an unpacked image, owned by the VMs' ids. Raises ImageNotFound."""
-        ...
-
-
-class SandboxProvider:
+class SandboxProvider(HostVms):
     """A provider that makes VMs in a folder, as root or as any user with a range of sub-ids.
 
     See Provider for the calls. The only state in memory is the connection on which each new VM proved that it answers:
@@ -74,15 +64,8 @@ class SandboxProvider:
         Resources that the kernel counts by user are shared among ``vms_at_once`` VMs. The layers of a snapshot are
         merged when they are ``max_layers``. ``base_image`` names the image whose sshd serves the VMs.
         """
-        self.limits = VmLimits.of_host(settings.processes)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        restrict_to_owner(folder)
-        self._vms = folder / "vms"
-        self._vms.mkdir(exist_ok=True)
-        self._zygote = Zygote()
+        super().__init__(folder, images, VmLimits.of_host(settings.processes), base_image)
         self._disks = Disks(folder / "trees", idmap, self._zygote, max_layers)
-        self._images = images
-        self._base_image = base_image
         self._idmap = idmap
         self._clock = clock
         self._settings = settings
@@ -111,7 +94,7 @@ class SandboxProvider:
         """Make a VM without a disk, or raise and leave nothing behind."""
         deadline = self._clock.monotonic() + self._settings.create_seconds
         vm = self._vm(vm_id)
-        base, network = self._base(), plan_network(self._settings.network)
+        base, network = self._of_base(self._images.path), plan_network(self._settings.network)
         vm.make()
         with self._destroyed_on_error(vm_id):
             host, caller = KeyPair.make(), KeyPair.make()
@@ -161,33 +144,9 @@ class SandboxProvider:
             }
             attach(vm, attached, self._zygote, self._clock, deadline)
 
-    def _base(self) -> Path:
-        try:
-            return self._images.path(self._base_image())
-        except ImageNotFound as error:
-            message = f"VMs need an image with sshd, run `ci-daemon image build`: {error}"
-            raise VmError(message) from error
-
-    @contextmanager
-    def _destroyed_on_error(self, vm_id: str) -> Iterator[None]:
-        """Destroy the VM if the block raises; an OSError becomes a VmError."""
-        try:
-            yield
-        except OSError as error:
-            self.destroy(vm_id)
-            message = f"VM {vm_id} could not be created: {error}"
-            raise VmError(message) from error
-        except BaseException:
-            self.destroy(vm_id)
-            raise
-
     def connect(self, vm_id: str) -> SshEndpoint:
         """Connect to the VM's SSH server; also works after a restart of the daemon."""
-        vm = self._vm(vm_id)
-        record = vm.record()
-        if not vm.alive:
-            message = f"VM {vm_id} has ended"
-            raise VmLost(message)
+        vm, record = self._running(vm_id)
         opened = self._ready_connections.pop(vm_id, None)
         if opened is None or _is_closed(opened):
             try:
@@ -197,23 +156,6 @@ class SandboxProvider:
                 raise VmError(message) from error
             opened.settimeout(None)
         return SshEndpoint(opened, record.private_key, record.host_key)
-
-    def alive(self, vm_id: str) -> bool:
-        """Tell whether the VM still runs, with its disk."""
-        vm = self._vm(vm_id)
-        return vm.attached and vm.alive
-
-    def parked(self, vm_id: str) -> bool:
-        """Tell whether the VM runs and waits for a disk."""
-        vm = self._vm(vm_id)
-        return vm.parked and vm.alive
-
-    def use(self, vm_id: str) -> VmUse:
-        """Read the VM's control groups; the result is unknown if it has none, or is gone."""
-        try:
-            return measure(map(Path, self._vm(vm_id).record().groups))
-        except VmLost:
-            return VmUse()
 
     def disk(self, vm_id: str) -> VmDisk:
         """Return the space of what the VM has written beyond its image or snapshot."""
@@ -232,72 +174,26 @@ class SandboxProvider:
         vm.end_guest(_END_SECONDS)
         self._disks.freeze(vm_id, name)
 
-    def snapshots(self) -> Iterable[str]:
-        """Name every snapshot in the store."""
-        return sorted(self._disks.snapshots())
-
-    def snapshot_image(self, name: str) -> str | None:
-        """Return a snapshot's image; None if either is missing, or the image was replaced."""
-        try:
-            return self._chain_on(name).image
-        except (SnapshotNotFound, ImageNotFound):
-            return None
-
-    def snapshot_bytes(self, name: str) -> int:
-        """Return the bytes of a snapshot's own layer; 0 if there is no such snapshot."""
-        return self._disks.snapshot_bytes(name)
-
-    def remove_snapshot(self, name: str) -> None:
-        """Free a snapshot; unknown names are fine. Raises SnapshotInUse if a VM or snapshot starts from it."""
-        self._disks.remove_snapshot(name)
-
     def destroy(self, vm_id: str) -> None:
         """End the VM and free all that it held, in any state; ``list`` names it until all is gone."""
         vm = self._vm(vm_id)
         self._close_ready_connection(vm_id)
         self._hurried.discard(vm_id)
         vm.end(_END_SECONDS)
-        group = self.group_name(vm_id)
-        groups = {*self.limits.groups(group), *self.limits.groups(group + _SERVICE)}
-        with suppress(VmLost):
-            groups |= {Path(group) for group in vm.record().groups}
-        remove_groups(groups)
+        remove_groups(self._groups(vm_id, "", _SERVICE))
         self._disks.remove(vm_id)
         vm.remove()
-
-    def monitor(self, vm_id: str) -> int:
-        """Return the process that all others of a VM descend from. Raises VmLost."""
-        return self._vm(vm_id).monitor()
-
-    def group_name(self, vm_id: str) -> str:
-        """Name a VM's control groups, uniquely on the host: those of other folders are beside them."""
-        found = self._vms.stat()
-        return f"ci-daemon-{found.st_dev:x}-{found.st_ino:x}-{vm_id}"
 
     def close(self) -> None:
         """Close the connections that were never asked for, and let the zygote end; VMs live on."""
         for vm_id in tuple(self._ready_connections):
             self._close_ready_connection(vm_id)
-        self._zygote.close()
-
-    def _vm(self, vm_id: str) -> VmFolder:
-        return VmFolder(self._vms / check_disk_name(vm_id))
+        super().close()
 
     def _base_layers(self, spec: VmSpec) -> tuple[LayerChain, Sequence[Path]]:
         """Return the chain of the VM's disk, and the folders of its layers, newest first."""
-        if spec.snapshot is None:
-            root = self._images.path(spec.image)
-            return LayerChain(spec.image, _stamp(root)), [root]
-        chain = self._chain_on(spec.snapshot)
+        chain = self._chain_of(spec)
         return chain, [*self._disks.layer_paths(chain), self._images.path(chain.image)]
-
-    def _chain_on(self, snapshot: str) -> LayerChain:
-        """Return the chain of a disk that starts from a snapshot. Raises SnapshotNotFound, ImageNotFound."""
-        chain = self._disks.chain_on(snapshot)
-        if chain.stamp != _stamp(self._images.path(chain.image)):
-            message = f"snapshot {snapshot!r} was made on an image {chain.image!r} that has been replaced since"
-            raise SnapshotNotFound(message)
-        return chain
 
     def _close_ready_connection(self, vm_id: str) -> None:
         if opened := self._ready_connections.pop(vm_id, None):
@@ -313,9 +209,3 @@ def _is_closed(connection: socket.socket) -> bool:
     poll = select.poll()
     poll.register(connection, 0)
     return bool(poll.poll(0))
-
-
-def _stamp(root: Path) -> str:
-    """Return a text that tells an image from a later one of the same name."""
-    found = root.stat()
-    return f"{found.st_ino}-{found.st_ctime_ns}"

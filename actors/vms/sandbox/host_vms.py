@@ -1,0 +1,180 @@
+"""The VMs of one provider on this host, whatever they are made of: their folders, control groups and snapshots."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from actors.vms.provider import ImageNotFound, SnapshotNotFound, VmError, VmLost, VmUse
+from actors.vms.sandbox.disks import LayerChain, check_disk_name
+from actors.vms.sandbox.resource_use import measure
+from actors.vms.sandbox.userns import restrict_to_owner
+from actors.vms.sandbox.vm_folder import VmFolder, VmRecord
+from actors.vms.sandbox.zygote import Zygote
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from actors.vms.provider import VmSpec
+    from actors.vms.sandbox.limits import VmLimits
+
+__all__ = ["HostVms", "ImageRoots", "SnapshotDisks", "stamp_of"]
+
+
+class ImageRoots(Protocol):
+    """The source of images."""
+
+    def path(self, name: str) -> Path:
+        """Return the root of an unpacked image, owned by the VMs' ids. Raises ImageNotFound."""
+        ...
+
+
+class SnapshotDisks(Protocol):
+    """The disks that are kept as snapshots."""
+
+    def chain_on(self, snapshot: str) -> LayerChain:
+        """Return the chain of a disk that starts from this snapshot. Raises SnapshotNotFound."""
+        ...
+
+    def snapshots(self) -> set[str]:
+        """Return the names of all snapshots, or what is left of them."""
+        ...
+
+    def snapshot_bytes(self, snapshot: str) -> int:
+        """Return the bytes of a snapshot's own layer; 0 if there is no such snapshot."""
+        ...
+
+    def remove_snapshot(self, snapshot: str) -> None:
+        """Free a snapshot; unknown names are fine. Raises SnapshotInUse."""
+        ...
+
+
+class HostVms(ABC):
+    """The calls of Provider that all providers on this host answer alike, and what else they share."""
+
+    _disks: SnapshotDisks
+
+    def __init__(self, folder: Path, images: ImageRoots, limits: VmLimits, base_image: Callable[[], str]) -> None:
+        """Keep the VMs in ``folder``, which is made if it is missing. ``base_image`` names the image with sshd."""
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        restrict_to_owner(folder)
+        self.limits = limits
+        self._vms = folder / "vms"
+        self._vms.mkdir(exist_ok=True)
+        self._images = images
+        self._base_image = base_image
+        self._zygote = Zygote()
+
+    @abstractmethod
+    def destroy(self, vm_id: str) -> None:
+        """End the VM and free all that it held, in any state; ``list`` names it until all is gone."""
+
+    def alive(self, vm_id: str) -> bool:
+        """Tell whether the VM still runs, with its disk."""
+        vm = self._vm(vm_id)
+        return vm.attached and vm.alive
+
+    def parked(self, vm_id: str) -> bool:
+        """Tell whether the VM runs and waits for a disk."""
+        vm = self._vm(vm_id)
+        return vm.parked and vm.alive
+
+    def use(self, vm_id: str) -> VmUse:
+        """Read the VM's control groups; the result is unknown if it has none, or is gone."""
+        try:
+            return measure(map(Path, self._vm(vm_id).record().groups))
+        except VmLost:
+            return VmUse()
+
+    def snapshots(self) -> Iterable[str]:
+        """Name every snapshot in the store."""
+        return sorted(self._disks.snapshots())
+
+    def snapshot_image(self, name: str) -> str | None:
+        """Return a snapshot's image; None if either is missing, or the image was replaced."""
+        try:
+            return self._chain_on(name).image
+        except (SnapshotNotFound, ImageNotFound):
+            return None
+
+    def snapshot_bytes(self, name: str) -> int:
+        """Return the bytes of a snapshot's own layer; 0 if there is no such snapshot."""
+        return self._disks.snapshot_bytes(name)
+
+    def remove_snapshot(self, name: str) -> None:
+        """Free a snapshot; unknown names are fine. Raises SnapshotInUse if a VM or snapshot starts from it."""
+        self._disks.remove_snapshot(name)
+
+    def monitor(self, vm_id: str) -> int:
+        """Return the process that all others of a VM descend from. Raises VmLost."""
+        return self._vm(vm_id).monitor()
+
+    def group_name(self, vm_id: str) -> str:
+        """Name a VM's control groups, uniquely on the host: those of other folders are beside them."""
+        found = self._vms.stat()
+        return f"ci-daemon-{found.st_dev:x}-{found.st_ino:x}-{vm_id}"
+
+    def close(self) -> None:
+        """Let the zygote end; VMs live on."""
+        self._zygote.close()
+
+    def _vm(self, vm_id: str) -> VmFolder:
+        return VmFolder(self._vms / check_disk_name(vm_id))
+
+    def _running(self, vm_id: str) -> tuple[VmFolder, VmRecord]:
+        """Return a VM that runs, with its record. Raises VmLost."""
+        vm = self._vm(vm_id)
+        record = vm.record()
+        if not vm.alive:
+            message = f"VM {vm_id} has ended"
+            raise VmLost(message)
+        return vm, record
+
+    def _groups(self, vm_id: str, *suffixes: str) -> set[Path]:
+        """Return all control groups that a VM may have: by its name with these suffixes, and those of its record."""
+        named = {group for suffix in suffixes for group in self.limits.groups(self.group_name(vm_id) + suffix)}
+        with suppress(VmLost):
+            named |= {Path(group) for group in self._vm(vm_id).record().groups}
+        return named
+
+    @contextmanager
+    def _destroyed_on_error(self, vm_id: str) -> Iterator[None]:
+        """Destroy the VM if the block raises; an OSError becomes a VmError."""
+        with ExitStack() as undo:
+            undo.callback(self.destroy, vm_id)
+            try:
+                yield
+            except OSError as error:
+                message = f"VM {vm_id} could not be created: {error}"
+                raise VmError(message) from error
+            undo.pop_all()
+
+    def _of_base(self, place: Callable[[str], Path]) -> Path:
+        """Return the place of the image whose sshd serves the VMs. Raises VmError if there is none."""
+        try:
+            return place(self._base_image())
+        except ImageNotFound as error:
+            message = f"VMs need an image with sshd, run `ci-daemon image build`: {error}"
+            raise VmError(message) from error
+
+    def _chain_of(self, spec: VmSpec) -> LayerChain:
+        """Return the layers that a VM's disk lies on. Raises ImageNotFound and SnapshotNotFound."""
+        if spec.snapshot is None:
+            return LayerChain(spec.image, stamp_of(self._images.path(spec.image)))
+        return self._chain_on(spec.snapshot)
+
+    def _chain_on(self, snapshot: str) -> LayerChain:
+        """Return the chain of a disk that starts from a snapshot. Raises SnapshotNotFound, ImageNotFound."""
+        chain = self._disks.chain_on(snapshot)
+        if chain.stamp != stamp_of(self._images.path(chain.image)):
+            message = f"snapshot {snapshot!r} was made on an image {chain.image!r} that has been replaced since"
+            raise SnapshotNotFound(message)
+        return chain
+
+
+def stamp_of(root: Path) -> str:
+    """Return a text that tells an image's tree from a later one of the same name."""
+    found = root.stat()
+    return f"{found.st_ino}-{found.st_ctime_ns}"
