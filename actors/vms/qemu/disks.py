@@ -9,8 +9,10 @@ A disk is one folder for its whole life: below its VM's folder, and as a snapsho
 from __future__ import annotations
 
 import shutil
+import struct
 import subprocess
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors.vms.provider import SnapshotNotFound, VmError, VmLost
@@ -20,9 +22,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["Disks"]
+__all__ = ["Disk", "Disks"]
 
 _OVERLAY, _CHAIN = "overlay", "chain"
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """A disk of so many bytes, and the files of its layers above the image: its own first."""
+
+    size: int
+    layers: tuple[Path, ...]
 
 
 class Disks:
@@ -33,11 +43,13 @@ class Disks:
         self._vms = vms
         self._snapshots = snapshots
 
-    def make(self, vm_id: str, chain: LayerChain, size: int) -> Path:
-        """Make the disk of a VM, ``size`` bytes large, over a chain; return its own layer. Raises VmError."""
+    def make(self, vm_id: str, chain: LayerChain, at_least: int) -> Disk:
+        """Make the disk of a VM over a chain, no smaller than its parent's. Raises VmError."""
         folder = self._folder(vm_id)
         folder.mkdir()
         (folder / _CHAIN).write_bytes(chain.dumps())
+        below = [self._snapshots / layer for layer in chain.layers]
+        size = max([at_least, *map(_virtual_size, below)])
         overlay = folder / _OVERLAY
         argv = ["qemu-img", "create", "-q", "-f", "qcow2", str(overlay), str(size)]
         try:
@@ -48,11 +60,7 @@ class Disks:
         if done.returncode != 0:
             message = f"the disk of VM {vm_id} cannot be made: {done.stderr.strip()}"
             raise VmError(message)
-        return overlay
-
-    def layers(self, chain: LayerChain) -> list[Path]:
-        """Return the files of a chain's snapshots, newest first."""
-        return [self._snapshots / layer for layer in chain.layers]
+        return Disk(size, (overlay, *below))
 
     def chain_on(self, snapshot: str) -> LayerChain:
         """Return the chain of a disk that starts from this snapshot. Raises SnapshotNotFound."""
@@ -120,3 +128,10 @@ class Disks:
 
 def _bytes(overlay: Path) -> int:
     return overlay.stat().st_blocks * 512
+
+
+def _virtual_size(overlay: Path) -> int:
+    """Read the size of a disk from the header of its qcow2 file, which the service has made."""
+    with overlay.open("rb") as file:
+        file.seek(24)
+        return int(struct.unpack(">Q", file.read(8))[0])

@@ -1,53 +1,79 @@
-"""Start the processes of a machine and wait until its guest is ready."""
+"""Start the processes of a machine, give it its job's parts, and let it end."""
 
 from __future__ import annotations
 
+import marshal
 import os
 import select
+import signal
 import socket
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
-from actors.vms.provider import VmError
+from actors.vms.provider import VmError, VmLost
+from actors.vms.qemu.qmp import Qmp
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from actors.vms.sandbox.vm_folder import VmFolder
     from actors.vms.sandbox.zygote import Zygote
 
-__all__ = ["CONSOLE", "console_end", "start"]
+__all__ = ["CONSOLE", "attach", "console_end", "let_end", "park"]
 
 CONSOLE = "console"
 """The file of a VM's folder that has what the guest printed."""
 
+_COMMANDS = "commands"
+"""The socket of a VM's folder on which QEMU takes commands."""
+
+_READY = b"ready"
 _SHOWN_CHARS = 2000
 
 
-def start(vm: VmFolder, spec: dict[str, Any], zygote: Zygote, seconds: float) -> None:
-    """Start the machine that ``spec`` describes; return when a job can start in it.
+def park(vm: VmFolder, spec: dict[str, Any], zygote: Zygote, seconds: float) -> None:
+    """Start the machine that ``spec`` describes; return when its sshd is served.
 
     Raises VmError with the end of its console; the caller then ends what was started.
     """
     read, write = os.pipe()
-    with os.fdopen(read, "rb", buffering=0) as report:
+    with os.fdopen(read, "rb", buffering=0) as report, ExitStack() as opened:
+        opened.callback(os.close, write)
+        log = opened.enter_context((vm.folder / "log").open("ab"))
+        kinds = {"ssh": socket.SOCK_STREAM, "control": socket.SOCK_SEQPACKET, _COMMANDS: socket.SOCK_STREAM}
+        listeners = [opened.enter_context(vm.listen(name, kind)) for name, kind in kinds.items()]
+        lock = vm.lock()
+        opened.callback(os.close, lock)
+        zygote.start("machine", spec, [write, log.fileno(), lock, *(each.fileno() for each in listeners)])
+        opened.close()  # so that the report ends with the machine's processes
+        _await_ready(vm, report.fileno(), seconds)
+
+
+def attach(vm: VmFolder, job: dict[str, Any], plug: Callable[[Qmp], None], seconds: float) -> None:
+    """Tell the monitor of the ``job``, plug in its parts, and return when the guest has them.
+
+    Raises VmError.
+    """
+    with vm.connect(seconds, "control", socket.SOCK_SEQPACKET) as control:
+        control.send(marshal.dumps(job))
+        with Qmp(vm.connect(seconds, _COMMANDS), seconds) as qmp:
+            plug(qmp)
+        _await_ready(vm, control.fileno(), seconds)
+
+
+def let_end(vm: VmFolder, seconds: float) -> None:
+    """Let QEMU complete its files and end. Raises VmError if it does not."""
+    with suppress(VmLost, ProcessLookupError):
+        monitor = os.pidfd_open(vm.monitor())
         try:
-            with vm.listen("ssh", socket.SOCK_STREAM) as listener, (vm.folder / "log").open("ab") as log:
-                lock = vm.lock()
-                try:
-                    zygote.start("machine", spec, [write, log.fileno(), lock, listener.fileno()])
-                finally:
-                    os.close(lock)
+            signal.pidfd_send_signal(monitor, signal.SIGTERM)
+            poll = select.poll()
+            poll.register(monitor, select.POLLIN)
+            if not poll.poll(seconds * 1000):
+                message = f"QEMU of VM {vm.id} does not end: see {vm.folder / 'log'}"
+                raise VmError(message)
         finally:
-            os.close(write)
-        poll = select.poll()
-        poll.register(report, select.POLLIN)
-        if not poll.poll(seconds * 1000):
-            message = f"VM {vm.id} did not start in time: {console_end(vm) or vm.log() or 'its console is empty'}"
-            raise VmError(message)
-        word, _, why = report.read(select.PIPE_BUF).decode(errors="replace").strip().partition(" ")
-    if word != "ready":
-        reason = "\n".join(filter(None, (why, vm.log(), console_end(vm))))
-        message = f"VM {vm.id} could not be created: {reason or 'its launcher ended without a message'}"
-        raise VmError(message)
+            os.close(monitor)
 
 
 def console_end(vm: VmFolder) -> str:
@@ -57,3 +83,17 @@ def console_end(vm: VmFolder) -> str:
             if printed := (vm.folder / name).read_text(encoding="utf-8", errors="replace").strip():
                 return printed[-_SHOWN_CHARS:]
     return ""
+
+
+def _await_ready(vm: VmFolder, report: int, seconds: float) -> None:
+    """Wait for the word ``ready`` on a descriptor. Raises VmError if another comes, or none."""
+    poll = select.poll()
+    poll.register(report, select.POLLIN)
+    if not poll.poll(seconds * 1000):
+        message = f"VM {vm.id} did not start in time: {console_end(vm) or vm.log() or 'its console is empty'}"
+        raise VmError(message)
+    word, _, why = os.read(report, select.PIPE_BUF).strip().partition(b" ")
+    if word != _READY:
+        reason = "\n".join(filter(None, (why.decode(errors="replace"), vm.log(), console_end(vm))))
+        message = f"VM {vm.id} could not be created: {reason or 'its launcher ended without a message'}"
+        raise VmError(message)

@@ -1,4 +1,4 @@
-"""What all machines of a host need, found and made before the first of them."""
+"""The needs of all machines of a host, found and made before the first of them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Prepared:
 
 
 class Preparation:
-    """What machines need, found when first asked for. Safe in any thread."""
+    """The needs of machines, found when first asked for. Safe in any thread."""
 
     def __init__(self, folder: Path, settings: QemuSettings, idmap: IdMap) -> None:
         """Keep the files that machines boot in ``folder``."""

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import marshal
-import os
-import resource
-import select
-import signal
 import socket
-import struct
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from actors.vms.description import Enforcement, ProviderDescription
 from actors.vms.provider import SshEndpoint, VmDisk, VmError, VmLost, VmSpec
 from actors.vms.qemu.acceleration import KVM, Accelerator
-from actors.vms.qemu.command_line import Machine, command_line, files
+from actors.vms.qemu.command_line import PARKED, command_line
 from actors.vms.qemu.disks import Disks
+from actors.vms.qemu.hot_plug import plug
 from actors.vms.qemu.image_disks import ImageDisks
-from actors.vms.qemu.launch import CONSOLE, start
+from actors.vms.qemu.launch import CONSOLE, attach, let_end, park
 from actors.vms.qemu.preparation import Preparation
+from actors.vms.qemu.seed import Seed
 from actors.vms.sandbox.cgroups import GroupLimits, remove_groups
 from actors.vms.sandbox.host_vms import HostVms
 from actors.vms.sandbox.keys import KeyPair
 from actors.vms.sandbox.limits import VmLimits
 from actors.vms.sandbox.network import RESOLVER, plan_network
-from actors.vms.sandbox.vm_folder import VmFolder, VmRecord
+from actors.vms.sandbox.vm_folder import VmRecord
 from actors.vms.ssh import Connection
 
 if TYPE_CHECKING:
@@ -33,11 +28,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from actors.vms.qemu.settings import QemuSettings
-    from actors.vms.sandbox.disks import LayerChain
     from actors.vms.sandbox.host_vms import ImageRoots
     from actors.vms.sandbox.settings import SandboxSettings
     from actors.vms.sandbox.userns import IdMap
-    from storage import Clock
+    from storage import Clock, Shape
 
 __all__ = ["QemuProvider"]
 
@@ -45,12 +39,13 @@ _GB, _MB = 1 << 30, 1 << 20
 _PROCESSES = 512
 """The most processes and threads of a machine on the host: QEMU, its monitor and its network."""
 
+_PARKED_WEIGHT, _WEIGHT = 1, 100
+
 _CONNECT_SECONDS = 30.0
+_MIN_SECONDS = 0.001
 _FREEZE_SECONDS = 60.0
 _END_SECONDS = 30.0
 _FREEZE = "exec fsfreeze --freeze /run/ci-daemon/disk"
-_OPEN_FILES = 65_536
-_JOB_LIMITS = ((resource.RLIMIT_NOFILE, _OPEN_FILES, _OPEN_FILES),)
 
 _LIMITS = (
     Enforcement("cpu", enforced=True, how="QEMU gives a machine no more processors"),
@@ -63,11 +58,12 @@ _LIMITS = (
 class QemuProvider(HostVms):
     """A provider that makes machines in a folder, as root or as any user with a range of sub-ids.
 
-    See Provider for the calls. Machines are booted for their job: none is parked.
+    See Provider for the calls. A machine boots as it is parked, in the smallest shape; the rest comes with its job.
     """
 
     name = "qemu"
-    description = ProviderDescription(parks=False, own_kernel=True, limits=_LIMITS)
+    _disks: Disks
+    description = ProviderDescription(parks=True, own_kernel=True, limits=_LIMITS)
 
     def __init__(
         self,
@@ -92,75 +88,65 @@ class QemuProvider(HostVms):
         self._settings = settings
         self._shared = shared
         self._vms_at_once = vms_at_once
+        self._hurried: set[str] = set()
         self._preparation = Preparation(folder / "boot", settings, idmap)
-
-    def park(self, vm_id: str) -> None:
-        """Do nothing: machines are not parked."""
-
-    def hurry(self, vm_id: str) -> None:
-        """Do nothing: no machine is parked."""
-
-    def attach(self, spec: VmSpec) -> None:
-        """Make the whole VM, as there is no parked one."""
-        self.create(spec)
 
     def create(self, spec: VmSpec) -> None:
         """Boot a machine and return when a job can start in it, or raise and leave nothing behind."""
+        self._chain_of(spec)
+        self.hurry(spec.id)
+        self.park(spec.id)
+        self.attach(spec)
+
+    def hurry(self, vm_id: str) -> None:
+        """Give the parking of a VM its share of the CPU, now or when it begins."""
+        self._hurried.add(vm_id)
+        self.limits.set_weight(self.group_name(vm_id), _WEIGHT)
+
+    def park(self, vm_id: str) -> None:
+        """Boot a machine without a job's disk, or raise and leave nothing behind."""
         deadline = self._clock.monotonic() + self._shared.create_seconds
-        chain = self._chain_of(spec)
-        vm = self._vm(spec.id)
+        vm, network = self._vm(vm_id), plan_network(self._shared.network)
+        prepared, base = self._preparation.done(), self._of_base(self._image_disks.path)
         vm.make()
+        with self._destroyed_on_error(vm_id):
+            host, caller, seed = KeyPair.make(), KeyPair.make(), Seed(vm.folder)
+            seed.make(host, caller, self._shared.processes)
+            group = self.group_name(vm_id)
+            vm.write(VmRecord(caller.private, host.public, tuple(map(str, self.limits.groups(group)))))
+            self.limits.make_groups(group, self._group_limits(PARKED))
+            if vm_id not in self._hurried:
+                self.limits.set_weight(group, _PARKED_WEIGHT)
+            parked = {
+                "id": vm_id,
+                "cgroups": [str(join_file) for join_file in self.limits.join_files(group)],
+                "processes": _PROCESSES,
+                "vms": self._vms_at_once,
+                "uid_map": str(self._idmap.uids[0]),
+                "gid_map": str(self._idmap.gids[0]),
+                "network": network,
+                "resolver": RESOLVER,
+                "devices": [str(KVM)] if prepared.accelerator.kvm else [],
+                "console": str(vm.folder / CONSOLE),
+                "files": list(map(str, (prepared.boot.kernel, prepared.boot.initramfs, base, seed.path))),
+                "argv": command_line(prepared),
+            }
+            park(vm, parked, self._zygote, self._left(deadline))
+
+    def attach(self, spec: VmSpec) -> None:
+        """Give a parked machine its disk, shape and network, or raise and leave nothing behind."""
+        deadline = self._clock.monotonic() + self._shared.create_seconds
+        vm = self._vm(spec.id)
         with vm.attaching(), self._destroyed_on_error(spec.id):
-            self._start(vm, spec, chain, deadline)
-
-    def _start(self, vm: VmFolder, spec: VmSpec, chain: LayerChain, deadline: float) -> None:
-        prepared = self._preparation.done()
-        image, base = self._image_disks.path(chain.image), self._of_base(self._image_disks.path)
-        host, caller = KeyPair.make(), KeyPair.make()
-        group = self.group_name(vm.id)
-        vm.write(VmRecord(caller.private, host.public, tuple(map(str, self.limits.groups(group)))))
-        memory = spec.shape.memory_gb * _GB + self._settings.overhead_mb * _MB
-        self.limits.make_groups(group, GroupLimits(spec.shape.cpu, memory, _PROCESSES))
-        below = self._disks.layers(chain)
-        size = max([spec.shape.disk_gb * _GB, image.stat().st_size, *map(_virtual_size, below)])
-        own = self._disks.make(vm.id, chain, size)
-        seed = vm.folder / "seed"
-        seed.touch(mode=0o600)
-        seed.write_bytes(_padded(marshal.dumps(self._seed(spec, host, caller))))
-        machine = Machine(
-            prepared.program, prepared.accelerator.kvm, spec.shape, spec.network,
-            prepared.boot.kernel, prepared.boot.initramfs, base, [own, *below, image], seed,
-        )  # fmt: skip
-        started = {
-            "id": vm.id,
-            "cgroups": [str(join_file) for join_file in self.limits.join_files(group)],
-            "processes": _PROCESSES,
-            "vms": self._vms_at_once,
-            "uid_map": str(self._idmap.uids[0]),
-            "gid_map": str(self._idmap.gids[0]),
-            "network": plan_network(self._shared.network) if spec.network else None,
-            "resolver": RESOLVER,
-            "devices": [str(KVM)] if prepared.accelerator.kvm else [],
-            "console": str(vm.folder / CONSOLE),
-            "files": [(str(file.path), file.writable) for file in files(machine)],
-            "largest_file": size + size // 8,
-            "argv": command_line(machine),
-        }
-        start(vm, started, self._zygote, max(deadline - self._clock.monotonic(), 1.0))
-
-    def _seed(self, spec: VmSpec, host: KeyPair, caller: KeyPair) -> dict[str, object]:
-        """Return what the guest's PID 1 reads from a disk of its own."""
-        return {
-            "host_key": host.private,
-            "authorized_key": caller.public,
-            "processes": self._shared.processes,
-            "job": {
-                "limits": list(_JOB_LIMITS),
-                "memory_bytes": spec.shape.memory_gb * _GB,
-                "network": spec.network,
-                "resolver": RESOLVER if spec.network else None,
-            },
-        }
+            self.hurry(spec.id)
+            chain = self._chain_of(spec)
+            image = self._image_disks.path(chain.image)
+            disk = self._disks.make(spec.id, chain, max(spec.shape.disk_gb * _GB, image.stat().st_size))
+            Seed(vm.folder).add_job(spec)
+            self.limits.widen_groups(self.group_name(spec.id), self._group_limits(spec.shape))
+            layers = [*disk.layers, image]
+            job = {"network": spec.network, "largest_file": disk.size + disk.size // 8}
+            attach(vm, job, lambda qmp: plug(qmp, spec.shape, layers), self._left(deadline))
 
     def accelerator(self) -> Accelerator:
         """Tell how machines run here, after a trial boot the first time. Raises VmError if they cannot."""
@@ -180,14 +166,9 @@ class QemuProvider(HostVms):
             raise VmError(message)
         return SshEndpoint(socket.socket(fileno=descriptors[0]), record.private_key, record.host_key)
 
-    def parked(self, vm_id: str) -> bool:
-        """Return False: machines are not parked."""
-        self._vm(vm_id)
-        return False
-
     def disk(self, vm_id: str) -> VmDisk:
         """Return the space of what the VM has written beyond its image or snapshot."""
-        return VmDisk(self._disks.used_bytes(vm_id))
+        return VmDisk(0 if self.parked(vm_id) else self._disks.used_bytes(vm_id))
 
     def snapshot(self, vm_id: str, name: str) -> None:
         """Keep the VM's disk under ``name`` and end the VM, whose other parts wait for ``destroy``.
@@ -204,7 +185,7 @@ class QemuProvider(HostVms):
                 message = f"the disk of VM {vm_id} cannot be frozen: {done.stderr.decode(errors='replace').strip()}"
                 raise VmError(message)
             (vm.folder / "frozen").touch()
-            _let_end(vm)
+            let_end(vm, _END_SECONDS)
         if not (vm.folder / "frozen").exists():
             message = f"VM {vm_id} ended before its disk could be kept"
             raise VmLost(message)
@@ -214,6 +195,7 @@ class QemuProvider(HostVms):
     def destroy(self, vm_id: str) -> None:
         """End the VM and free all that it held, in any state; ``list`` names it until all is gone."""
         vm = self._vm(vm_id)
+        self._hurried.discard(vm_id)
         vm.end(_END_SECONDS)
         remove_groups(self._groups(vm_id, ""))
         vm.remove()
@@ -223,29 +205,9 @@ class QemuProvider(HostVms):
         grouped = self.limits.names_with(self.group_name(""))
         return sorted(grouped | {path.name for path in self._vms.iterdir()})
 
+    def _group_limits(self, shape: Shape) -> GroupLimits:
+        """Return the limits of the control groups of a machine of this shape, with all that runs it."""
+        return GroupLimits(shape.cpu, shape.memory_gb * _GB + self._settings.overhead_mb * _MB, _PROCESSES)
 
-def _let_end(vm: VmFolder) -> None:
-    """Let QEMU complete its files and end. Raises VmError if it does not."""
-    with suppress(VmLost, ProcessLookupError):
-        monitor = os.pidfd_open(vm.monitor())
-        try:
-            signal.pidfd_send_signal(monitor, signal.SIGTERM)
-            poll = select.poll()
-            poll.register(monitor, select.POLLIN)
-            if not poll.poll(_END_SECONDS * 1000):
-                message = f"QEMU of VM {vm.id} does not end: see {vm.folder / 'log'}"
-                raise VmError(message)
-        finally:
-            os.close(monitor)
-
-
-def _virtual_size(overlay: Path) -> int:
-    """Read the size of a disk from the header of its qcow2 file, which the service has made."""
-    with overlay.open("rb") as file:
-        file.seek(24)
-        return int(struct.unpack(">Q", file.read(8))[0])
-
-
-def _padded(content: bytes) -> bytes:
-    """Return the content of a disk, whose size is a multiple of a sector."""
-    return content + bytes(-len(content) % 512)
+    def _left(self, deadline: float) -> float:
+        return max(deadline - self._clock.monotonic(), _MIN_SECONDS)

@@ -83,6 +83,11 @@ class Hierarchy:
         for file, value in self._settings(group):
             _write(folder / file, value)
 
+    def widen(self, name: str, group: GroupLimits) -> None:
+        """Raise the limits of a group; that of memory is never above that of memory and swap. Raises OSError."""
+        for file, value in reversed(list(self._settings(group))):
+            _write(self.folder(name) / file, value)
+
     def set_weight(self, name: str, weight: int) -> None:
         """Set the share of the CPU that a group gets of what several groups want; the usual one is 100.
 

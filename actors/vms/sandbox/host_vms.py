@@ -1,4 +1,4 @@
-"""The VMs of one provider on this host, whatever they are made of: their folders, control groups and snapshots."""
+"""The VMs of one provider on this host, whatever they are made of."""
 
 from __future__ import annotations
 
@@ -57,7 +57,10 @@ class HostVms(ABC):
     _disks: SnapshotDisks
 
     def __init__(self, folder: Path, images: ImageRoots, limits: VmLimits, base_image: Callable[[], str]) -> None:
-        """Keep the VMs in ``folder``, which is made if it is missing. ``base_image`` names the image with sshd."""
+        """Keep the VMs in ``folder``, which is made if it is missing.
+
+        ``base_image`` names the image whose sshd serves them.
+        """
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         restrict_to_owner(folder)
         self.limits = limits
@@ -133,7 +136,7 @@ class HostVms(ABC):
         return vm, record
 
     def _groups(self, vm_id: str, *suffixes: str) -> set[Path]:
-        """Return all control groups that a VM may have: by its name with these suffixes, and those of its record."""
+        """Return the control groups of a VM: those of its name with ``suffixes``, and those of its record."""
         named = {group for suffix in suffixes for group in self.limits.groups(self.group_name(vm_id) + suffix)}
         with suppress(VmLost):
             named |= {Path(group) for group in self._vm(vm_id).record().groups}

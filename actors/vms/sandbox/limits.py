@@ -84,6 +84,11 @@ class VmLimits:
             message = f"the control groups of a VM cannot be created: {error}"
             raise VmError(message) from error
 
+    def widen_groups(self, name: str, group: GroupLimits) -> None:
+        """Raise the limits of a VM's control groups. Raises OSError."""
+        for hierarchy in self.hierarchies:
+            hierarchy.widen(name, group)
+
     def set_weight(self, name: str, weight: int) -> None:
         """Set the share of the CPU of a VM's control groups, if they exist; the usual one is 100."""
         with suppress(FileNotFoundError):

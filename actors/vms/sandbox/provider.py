@@ -47,6 +47,7 @@ class SandboxProvider(HostVms):
     """
 
     name = "sandbox"
+    _disks: Disks
 
     def __init__(
         self,

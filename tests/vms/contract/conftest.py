@@ -1,7 +1,8 @@
 """VMs of every provider, for the cases of the contract.
 
 A case runs on each type of `Host`. It is marked `real` if VMs in memory cannot pass it, because it runs programs of the
-image or is about processes of the host; and `essential` if slow providers, too, run it in `make test`.
+image or is about processes of the host; `limited` by a part of the shape if it is about a limit that the provider may
+say it lacks; and `essential` if slow providers, too, run it in `make test`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 from collections.abc import Callable, Iterator
 from operator import attrgetter
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -24,6 +26,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "host_type" in metafunc.fixturenames:
         hosts = [host for host in HOSTS if _runs(metafunc.definition, host)]
         metafunc.parametrize("host_type", hosts, ids=attrgetter("name"))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out cases about limits that a host lacks, and says so."""
+    lacking = [item for item in items if isinstance(item, pytest.Function) and _lacks_limit(item)]
+    config.hook.pytest_deselected(items=lacking)
+    items[:] = [item for item in items if item not in lacking]
+
+
+def _lacks_limit(case: pytest.Function) -> bool:
+    limited = case.get_closest_marker("limited")
+    return limited is not None and not cast("type[Host]", case.callspec.params["host_type"]).enforces(*limited.args)
 
 
 def _runs(case: pytest.Item, host: type[Host]) -> bool:

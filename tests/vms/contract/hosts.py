@@ -10,11 +10,12 @@ import os
 import shutil
 import signal
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from actors.vms import ImageStore, Provider, QemuProvider, QemuSettings, SandboxProvider
-from actors.vms.sandbox import IdMap, NetworkSettings, SandboxSettings, run_mapped
+from actors.vms import Enforcement, ImageStore, Provider, QemuProvider, QemuSettings, SandboxProvider
+from actors.vms.sandbox import IdMap, NetworkSettings, SandboxSettings, VmLimits, run_mapped
 from actors.vms.sandbox.vm_folder import VmFolder
 from storage import SystemClock
 from tests.machines import share_image_disks, unpacked_kernel
@@ -55,6 +56,16 @@ class Host(ABC):
     @abstractmethod
     def _open(self, allow: tuple[str, ...]) -> Provider: ...
 
+    @classmethod
+    @abstractmethod
+    def limits(cls) -> Sequence[Enforcement]:
+        """Return the limits of VMs, as their provider describes them."""
+
+    @classmethod
+    def enforces(cls, resource: str) -> bool:
+        """Tell whether no VM gets more of a resource than its shape says."""
+        return any(each.enforced for each in cls.limits() if each.resource == resource)
+
     @abstractmethod
     def crash(self, vm_id: str) -> None:
         """Kill the VM from outside, as a fault of the host would; return at once."""
@@ -79,6 +90,10 @@ class SandboxHost(Host):
         settings = SandboxSettings(processes=PROCESSES, network=NetworkSettings(allow=allow))
         return SandboxProvider(self.folder, self._images, IdMap.of_caller(), SystemClock(), settings)
 
+    @classmethod
+    def limits(cls) -> Sequence[Enforcement]:
+        return VmLimits.of_host(PROCESSES).describe()
+
     def crash(self, vm_id: str) -> None:
         os.kill(VmFolder(self.folder / "vms" / vm_id).monitor(), signal.SIGKILL)
 
@@ -99,6 +114,10 @@ class QemuHost(Host):
         settings = QemuSettings(system=unpacked_kernel())
         return QemuProvider(self.folder, self._images, IdMap.of_caller(), SystemClock(), settings, shared)
 
+    @classmethod
+    def limits(cls) -> Sequence[Enforcement]:
+        return QemuProvider.description.limits
+
     def crash(self, vm_id: str) -> None:
         os.kill(VmFolder(self.folder / "vms" / vm_id).monitor(), signal.SIGKILL)
 
@@ -116,6 +135,10 @@ class MemoryHost(Host):
 
     def _open(self, _: tuple[str, ...]) -> MemoryProvider:
         return MemoryProvider(self._images, self._world)
+
+    @classmethod
+    def limits(cls) -> Sequence[Enforcement]:
+        return ()
 
     def crash(self, vm_id: str) -> None:
         self._open(()).crash(vm_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["AS_SEVERAL_USERS", "IN_FLIGHT", "TAKERS", "taking"]
 
 AS_SEVERAL_USERS = """\
-import ctypes, os, signal, struct, sys, time
+import ctypes, os, signal, struct
 libc = ctypes.CDLL(None, use_errno=True)
 taken = 0
 for uid in (0, 1, 2, 3, 4, 5, 6, 7):
@@ -17,12 +17,10 @@ for uid in (0, 1, 2, 3, 4, 5, 6, 7):
         while count < 200_000 and take():
             count += 1
         os.write(write, struct.pack("=q", count))
-        while True:
-            time.sleep(60)
+        signal.pause()
     taken += struct.unpack("=q", os.read(read, 8))[0]
 print(taken, flush=True)
-while True:
-    time.sleep(60)
+signal.pause()
 """
 
 TAKERS = {
@@ -40,7 +38,7 @@ TAKERS = {
 }
 
 IN_FLIGHT = """\
-import array, resource, socket, sys, time
+import array, resource, signal, socket
 most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 held = []
@@ -60,7 +58,7 @@ try:
 except OSError:
     pass
 print(sent, flush=True)
-time.sleep(60)
+signal.pause()
 """
 
 

@@ -30,14 +30,6 @@ print((used.children_user + used.children_system) / (time.monotonic() - until + 
 """
 
 
-def enforced(provider: Provider, resource: str) -> None:
-    """Skip a case about a limit that is not enforced on this host; the description then says why."""
-    (said,) = [each for each in provider.description.limits if each.resource == resource]
-    assert said.how
-    if not provider.description.enforces(resource):
-        pytest.skip(f"no limit on {resource}: {said.how}")
-
-
 @pytest.mark.essential
 def test_a_provider_parks_if_it_says_so(provider: Provider):
     park(provider, "vm")
@@ -62,14 +54,14 @@ def test_the_limit_of_each_part_of_a_shape_is_described(provider: Provider):
 
 @pytest.mark.real
 @pytest.mark.essential
-def test_a_vm_has_no_more_cpus_than_its_shape(boot: Boot, provider: Provider):
-    enforced(provider, "cpu")
+@pytest.mark.limited("cpu")
+def test_a_vm_has_no_more_cpus_than_its_shape(boot: Boot):
     assert float(boot(shape=Shape(cpu=1, memory_gb=1)).python(BUSY)) < 1.3
 
 
 @pytest.mark.real
-def test_a_memory_hog_is_ended_and_the_vm_stays(boot: Boot, provider: Provider):
-    enforced(provider, "memory")
+@pytest.mark.limited("memory")
+def test_a_memory_hog_is_ended_and_the_vm_stays(boot: Boot):
     vm = boot(shape=Shape(memory_gb=1))
     done = vm.complete("python3 -", MEMORY.encode())
     assert done.exit_code != 0
@@ -79,16 +71,16 @@ def test_a_memory_hog_is_ended_and_the_vm_stays(boot: Boot, provider: Provider):
 
 @pytest.mark.real
 @pytest.mark.essential
-def test_no_file_grows_past_the_disk(boot: Boot, provider: Provider):
-    enforced(provider, "disk")
+@pytest.mark.limited("disk")
+def test_no_file_grows_past_the_disk(boot: Boot):
     vm = boot(shape=Shape(memory_gb=1, disk_gb=1))
     assert vm.run("fallocate --length 2G /workspace/large")[0] != 0
     assert vm.says("rm -f /workspace/large; echo well > /workspace/file; cat /workspace/file") == "well"
 
 
 @pytest.mark.real
-def test_a_fork_bomb_is_bounded_and_leaves_others_alone(boot: Boot, provider: Provider):
-    enforced(provider, "pids")
+@pytest.mark.limited("pids")
+def test_a_fork_bomb_is_bounded_and_leaves_others_alone(boot: Boot):
     bombed, other = boot(), boot()
     assert int(bombed.python(bomb(5000))) < 5000
     assert other.says("for i in 1 2 3 4 5 6 7 8 9; do (sleep 0.1 &) ; done; echo well") == "well"

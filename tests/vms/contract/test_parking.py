@@ -29,13 +29,6 @@ from tests.waiting import until
 SPEC = VmSpec("vm", IMAGE, network=False)
 
 
-@pytest.fixture(autouse=True)
-def parks(provider: Provider) -> None:
-    """Skip all of this where VMs cannot wait without a disk; `test_description.py` checks those."""
-    if not provider.description.parks:
-        pytest.skip(f"{provider.name} parks no VMs")
-
-
 @pytest.fixture
 def parked(provider: Provider) -> Vm:
     park(provider, SPEC.id)

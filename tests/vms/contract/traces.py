@@ -21,7 +21,7 @@ PLACES = {
 }
 
 _BOTH = """\
-import ctypes, os, signal, socket, subprocess, sys, time
+import ctypes, os, signal, socket, subprocess
 libc = ctypes.CDLL(None, use_errno=True)
 MARK, PORT, KEY = "left-by-a-job", 47123, 0x6C656674
 FILES = {"file in memory": "/dev/shm/" + MARK, "file of the disk": "/workspace/" + MARK,
@@ -48,7 +48,7 @@ os.setsid()
 ctypes.CDLL(None).prctl(15, MARK.encode(), 0, 0, 0)  # its name
 os.dup2(os.open("/dev/null", os.O_RDWR), 1)
 os.dup2(1, 2)
-time.sleep(600)
+signal.pause()
 """
 )
 

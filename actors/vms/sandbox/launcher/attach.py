@@ -36,7 +36,8 @@ def attach(control: int) -> int:
             if _mode(join_file) == os.O_PATH:
                 groups[number] = os.open(f"/proc/self/fd/{groups[number]}", os.O_WRONLY)
         socket = _socket.socket(fileno=control)
-        descriptors = array.array("i", [copy_of_mount(f"{disk}/root"), _LOG, *groups])
+        output = os.open(f"{disk}/command/output", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        descriptors = array.array("i", [copy_of_mount(f"{disk}/root"), output, _LOG, *groups])
         rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, descriptors.tobytes())
         os.setresuid(NETWORK_PROGRAM_ID, 0, 0)  # what is on its way counts for an id that no VM has
         socket.sendmsg([marshal.dumps(spec["job"])], [rights])

@@ -25,7 +25,6 @@ from .kernel import (
     MS_REC,
     child_ended,
     close_all_but,
-    copy_of_mount,
     make_read_only,
     mount,
     set_dumpable,
@@ -73,7 +72,6 @@ def _make(spec: dict[str, Any], mapped: int, report: int, log: int) -> None:
     network_program = network.NetworkProgram(spec["network"], disk, log) if spec["network"] else None
     mount(f"/proc/self/fd/{base}", f"{disk}/outer", flags=MS_BIND)
     make_read_only(f"{disk}/outer")
-    spec["command_folder"] = copy_of_mount(f"{disk}/command")
     shares.bound(spec["share_of_limits"], spec["share_of_objects"])
     guest_process = _GuestProcess(spec, f"{disk}/outer", report)
     if network_program:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from .job.root import HOSTNAME
-from .kernel import MS_BIND, MS_NODEV, MS_NOEXEC, MS_NOSUID, attach_mount, mount, pivot_root, set_hostname, unmount
+from .kernel import MS_BIND, MS_NODEV, MS_NOEXEC, MS_NOSUID, mount, pivot_root, set_hostname, unmount
 from .trees import mount_devices, mount_processes, mount_system, write_file
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 SSHD = "/usr/sbin/sshd"
 SSHD_CONFIG = "/run/ci-daemon/ssh/sshd_config"
 FOLDER = "/run/ci-daemon"
-COMMAND_FOLDER = "/run/ci-daemon/command"
 REQUESTS = "/run/ci-daemon/requests"
 SUPERVISOR = "/run/ci-daemon/supervisor"
 WORKSPACE = "/run/ci-daemon/workspace"
@@ -79,7 +78,6 @@ def enter_root(spec: dict[str, Any]) -> None:
     os.umask(0o077)
     set_hostname(HOSTNAME)
     prepare(spec["host_key"], spec["authorized_key"])
-    attach_mount(spec["command_folder"], COMMAND_FOLDER)
     os.umask(0o022)
 
 
@@ -88,7 +86,7 @@ def prepare(host_key: str, authorized_key: str) -> None:
     if not os.access(SSHD, os.X_OK):
         message = f"the base image has no {SSHD}: build it with `ci-daemon image build`"
         raise OSError(message)
-    for folder in (FOLDER, f"{FOLDER}/ssh", COMMAND_FOLDER, JOB_ROOT, STAGE, WORKSPACE, "/run/sshd"):
+    for folder in (FOLDER, f"{FOLDER}/ssh", JOB_ROOT, STAGE, WORKSPACE, "/run/sshd"):
         os.mkdir(folder, 0o755 if folder == "/run/sshd" else 0o700)
     write_file(f"{FOLDER}/ssh/host_key", host_key, 0o600)
     write_file(f"{FOLDER}/ssh/authorized_keys", f"{authorized_key}\n", 0o600)

@@ -34,9 +34,10 @@ def make(lock: int, listener: int, control: int) -> int:
     return _start(monitor.run, {"lock": lock, "listener": listener, "control": control})
 
 
-def make_machine(lock: int, listener: int) -> int:
+def make_machine(lock: int, listener: int, control: int, commands: int) -> int:
     """Make the machine of the spec with these descriptors; return an exit status."""
-    return _start(machine_monitor.run, {"lock": lock, "listener": listener})
+    given = {"lock": lock, "listener": listener, "control": control, "commands": commands}
+    return _start(machine_monitor.run, given)
 
 
 def _start(run: Callable[[dict[str, Any], int, int, int], NoReturn], given: dict[str, int]) -> int:

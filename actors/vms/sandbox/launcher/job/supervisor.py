@@ -17,7 +17,7 @@ import stat
 import struct
 
 from ..kernel import await_children, ignore_broken_pipes, set_title
-from ..outer import COMMAND_FOLDER, REQUESTS, SUPERVISOR
+from ..outer import REQUESTS, SUPERVISOR
 from ..shares import limit_of_job
 from . import namespaces
 from .command import Command
@@ -54,10 +54,11 @@ def run(control: int, offline: int, door: _socket.socket) -> NoReturn:
             service = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
             service.bind(SUPERVISOR)
             service.listen(_BACKLOG)
-            output = os.open(f"{COMMAND_FOLDER}/output", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
             message, rights, _, _ = connection.recvmsg(_SPEC_BYTES, _socket.CMSG_SPACE(_MAX_DESCRIPTORS * 4))
             spec = marshal.loads(message)  # noqa: S302 - from the service itself
-            disk, log, *groups = (number for _, _, sent in rights for (number,) in struct.iter_unpack("i", sent))
+            disk, output, log, *groups = (
+                number for _, _, sent in rights for (number,) in struct.iter_unpack("i", sent)
+            )
             os.dup2(log, 2)
             os.close(log)
             job.enter(spec, disk)

@@ -11,26 +11,16 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]  # signal.py would cost 3 ms for its enums
 import _socket
 import array
+import marshal
 import os
+import resource
 import select
 
-from .. import network, shares
+from .. import kernel, network, shares
 from ..ids import become_root, own_id
-from ..kernel import (
-    CLONE_NEWIPC,
-    CLONE_NEWNET,
-    CLONE_NEWUTS,
-    MS_PRIVATE,
-    MS_REC,
-    child_ended,
-    mount,
-    set_dumpable,
-    set_title,
-    unshare,
-)
 from ..trees import make_directory
 from . import console, qemu_process
-from .words import FAILED, READY, SSH_PORT
+from .words import ATTACHED, FAILED, READY, SSH_PORT
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
@@ -39,6 +29,7 @@ if TYPE_CHECKING:
 _FOLDER = "/tmp"  # noqa: S108 - a file system of its own, in this process's mount namespace
 _CHECK_SECONDS = 5.0
 _CONNECT_SECONDS = 5.0
+_REQUEST_BYTES = 4096
 
 
 def run(spec: dict[str, Any], mapped: int, report: int, log: int) -> NoReturn:
@@ -53,62 +44,90 @@ def run(spec: dict[str, Any], mapped: int, report: int, log: int) -> NoReturn:
 
 class _Monitor:
     def __init__(self, spec: dict[str, Any], mapped: int, report: int, log: int) -> None:
-        mount("none", "/", flags=MS_REC | MS_PRIVATE)
-        files = [os.open(path, os.O_RDWR if writable else os.O_RDONLY) for path, writable in spec["files"]]
+        kernel.mount("none", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
+        files = [os.open(path, os.O_RDONLY) for path in spec["files"]]
         self._console = console.Console(spec["console"])
-        self._lock, self._report = spec["lock"], report
+        self._lock, self._report, self._awaited = spec["lock"], report, READY
         if os.read(mapped, 1) != b"1":
             os._exit(1)
         become_root()
-        set_dumpable(dumpable=True)
+        kernel.set_dumpable(dumpable=True)
         os.umask(0o022)
-        mount("tmpfs", _FOLDER, "tmpfs", data="mode=755,size=1m")
-        network_program = network.NetworkProgram(spec["network"], _FOLDER, log) if spec["network"] else None
+        kernel.mount("tmpfs", _FOLDER, "tmpfs", data="mode=755,size=1m")
+        self._network = network.NetworkProgram(spec["network"], _FOLDER, log)
         shares.bound(spec["share_of_limits"], spec["share_of_objects"])
-        unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS)
+        kernel.unshare(kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS)
         network.raise_loopback()
-        if network_program:
-            network.set_rules(spec["network"]["rules"])
-            network.publish(int(own_id()), _FOLDER)
-            network_program.go()
-            network_program.wait()
+        network.set_rules(spec["network"]["rules"])
+        network.publish(int(own_id()), _FOLDER)
         make_directory(f"{_FOLDER}/root", 0o755)
+        files.append(spec["commands"])
         self._qemu, self._output = qemu_process.start(spec, files, log, f"{_FOLDER}/root")
-        self._listener = _socket.socket(fileno=spec["listener"])
+        self._listener, self._control = (_socket.socket(fileno=spec[name]) for name in ("listener", "control"))
         for each in files:
             os.close(each)
         _signal.signal(_signal.SIGTERM, self._terminate)
-        set_title(f"ci-daemon VM {spec['id']}".encode())
+        kernel.set_title(f"ci-daemon VM {spec['id']}".encode())
 
     def serve(self) -> None:
-        """Keep the console and open connections, until a child ends or the VM's folder is removed."""
+        """Keep the console and serve the service, until a child ends or the VM's folder is removed."""
+        turns = {
+            self._output: self._keep_output,
+            self._listener.fileno(): self._connect,
+            self._control.fileno(): self._attach,
+        }
         poll = select.poll()
-        poll.register(self._listener.fileno(), select.POLLIN)
-        poll.register(self._output, select.POLLIN)
-        poll.register(os.pidfd_open(self._qemu), select.POLLIN)
+        for each in (*turns, os.pidfd_open(self._qemu)):
+            poll.register(each, select.POLLIN)
         while os.fstat(self._lock).st_nlink:
-            ready = dict(poll.poll(_CHECK_SECONDS * 1000))
-            if self._output in ready:
-                self._keep_output()
-            if self._listener.fileno() in ready:
-                self._connect()
-            if ready.keys() - {self._output, self._listener.fileno()} or child_ended(0):
+            ready = [number for number, _ in poll.poll(_CHECK_SECONDS * 1000)]
+            for each in filter(turns.__contains__, ready):
+                turns[each]()
+            if set(ready) - turns.keys() or kernel.child_ended(0):
                 break
         self._tell(b"failed QEMU ended: " + self._console.last_line)
 
     def _keep_output(self) -> None:
         self._console.keep(os.read(self._output, console.CHUNK_BYTES))
-        if self._console.has(READY):
+        if self._console.has(self._awaited):
             self._tell(b"ready")
         elif self._console.has(FAILED):
             self._tell(b"failed " + self._console.last_line)
 
     def _tell(self, what: bytes) -> None:
-        """Report how the start went, once."""
-        if self._report >= 0:
+        """Report how the start or the attach went, once."""
+        if self._report < 0:
+            return
+        try:
             os.write(self._report, what.replace(b"\n", b" ") + b"\n")
+        except BrokenPipeError:  # the service has died; its successor looks at the VM itself
+            pass
+        finally:
             os.close(self._report)
             self._report = -1
+
+    def _attach(self) -> None:
+        """Connect the network, if the job is to have it, and bound what QEMU writes.
+
+        The answer follows the guest's.
+        """
+        accepted = _socket.socket(fileno=self._control._accept()[0])  # type: ignore[attr-defined]  # noqa: SLF001 - see init.py
+        try:
+            accepted.settimeout(_CONNECT_SECONDS)
+            job = marshal.loads(accepted.recv(_REQUEST_BYTES))  # noqa: S302 - from the service itself
+        except (OSError, EOFError):  # the service has died
+            accepted.close()
+            return
+        accepted.settimeout(None)
+        self._report, self._awaited = accepted.detach(), ATTACHED
+        most = job["largest_file"]
+        try:
+            resource.prlimit(self._qemu, resource.RLIMIT_FSIZE, (most, most))
+            if job["network"]:
+                self._network.go()
+                self._network.wait()
+        except OSError as error:
+            self._tell(f"failed {error}".encode())
 
     def _connect(self) -> None:
         """Open a connection to the guest's sshd, and send it to the service."""

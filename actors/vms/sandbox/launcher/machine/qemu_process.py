@@ -5,19 +5,7 @@ from __future__ import annotations
 import os
 import resource
 
-from ..kernel import (
-    CLONE_NEWNS,
-    MS_BIND,
-    MS_NODEV,
-    MS_NOSUID,
-    MS_REC,
-    make_read_only,
-    mount,
-    pivot_root,
-    restore_signals,
-    unmount,
-    unshare,
-)
+from .. import kernel
 from ..trees import make_directory, mount_devices, mount_processes, write_file
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
@@ -56,8 +44,8 @@ def start(spec: dict[str, Any], files: list[int], log: int, root: str) -> tuple[
 
 
 def _execute(spec: dict[str, Any], files: list[int], log: int, output: int, root: str) -> NoReturn:
-    restore_signals()
-    unshare(CLONE_NEWNS)
+    kernel.restore_signals()
+    kernel.unshare(kernel.CLONE_NEWNS)
     with open("/proc/self/oom_score_adj", "wb", buffering=0) as file:
         file.write(b"%d" % _OOM_SCORE)
     _enter_root(root, spec["devices"], spec["resolver"])
@@ -75,7 +63,6 @@ def _execute(spec: dict[str, Any], files: list[int], log: int, output: int, root
     os.closerange(above, os.sysconf("SC_OPEN_MAX"))
     resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
     resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (spec["largest_file"], spec["largest_file"]))
     os.setgroups([])
     os.setresgid(_ID, _ID, _ID)
     os.setresuid(_ID, _ID, _ID)
@@ -84,7 +71,7 @@ def _execute(spec: dict[str, Any], files: list[int], log: int, output: int, root
 
 def _enter_root(root: str, devices: list[str], resolver: str) -> None:
     """Make a root of the host's programs, read-only, without any other file of the host."""
-    mount("tmpfs", root, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=1m")
+    kernel.mount("tmpfs", root, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=755,size=1m")
     for folder in ("proc", "dev", "etc", "tmp"):
         make_directory(f"{root}/{folder}", 0o755)
     for name in _PROGRAMS:
@@ -92,19 +79,19 @@ def _enter_root(root: str, devices: list[str], resolver: str) -> None:
             os.symlink(os.readlink(f"/{name}"), f"{root}/{name}")
         elif os.path.isdir(f"/{name}"):
             os.mkdir(f"{root}/{name}")
-            mount(f"/{name}", f"{root}/{name}", flags=MS_BIND | MS_REC)
-            make_read_only(f"{root}/{name}")
+            kernel.mount(f"/{name}", f"{root}/{name}", flags=kernel.MS_BIND | kernel.MS_REC)
+            kernel.make_read_only(f"{root}/{name}")
     mount_processes(f"{root}/proc")
     mount_devices("/dev", f"{root}/dev")
     for device in devices:
         os.close(os.open(f"{root}{device}", os.O_CREAT | os.O_WRONLY, 0o666))
-        mount(device, f"{root}{device}", flags=MS_BIND)
+        kernel.mount(device, f"{root}{device}", flags=kernel.MS_BIND)
     write_file(f"{root}/etc/resolv.conf", f"nameserver {resolver}\n")
     for name in _LOADER:
         if os.path.isfile(f"/etc/{name}"):
             with open(f"/etc/{name}", "rb") as source, open(f"{root}/etc/{name}", "wb") as copy:
                 copy.write(source.read())
     os.chdir(root)
-    pivot_root(".", ".")
-    unmount(".")
+    kernel.pivot_root(".", ".")
+    kernel.unmount(".")
     os.chdir("/")
