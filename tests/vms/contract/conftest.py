@@ -21,6 +21,8 @@ from storage import Shape, SystemClock
 from tests.actors.vms.commands import TIMEOUT
 from tests.vms.contract.hosts import HOSTS, IMAGE, Host
 
+_SLOW_SECONDS = 1800
+
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "host_type" in metafunc.fixturenames:
@@ -29,22 +31,25 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out cases about limits that a host lacks, and says so."""
-    lacking = [item for item in items if isinstance(item, pytest.Function) and _lacks_limit(item)]
-    config.hook.pytest_deselected(items=lacking)
-    items[:] = [item for item in items if item not in lacking]
-
-
-def _lacks_limit(case: pytest.Function) -> bool:
-    limited = case.get_closest_marker("limited")
-    return limited is not None and not cast("type[Host]", case.callspec.params["host_type"]).enforces(*limited.args)
+    """Leave out cases about limits that a host lacks, and says so; give slow hosts time."""
+    lacking = set()
+    for case in items:
+        if isinstance(case, pytest.Function) and "host_type" in case.fixturenames:
+            host = cast("type[Host]", case.callspec.params["host_type"])
+            limited = case.get_closest_marker("limited")
+            if limited is not None and not host.enforces(*limited.args):
+                lacking.add(case)
+            if not host.in_full:
+                case.add_marker(pytest.mark.timeout(_SLOW_SECONDS))
+    config.hook.pytest_deselected(items=list(lacking))
+    items[:] = [case for case in items if case not in lacking]
 
 
 def _runs(case: pytest.Item, host: type[Host]) -> bool:
     if case.get_closest_marker("real") is not None and not host.real:
         return False
     in_full = host.in_full or os.environ.get("FULL_CONTRACT") == host.name
-    return in_full or (host.unless_asked and case.get_closest_marker("essential") is not None)
+    return in_full or case.get_closest_marker("essential") is not None
 
 
 @pytest.fixture

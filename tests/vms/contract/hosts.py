@@ -39,9 +39,6 @@ class Host(ABC):
     in_full: ClassVar[bool] = True
     """False if VMs are slow: only cases marked `essential` run, unless FULL_CONTRACT names them."""
 
-    unless_asked: ClassVar[bool] = True
-    """False if VMs are so slow that no case runs unless FULL_CONTRACT names them."""
-
     def __init__(self, folder: Path, images_dir: Path) -> None:
         self.folder = folder
         self.images_dir = images_dir
@@ -103,7 +100,7 @@ class SandboxHost(Host):
 
 class QemuHost(Host):
     name = "qemu"
-    in_full = unless_asked = False
+    in_full = False
 
     def __init__(self, folder: Path, images_dir: Path) -> None:
         super().__init__(folder, images_dir)

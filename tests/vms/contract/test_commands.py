@@ -53,7 +53,6 @@ def test_a_command_has_its_output_and_exit_code(connection: Connection, command:
     assert output is None or text == output
 
 
-@pytest.mark.essential
 def test_a_commands_progress_can_be_asked(connection: Connection):
     with pytest.raises(CommandNotStarted):
         ending(connection)
@@ -76,7 +75,6 @@ def test_starting_again_leaves_the_one_command_alone(boot: Boot):
         assert ending(connection)[0] == b"first\ndone\n"
 
 
-@pytest.mark.essential
 def test_ending_an_ended_command_does_nothing(connection: Connection):
     start(connection, CommandSpec("exit 5"))
     ending(connection)
@@ -90,7 +88,6 @@ def test_output_comes_while_the_command_runs(connection: Connection):
     assert inspect(connection) is CommandState.RUNNING
 
 
-@pytest.mark.essential
 def test_a_provider_opened_anew_finds_vm_and_command(boot: Boot, host: Host):
     vm = boot()
     with vm.connect() as connection:
@@ -103,7 +100,6 @@ def test_a_provider_opened_anew_finds_vm_and_command(boot: Boot, host: Host):
         assert ending(connection, offset=7) == (b"after\n", Exited(3, 13, truncated=False))
 
 
-@pytest.mark.essential
 def test_output_past_the_limit_is_dropped_without_an_error(connection: Connection):
     """The command goes on."""
     line = "x" * 100
@@ -123,7 +119,6 @@ def test_a_command_is_killed_if_it_ignores_its_grace(connection: Connection, tra
     assert ending(connection) == (b"up\n", Exited(code, 3, truncated=False))
 
 
-@pytest.mark.essential
 @pytest.mark.parametrize(("trap", "code"), [("true", 143), ("trap '' TERM", 137)])
 def test_a_vm_ends_its_command_at_its_timeout_unasked(boot: Boot, trap: str, code: int):
     vm, began = boot(), time.monotonic()
@@ -141,7 +136,6 @@ def test_a_command_that_is_being_canceled_does_not_time_out(connection: Connecti
     assert ending(connection)[1] == Exited(137, 3, truncated=False)
 
 
-@pytest.mark.essential
 def test_a_vm_that_is_lost_says_nothing_of_its_command(boot: Boot):
     vm = boot()
     with vm.connect() as connection:
@@ -153,7 +147,6 @@ def test_a_vm_that_is_lost_says_nothing_of_its_command(boot: Boot):
             list(chunks)
 
 
-@pytest.mark.essential
 def test_a_workspace_matches_each_archive(connection: Connection, tmp_path: Path):
     """Files of steps stay; those of an earlier archive go."""
     made: list[Path] = []

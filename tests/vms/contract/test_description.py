@@ -30,7 +30,6 @@ print((used.children_user + used.children_system) / (time.monotonic() - until + 
 """
 
 
-@pytest.mark.essential
 def test_a_provider_parks_if_it_says_so(provider: Provider):
     park(provider, "vm")
     assert provider.parked("vm") is provider.description.parks
@@ -39,7 +38,6 @@ def test_a_provider_parks_if_it_says_so(provider: Provider):
 
 
 @pytest.mark.real
-@pytest.mark.essential
 def test_vms_have_kernels_of_their_own_if_it_says_so(boot: Boot, provider: Provider):
     kernels = {BOOT_ID.read_text().strip(), *(boot().says(f"cat {BOOT_ID}") for _ in range(2))}
     assert len(kernels) == (3 if provider.description.own_kernel else 1)
@@ -53,7 +51,6 @@ def test_the_limit_of_each_part_of_a_shape_is_described(provider: Provider):
 
 
 @pytest.mark.real
-@pytest.mark.essential
 @pytest.mark.limited("cpu")
 def test_a_vm_has_no_more_cpus_than_its_shape(boot: Boot):
     assert float(boot(shape=Shape(cpu=1, memory_gb=1)).python(BUSY)) < 1.3
@@ -70,7 +67,6 @@ def test_a_memory_hog_is_ended_and_the_vm_stays(boot: Boot):
 
 
 @pytest.mark.real
-@pytest.mark.essential
 @pytest.mark.limited("disk")
 def test_no_file_grows_past_the_disk(boot: Boot):
     vm = boot(shape=Shape(memory_gb=1, disk_gb=1))

@@ -74,14 +74,14 @@ def running(provider: Provider, command: str) -> Connection:
     "reach",
     [
         never_made,
-        pytest.param(parked, marks=pytest.mark.essential),
+        parked,
         crashed_while_parked,
         attached,
-        pytest.param(in_use, marks=pytest.mark.essential),
+        in_use,
         in_use_by_a_job_that_ignores_signals,
         after_its_command,
-        pytest.param(kept, marks=pytest.mark.essential),
-        pytest.param(crashed, marks=pytest.mark.essential),
+        kept,
+        crashed,
         destroyed,
     ],
 )

@@ -11,7 +11,6 @@ from tests.vms.contract.hosts import IMAGE
 MB = 1 << 20
 
 
-@pytest.mark.essential
 def test_a_fork_sees_its_parents_files_and_no_siblings(boot: Boot):
     parent = boot()
     parent.run("echo parent > /workspace/file; echo kept > /workspace/kept")
@@ -55,7 +54,6 @@ def test_a_vm_that_was_never_made_has_no_snapshot(provider: Provider):
     assert list(provider.snapshots()) == []
 
 
-@pytest.mark.essential
 def test_a_snapshot_in_use_stays_and_goes_with_its_last_user(boot: Boot, provider: Provider):
     grandparent = boot().snapshot("grandparent")
     parent = boot(grandparent).snapshot("parent")
@@ -79,7 +77,6 @@ def test_a_snapshot_knows_its_image(boot: Boot, provider: Provider):
     assert provider.snapshot_image("never-made") is None
 
 
-@pytest.mark.essential
 def test_what_a_vm_wrote_is_measured_without_its_base(boot: Boot, provider: Provider):
     below = boot()
     assert provider.disk(below.id).bytes < MB

@@ -20,7 +20,6 @@ def output_of(connection: Connection, command: str, **env: str) -> str:
 
 
 @pytest.mark.real
-@pytest.mark.essential
 def test_a_command_runs_in_bash_with_only_its_environment(connection: Connection):
     env = {"PATH": "/bin:/usr/bin", "TEXT": "a 'b' \"c\"\n$d `e` \\", "_odd_Name1": "1", "UNICODE": "é ✓"}
     *shown, version = output_of(connection, "env -0; echo $BASH_VERSION", **env).split("\0")
@@ -31,7 +30,6 @@ def test_a_command_runs_in_bash_with_only_its_environment(connection: Connection
 
 
 @pytest.mark.real
-@pytest.mark.essential
 def test_a_command_is_root_in_the_workspace_by_itself(connection: Connection):
     """It leads a session and a process group, has nothing to read, and inherits no ignored signal."""
     look = "id -u; pwd; umask; cat; readlink /proc/self/fd/0; ls /proc/self/fd | wc -l; ps -o pid=,pgid=,sid= $$"
@@ -57,7 +55,6 @@ def test_a_command_and_its_environment_may_be_long(connection: Connection, lengt
 
 
 @pytest.mark.real
-@pytest.mark.essential
 def test_scripts_share_a_connection_and_keep_apart(connection: Connection):
     """Each has its own input, output, errors and exit code."""
 

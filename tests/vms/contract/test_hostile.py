@@ -52,7 +52,6 @@ def test_a_vm_answers_while_its_job_takes_all_it_can(boot: Boot, provider: Provi
 
 
 @pytest.mark.real
-@pytest.mark.essential
 def test_a_job_that_removes_its_whole_disk_is_still_served(boot: Boot, provider: Provider):
     """Its command ends, its VM answers, and a fork of what is left has a workspace."""
     vm = boot()
@@ -85,7 +84,6 @@ def test_a_disk_of_strange_files_is_measured_kept_and_forked(boot: Boot, provide
 
 
 @pytest.mark.real
-@pytest.mark.essential
 def test_a_job_that_shuts_its_vm_down_ends_no_other(boot: Boot, provider: Provider):
     """Nothing hangs: the command ends, or its VM is lost."""
     vm, beside = boot(), boot()

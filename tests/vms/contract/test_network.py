@@ -37,7 +37,6 @@ def reached(vm: Vm, port: int, *addresses: str, patience: float) -> list[str]:
 
 
 @pytest.mark.real
-@pytest.mark.essential
 def test_a_vm_without_a_network_has_only_itself(boot: Boot):
     vm = boot()
     assert vm.says("ls /sys/class/net") == "lo"
@@ -46,7 +45,6 @@ def test_a_vm_without_a_network_has_only_itself(boot: Boot):
 
 
 @pytest.mark.real
-@pytest.mark.essential
 def test_a_networked_vm_has_a_resolver_and_a_closed_host(boot: Boot, port: int):
     vm = boot(network=True)
     assert vm.says("ls /sys/class/net | grep -c -v '^lo$'") == "1"
@@ -64,7 +62,6 @@ def test_networks_that_the_owner_allows_are_open(host: Host, port: int):
 
 
 @pytest.mark.real
-@pytest.mark.essential
 def test_parked_vms_get_the_network_of_their_job(provider: Provider):
     for name, network in (("on", True), ("off", False)):
         park(provider, name)

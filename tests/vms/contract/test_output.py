@@ -31,7 +31,6 @@ def test_a_gigabyte_past_the_limit_is_dropped(connection: Connection):
 
 
 @pytest.mark.real
-@pytest.mark.essential
 def test_a_script_s_output_is_read_to_its_end(connection: Connection):
     """Also if it is far more than the window of the connection."""
     with connection.stream(in_job("head -c 32M /dev/zero; echo end"), timeout=TIMEOUT) as output:
@@ -41,7 +40,6 @@ def test_a_script_s_output_is_read_to_its_end(connection: Connection):
 
 
 @pytest.mark.real
-@pytest.mark.essential
 def test_output_and_errors_come_in_their_order_and_once(boot: Boot, provider: Provider):
     """From any byte, over any connection."""
     vm = boot()

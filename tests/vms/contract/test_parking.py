@@ -35,7 +35,6 @@ def parked(provider: Provider) -> Vm:
     return Vm(provider, SPEC.id)
 
 
-@pytest.mark.essential
 def test_a_parked_vm_is_listed_but_not_alive_until_attached(parked: Vm, provider: Provider):
     assert list(provider.list()) == [parked.id]
     assert (provider.parked(parked.id), provider.alive(parked.id)) == (True, False)
@@ -55,7 +54,6 @@ def test_an_unknown_vm_is_not_parked_and_cannot_be_attached(provider: Provider):
     assert list(provider.list()) == []
 
 
-@pytest.mark.essential
 def test_an_open_connection_goes_on_and_reaches_the_disk(parked: Vm, provider: Provider):
     with parked.connect() as connection:
         assert connection.run("echo parked", timeout=TIMEOUT).stdout == b"parked\n"
@@ -73,7 +71,6 @@ def test_a_connection_opened_while_parked_may_be_used_later(parked: Vm, provider
         assert run_in_job(connection, "echo well").stdout == b"well\n"
 
 
-@pytest.mark.essential
 def test_a_parked_vm_takes_any_snapshot(boot: Boot, parked: Vm, provider: Provider):
     parent = boot()
     parent.run("echo parent > /workspace/file")
@@ -82,7 +79,6 @@ def test_a_parked_vm_takes_any_snapshot(boot: Boot, parked: Vm, provider: Provid
 
 
 @pytest.mark.real
-@pytest.mark.essential
 def test_parked_vms_have_the_hosts_time_and_random_numbers(provider: Provider):
     """Also if they are copies of one that was saved."""
     seen = set()
@@ -130,7 +126,6 @@ def test_an_unknown_image_or_snapshot_leaves_nothing_of_the_vm(
     assert list(provider.list()) == []
 
 
-@pytest.mark.essential
 def test_a_parked_vm_outlives_its_provider(parked: Vm, provider: Provider, host: Host):
     with parked.connect() as connection:
         provider.close()

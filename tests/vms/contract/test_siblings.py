@@ -18,7 +18,6 @@ def leave(vm: Vm, program: str) -> int:
 
 
 @pytest.mark.real
-@pytest.mark.essential
 def test_a_vm_finds_no_trace_of_its_sibling_or_parent(boot: Boot, provider: Provider):
     """A fork has its parent's files alone. The job that left the traces finds them all."""
     parent = boot()
@@ -32,7 +31,6 @@ def test_a_vm_finds_no_trace_of_its_sibling_or_parent(boot: Boot, provider: Prov
 
 
 @pytest.mark.real
-@pytest.mark.essential
 def test_vms_of_one_snapshot_have_keys_of_their_own(boot: Boot, provider: Provider):
     taken = boot().snapshot("taken")
     endpoints = [provider.connect(boot(taken).id) for _ in range(2)]

@@ -18,7 +18,7 @@ NAMED_LEFT = "cat /proc/[0-9]*/comm 2>/dev/null | grep -c '^tail$' || true"
     [
         ("kill $$", 143),
         ("kill -KILL $$", 137),
-        pytest.param("kill -SEGV $$", 139, marks=pytest.mark.essential),
+        ("kill -SEGV $$", 139),
         ("kill -KILL -- -1; kill -KILL 1; kill -KILL 0; echo alive", 137),
     ],
 )
@@ -28,7 +28,6 @@ def test_a_signal_is_exit_code_128_and_its_number(connection: Connection, comman
 
 
 @pytest.mark.real
-@pytest.mark.essential
 def test_a_command_may_clean_up_in_its_grace(connection: Connection):
     start(connection, CommandSpec("trap 'echo bye; exit 3' TERM; echo up; while :; do sleep 0.05; done"))
     chunks = iter(follow(connection))
@@ -45,7 +44,7 @@ def test_a_command_may_clean_up_in_its_grace(connection: Connection):
         "trap '' TERM; echo up; tail -f /dev/null",
         "trap '' TERM HUP; (setsid tail -f /dev/null &); echo up; tail -f /dev/null",
         "(until grep -q 'State:.T' /proc/$$/status; do :; done; echo up; exec tail -f /dev/null) & kill -STOP $$",
-        pytest.param("trap '' TERM; tail -f /dev/null & echo up; while :; do :; done", marks=pytest.mark.essential),
+        "trap '' TERM; tail -f /dev/null & echo up; while :; do :; done",
     ],
     ids=["ignores TERM", "leaves its session", "is stopped", "is busy"],
 )
@@ -66,7 +65,6 @@ def test_background_processes_die_with_their_command(connection: Connection):
 
 
 @pytest.mark.real
-@pytest.mark.essential
 def test_a_vm_survives_all_signals_of_its_root(boot: Boot):
     vm = boot()
     vm.run("for signal in 1 2 3 6 9 11 13 15 17 19 20 25; do kill -$signal 1; done; kill -KILL -- -1")

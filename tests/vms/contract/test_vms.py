@@ -25,7 +25,6 @@ from tests.vms.contract.hosts import IMAGE
 from tests.waiting import until
 
 
-@pytest.mark.essential
 def test_a_vm_is_listed_and_alive_until_it_is_destroyed(boot: Boot):
     vm = boot()
     assert list(vm.provider.list()) == [vm.id]
@@ -72,7 +71,6 @@ def test_a_vm_that_ended_is_lost_not_hanging(boot: Boot, provider: Provider, end
     assert provider.use(vm) == VmUse()
 
 
-@pytest.mark.essential
 def test_two_vms_cannot_have_one_name(boot: Boot):
     vm = boot()
     with pytest.raises(VmError, match="already"):
@@ -98,7 +96,6 @@ def test_unknown_images_and_snapshots_have_errors_of_their_own(provider: Provide
     assert list(provider.list()) == []
 
 
-@pytest.mark.essential
 def test_every_connection_meets_the_same_pinned_host_key(boot: Boot):
     vm = boot()
     first, second = vm.provider.connect(vm.id), vm.provider.connect(vm.id)
