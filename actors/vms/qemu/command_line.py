@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from actors.vms.sandbox.launcher.machine.qemu_process import FIRST_FILE
 from actors.vms.sandbox.launcher.machine.words import SSH_PORT
 from storage import Shape
-
-if TYPE_CHECKING:
-    from actors.vms.qemu.preparation import Prepared
 
 __all__ = ["DISK_PORT", "MOST_CPUS", "MOST_MEMORY_GB", "PARKED", "command_line", "file_node", "trial"]
 
@@ -37,16 +34,16 @@ _TCG_CACHE_MB = 256
 _ADDRESS = "10.0.2.15"
 
 
-def command_line(prepared: Prepared) -> list[str]:
+def command_line(program: str, *, kvm: bool) -> list[str]:
     """Return the argv of QEMU: no device that is not needed, and files by descriptor.
 
     From `FIRST_FILE` on its descriptors are the kernel, the first root, the base image's disk, the seed and a socket on
     which it takes commands.
     """
     kernel, initramfs, base, seed, commands = range(FIRST_FILE, FIRST_FILE + 5)
-    argv = [prepared.program, "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-sandbox", _SANDBOX]
+    argv = [program, "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-sandbox", _SANDBOX]
     argv += ["-machine", "q35,usb=off,smbus=off,sata=off,vmport=off,hpet=off"]
-    if prepared.accelerator.kvm:
+    if kvm:
         argv += ["-accel", "kvm", "-cpu", "host"]
     else:
         argv += ["-accel", f"tcg,thread=multi,tb-size={_TCG_CACHE_MB}", "-cpu", "max"]

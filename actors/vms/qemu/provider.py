@@ -129,7 +129,7 @@ class QemuProvider(HostVms):
                 "devices": [str(KVM)] if prepared.accelerator.kvm else [],
                 "console": str(vm.folder / CONSOLE),
                 "files": list(map(str, (prepared.boot.kernel, prepared.boot.initramfs, base, seed.path))),
-                "argv": command_line(prepared),
+                "argv": command_line(prepared.program, kvm=prepared.accelerator.kvm),
             }
             park(vm, parked, self._zygote, self._left(deadline))
 
