@@ -61,12 +61,20 @@ class Supervised(pykka.ThreadingActor, Generic[MessageT_contra, TaskT]):
     It is generic over its messages and over its tasks: an enum, or data classes. If a handler raises, the error is
     logged and passed to ``on_error``, and the actor goes on. However the actor ends, it first runs ``teardown`` and
     then tells its parent. What the storage or the host lacks something for is tried again after ``retry_seconds``.
+    ``rest`` is called whenever its thread has nothing to do until the next message, which may be long in coming.
     """
 
     use_daemon_thread = True
 
-    def __init__(self, timer: Timer, parent: Address[ChildStopped] | None, retry_seconds: float) -> None:
+    def __init__(
+        self,
+        timer: Timer,
+        parent: Address[ChildStopped] | None,
+        retry_seconds: float,
+        rest: Callable[[], None] = lambda: None,
+    ) -> None:
         super().__init__()
+        self._rest = rest
         self._timer = timer
         self._retry_seconds = retry_seconds
         self._parent = parent
@@ -125,6 +133,8 @@ class Supervised(pykka.ThreadingActor, Generic[MessageT_contra, TaskT]):
             self._transient = True
             self._ended.wait(self._retry_seconds)
             self._stop()
+        finally:
+            self._rest()
 
     def on_receive(self, message: object) -> None:
         """Handle a message and survive its errors.
@@ -147,6 +157,8 @@ class Supervised(pykka.ThreadingActor, Generic[MessageT_contra, TaskT]):
                 return
             self.log.exception("%s could not handle %r", self, message)
             self.on_error(message, error)
+        finally:
+            self._rest()
 
     def on_stop(self) -> None:
         """Tear down and tell the parent."""

@@ -180,6 +180,10 @@ class Storage:
         files = (self.directory / DATABASE, self.directory / f"{DATABASE}-wal")
         return sum(file.stat().st_size for file in files if file.exists())
 
+    def let_go(self) -> None:
+        """Give this thread's connection to other threads, before this one waits for long."""
+        self._database.let_go()
+
     def close(self) -> None:
         """Close all threads' connections to the database. Called when no other thread uses the storage."""
         self._database.close()

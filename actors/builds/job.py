@@ -75,7 +75,7 @@ class JobActor(Supervised[JobMessage, JobTask]):
         settings: JobSettings,
         timings: Timings,
     ) -> None:
-        super().__init__(timer, supervisor, timings.retry)
+        super().__init__(timer, supervisor, timings.retry, storage.let_go)
         self._assignment = assignment
         self._attempt = attempt
         self._finalizer = finalizer

@@ -72,7 +72,7 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
         metrics: EngineMetrics,
         timings: Timings,
     ) -> None:
-        super().__init__(timer, root, timings.retry)
+        super().__init__(timer, root, timings.retry, storage.let_go)
         self.build_id = build_id
         self._root = root
         self._pool = pool

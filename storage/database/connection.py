@@ -174,6 +174,10 @@ class Database:
                 raise DatabaseUnavailable(f"the database cannot be used now: {cause}") from error
             raise
 
+    def let_go(self) -> None:
+        """Give this thread's connection to others, before the thread waits for long. Not within a `write`."""
+        self._connections.let_go()
+
     def close(self) -> None:
         """Close every thread's connection. Called when no other thread uses the database. Idempotent."""
         self._connections.close_all()
@@ -211,6 +215,11 @@ class _Connections(APSWDatabase):  # type: ignore[misc] # playhouse comes withou
         self._identity = self._identity or self._identify()
         self._local.connection = _ThreadConnection(self, connection)
         return connection
+
+    def let_go(self) -> None:
+        """Let the thread be without a connection until its next statement."""
+        self._state.reset()
+        self._local.__dict__.clear()
 
     def take_back(self, connection: apsw.Connection) -> None:
         """Keep an ended thread's connection for another thread; the oldest one closes if there are too many."""

@@ -81,6 +81,21 @@ def test_a_handler_that_raises_leaves_the_actor_standing(parent: Address[ChildSt
     assert seen.get(timeout=60) == "next"
 
 
+class Resting(Child):
+    """An actor that queues each of its rests, too."""
+
+    def __init__(self, parent: Address[ChildStopped], seen: queue.Queue[object]) -> None:
+        Supervised.__init__(self, Timer(SystemClock()), parent, 0.01, lambda: seen.put("rested"))
+        self._seen = seen
+
+
+def test_an_actor_rests_whenever_it_waits_for_a_message(parent: Address[ChildStopped], seen: queue.Queue[object]):
+    child = spawn(Resting, parent, seen)
+    child.post("news")
+    child.post(error := ValueError("bad"))
+    assert [seen.get(timeout=60) for _ in range(5)] == ["rested", "news", "rested", ("error", error), "rested"]
+
+
 class Steady(Child):
     """An actor without a job or build to fail, which raises for its first message."""
 

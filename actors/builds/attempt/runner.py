@@ -160,6 +160,7 @@ class AttemptRunner:
 
         While the host's disk is full, the output waits in the VM.
         """
+        self._storage.let_go()
         with self._ending_lost_log():
             while True:
                 try:

@@ -181,6 +181,20 @@ def test_a_thread_reuses_the_connection_of_an_ended_one(numbers: Database):
     assert len(apsw.connections()) == before + 8
 
 
+def test_a_connection_that_is_let_go_serves_other_threads(numbers: Database):
+    _write(numbers, 1)
+    before = len(apsw.connections())
+    seen: list[list[int]] = []
+    numbers.let_go()
+    _in_thread(lambda: seen.append(_all(numbers)))
+    assert len(apsw.connections()) == before
+    numbers.let_go()
+    numbers.let_go()
+    _write(numbers, 2)
+    assert (seen, _all(numbers)) == ([[1]], [1, 2])
+    assert len(apsw.connections()) == before
+
+
 def test_a_connection_left_in_a_transaction_is_not_reused(numbers: Database):
     _in_thread(lambda: numbers.execute("BEGIN IMMEDIATE"))
     _write(numbers, 1)
