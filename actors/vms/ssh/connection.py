@@ -13,9 +13,10 @@ import paramiko
 from actors.vms.provider import VmError
 from actors.vms.ssh.interactive import InteractiveSession
 from actors.vms.ssh.port_forward import remote_forward
-from actors.vms.ssh.receive_limits import BoundedSocket, limit_unread
+from actors.vms.ssh.receive_limits import BoundedSocket
 from actors.vms.ssh.stream import DISCONNECT_ERRORS, CommandTimeout, ConnectionLost, Deadline, Stream
-from actors.vms.ssh.vm_socket import Transport, VmSocket
+from actors.vms.ssh.transport import Transport
+from actors.vms.ssh.vm_socket import VmSocket
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -108,7 +109,7 @@ class Connection:
         """
         deadline = Deadline(self._clock, timeout)
         try:
-            return VmSocket(self._transport.open_socket(path, timeout), deadline)
+            return VmSocket(self._transport.open_socket(path, deadline), deadline)
         except DISCONNECT_ERRORS as error:
             if deadline.remaining() == 0:
                 message = "the VM did not answer in time"
@@ -125,8 +126,7 @@ class Connection:
 
     def _start(self, script: str, starting: Deadline, pty: Pty | None = None) -> paramiko.Channel:
         try:
-            channel = self._transport.open_session(timeout=starting.remaining())
-            limit_unread(channel)
+            channel = self._transport.open_command(starting)
             channel.event = _DeadlineEvent(starting)
             if pty is not None:
                 channel.get_pty(pty.term, pty.columns, pty.rows)

@@ -2,71 +2,24 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Self
 
-import paramiko
-from paramiko.common import cMSG_CHANNEL_OPEN
-
-from actors.vms.ssh.receive_limits import limit_unread
 from actors.vms.ssh.stream import DISCONNECT_ERRORS, CommandTimeout, ConnectionLost
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
+
+    import paramiko
 
     from actors.vms.ssh.stream import Deadline
 
-__all__ = ["Transport", "VmSocket"]
+__all__ = ["VmSocket"]
 
-_KIND = "direct-streamlocal@openssh.com"
 _CHUNK_BYTES = 1 << 21
 """All that a channel holds unread."""
 
 _LINE_BYTES = 1 << 12
-_LOOK_SECONDS = 0.1
-"""A pause between looks at the connection while an answer is awaited, as in paramiko."""
-
-
-class Transport(paramiko.Transport):
-    """A transport that also opens channels to sockets of the peer, an extension of OpenSSH's.
-
-    Paramiko knows no channels of this kind, so this does what its `open_channel` does for others.
-    """
-
-    _channels: Any
-    _next_channel: Callable[[], int]
-    _send_user_message: Callable[[paramiko.Message], None]
-
-    def open_socket(self, path: str, seconds: float) -> paramiko.Channel:
-        """Open a channel to a listening socket in the VM. Raises SSHException, or OSError of the connection."""
-        with self.lock:
-            channel_id = self._next_channel()
-            request = paramiko.Message()
-            request.add_byte(cMSG_CHANNEL_OPEN)
-            request.add_string(_KIND)
-            request.add_int(channel_id)
-            request.add_int(self.default_window_size)
-            request.add_int(self.default_max_packet_size)
-            request.add_string(path)
-            request.add_string("")
-            request.add_int(0)
-            channel: Any = paramiko.Channel(channel_id)
-            self._channels.put(channel_id, channel)
-            self.channel_events[channel_id] = opened = threading.Event()
-            self.channels_seen[channel_id] = True
-            channel._set_transport(self)  # noqa: SLF001 - see above
-            channel._set_window(self.default_window_size, self.default_max_packet_size)  # noqa: SLF001 - see above
-            limit_unread(channel)
-        self._send_user_message(request)
-        end = time.monotonic() + seconds
-        # Nobody sets the event of a connection that was closed, or that ended before the event was there.
-        while self.is_active() and not opened.wait(_LOOK_SECONDS) and time.monotonic() < end:
-            pass
-        if opened.is_set() and self._channels.get(channel_id) is not None:
-            return cast("paramiko.Channel", channel)
-        raise self.get_exception() or paramiko.SSHException("no channel was opened in time, or the connection ended")
 
 
 class VmSocket:

@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from typing import Any
 
 import paramiko
 import pytest
+from paramiko.common import cMSG_CHANNEL_EOF
 
 from actors.vms import (
     CommandTimeout,
@@ -26,6 +28,7 @@ from actors.vms.sandbox.keys import KeyPair
 from storage import SystemClock
 from tests.actors.vms.commands import run_in_job
 from tests.actors.vms.conftest import Vm
+from tests.waiting import until
 
 TIMEOUT = 60.0
 MIB = 1 << 20
@@ -92,6 +95,27 @@ def test_many_threads_share_a_connection(connection: Connection):
 
     with ThreadPoolExecutor(16) as pool:
         assert list(pool.map(echo, range(100))) == [f"{number}\n".encode() for number in range(100)]
+
+
+def test_no_input_is_sent_to_a_command_whose_end_was_answered(connection: Connection, monkeypatch: pytest.MonkeyPatch):
+    """It would end the connection. The command ends while the end of its input is on its way."""
+    transport: Any = connection._transport
+    send = transport._send_user_message
+    waiting = connection.stream("until [ -e /tmp/go ]; do sleep 0.01; done", stdin=None, timeout=TIMEOUT)._channel
+    end_of_input = paramiko.Message()
+    end_of_input.add_byte(cMSG_CHANNEL_EOF)
+    end_of_input.add_int(waiting.remote_chanid)
+
+    def send_late(message: paramiko.Message) -> None:
+        if message.asbytes() == end_of_input.asbytes():
+            connection.run("touch /tmp/go", timeout=TIMEOUT)
+            until(lambda: waiting.closed, "the command's end")
+            connection.run("true", timeout=TIMEOUT)  # its answers come after that end was answered
+        send(message)
+
+    monkeypatch.setattr(transport, "_send_user_message", send_late)
+    waiting.shutdown_write()
+    assert connection.run("echo fine", timeout=TIMEOUT).stdout == b"fine\n"
 
 
 def test_a_command_time_out_keeps_the_connection(connection: Connection):
