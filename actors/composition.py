@@ -25,6 +25,7 @@ from actors.scheduling.image_puller import ImagePuller
 from actors.scheduling.parked_vms import ParkedConnections
 from actors.scheduling.pending_reason import PendingReasons
 from actors.scheduling.pool import LeasePool
+from actors.scheduling.provider_choice import ProviderChoice
 from actors.supervision import Supervised, spawn
 from actors.timer import Timer
 
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
         RenderPoolMessage,
     )
     from actors.timings import Timings
-    from actors.vms import Images, Provider
+    from actors.vms import Images, Providers
     from storage import Clock, Render, Storage
 
 __all__ = ["Composition", "Poller"]
@@ -72,7 +73,7 @@ class Composition:
     """
 
     storage: Storage
-    provider: Provider
+    providers: Providers
     images: Images
     clock: Clock
     live_settings: LiveSettings
@@ -97,11 +98,17 @@ class Composition:
         return Timer(self.clock)
 
     @cached_property
+    def choice(self) -> ProviderChoice:
+        """The choice of providers for jobs and renders."""
+        return ProviderChoice(self.storage, self.live_settings)
+
+    @cached_property
     def cache(self) -> DiskCache:
         """The cache of disks across builds."""
         return DiskCache(
             storage=self.storage,
-            provider=self.provider,
+            providers=self.providers,
+            choice=self.choice,
             images=self.images,
             clock=self.clock,
             live_settings=self.live_settings,
@@ -114,7 +121,7 @@ class Composition:
         """The reaper."""
         return Reaper(
             storage=self.storage,
-            provider=self.provider,
+            providers=self.providers,
             images=self.images,
             clock=self.clock,
             host_disk=self.host_disk,
@@ -142,7 +149,8 @@ class Composition:
             root=self.addresses.root,
             image_puller=self.addresses.images,
             storage=self.storage,
-            provider=self.provider,
+            providers=self.providers,
+            choice=self.choice,
             images=self.images,
             clock=self.clock,
             connections=self.connections,
@@ -179,7 +187,7 @@ class Composition:
             root=self.addresses.root,
             pool=self.addresses.pool,
             storage=self.storage,
-            provider=self.provider,
+            providers=self.providers,
             live_settings=self.live_settings,
             rendering=self._rendering,
             watchers=self.watchers,
@@ -209,7 +217,7 @@ class Composition:
         attempt = AttemptRunner(
             assignment=assignment,
             storage=storage,
-            provider=self.provider,
+            provider=self.providers.of(assignment.lease),
             images=self.images,
             connections=self.connections,
             clock=self.clock,
@@ -253,7 +261,8 @@ class Composition:
         return Rendering(
             render=render,
             storage=self.storage,
-            provider=self.provider,
+            providers=self.providers,
+            choice=self.choice,
             images=self.images,
             clock=self.clock,
             settings=self.live_settings.now,

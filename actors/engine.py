@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from actors.composition import Poller
     from actors.log_watchers import Watch
     from actors.render.envelope import Envelope
-    from actors.vms import Images, Provider
+    from actors.vms import Images, Providers
     from storage import Clock, Job, Storage
 
 __all__ = ["Engine", "EngineBusy"]
@@ -47,7 +47,7 @@ class Engine:
 
     Args:
         storage: the open storage; the caller closes it after `stop`.
-        provider: makes the VMs.
+        providers: make the VMs.
         images: resolves, pulls and removes images.
         clock: the time.
         settings: the settings to begin with.
@@ -58,7 +58,7 @@ class Engine:
     def __init__(
         self,
         storage: Storage,
-        provider: Provider,
+        providers: Providers,
         images: Images,
         clock: Clock,
         settings: EngineSettings,
@@ -68,7 +68,7 @@ class Engine:
     ) -> None:
         self._live_settings = LiveSettings(settings)
         self._composition = Composition(
-            storage, provider, images, clock, self._live_settings, timings or Timings(), pollers
+            storage, providers, images, clock, self._live_settings, timings or Timings(), pollers
         )
         self._draining = threading.Event()
         self._discovering = threading.BoundedSemaphore(settings.render.vms)
@@ -159,7 +159,7 @@ class Engine:
         try:
             return discover(
                 parts.storage,
-                parts.provider,
+                parts.providers.named(parts.choice.of_archive(organization, parts.images.resolve(None))),
                 parts.images,
                 parts.clock,
                 self.settings,

@@ -213,12 +213,13 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class TakeParked:
-    """Rendering to the lease pool: give this render a parked VM.
+    """Rendering to the lease pool: give this render a parked VM of a provider.
 
     ``taken`` gets its lease; it stays empty if none is parked, or the render is finished.
     """
 
     render: Render
+    provider: str
     image: str
     shape: Shape
     taken: list[Lease] = field(default_factory=list)

@@ -73,7 +73,8 @@ class PollerComposition:
         storage, live_settings, hosts = self.parts.storage, self.parts.live_settings, self.hosts
         commits = CommitBuilds(
             storage=storage,
-            provider=self.parts.provider,
+            providers=self.parts.providers,
+            choice=self.parts.choice,
             images=self.parts.images,
             clock=self.parts.clock,
             live_settings=live_settings,

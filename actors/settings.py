@@ -7,10 +7,9 @@ import os
 import re
 from collections.abc import Mapping  # noqa: TC003 - the configuration's reader evaluates the annotations
 from dataclasses import dataclass
-from typing import Literal
 
 from actors.scheduling.capacity import Capacity
-from storage import setting
+from storage import ProviderName, setting
 
 __all__ = ["ArtifactSettings", "CacheSettings", "JobSettings", "PoolSettings", "RetentionSettings"]
 
@@ -31,8 +30,17 @@ def _host_memory_gb() -> int:
 class PoolSettings:
     """Section ``[pool]``: caps on VMs for the host and per organization, parked VMs, and waiting for a VM."""
 
-    provider: Literal["sandbox", "qemu"] = setting(
-        "sandbox", 'How VMs are made: `"sandbox"`, of namespaces, or `"qemu"`, with a kernel of their own.'
+    provider: ProviderName = setting(
+        "sandbox",
+        'How VMs are made: `"sandbox"`, of namespaces, or `"qemu"`, with a kernel of their own; organizations may have'
+        " their own choice (`ci-daemon org set`).",
+        live=True,
+    )
+    image_providers: Mapping[str, ProviderName] = setting(
+        {},
+        "How VMs are made that start from an image, by its name in `ci-daemon image list`, whatever the organization's"
+        " choice.",
+        live=True,
     )
     max_vms: int = setting(0, "The most VMs at once on the host; 0 is two per core.", at_least=0, live=True)
     max_cpu: int = setting(0, "The most vCPUs of all VMs together; 0 is four per core.", at_least=0, live=True)

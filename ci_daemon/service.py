@@ -17,7 +17,7 @@ from ci_daemon.host.dump import dump
 from ci_daemon.host.lock import serving
 from ci_daemon.host.open_files import raise_open_file_limit
 from ci_daemon.host.switch_interval import adapt_switch_interval
-from ci_daemon.providers import open_images, open_provider, remove_vms_of_others
+from ci_daemon.providers import open_images, open_providers
 from ci_daemon.reload import Reloader
 from ci_daemon.source_hosts import open_source_hosts
 from ci_daemon.tracing import Tracer, open_exporter
@@ -61,17 +61,16 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
         if config.tracing.endpoint:
             stack.callback(Tracer(storage, open_exporter(config.tracing), clock).close)
         images = open_images(directory, config)
-        remove_vms_of_others(directory, config, images, clock)
-        provider = open_provider(directory, config, images, clock)
-        stack.callback(provider.close)
-        _warn_of_unenforced_limits(provider)
+        providers = open_providers(directory, config, images, clock)
+        stack.callback(providers.close)
+        _warn_of_unenforced_limits(providers.named(config.pool.provider))
         _warn_of_unusable_passkeys(config)
         server = Server(config.http)
         settings = server.settings
         hosts = open_source_hosts(storage, config, clock, settings.url)
         engine = Engine(
             storage,
-            provider,
+            providers,
             images,
             clock,
             engine_settings(config, settings.url, server.local_address),

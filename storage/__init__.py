@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from storage.files.masking import Masker
     from storage.files.retention import KeptFiles, Retention
     from storage.records import (
+        PROVIDERS,
         Artifact,
         Attempt,
         AuditEntry,
@@ -167,6 +168,7 @@ if TYPE_CHECKING:
         PipelineChanges,
         PipelineStatus,
         ProvenIdentity,
+        ProviderName,
         QueuedJob,
         RefundReport,
         RefundTotal,
@@ -209,6 +211,7 @@ __all__ = [
     "FILE_KINDS",
     "GIT",
     "MICRO_CENTS",
+    "PROVIDERS",
     "RENDER_LOG",
     "RESERVED_SLUGS",
     "AlreadyInitialized",
@@ -342,6 +345,7 @@ __all__ = [
     "PipelineGone",
     "PipelineStatus",
     "ProvenIdentity",
+    "ProviderName",
     "QueuedJob",
     "Range",
     "RefundReport",

@@ -35,6 +35,7 @@ def repetition(
         rebuild_of=build.number,
         source_of=build.uuid if build.has_source else None,
         untrusted_origin=build.untrusted_origin,
+        from_fork=build.from_fork,
         approval_reason=None if build.approved_by else build.approval_reason,
     )
     return new, None if build.has_source or render is None else render.source_url

@@ -11,7 +11,7 @@ from actors.vms import VmError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from actors.vms import Provider
+    from actors.vms import Providers
     from storage import CacheEntry, Snapshot, Storage
 
 __all__ = ["SnapshotForest", "evict", "free_disks"]
@@ -62,7 +62,7 @@ class SnapshotForest:
         return Counter(below for name in names for below in self.chain(name))
 
 
-def evict(storage: Storage, provider: Provider, max_bytes: int, room: int = 0) -> None:
+def evict(storage: Storage, providers: Providers, max_bytes: int, room: int = 0) -> None:
     """Drop cache entries until the cache is within ``max_bytes`` and takes ``room`` bytes less than now.
 
     `free_disks` then frees their disks.
@@ -70,7 +70,7 @@ def evict(storage: Storage, provider: Provider, max_bytes: int, room: int = 0) -
     entries = storage.cache.entries()
     if not entries:
         return
-    _measure(storage, provider, entries)
+    _measure(storage, providers, entries)
     forest = SnapshotForest(storage.snapshots.all())
     taken = forest.bytes(entry.snapshot for entry in entries)
     budget = min(max_bytes, taken - room) if room else max_bytes
@@ -80,7 +80,7 @@ def evict(storage: Storage, provider: Provider, max_bytes: int, room: int = 0) -
         _log.info("%d of %d cached disks were evicted, the longest unused first", len(gone), len(entries))
 
 
-def free_disks(storage: Storage, provider: Provider) -> int:
+def free_disks(storage: Storage, providers: Providers) -> int:
     """Remove the snapshots that nothing needs any more, and return how many.
 
     The newest go first, because they may be based on older ones.
@@ -88,7 +88,7 @@ def free_disks(storage: Storage, provider: Provider) -> int:
     freed = 0
     for snapshot in reversed(storage.snapshots.unneeded()):
         try:
-            provider.remove_snapshot(snapshot.name)
+            providers.of(snapshot).remove_snapshot(snapshot.name)
         except VmError as error:
             _log.info("snapshot %s cannot be removed yet: %s", snapshot.name, error)
         else:
@@ -97,10 +97,10 @@ def free_disks(storage: Storage, provider: Provider) -> int:
     return freed
 
 
-def _measure(storage: Storage, provider: Provider, entries: list[CacheEntry]) -> None:
+def _measure(storage: Storage, providers: Providers, entries: list[CacheEntry]) -> None:
     """Measure the cached disks, and the disks that they are based on, that are not measured yet."""
     snapshots = {snapshot.name: snapshot for snapshot in storage.snapshots.all()}
     forest = SnapshotForest(snapshots.values())
     for name in {name for entry in entries for name in forest.chain(entry.snapshot)}:
-        if snapshots[name].bytes is None:
-            storage.snapshots.measured(name, provider.snapshot_bytes(name))
+        if (snapshot := snapshots[name]).bytes is None:
+            storage.snapshots.measured(name, providers.of(snapshot).snapshot_bytes(name))

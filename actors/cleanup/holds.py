@@ -9,7 +9,7 @@ from storage import HoldEnd
 
 if TYPE_CHECKING:
     from actors.settings import JobSettings
-    from actors.vms import Provider
+    from actors.vms import Providers
     from storage import Build, Storage
 
 __all__ = ["end_holds", "seconds_to_hold"]
@@ -26,12 +26,12 @@ def seconds_to_hold(storage: Storage, settings: JobSettings, build: Build) -> in
     return settings.hold_seconds if has_room else 0
 
 
-def end_holds(storage: Storage, provider: Provider) -> None:
+def end_holds(storage: Storage, providers: Providers) -> None:
     """End the holds whose time is over, and those whose VM is lost. Their VMs are left to the reaper."""
     holds = storage.holds
     over = {hold.id for hold in holds.over()}
     for hold in holds.open():
         if hold.id in over:
             holds.end(hold.id, HoldEnd.EXPIRED)
-        elif not provider.alive(hold.vm):
+        elif (lease := storage.leases.get(hold.lease_id)) is None or not providers.of(lease).alive(hold.vm):
             holds.end(hold.id, HoldEnd.LOST)

@@ -20,12 +20,12 @@ from actors.vms import VmError
 from storage import DatabaseUnavailable, JobState, LeaseState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from actors.addresses import Address
     from actors.cleanup.host_disk import HostDisk
     from actors.engine_settings import LiveSettings
-    from actors.vms import Images, Provider
+    from actors.vms import Images, Provider, Providers
     from storage import Clock, Lease, Storage
 
 __all__ = ["Reaper"]
@@ -51,7 +51,7 @@ class Reaper:
         self,
         *,
         storage: Storage,
-        provider: Provider,
+        providers: Providers,
         images: Images,
         clock: Clock,
         host_disk: HostDisk,
@@ -59,7 +59,7 @@ class Reaper:
         pool: Address[Released],
     ) -> None:
         self._storage = storage
-        self._provider = provider
+        self._providers = providers
         self._images = images
         self._clock = clock
         self._host_disk = host_disk
@@ -68,9 +68,12 @@ class Reaper:
 
     def reap(self) -> None:
         """Remove every VM, snapshot, file and row that nothing names; the next round repeats what fails."""
-        vms = (partial(end_holds, self._storage, self._provider), self._reap_vms, self._reap_leases)
-        snapshots = (self._reap_snapshots, self._reap_snapshot_rows)
-        for chore in (*vms, *snapshots, self._reap_sources, self._images.sweep, self.sweep):
+        chores: list[Callable[[], None]] = [partial(end_holds, self._storage, self._providers), self._reap_leases]
+        for provider in self._providers:
+            chores += [
+                partial(chore, provider) for chore in (self._reap_vms, self._reap_snapshots, self._reap_snapshot_rows)
+            ]
+        for chore in (*chores, self._reap_sources, self._images.sweep, self.sweep):
             try:
                 chore()
             except (VmError, OSError) as error:
@@ -86,14 +89,14 @@ class Reaper:
 
     def release_vms(self) -> None:
         """End the holds that are over, and destroy the VMs of finished jobs that are not held."""
-        end_holds(self._storage, self._provider)
+        end_holds(self._storage, self._providers)
         self._reap_leases()
 
     def sweep(self) -> None:
         """Free the disks of finished builds, and what the cache holds beyond its budget."""
         storage = self._storage
-        evict(storage, self._provider, self._live_settings.now.cache.max_bytes)
-        free_disks(storage, self._provider)
+        evict(storage, self._providers, self._live_settings.now.cache.max_bytes)
+        free_disks(storage, self._providers)
         finished = {uuid for uuid in storage.sources.manifests() if _is_finished(storage, uuid)}
         for build_uuid in finished - storage.snapshots.builds():
             storage.sources.remove_manifest(build_uuid)
@@ -101,7 +104,7 @@ class Reaper:
     def free_disk_space(self, lacking: int) -> None:
         """Free disks, unused images and the sources of finished builds, since the host's disk lacks bytes."""
         _log.info("the host's disk is short of %.1f GB: removing what is not needed", lacking / _GB)
-        evict(self._storage, self._provider, self._live_settings.now.cache.max_bytes, room=lacking)
+        evict(self._storage, self._providers, self._live_settings.now.cache.max_bytes, room=lacking)
         self.sweep()
         self._remove_unused_images(_UNUSED_IMAGE_AGE)
         freed = retention.free_sources(self._storage, lacking)
@@ -126,12 +129,12 @@ class Reaper:
         if orphans := storage.artifact_retention.remove_orphans(now - _ORPHAN_AGE):
             _log.warning("%d artifact files belonged to no job and were removed", orphans)
 
-    def _reap_vms(self) -> None:
-        """Destroy the VMs that no live lease names."""
-        existing = set(self._provider.list())
+    def _reap_vms(self, provider: Provider) -> None:
+        """Destroy the VMs of a provider that no live lease names."""
+        existing = set(provider.list())
         for vm in existing - {lease.uuid for lease in self._storage.leases.live()}:
             _log.warning("VM %s has no lease and is destroyed", vm)
-            self._destroy(vm)
+            self._destroy(provider.name, vm)
         self._host_disk.retain({lease.uuid for lease in self._storage.leases.live()})
 
     def _reap_leases(self) -> None:
@@ -139,43 +142,43 @@ class Reaper:
         leases = self._storage.leases
         for lease in leases.live():
             if lease.build_id is not None:
-                if self._is_rendered(lease, lease.build_id) and self._destroy(lease.uuid):
+                if self._is_rendered(lease, lease.build_id) and self._destroy(lease.provider, lease.uuid):
                     leases.end(lease.id)
             elif lease.job_id is not None and self._has_ended(lease.id, lease.job_id, lease.attempt):
-                if self._destroy(lease.uuid):
+                if self._destroy(lease.provider, lease.uuid):
                     leases.end(lease.id)
                     self._pool.post(Released(lease.id))
             elif lease.job_id is None and self._is_lost(lease) and leases.end_unclaimed(lease.id):
                 _log.warning("parked VM %s is lost: its lease has ended", lease.uuid)
-                self._destroy(lease.uuid)
+                self._destroy(lease.provider, lease.uuid)
                 self._pool.post(Released(lease.id))
 
     def _end_previews(self) -> None:
         leases = self._storage.leases
         for lease in leases.live():
             if lease.is_preview and leases.end_unclaimed(lease.id):
-                self._destroy(lease.uuid)
+                self._destroy(lease.provider, lease.uuid)
 
-    def _reap_snapshots(self) -> None:
-        """Remove the snapshots that no row names, repeatedly, because one may be based on another."""
-        kept = set(self._provider.snapshots())
+    def _reap_snapshots(self, provider: Provider) -> None:
+        """Remove a provider's snapshots that no row names, repeatedly, because one may be based on another."""
+        kept = set(provider.snapshots())
         orphans = kept - {snapshot.name for snapshot in self._storage.snapshots.all()}
         removed: Iterable[str] = orphans
         while removed:
-            removed = [name for name in orphans if self._remove_snapshot(name)]
+            removed = [name for name in orphans if _remove_snapshot(provider, name)]
             orphans.difference_update(removed)
             for name in removed:
                 _log.warning("snapshot %s belonged to no job and was removed", name)
 
-    def _reap_snapshot_rows(self) -> None:
-        """Remove the rows of snapshots that the provider lacks.
+    def _reap_snapshot_rows(self, provider: Provider) -> None:
+        """Remove the rows of a provider's snapshots that it lacks.
 
         Those of jobs with a live lease stay, because their snapshot may be in the making.
         """
         storage = self._storage
-        rows = storage.snapshots.all()
+        rows = [each for each in storage.snapshots.all() if each.provider == provider.name]
         at_work = {lease.job_id for lease in storage.leases.live()}
-        kept = set(self._provider.snapshots())
+        kept = set(provider.snapshots())
         for snapshot in rows:
             if snapshot.name not in kept and snapshot.job_id not in at_work:
                 _log.warning("snapshot %s has no disk: its row was removed", snapshot.name)
@@ -192,7 +195,7 @@ class Reaper:
         """Remove the images that were pulled for jobs and not used for ``unused``, or the configured time."""
         in_use = {lease.image for lease in self._storage.leases.live() if lease.image is not None}
         for snapshot in self._storage.snapshots.all():
-            if (image := self._provider.snapshot_image(snapshot.name)) is not None:
+            if (image := self._providers.of(snapshot).snapshot_image(snapshot.name)) is not None:
                 in_use.add(image)
         for name in self._images.retire(in_use, self._clock.now(), unused):
             _log.info("image %s was not used for long and was removed; it is pulled again when a job names it", name)
@@ -214,24 +217,25 @@ class Reaper:
     def _is_lost(self, lease: Lease) -> bool:
         """Tell whether the VM of a lease without a job is gone, or was never made."""
         if lease.state is LeaseState.PARKED:
-            return not self._provider.parked(lease.uuid)
+            return not self._providers.of(lease).parked(lease.uuid)
         return lease.created_at < self._clock.now() - _ORPHAN_AGE
 
-    def _remove_snapshot(self, name: str) -> bool:
+    def _destroy(self, provider: str, vm: str) -> bool:
         try:
-            self._provider.remove_snapshot(name)
-        except VmError as error:
-            _log.info("snapshot %s cannot be removed yet: %s", name, error)
-            return False
-        return True
-
-    def _destroy(self, vm: str) -> bool:
-        try:
-            self._provider.destroy(vm)
+            self._providers.named(provider).destroy(vm)
         except (VmError, OSError) as error:
             _log.warning("VM %s cannot be destroyed and is tried again in the next round: %s", vm, error)
             return False
         return True
+
+
+def _remove_snapshot(provider: Provider, name: str) -> bool:
+    try:
+        provider.remove_snapshot(name)
+    except VmError as error:
+        _log.info("snapshot %s cannot be removed yet: %s", name, error)
+        return False
+    return True
 
 
 def _is_finished(storage: Storage, build_uuid: str) -> bool:

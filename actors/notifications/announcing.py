@@ -55,7 +55,7 @@ class Announcements:
         if build is None or not build.state.terminal:
             storage.ended_builds.tell(ended, None)
             return
-        counts = build.state is not BuildState.CANCELED and not self._is_of_fork(build)
+        counts = build.state is not BuildState.CANCELED and not build.from_fork
         before = storage.ended_builds.last_told(build)
         events = events_of(build.number, build.state, before) if counts else (BuildEvent.FINISHED,)
         told = [
@@ -109,7 +109,7 @@ class Announcements:
     def _recipient(self, notification: Notification, build: Build) -> Recipient:
         if not self._live_settings.now.mail.host:
             return Recipient(None, _NO_SERVER)
-        if self._is_of_fork(build):
+        if build.from_fork:  # its branch only has a name of ours
             return Recipient(None, _FORK)
         storage = self._storage
         members = {each.email for each in storage.members.all(build.organization_id)}
@@ -125,11 +125,6 @@ class Announcements:
             return None
         creator = self._storage.users.by_id(build.created_by)
         return None if creator is None else creator.email
-
-    def _is_of_fork(self, build: Build) -> bool:
-        """Tell whether a build is of a fork's pull request, whose branch only has a name of ours."""
-        origin = self._storage.build_origins.get(build.id)
-        return build.untrusted_origin is not None or (origin is not None and origin.from_fork)
 
 
 def _wanted(notification: Notification, events: Sequence[BuildEvent]) -> Sequence[BuildEvent]:

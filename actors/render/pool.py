@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from actors.render.rendering import Rendering
     from actors.timer import Timer
     from actors.timings import Timings
-    from actors.vms import Provider
-    from storage import Render, Storage
+    from actors.vms import Providers
+    from storage import Lease, Render, Storage
 
 __all__ = ["RenderPool"]
 
@@ -69,7 +69,7 @@ class RenderPool(Supervised[RenderPoolMessage | _Rendered, _RenderBuild | _Destr
         root: Address[RootMessage],
         pool: Address[LeasePoolMessage],
         storage: Storage,
-        provider: Provider,
+        providers: Providers,
         live_settings: LiveSettings,
         rendering: Callable[[Render], Rendering],
         watchers: LogWatchers,
@@ -79,7 +79,7 @@ class RenderPool(Supervised[RenderPoolMessage | _Rendered, _RenderBuild | _Destr
         self._root = root
         self._pool = pool
         self._storage = storage
-        self._provider = provider
+        self._providers = providers
         self._live_settings = live_settings
         self._rendering = rendering
         self._watchers = watchers
@@ -90,8 +90,11 @@ class RenderPool(Supervised[RenderPoolMessage | _Rendered, _RenderBuild | _Destr
         """Destroy the VMs of an earlier pool, which are not used again, and start the waiting renders."""
         for lease in self._storage.leases.live():
             if lease.build_id is not None:
-                self.work(_DestroyVm(lease.uuid), partial(release, self._storage, self._provider, lease))
+                self.work(_DestroyVm(lease.uuid), partial(self._release, lease))
         self._start_waiting()
+
+    def _release(self, lease: Lease) -> None:
+        release(self._storage, self._providers.of(lease), lease)
 
     def teardown(self) -> None:
         """Abandon the renders; their builds stay as they are, for a successor."""

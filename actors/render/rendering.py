@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from actors.engine_settings import EngineSettings
     from actors.render.recording import RenderRecorder
     from actors.scheduling.parked_vms import ParkedConnections
+    from actors.scheduling.provider_choice import ProviderChoice
     from storage import Build, Clock, Lease, Render, Storage
 
 __all__ = ["Rendering"]
@@ -44,7 +45,8 @@ class Rendering:
         *,
         render: Render,
         storage: Storage,
-        provider: vms.Provider,
+        providers: vms.Providers,
+        choice: ProviderChoice,
         images: vms.Images,
         clock: Clock,
         settings: EngineSettings,
@@ -55,7 +57,8 @@ class Rendering:
     ) -> None:
         self._render = render
         self._storage = storage
-        self._provider = provider
+        self._providers = providers
+        self._choice = choice
         self._images = images
         self._clock = clock
         self._settings = settings
@@ -112,7 +115,7 @@ class Rendering:
             if rendered is None:
                 connection, min_free = link.connected(), self._settings.jobs.min_free_bytes
                 with (
-                    disk_limited(storage, self._provider, lease, link, self._host_disk, min_free=min_free),
+                    disk_limited(storage, self._providers.of(lease), lease, link, self._host_disk, min_free=min_free),
                     Loader(connection, build.organization_slug, build.pipeline_slug, settings) as loader,
                 ):
                     self._fetch(build, connection, loader, left)
@@ -148,20 +151,22 @@ class Rendering:
     def _vm(self) -> Iterator[tuple[Lease, VmConnection]]:
         image = self._images.resolve(None)
         shape = self._settings.render.shape
-        wanted = TakeParked(self._render, image, shape)
+        name = self._choice.of_build(self._render.build_id, image)
+        wanted = TakeParked(self._render, name, image, shape)
         with suppress(pykka.ActorDeadError):
             self._pool.ask(wanted)
         lease = next(iter(wanted.taken), None) or self._storage.renders.lease(
-            self._render, str(uuid.uuid4()), provider=self._provider.name, image=image, shape=shape
+            self._render, str(uuid.uuid4()), provider=name, image=image, shape=shape
         )
         if lease is None:
             raise Abandoned
-        link = VmConnection(self._provider, self._clock, lease.uuid)
+        provider = self._providers.of(lease)
+        link = VmConnection(provider, self._clock, lease.uuid)
         self._links[lease.uuid] = link
         if self._abandoned.is_set():
             link.abandon()
         try:
-            with running_vm(self._storage, self._provider, self._parked, lease, link):
+            with running_vm(self._storage, provider, self._parked, lease, link):
                 self._storage.leases.active(lease.id)
                 yield lease, link
         finally:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from actors.engine_settings import LiveSettings
     from actors.ir import PullRequestEvent, PushEvent
     from actors.render.envelope import DeclaredPipeline
+    from actors.scheduling.provider_choice import ProviderChoice
     from actors.source_hosts.host import SourceHost
     from storage import Build, Clock, NewOrigin, Pipeline, Repository, Storage
 
@@ -64,7 +65,8 @@ class CommitBuilds:
         self,
         *,
         storage: Storage,
-        provider: vms.Provider,
+        providers: vms.Providers,
+        choice: ProviderChoice,
         images: vms.Images,
         clock: Clock,
         live_settings: LiveSettings,
@@ -72,7 +74,8 @@ class CommitBuilds:
         hosts: Mapping[str, SourceHost],
     ) -> None:
         self._storage = storage
-        self._provider = provider
+        self._providers = providers
+        self._choice = choice
         self._images = images
         self._clock = clock
         self._live_settings = live_settings
@@ -82,13 +85,14 @@ class CommitBuilds:
     def declared(self, repository: Repository, archive: bytes) -> Envelope:
         """Return the pipelines that a commit declares. Raises RenderFailed and VmError."""
         organization = self._storage.organizations.by_id(repository.organization_id)
+        slug = "" if organization is None else organization.slug
         return discover(
             self._storage,
-            self._provider,
+            self._providers.named(self._choice.of_archive(slug, self._images.resolve(None))),
             self._images,
             self._clock,
             self._live_settings.now,
-            organization="" if organization is None else organization.slug,
+            organization=slug,
             slug=slugify(repository.repo_name) or "pipeline",
             archive=archive,
         )

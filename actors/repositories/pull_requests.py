@@ -210,7 +210,6 @@ def _origin(repository: Repository, change: PullRequest, head: Commit) -> NewOri
         change.head_ref,
         pull_request=change.number,
         target_branch=change.target_branch,
-        from_fork=change.from_fork,
         actor=change.author,
         author_name=head.author_name,
         author_email=head.author_email,
@@ -228,5 +227,6 @@ def _new_build(change: PullRequest, head: Commit, archive: bytes | None, trust: 
         env={"CI_PULL_REQUEST": str(change.number), "CI_TARGET_BRANCH": change.target_branch},
         source_archive=archive,
         untrusted_origin=trust.untrusted_origin,
+        from_fork=change.from_fork,
         approval_reason=trust.approval_reason,
     )

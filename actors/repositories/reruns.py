@@ -99,7 +99,6 @@ class Reruns:
                 origin.ref,
                 pull_request=origin.pull_request,
                 target_branch=origin.target_branch,
-                from_fork=origin.from_fork,
                 actor=actor or origin.actor,
                 author_name=origin.author_name,
                 author_email=origin.author_email,

@@ -7,7 +7,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path  # noqa: TC003 - the configuration reads the annotation
 from typing import Literal
 
-from storage import setting
+from storage import ProviderName, setting
 
 __all__ = ["RepositorySettings", "SourceSettings"]
 
@@ -37,6 +37,13 @@ class RepositorySettings:
     fork_secrets: bool = setting(
         default=False,
         description="Give builds of pull requests from forks the secrets and caches of other builds.",
+        live=True,
+    )
+    fork_provider: ProviderName | None = setting(
+        None,
+        "How VMs of pull requests from forks are made, whatever is chosen for their organization and images; like all"
+        " others if not set.",
+        example="qemu",
         live=True,
     )
     fetch_timeout: float = setting(600.0, "The most seconds to fetch a repository.", above=0, at_most=_DAY, live=True)

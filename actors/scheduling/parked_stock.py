@@ -7,14 +7,23 @@ from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
 
     from storage import Lease
 
-__all__ = ["Demand", "ParkedStock"]
+__all__ = ["Demand", "ParkedStock", "divide"]
 
 _BURST_SECONDS = 2.0
 _MEMORY_SECONDS = 600.0
+
+
+def divide(most: int, wanted: Mapping[str, int]) -> dict[str, int]:
+    """Divide ``most`` VMs in equal parts, but give nobody more than it wants."""
+    parts = {}
+    for served, name in enumerate(sorted(wanted, key=wanted.__getitem__)):
+        parts[name] = min(wanted[name], most // (len(wanted) - served))
+        most -= parts[name]
+    return parts
 
 
 class Demand:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import uuid
+from collections import defaultdict
+from math import inf
 from typing import TYPE_CHECKING, Protocol
 
-from actors.scheduling.parked_stock import Demand, ParkedStock
+from actors.scheduling.parked_stock import Demand, ParkedStock, divide
 from actors.scheduling.parked_vms import DestroyVm, ParkVm, VmParked, destroy, park
 from storage import LeaseState
 
@@ -15,7 +17,8 @@ if TYPE_CHECKING:
     from actors.engine_settings import LiveSettings
     from actors.metrics import EngineMetrics
     from actors.scheduling.parked_vms import ParkedConnections
-    from actors.vms import Provider
+    from actors.scheduling.provider_choice import ProviderChoice
+    from actors.vms import Providers
     from storage import Clock, Lease, Storage
 
 __all__ = ["Parking"]
@@ -38,7 +41,8 @@ class Parking:
         self,
         *,
         storage: Storage,
-        provider: Provider,
+        providers: Providers,
+        choice: ProviderChoice,
         connections: ParkedConnections,
         clock: Clock,
         metrics: EngineMetrics,
@@ -48,7 +52,8 @@ class Parking:
         work: _Work,
     ) -> None:
         self._storage = storage
-        self._provider = provider
+        self._providers = providers
+        self._choice = choice
         self._connections = connections
         self._clock = clock
         self._metrics = metrics
@@ -56,88 +61,112 @@ class Parking:
         self._cores = cores
         self._memory_is_short = memory_is_short
         self._work = work
-        self._stock = ParkedStock()
-        self._demand = Demand()
+        self._stocks: defaultdict[str, ParkedStock] = defaultdict(ParkedStock)
+        self._demands: defaultdict[str, Demand] = defaultdict(Demand)
 
-    @property
-    def next(self) -> Lease | None:
-        """The VM that the next job or render takes; it may still be being made."""
-        return self._stock.next
+    def next(self, provider: str) -> Lease | None:
+        """Return the VM that the next job or render at a provider takes; it may still be being made."""
+        return self._stocks[provider].next
 
     def take_over(self, lease: Lease) -> None:
         """Keep a VM of an earlier pool that waits; destroy one that it did not finish."""
-        if lease.state is LeaseState.PARKED and self._provider.parked(lease.uuid):
-            self._stock.adopt(lease)
+        if lease.state is LeaseState.PARKED and self._providers.of(lease).parked(lease.uuid):
+            self._stocks[lease.provider].adopt(lease)
         else:
             self._destroy(lease)
 
     def taken(self, lease: Lease) -> None:
         """Note that a job or a render has a lease, of a parked VM or of one that it makes itself."""
-        self._stock.remove(lease.id)
-        self._demand.note(self._clock.monotonic())
+        self._stocks[lease.provider].remove(lease.id)
+        self._demands[lease.provider].note(self._clock.monotonic())
 
     def forget(self, lease_id: int) -> None:
         """Forget a VM that is gone, if it was one of these."""
-        if (lost := self._stock.remove(lease_id)) is not None:
-            self._connections.discard(lost.uuid)
+        for stock in self._stocks.values():
+            if (lost := stock.remove(lease_id)) is not None:
+                self._connections.discard(lost.uuid)
 
     def forget_ended(self) -> None:
         """Forget the VMs whose lease has ended."""
-        for gone in self._stock.retain({each.id for each in self._storage.leases.live() if each.job_id is None}):
-            self._connections.discard(gone.uuid)
+        idle = {each.id for each in self._storage.leases.live() if each.job_id is None}
+        for stock in self._stocks.values():
+            for gone in stock.retain(idle):
+                self._connections.discard(gone.uuid)
 
     def parked(self, lease: Lease) -> None:
         """Keep a new parked VM, unless its lease has ended meanwhile, by its owner or with its job."""
-        if self._stock.finish(lease) and self._storage.leases.parked(lease.id):
+        stock = self._stocks[lease.provider]
+        if stock.finish(lease) and self._storage.leases.parked(lease.id):
             self.destroy_excess()
             return
         now = self._storage.leases.get(lease.id)
         if now is None or now.state is LeaseState.ENDED:
-            self._stock.remove(lease.id)
+            stock.remove(lease.id)
             self._destroy(lease)
 
     def failed(self, lease: Lease, why: str) -> bool:
         """End the lease of a VM that could not be made, unless a job has it; tell whether the reason is new."""
         self._storage.leases.end_unclaimed(lease.id)
-        return self._stock.fail(lease, why)
+        return self._stocks[lease.provider].fail(lease, why)
 
     def wake(self) -> None:
         """Let VMs be made again after a failure."""
-        self._stock.wake()
+        for stock in self._stocks.values():
+            stock.wake()
 
     def refill(self) -> float | None:
         """Make a missing VM, one after the other, so that parking leaves the other cores to jobs.
 
-        While half of the VMs are left, it waits until the latest job has begun. Returns the seconds to the next try;
-        None if no VM is missing.
+        While half of a provider's VMs are left, it waits until the latest job has begun. Returns the seconds to the
+        next try; None if no VM is missing.
         """
-        wanted = self._wanted()
-        if self._stock.making or not self._stock.lacks(wanted):
+        if any(stock.making for stock in self._stocks.values()):
             return None
-        pause = self._demand.latest + _BEGINNING_SECONDS - self._clock.monotonic()
-        if pause > 0 and 2 * self._stock.count >= wanted:
-            return pause
-        lease = self._storage.leases.reserve_parked(str(uuid.uuid4()), provider=self._provider.name)
+        pause, lacking = self._latest + _BEGINNING_SECONDS - self._clock.monotonic(), False
+        for provider, wanted in self._wanted().items():
+            stock = self._stocks[provider]
+            if not stock.lacks(wanted):
+                continue
+            if pause <= 0 or 2 * stock.count < wanted:
+                self._park(provider)
+                return None
+            lacking = True
+        return pause if lacking else None
+
+    def _park(self, provider: str) -> None:
+        lease = self._storage.leases.reserve_parked(str(uuid.uuid4()), provider=provider)
         self._connections.expect(lease.uuid)
-        self._stock.begin(lease)
-        arguments = self._provider, self._connections, self._clock, self._metrics, lease
+        self._stocks[provider].begin(lease)
+        arguments = self._providers.of(lease), self._connections, self._clock, self._metrics, lease
         self._work(ParkVm(lease), lambda: park(*arguments))
-        return None
 
     def destroy_excess(self) -> None:
         """Destroy the VMs that are more than wanted. No job waits for that."""
-        for lease in self._stock.take_oldest(max(0, self._stock.count - self._wanted())):
-            self._destroy(lease)
+        wanted = self._wanted()
+        for provider, stock in self._stocks.items():
+            for lease in stock.take_oldest(max(0, stock.count - wanted.get(provider, 0))):
+                self._destroy(lease)
 
-    def _wanted(self) -> int:
-        """Return how many VMs should wait: one per core, or as many as jobs lately took at once.
+    @property
+    def _latest(self) -> float:
+        """The instant at which a job last took a VM."""
+        return max((each.latest for each in self._demands.values()), default=-inf)
 
-        It is within the caps, and 0 while the host is short of memory.
+    def _wanted(self) -> dict[str, int]:
+        """Return how many VMs of each provider should wait: as many as jobs lately took at once.
+
+        At the host's own there is at least one per core. It is within the caps; none while the host is short of memory.
         """
-        if not self._provider.description.parks or self._memory_is_short():
-            return 0
-        settings, recent = self._live_settings.now.pool, self._demand.peak(self._clock.monotonic())
-        return min(max(self._cores, recent), settings.parked, settings.host().vms)
+        if self._memory_is_short():
+            return {}
+        now, host = self._clock.monotonic(), self._choice.host
+        wanted = {name: demand.peak(now) for name, demand in self._demands.items()}
+        wanted[host] = max(self._cores, wanted.get(host, 0))
+        parking = {name: count for name, count in wanted.items() if self._providers.named(name).description.parks}
+        settings = self._live_settings.now.pool
+        return divide(min(settings.parked, settings.host().vms), parking)
 
     def _destroy(self, lease: Lease) -> None:
-        self._work(DestroyVm(lease), lambda: destroy(self._storage, self._provider, self._connections, lease))
+        self._work(
+            DestroyVm(lease), lambda: destroy(self._storage, self._providers.of(lease), self._connections, lease)
+        )

@@ -45,10 +45,11 @@ if TYPE_CHECKING:
     from actors.metrics import EngineMetrics
     from actors.scheduling.parked_vms import ParkedConnections
     from actors.scheduling.pending_reason import PendingReasons
+    from actors.scheduling.provider_choice import ProviderChoice
     from actors.settings import PoolSettings
     from actors.timer import Alarm, Timer
     from actors.timings import Timings
-    from actors.vms import Images, Provider
+    from actors.vms import Images, Providers
     from storage import Clock, Storage
 
 __all__ = ["LeasePool"]
@@ -71,7 +72,8 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
         root: Address[RootMessage],
         image_puller: Address[ImagePullerMessage],
         storage: Storage,
-        provider: Provider,
+        providers: Providers,
+        choice: ProviderChoice,
         images: Images,
         clock: Clock,
         connections: ParkedConnections,
@@ -87,7 +89,7 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
         self._root = root
         self._image_puller = image_puller
         self._storage = storage
-        self._provider_name = provider.name
+        self._choice = choice
         self._images = images
         self._clock = clock
         self._live_settings = live_settings
@@ -99,7 +101,8 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
         self._fair_share = FairShare()
         self._parking = Parking(
             storage=storage,
-            provider=provider,
+            providers=providers,
+            choice=choice,
             connections=connections,
             clock=clock,
             metrics=metrics,
@@ -245,10 +248,11 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
         if not self._images.use(image) and job.image is not None and job.parent_snapshot_job_id is None:
             self._await_images()  # the image was removed after the queue was checked
             return
-        parked = self._parking.next
+        provider = self._choice.of_job(job.job_id, job.build_id, image)
+        parked = self._parking.next(provider)
         lease = self._storage.leases.assign(
             job.job_id,
-            provider=self._provider_name,
+            provider=provider,
             image=image,
             shape=job.shape,
             network=job.network,
@@ -264,7 +268,7 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
         self._root.post(Granted(job.build_id, lease))
 
     def _give_to_render(self, wanted: TakeParked) -> None:
-        parked = self._parking.next
+        parked = self._parking.next(wanted.provider)
         if parked is None:
             return
         lease = self._storage.renders.lease_parked(wanted.render, parked.id, image=wanted.image, shape=wanted.shape)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         VmSpec,
         VmUse,
     )
+    from actors.vms.providers import Providers
     from actors.vms.qemu import QemuProvider, QemuSettings
     from actors.vms.sandbox import SandboxProvider
     from actors.vms.source import SourceError, update_workspace
@@ -80,6 +81,7 @@ __all__ = [
     "OutputTooLong",
     "Provider",
     "ProviderDescription",
+    "Providers",
     "Pty",
     "QemuProvider",
     "QemuSettings",

@@ -46,7 +46,8 @@ def describe_type(hint: object, accepted: Range) -> str:
     if origin is tuple:
         return f"a list of {_NOUNS[inner[0]]}s {accepted}".rstrip()
     if origin is Mapping:
-        return f"a table of {_NOUNS[inner[1]]}s {accepted}".rstrip()
+        kind = _NOUNS.get(inner[1])
+        return f"a table of {kind}s {accepted}".rstrip() if kind else f"a table of {describe_type(inner[1], accepted)}"
     return f"a {_NOUNS[hint]} {accepted}".rstrip()
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["open_shell"]
 
 
-def open_shell(storage: Storage, images: vms.Images, provider: vms.Provider, config: Config, target: Target) -> Shell:
+def open_shell(storage: Storage, images: vms.Images, providers: vms.Providers, config: Config, target: Target) -> Shell:
     """Connect to the target's VM, with the variables of its job. Raises VmError.
 
     Secrets are not among them: a shell shows and stores its variables, and nothing here is masked.
@@ -35,4 +35,4 @@ def open_shell(storage: Storage, images: vms.Images, provider: vms.Provider, con
         of_build=storage.builds.env(target.build.id),
         secrets={},
     )
-    return Shell(provider.connect(target.lease.uuid), SystemClock(), variables)
+    return Shell(providers.of(target.lease).connect(target.lease.uuid), SystemClock(), variables)

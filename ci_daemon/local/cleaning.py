@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from actors.vms import VmError
 from actors.vms.sandbox import IdMap, run_mapped
 from ci_daemon.host.lock import LOCK, AlreadyServed, serving
-from ci_daemon.providers import has_vms, open_images, open_provider, remove_vms_of_others
+from ci_daemon.providers import has_vms, open_images, open_providers
 from storage import SystemClock
 
 if TYPE_CHECKING:
@@ -53,11 +53,10 @@ def _last_used(state: Path) -> float:
 
 def _destroy_vms(state: Path, config: Config) -> None:
     if has_vms(state):
-        images, clock = open_images(state, config), SystemClock()
-        remove_vms_of_others(state, config, images, clock)
-        with closing(open_provider(state, config, images, clock)) as provider:
-            for vm in provider.list():
-                provider.destroy(vm)
+        with closing(open_providers(state, config, open_images(state, config), SystemClock())) as providers:
+            for provider in providers:
+                for vm in provider.list():
+                    provider.destroy(vm)
 
 
 def _remove(state: Path) -> None:

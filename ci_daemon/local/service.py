@@ -19,7 +19,7 @@ from ci_daemon.engine_sections import engine_settings
 from ci_daemon.host import journal
 from ci_daemon.host.lock import AlreadyServed, served_by, serving
 from ci_daemon.host.open_files import raise_open_file_limit
-from ci_daemon.providers import open_images, open_provider, remove_vms_of_others
+from ci_daemon.providers import open_images, open_providers
 from storage import BillingSettings, Clock, HoldEnd, NewPipeline, Pipeline, Storage, SystemClock
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from actors import Engine
     from actors.render import Envelope
-    from actors.vms import Images, Provider
+    from actors.vms import Images, Provider, Providers
     from ci_daemon.local.folders import LocalFolders
     from storage import Lease
 
@@ -63,7 +63,7 @@ class LocalService:
         config: Config,
         storage: Storage,
         images: Images,
-        provider: Provider,
+        providers: Providers,
         clock: Clock,
         parking: Executor,
         starting: Executor,
@@ -72,11 +72,12 @@ class LocalService:
         self.config = config
         self.storage = storage
         self.images = images
-        self.provider = provider
+        self.providers = providers
+        self._host = providers.named(config.pool.provider)
         self._clock = clock
         self._settings = engine_settings(config, config.http.url, _NO_API)
         self._starting = starting
-        self._parked = [parking.submit(_park, storage, provider) for _ in range(_FIRST_VMS)]
+        self._parked = [parking.submit(_park, storage, self._host) for _ in range(_FIRST_VMS)]
         self._made: Future[Engine] | None = None
         self._started: Future[None] | None = None
 
@@ -97,7 +98,7 @@ class LocalService:
 
     def _make_engine(self) -> Engine:
         timings = actors.Timings(housekeeping=_BUSY_SECONDS)
-        return actors.Engine(self.storage, self.provider, self.images, self._clock, self._settings, timings=timings)
+        return actors.Engine(self.storage, self.providers, self.images, self._clock, self._settings, timings=timings)
 
     def _start(self, made: Future[Engine]) -> None:
         """Start an engine, which takes over the VMs that are parked by then."""
@@ -120,7 +121,7 @@ class LocalService:
         """
         return render.discover(
             self.storage,
-            self.provider,
+            self._host,
             self.images,
             self._clock,
             self._settings,
@@ -156,7 +157,7 @@ class LocalService:
         wait((self._started,))
         engine = self._made.result()
         engine.drain()
-        _destroy_vms(self.provider)
+        _destroy_vms(self.providers)
         engine.stop()
 
 
@@ -189,14 +190,13 @@ def local_service(directory: Path, config: Config, busy: Callable[[int | None], 
         storage = _open_storage(directory, config)
         stack.callback(storage.close)
         images = open_images(directory, config)
-        remove_vms_of_others(directory, config, images, clock)
-        provider = open_provider(directory, config, images, clock)
-        stack.callback(provider.close)
-        _end_earlier(storage, provider)
-        stack.callback(_end_leases, storage, provider)
+        providers = open_providers(directory, config, images, clock)
+        stack.callback(providers.close)
+        _end_earlier(storage, providers)
+        stack.callback(_end_leases, storage, providers)
         parking = stack.enter_context(ThreadPoolExecutor(1, "park"))
         starting = stack.enter_context(ThreadPoolExecutor(1, "start"))
-        service = LocalService(config, storage, images, provider, clock, parking, starting)
+        service = LocalService(config, storage, images, providers, clock, parking, starting)
         stack.callback(service.stop)
         yield service
         service.settle()
@@ -224,28 +224,29 @@ def _open_storage(directory: Path, config: Config) -> Storage:
     return Storage.open(directory, clock, billing=_FREE, log_limit=limit)
 
 
-def _end_earlier(storage: Storage, provider: Provider) -> None:
+def _end_earlier(storage: Storage, providers: Providers) -> None:
     """End what a command that was killed has left."""
     for build in storage.builds.unfinished():
         storage.builds.request_cancel(build.id)
-    _end_leases(storage, provider)
+    _end_leases(storage, providers)
 
 
-def _end_leases(storage: Storage, provider: Provider) -> None:
+def _end_leases(storage: Storage, providers: Providers) -> None:
     """Destroy all VMs and end their leases. The engine does not run."""
     for hold in storage.holds.open():
         storage.holds.end(hold.id, HoldEnd.RELEASED)
-    _destroy_vms(provider)
+    _destroy_vms(providers)
     for lease in storage.leases.live():
         storage.leases.end(lease.id)
 
 
-def _destroy_vms(provider: Provider) -> None:
-    for vm in provider.list():
-        try:
-            provider.destroy(vm)
-        except VmError as error:  # the next command in this project tries again
-            _log.warning("VM %s cannot be destroyed: %s", vm, error)
+def _destroy_vms(providers: Providers) -> None:
+    for provider in providers:
+        for vm in provider.list():
+            try:
+                provider.destroy(vm)
+            except VmError as error:  # the next command in this project tries again
+                _log.warning("VM %s cannot be destroyed: %s", vm, error)
 
 
 @contextmanager

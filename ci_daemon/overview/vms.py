@@ -27,6 +27,7 @@ class VmInUse:
     state: str
     attempt: int
     vm: str
+    provider: str
     image: str | None
     since: datetime
     log_bytes: int
@@ -51,6 +52,7 @@ def _vms_in_use(storage: Storage) -> Iterator[VmInUse]:
             state="rendering" if job is None else "held" if lease.id in held else job.state.value,
             attempt=lease.attempt,
             vm=lease.uuid,
+            provider=lease.provider,
             image=lease.image,
             since=lease.started_at or lease.created_at,
             log_bytes=0 if job is None else storage.logs.reader(build.uuid, job.uuid).size(),

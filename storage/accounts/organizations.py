@@ -77,6 +77,7 @@ class Organizations:
                 "cancel_superseded",
                 "fork_approval",
                 "fork_secrets",
+                "provider",
             ),
         )
         self._all = Query(

@@ -78,6 +78,7 @@ class Cache:
                 CacheRow.pipeline == slot("pipeline_id"),
                 CacheRow.key == slot("key"),
                 CacheRow.image == slot("image"),
+                CacheRow.provider == slot("provider"),
             ),
             _ENTRY,
         )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from storage.database.statements import Columns, Query, Write, insert_into, slot
-from storage.models import BuildRow, CacheRow, JobRow, SnapshotRow
-from storage.records import Snapshot
+from storage.models import BuildRow, CacheRow, EdgeRow, JobRow, SnapshotRow
+from storage.records import EdgeKind, Snapshot
 
 if TYPE_CHECKING:
     from storage.database.connection import Database
@@ -32,6 +32,13 @@ class Snapshots:
         self._of_job = Query(
             database,
             snapshots.join(JobRow, on=JobRow.disk == SnapshotRow.name).where(JobRow.id == slot("job_id")),
+            _SNAPSHOT,
+        )
+        self._below = Query(
+            database,
+            snapshots.join(JobRow, on=JobRow.disk == SnapshotRow.name)
+            .join(EdgeRow, on=EdgeRow.from_job == JobRow.id)
+            .where(EdgeRow.to_job == slot("job_id"), EdgeRow.kind == EdgeKind.BUILDS_IN),
             _SNAPSHOT,
         )
         self._all = Query(database, snapshots.order_by(SnapshotRow.id), _SNAPSHOT)
@@ -83,6 +90,10 @@ class Snapshots:
     def of_job(self, job_id: int) -> Snapshot | None:
         """Return the snapshot that holds a job's disk; an earlier build may have left it."""
         return self._of_job.one(job_id=job_id)
+
+    def below(self, job_id: int) -> Snapshot | None:
+        """Return the snapshot that a job starts from; None if it has no parent, or that left no disk."""
+        return self._below.one(job_id=job_id)
 
     def all(self) -> list[Snapshot]:
         """Return every snapshot, oldest first."""

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
         Shape,
         Step,
     )
-    from storage.records.leases import Lease, LeaseState, PastUse, Snapshot
+    from storage.records.leases import PROVIDERS, Lease, LeaseState, PastUse, ProviderName, Snapshot
     from storage.records.ledger import Discrepancy, LedgerEntry, LedgerSource
     from storage.records.mail import Letter, Mail, MailTotals
     from storage.records.notifications import (
@@ -111,6 +111,7 @@ else:
     __getattr__ = on_first_use(__name__)
 
 __all__ = [
+    "PROVIDERS",
     "Artifact",
     "Attempt",
     "AuditEntry",
@@ -200,6 +201,7 @@ __all__ = [
     "PipelineChanges",
     "PipelineStatus",
     "ProvenIdentity",
+    "ProviderName",
     "QueuedJob",
     "Redemption",
     "RefundReport",

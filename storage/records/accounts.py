@@ -194,13 +194,15 @@ class OrganizationChanges(TypedDict, total=False):
     cancel_superseded: CancelSuperseded | None
     fork_approval: ForkApproval | None
     fork_secrets: bool | None
+    provider: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Organization:
     """An organization: the owner of pipelines and of a ledger. ``weight`` sets its share of the host.
 
-    ``cancel_superseded``, ``fork_approval`` and ``fork_secrets`` are None where the host's settings apply.
+    ``cancel_superseded``, ``fork_approval``, ``fork_secrets`` and ``provider`` are None where the host's settings
+    apply; ``provider`` makes its VMs.
     """
 
     id: int
@@ -213,4 +215,5 @@ class Organization:
     cancel_superseded: CancelSuperseded | None
     fork_approval: ForkApproval | None
     fork_secrets: bool | None
+    provider: str | None
     created_at: datetime

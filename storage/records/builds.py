@@ -86,6 +86,7 @@ class NewBuild:
     rebuild_of: int | None = None
     source_of: str | None = None
     untrusted_origin: str | None = None
+    from_fork: bool = False
     approval_reason: str | None = None
     created_by: int | None = None
 
@@ -102,8 +103,9 @@ class Build:
     With ``debug`` the VMs of its failed jobs are held. ``recorded_at`` is when its end was written. ``rebuild_of`` is
     the number of the build that it repeats, ``created_by`` the id of the user who created it, if a user did.
 
-    ``untrusted_origin`` is the pull request of a fork that it comes from: it gets no secrets, and shares caches and
-    concurrency groups only with that pull request. ``approval_reason`` is why it needs an approval first, or None.
+    ``from_fork`` is true if it is of a fork's pull request, whose owner decides what runs in it. ``untrusted_origin``
+    is that pull request unless forks are trusted: the build gets no secrets, and shares caches and concurrency groups
+    with it alone. ``approval_reason`` is why it needs an approval first, or None.
     """
 
     id: int
@@ -137,6 +139,7 @@ class Build:
     waits_for: WaitsFor | None
     concurrency_group: str | None
     untrusted_origin: str | None
+    from_fork: bool
     approval_reason: str | None
     approved_by: str | None
     approved_at: datetime | None
@@ -149,7 +152,7 @@ class Build:
 
     @property
     def untrusted(self) -> bool:
-        """True if it comes from a fork, whose owner decides what runs in it."""
+        """True if it comes from a fork that is not trusted."""
         return self.untrusted_origin is not None
 
     @property

@@ -15,12 +15,14 @@ __all__ = ["CacheEntry", "CacheName"]
 class CacheName:
     """The name of a cached disk (engine.md, "Cache across builds"). The pipeline implies the organization.
 
-    ``image`` is the image in the store that the disk starts from, not the name that the pipeline uses for it.
+    ``image`` is the image in the store that the disk starts from, not the name that the pipeline uses for it. Only VMs
+    of ``provider`` can use the disk.
     """
 
     pipeline_id: int
     image: str
     key: str
+    provider: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 from storage.records.jobs import Shape  # noqa: TC001 - for the columns of leases
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["Lease", "LeaseState", "PastUse", "Snapshot"]
+__all__ = ["PROVIDERS", "Lease", "LeaseState", "PastUse", "ProviderName", "Snapshot"]
+
+ProviderName = Literal["sandbox", "qemu"]
+"""The names by which the owner of a host chooses providers."""
+
+PROVIDERS: tuple[ProviderName, ...] = get_args(ProviderName)
 
 
 class LeaseState(StrEnum):

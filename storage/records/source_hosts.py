@@ -82,7 +82,6 @@ class NewOrigin:
     ref: str
     pull_request: int | None = None
     target_branch: str | None = None
-    from_fork: bool = False
     actor: str | None = None
     author_name: str | None = None
     author_email: str | None = None
@@ -102,7 +101,6 @@ class BuildOrigin:
     ref: str
     pull_request: int | None
     target_branch: str | None
-    from_fork: bool
     actor: str | None
     author_name: str | None
     author_email: str | None

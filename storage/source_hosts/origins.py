@@ -118,7 +118,6 @@ class BuildOrigins:
                 ref=new.ref,
                 pull_request=new.pull_request,
                 target_branch=new.target_branch,
-                from_fork=int(new.from_fork),
                 actor=new.actor,
                 author_name=new.author_name,
                 author_email=new.author_email,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ from actors.vms.images.image import Image
 from actors.vms.images.names import folder_of
 from actors.vms.sandbox.userns import IdMap
 from storage import GIT, BillingSettings, Build, Clock, Job, JobState, NewBuild, NewPipeline, Pipeline, SystemClock
-from tests.memory.provider import MemoryProvider
+from tests.memory.provider import MemoryProvider, only
 from tests.records import new_owner
 from tests.state import database_in, new_storage
 from tests.waiting import until
@@ -81,6 +81,8 @@ class Host:
         timings: Timings | None = None,
         billing: BillingSettings | None = None,
         busy_seconds: float = 10.0,
+        *,
+        others: Iterable[Provider] = (),
         **pool: Any,
     ) -> None:
         self.settings = settings_with(
@@ -93,6 +95,7 @@ class Host:
         self.storage = new_storage(directory / "state", self.clock, billing, database)
         self.images = images
         self.provider = provider
+        self.providers = only(provider, *others)
         self.engine = self.new_engine()
         self.pipeline: Pipeline = self.storage.pipelines.create(
             new_owner(self.storage).organization.id,
@@ -102,7 +105,7 @@ class Host:
     def new_engine(self) -> Engine:
         """Return another engine over the same state, as a new process would make it."""
         return Engine(
-            self.storage, self.provider, self.images, self.clock, self.settings, self._pollers, timings=self.timings
+            self.storage, self.providers, self.images, self.clock, self.settings, self._pollers, timings=self.timings
         )
 
     def _pollers(self, parts: Composition) -> tuple[Poller, ...]:
@@ -112,7 +115,7 @@ class Host:
         """Return a reaper of the engine's pool, with another clock if one is given."""
         return Reaper(
             storage=self.storage,
-            provider=self.provider,
+            providers=self.providers,
             images=self.images,
             clock=clock or self.clock,
             host_disk=HostDisk(),
@@ -179,8 +182,9 @@ class Host:
     def close(self) -> None:
         """Stop the engine and destroy all VMs."""
         self.engine.stop()
-        for vm in self.provider.list():
-            self.provider.destroy(vm)
+        for provider in self.providers:
+            for vm in provider.list():
+                provider.destroy(vm)
         self.storage.close()
 
 

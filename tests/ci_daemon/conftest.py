@@ -16,7 +16,7 @@ from actors.vms import Provider
 from actors.vms.images import ImageSettings
 from ci_daemon.command import main
 from ci_daemon.config import Config
-from ci_daemon.providers import open_images, open_provider
+from ci_daemon.providers import open_images, open_providers
 from storage import Storage, SystemClock
 from tests.state import new_storage
 
@@ -65,7 +65,7 @@ def run_json(run: Run, capsys: pytest.CaptureFixture[str]) -> RunJson:
 @pytest.fixture
 def provider(state: Path, images_dir: Path) -> Iterator[Provider]:
     config = Config(images=ImageSettings(dir=images_dir))
-    provider = open_provider(state, config, open_images(state, config), SystemClock())
+    provider = open_providers(state, config, open_images(state, config), SystemClock()).named("sandbox")
     yield provider
     for vm_id in provider.list():
         provider.destroy(vm_id)

@@ -1,34 +1,34 @@
-"""The provider that the configuration names, and VMs that another one has left."""
+"""The providers of a state directory."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from ci_daemon.config import Config, load
-from ci_daemon.providers import has_vms, open_images, open_provider, remove_vms_of_others
+from actors.vms import VmError
+from ci_daemon.config import Config
+from ci_daemon.providers import VMS, has_vms, open_images, open_providers
 from storage import SystemClock
 
 
-@pytest.mark.parametrize("name", ["sandbox", "qemu"])
-def test_the_configured_provider_is_opened(tmp_path: Path, name: str):
-    config = load(tmp_path, {"CI_DAEMON_POOL_PROVIDER": name}, system_file=tmp_path / "none.toml")
-    provider = open_provider(tmp_path, config, open_images(tmp_path, config), SystemClock())
-    assert provider.name == name
-    assert provider.description.own_kernel is (name == "qemu")
-    provider.close()
-
-
-def test_vms_of_another_provider_are_destroyed(tmp_path: Path):
-    config = Config()
-    for name in ("sandbox", "qemu"):
-        (tmp_path / name / "vms" / "left").mkdir(parents=True)
-    remove_vms_of_others(tmp_path, config, open_images(tmp_path, config), SystemClock())
-    assert list((tmp_path / "qemu" / "vms").iterdir()) == []
-    assert (tmp_path / "sandbox" / "vms" / "left").exists()
+def test_providers_are_opened_that_are_needed_or_have_vms(tmp_path: Path):
+    config, images = Config(), open_images(tmp_path, Config())
+    with closing(open_providers(tmp_path, config, images, SystemClock())) as providers:
+        assert list(providers) == []
+        assert providers.named("qemu").description.own_kernel
+        assert [each.name for each in providers] == ["qemu"]
+        assert not (tmp_path / "sandbox").exists()
+    (tmp_path / "sandbox" / "vms" / "left").mkdir(parents=True)
     assert has_vms(tmp_path)
-    other = replace(config, pool=replace(config.pool, provider="qemu"))
-    remove_vms_of_others(tmp_path, other, open_images(tmp_path, other), SystemClock())
-    assert not has_vms(tmp_path)
+    with closing(open_providers(tmp_path, config, images, SystemClock())) as providers:
+        assert {each.name: list(each.list()) for each in providers} == {"sandbox": ["left"], "qemu": []}
+
+
+def test_every_provider_has_its_name(tmp_path: Path):
+    images = open_images(tmp_path, Config())
+    with closing(open_providers(tmp_path, Config(), images, SystemClock())) as providers:
+        assert [providers.named(name).name for name in VMS] == list(VMS)
+        with pytest.raises(VmError, match='no provider "incus" of VMs, only sandbox, qemu'):
+            providers.named("incus")

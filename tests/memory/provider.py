@@ -7,11 +7,14 @@ import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from actors.vms import (
     ImageNotFound,
+    Provider,
     ProviderDescription,
+    Providers,
     SnapshotNotFound,
     SshEndpoint,
     VmDisk,
@@ -25,7 +28,7 @@ from actors.vms.sandbox.keys import KeyPair
 from tests.memory.guest import Guest
 from tests.memory.server import serve
 
-__all__ = ["MemoryProvider", "World"]
+__all__ = ["MemoryProvider", "World", "only"]
 
 
 class _Images(Protocol):
@@ -78,13 +81,19 @@ class World:
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
-class MemoryProvider:
-    """A provider of VMs in a world. See Provider for the calls."""
+def only(*providers: Provider) -> Providers:
+    """Return the providers of a host that has these."""
+    opened = {each.name: each for each in providers}
+    return Providers({name: partial(opened.__getitem__, name) for name in opened}, opened)
 
-    name = "memory"
+
+class MemoryProvider:
+    """A provider of VMs in a world, with the name of one in whose place it is. See Provider for the calls."""
+
     description = ProviderDescription(parks=True, own_kernel=False, limits=())
 
-    def __init__(self, images: _Images, world: World | None = None) -> None:
+    def __init__(self, images: _Images, world: World | None = None, name: str = "sandbox") -> None:
+        self.name = name
         self._images = images
         self._world = world or World()
 

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from actors.engine_settings import LiveSettings
     from actors.log_watchers import LogWatchers
     from actors.metrics import EngineMetrics
-    from actors.vms import Images, Provider
-    from storage import Build, CacheEntry, Clock, Job, Storage
+    from actors.scheduling.provider_choice import ProviderChoice
+    from actors.vms import Images, Providers
+    from storage import Build, CacheEntry, Clock, Job, Lease, Storage
 
 __all__ = ["DiskCache"]
 
@@ -29,7 +30,8 @@ class DiskCache:
         self,
         *,
         storage: Storage,
-        provider: Provider,
+        providers: Providers,
+        choice: ProviderChoice,
         images: Images,
         clock: Clock,
         live_settings: LiveSettings,
@@ -37,7 +39,8 @@ class DiskCache:
         watchers: LogWatchers,
     ) -> None:
         self._storage = storage
-        self._provider = provider
+        self._providers = providers
+        self._choice = choice
         self._images = images
         self._clock = clock
         self._live_settings = live_settings
@@ -53,7 +56,8 @@ class DiskCache:
         if job is None or job.cache_key is None or (target := next_state(job.state, JobEvent.CACHE_HIT)) is None:
             return False
         build = self._storage.builds.get(job.build_id)
-        entry = None if build is None else self._find(build, job)
+        provider = self._choice.of_job(job.id, job.build_id, self._images.resolve(job.image))
+        entry = None if build is None else self._find(build, job, provider)
         if build is None or entry is None:
             return False
         notice = (
@@ -66,28 +70,28 @@ class DiskCache:
         self._watchers.notify(job.uuid)
         return True
 
-    def lacks(self, build: Build, job: Job) -> bool:
-        """Tell whether a job's disk belongs in the cache, and the cache has none yet."""
-        return self._enabled and job.cache_key is not None and self._find(build, job) is None
+    def lacks(self, build: Build, job: Job, lease: Lease) -> bool:
+        """Tell whether the disk of a job's VM belongs in the cache, which has none of that provider yet."""
+        return self._enabled and job.cache_key is not None and self._find(build, job, lease.provider) is None
 
-    def keep(self, build: Build, job: Job, snapshot: str) -> None:
-        """Store a job's disk in the cache for later builds, unless the cache has one already."""
-        image = self._provider.snapshot_image(snapshot)
+    def keep(self, build: Build, job: Job, lease: Lease) -> None:
+        """Store the disk of a job's VM in the cache for later builds, unless the cache has one already."""
+        image = self._providers.of(lease).snapshot_image(lease.uuid)
         if job.cache_key is None or image is None or not self._enabled:
             return
-        if self._storage.cache.store(CacheName(build.pipeline_id, image, job.cache_key), snapshot):
+        if self._storage.cache.store(CacheName(build.pipeline_id, image, job.cache_key, lease.provider), lease.uuid):
             self._metrics.stored()
 
     @property
     def _enabled(self) -> bool:
         return self._live_settings.now.cache.max_bytes > 0
 
-    def _find(self, build: Build, job: Job) -> CacheEntry | None:
+    def _find(self, build: Build, job: Job, provider: str) -> CacheEntry | None:
         """Return a job's cache entry, or None. An entry that cannot be used is dropped: see `_is_usable`."""
         if job.cache_key is None or not self._enabled:
             return None
         image = self._images.resolve(job.image)
-        entry = self._storage.cache.find(CacheName(build.pipeline_id, image, job.cache_key))
+        entry = self._storage.cache.find(CacheName(build.pipeline_id, image, job.cache_key, provider))
         if entry is None or self._is_usable(build, entry):
             return entry
         _log.warning("the cached disk %s is no longer usable and is removed from the cache", entry.snapshot)
@@ -100,7 +104,7 @@ class DiskCache:
         They cannot if the disk is gone or its image was replaced, if the source on it is unknown, or if the clock was
         set back, because its files would then seem newer than any source.
         """
-        if self._provider.snapshot_image(entry.snapshot) != entry.name.image:
+        if self._providers.named(entry.name.provider).snapshot_image(entry.snapshot) != entry.name.image:
             return False
         if entry.created_at > self._clock.now():
             return False

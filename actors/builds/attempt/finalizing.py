@@ -90,7 +90,7 @@ class Finalizer:
             attempt=self._job.attempt,
         )
         if finished and target is JobState.PASSED and self._disk_kept:
-            self._cache.keep(self._assignment.build, self._job, lease.uuid)
+            self._cache.keep(self._assignment.build, self._job, lease)
         if finished and held:
             self._observe_lease()
         return finished
@@ -157,7 +157,8 @@ class Finalizer:
         """
         needed = self._assignment.disk_children and (result.satisfies or self._assignment.disk_children_of_failure)
         if not needed and not (
-            result.event is JobEvent.PASSED and self._cache.lacks(self._assignment.build, self._job)
+            result.event is JobEvent.PASSED
+            and self._cache.lacks(self._assignment.build, self._job, self._assignment.lease)
         ):
             return self._hold_vm(result)
         try:

@@ -14,7 +14,7 @@ from ci_daemon.command.support.person import display_name, email_address
 from ci_daemon.command.support.session import Session, pass_session
 from ci_daemon.command.support.setting_options import DEFAULT, settings_in_words, superseded_option
 from ci_daemon.command.support.texts import one_line
-from storage import CancelSuperseded, ForkApproval
+from storage import PROVIDERS, CancelSuperseded, ForkApproval
 
 if TYPE_CHECKING:
     from storage import OrganizationChanges
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["org"]
 
 _COLUMNS = ("slug", "name", "balance_cents", "weight", "fail_fast", "url")
-_SETTINGS = ("weight", "fail_fast", "cancel_superseded", "fork_approval", "fork_secrets")
+_SETTINGS = ("weight", "fail_fast", "cancel_superseded", "fork_approval", "fork_secrets", "provider")
 _MAX_WEIGHT = 1_000_000
 _MAX_URL = 255
 
@@ -79,6 +79,11 @@ def create(session: Session, *, name: str, owner: str | None, url: str | None) -
     type=click.Choice(["yes", "no", DEFAULT]),
     help="Whether builds of pull requests from forks get the secrets and caches of other builds.",
 )
+@click.option(
+    "--provider",
+    type=click.Choice([*PROVIDERS, DEFAULT]),
+    help="How its VMs are made from now on; `ci-daemon doctor` says what this host lacks for that.",
+)
 @pass_session
 def set_organization(
     session: Session,
@@ -89,6 +94,7 @@ def set_organization(
     cancel_superseded: str | None,
     fork_approval: str | None,
     fork_secrets: str | None,
+    provider: str | None,
 ) -> None:
     """Change settings of the organization ORG, with immediate effect, also on running builds.
 
@@ -105,6 +111,8 @@ def set_organization(
         changes["fork_approval"] = None if fork_approval == DEFAULT else ForkApproval(fork_approval)
     if fork_secrets is not None:
         changes["fork_secrets"] = None if fork_secrets == DEFAULT else fork_secrets == "yes"
+    if provider is not None:
+        changes["provider"] = None if provider == DEFAULT else provider
     if not changes:
         raise click.UsageError("give at least one setting, such as --weight or --fail-fast")
     with session.storage_without_billing() as storage:

@@ -15,7 +15,7 @@ from ci_daemon.command.support.names import BuildName, build_argument
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.command.support.timestamps import timestamp
 from ci_daemon.host.lock import served_by
-from ci_daemon.providers import open_images, open_provider
+from ci_daemon.providers import open_images, open_providers
 from storage import MICRO_CENTS, HoldEnd, SystemClock
 
 if TYPE_CHECKING:
@@ -77,8 +77,8 @@ def _shell(session: Session, storage: Storage, target: debugging.Target) -> debu
     """Connect to the target's VM. Raises VmError."""
     config = session.config()
     images = open_images(session.state_dir, config)
-    provider = open_provider(session.state_dir, config, images, SystemClock())
-    return debugging.open_shell(storage, images, provider, config, target)
+    providers = open_providers(session.state_dir, config, images, SystemClock())
+    return debugging.open_shell(storage, images, providers, config, target)
 
 
 def _release(session: Session, storage: Storage, target: debugging.Target, job_name: str) -> None:

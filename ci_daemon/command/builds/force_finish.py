@@ -59,14 +59,14 @@ def _destroy(session: Session, storage: Storage, leases: Sequence[Lease]) -> str
         return ""
     # Only here, because the imports for VMs take longer than all others of these commands.
     from actors.vms import VmError  # noqa: PLC0415
-    from ci_daemon.providers import open_images, open_provider  # noqa: PLC0415
+    from ci_daemon.providers import open_images, open_providers  # noqa: PLC0415
 
     config = session.config()
-    provider = open_provider(session.state_dir, config, open_images(session.state_dir, config), SystemClock())
+    providers = open_providers(session.state_dir, config, open_images(session.state_dir, config), SystemClock())
     errors = []
     for lease in leases:
         try:
-            provider.destroy(lease.uuid)
+            providers.of(lease).destroy(lease.uuid)
         except VmError as error:
             errors.append(f"{lease.uuid}: {error}")
         else:

@@ -14,7 +14,7 @@ from ci_daemon import submit as submission
 from ci_daemon.command.support.command_classes import CallerCommand
 from ci_daemon.command.support.identity import become_owner
 from ci_daemon.command.support.session import Failure, Session, pass_session
-from ci_daemon.providers import open_images, open_provider
+from ci_daemon.providers import open_images, open_providers
 from storage import SystemClock
 
 __all__ = ["render"]
@@ -35,7 +35,7 @@ def render(session: Session, *, tree: Path, pipeline: str | None, org: str) -> N
     become_owner(session.state_dir)
     config, clock = session.config(), SystemClock()
     images = open_images(session.state_dir, config)
-    provider = open_provider(session.state_dir, config, images, clock)
+    provider = open_providers(session.state_dir, config, images, clock).named(config.pool.provider)
     slug = pipeline or submission.default_slug(tree)
     with session.storage() as storage, tempfile.NamedTemporaryFile(suffix=".tar.gz") as archive:
         archive.write(source.data)

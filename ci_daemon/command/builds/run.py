@@ -193,6 +193,6 @@ def _open_shell(runner: LocalRun, build: Build, step: str) -> None:
         return
     runner.screen.print(f"a shell in the VM of {job.name}; the VM ends with it")
     with closing(
-        debugging.open_shell(service.storage, service.images, service.provider, service.config, target)
+        debugging.open_shell(service.storage, service.images, service.providers, service.config, target)
     ) as shell:
         shell.run(())

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["lease"]
 
-_COLUMNS = ("id", "state", "age_seconds", "build", "job", "shape", "cents", "image")
+_COLUMNS = ("id", "state", "age_seconds", "build", "job", "provider", "shape", "cents", "image")
 _SHORT_ID = 8
 _MIN_ID = 4
 
@@ -52,13 +52,16 @@ def kill(session: Session, *, lease_id: str | None, all_vms: bool) -> None:
     if (lease_id is None) != all_vms:
         raise click.UsageError("give either the ID of a lease or --all")
     # Imported only here: `lease list` needs no provider.
-    from ci_daemon.providers import open_images, open_provider  # noqa: PLC0415
+    from ci_daemon.providers import open_images, open_providers  # noqa: PLC0415
 
     config = session.config()
     with session.storage() as storage:
-        provider = open_provider(session.state_dir, config, open_images(session.state_dir, config), SystemClock())
+        providers = open_providers(session.state_dir, config, open_images(session.state_dir, config), SystemClock())
         live = {each.uuid: each for each in storage.leases.live()}
-        targets = [_find(lease_id, live)] if lease_id is not None else sorted({*live, *provider.list()})
+        makers = {vm_id: providers.of(each) for vm_id, each in live.items()}
+        if lease_id is None:
+            makers.update((vm_id, provider) for provider in providers for vm_id in provider.list())
+        targets = sorted(makers) if lease_id is None else [_find(lease_id, live)]
         for vm_id in targets:
             _audit(session, storage, vm_id, live.get(vm_id), "--all" if all_vms else "")
             hold = storage.holds.of_lease(live[vm_id].id) if vm_id in live else None
@@ -66,7 +69,7 @@ def kill(session: Session, *, lease_id: str | None, all_vms: bool) -> None:
                 storage.holds.shorten(hold.id, HoldEnd.KILLED)
             if vm_id in live:  # likewise: so that the job's failure does not count as the service's fault
                 storage.leases.kill(live[vm_id].id, session.operator)
-            provider.destroy(vm_id)
+            makers[vm_id].destroy(vm_id)
             if vm_id in live:
                 _record_end(storage, live[vm_id], hold, running=served_by(session.state_dir) is not None)
     what = f"the VM {targets[0]}" if lease_id is not None else f"{len(targets)} VMs"

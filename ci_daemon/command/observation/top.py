@@ -16,7 +16,7 @@ from ci_daemon.command.support.command_classes import Command
 from ci_daemon.command.support.session import Session, pass_session
 from ci_daemon.command.support.timestamps import timestamp
 from ci_daemon.host.lock import served_by
-from ci_daemon.providers import open_images, open_provider
+from ci_daemon.providers import open_images, open_providers
 from ci_daemon.terminal.live import redraw
 from ci_daemon.terminal.printable import printable
 from ci_daemon.terminal.tables import print_renderable
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from actors.vms import Provider, VmUse
+    from actors.vms import Providers, VmUse
     from ci_daemon.config import Config
     from storage import Storage
 
@@ -58,20 +58,20 @@ def top(session: Session, *, once: bool) -> None:
     CPU and memory are those of the VM's control group; without one they are unknown.
     """
     config = session.config()
-    provider = open_provider(session.state_dir, config, open_images(session.state_dir, config), SystemClock())
+    providers = open_providers(session.state_dir, config, open_images(session.state_dir, config), SystemClock())
     with session.storage() as storage:
         if session.json:
-            session.answer(_document(_read(session, storage, provider, config)), "")
+            session.answer(_document(_read(session, storage, providers, config)), "")
         elif once or not sys.stdout.isatty():
-            print_renderable(_screen(_read(session, storage, provider, config)))
+            print_renderable(_screen(_read(session, storage, providers, config)))
         else:
-            redraw(lambda: _screen(_read(session, storage, provider, config)))
+            redraw(lambda: _screen(_read(session, storage, providers, config)))
 
 
-def _read(session: Session, storage: Storage, provider: Provider, config: Config) -> _ScreenData:
+def _read(session: Session, storage: Storage, providers: Providers, config: Config) -> _ScreenData:
     clock, running = SystemClock(), served_by(session.state_dir) is not None
     queue = overview.waiting_jobs(storage, config.pool, clock, _MAX_QUEUED, running=running)
-    in_use = [(each, provider.use(each.vm)) for each in overview.vms_in_use(storage)]
+    in_use = [(each, providers.named(each.provider).use(each.vm)) for each in overview.vms_in_use(storage)]
     return _ScreenData(clock.now(), running, in_use, queue, storage.queue.length())
 
 

@@ -10,7 +10,7 @@ from actors.cleanup import SnapshotForest, free_disks
 from ci_daemon.command.support.command_classes import Group
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.command.support.timestamps import timestamp
-from ci_daemon.providers import open_images, open_provider
+from ci_daemon.providers import open_images, open_providers
 from storage import SystemClock
 
 if TYPE_CHECKING:
@@ -78,8 +78,8 @@ def clear(session: Session, *, org: str | None, pipeline: str | None) -> None:
     with session.storage() as storage:
         entries = _entries(storage, org, pipeline)
         storage.cache.drop(entries)
-        provider = open_provider(session.state_dir, config, open_images(session.state_dir, config), SystemClock())
-        freed = free_disks(storage, provider)
+        providers = open_providers(session.state_dir, config, open_images(session.state_dir, config), SystemClock())
+        freed = free_disks(storage, providers)
     session.answer(
         {"entries": len(entries), "freed": freed}, f"removed {len(entries)} cache entries and freed {freed} disks"
     )

@@ -247,17 +247,17 @@ def test_over_the_budget_unused_disks_are_evicted_first(host: Host):
     graph = Graph().step("used", "true", **cached("used"))
     build = host.build(graph.step("test", "echo up; sleep 600", builds_in="used").ir())
     host.says(build, b"up", "test")
-    evict(host.storage, host.provider, max_bytes=1000)
-    free_disks(host.storage, host.provider)
+    evict(host.storage, host.providers, max_bytes=1000)
+    free_disks(host.storage, host.providers)
     (left,) = host.storage.cache.entries()
     assert left.name.key == "used"
     assert list(host.provider.snapshots()) == [left.snapshot]
     host.engine.cancel(build.id)
     host.finish(build)
     until(lambda: host.storage.snapshots.in_use() == set(), "the build to let go")
-    evict(host.storage, host.provider, max_bytes=1000)
+    evict(host.storage, host.providers, max_bytes=1000)
     until(
-        lambda: free_disks(host.storage, host.provider) or not list(host.provider.snapshots()),
+        lambda: free_disks(host.storage, host.providers) or not list(host.provider.snapshots()),
         "room",
     )
     assert list(host.provider.snapshots()) == []
@@ -266,5 +266,5 @@ def test_over_the_budget_unused_disks_are_evicted_first(host: Host):
 def test_room_is_made_by_as_much_as_is_lacking(host: Host):
     for key in ("old", "new"):
         passed(host, one("head -c 1000000 /dev/urandom > file", **cached(key)))
-    evict(host.storage, host.provider, max_bytes=10**12, room=500_000)
+    evict(host.storage, host.providers, max_bytes=10**12, room=500_000)
     assert [entry.name.key for entry in host.storage.cache.entries()] == ["new"]

@@ -26,6 +26,7 @@ from actors.vms.sandbox import IdMap
 from storage import LeaseState, NewBuild, Storage
 from tests.actors.conftest import settings_with
 from tests.clock import LaterClock
+from tests.memory.provider import only
 from tests.processes import ended
 from tests.records import new_job, new_pipeline
 from tests.state import new_storage
@@ -117,7 +118,7 @@ def churn(tmp_path: Path, images_dir: Path) -> Iterator[VmChurn]:
     provider = SandboxProvider(storage.directory / "sandbox", images, idmap, clock)
     reaper = Reaper(
         storage=storage,
-        provider=provider,
+        providers=only(provider),
         images=images,
         clock=clock,
         host_disk=HostDisk(),

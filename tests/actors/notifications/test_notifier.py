@@ -287,7 +287,7 @@ def test_the_author_of_a_pushed_commit_is_told(world: World):
 
 def test_pull_requests_from_forks_say_nothing_about_a_branch(world: World):
     email, webhook = world.add(EMAIL, events=["build.first_failure", "build.finished"]), world.add(WEBHOOK)
-    world.end(FAILED, untrusted_origin="pull request 7")
+    world.end(FAILED, from_fork=True)
     world.end(FAILED)
     world.work_off()
     assert [(each.event, each.state, each.build_number) for each in world.log(email)] == [

@@ -14,6 +14,7 @@ from actors.repositories.commit_builds import CommitBuilds
 from actors.repositories.host_approvals import HostApprovals
 from actors.repositories.mirror import Mirror
 from actors.repositories.pull_requests import HeadUnavailable, PullRequestBuilds
+from actors.scheduling.provider_choice import ProviderChoice
 from actors.source_hosts import PlainGit
 from actors.source_hosts.host import ApprovalGiven, HostError, PullRequest
 from storage import (
@@ -68,7 +69,8 @@ class World:
         hosts = {"git": _Host(self.storage, self.writers)}
         commits = CommitBuilds(
             storage=self.storage,
-            provider=host.provider,
+            providers=host.providers,
+            choice=ProviderChoice(host.storage, self.live_settings),
             images=host.images,
             clock=host.clock,
             live_settings=self.live_settings,
@@ -149,7 +151,7 @@ def test_a_pull_request_is_built_once_for_each_commit(world: World):
     origin = world.storage.build_origins.get(build.id)
     assert origin is not None
     assert (origin.pull_request, origin.target_branch, origin.actor) == (1, "main", "ann")
-    assert not build.untrusted
+    assert (build.untrusted, build.from_fork) == (False, False)
     world.report(world.head(message="Two", a="2"), action="synchronize")
     world.report(world.head(message="No [skip ci]", a="3"), action="synchronize")
     world.report(world.head(message="Other", a="4"), target_branch="dev")
@@ -234,7 +236,7 @@ def test_the_owner_may_give_forks_secrets(world: World):
     world.configure(fork_secrets=True, fork_approval="never")
     world.fork(world.head(a="1"))
     build = world.host.finish(world.only())
-    assert not build.untrusted
+    assert (build.untrusted, build.from_fork) == (False, True)
     assert b"main 1 ***\n" in world.host.log(build)
 
 

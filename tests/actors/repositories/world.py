@@ -15,13 +15,14 @@ from actors.repositories.host_approvals import HostApprovals
 from actors.repositories.pull_requests import PullRequestBuilds
 from actors.repositories.pushes import PushBuilds
 from actors.repositories.reruns import Reruns
+from actors.scheduling.provider_choice import ProviderChoice
 from actors.source_hosts import PlainGit
 from actors.source_hosts.host import HostEvent, PullRequest
 from storage import Declaration, DeclaringRepository, Delivery
 from tests.actors.conftest import images_in_memory, settings_with
 from tests.clock import ManualClock
 from tests.git_repository import GitRepository
-from tests.memory.provider import MemoryProvider
+from tests.memory.provider import MemoryProvider, only
 from tests.records import new_owner
 from tests.state import new_storage
 
@@ -54,7 +55,8 @@ class World:
         hosts, images = {"git": _Host(self.storage)}, images_in_memory(folder / "images")
         commits = CommitBuilds(
             storage=self.storage,
-            provider=MemoryProvider(images),
+            providers=only(MemoryProvider(images)),
+            choice=ProviderChoice(self.storage, live_settings),
             images=images,
             clock=self.clock,
             live_settings=live_settings,

@@ -24,6 +24,7 @@ from actors.repositories.pushes import PushBuilds
 from actors.repositories.reruns import Reruns
 from actors.schedules import new_schedule
 from actors.schedules.runner import ScheduleRunner
+from actors.scheduling.provider_choice import ProviderChoice
 from actors.source_hosts import PlainGit
 from actors.supervision import spawn
 from actors.timer import Timer
@@ -32,7 +33,7 @@ from storage import Build, BuildState, NewBuild, NewPipeline, NewSchedule, Pipel
 from tests.actors.conftest import Host, images_in_memory, settings_with
 from tests.clock import ManualClock
 from tests.e2e.pipelines import one
-from tests.memory.provider import MemoryProvider
+from tests.memory.provider import MemoryProvider, only
 from tests.records import new_owner
 from tests.state import new_storage
 from tests.waiting import until
@@ -86,7 +87,8 @@ class World:
         hosts = {"git": PlainGit(self.storage)}
         commits = CommitBuilds(
             storage=self.storage,
-            provider=MemoryProvider(images),
+            providers=only(MemoryProvider(images)),
+            choice=ProviderChoice(self.storage, live_settings),
             images=images,
             clock=self.clock,
             live_settings=live_settings,

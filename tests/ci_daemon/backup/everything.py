@@ -171,13 +171,19 @@ class Everything:
             name = f"waits-{superseded}"
             organization = storage.organizations.create(name, "", owner_id)
             storage.organizations.configure(
-                organization.id, cancel_superseded=superseded, fork_approval=approval, fork_secrets=True
+                organization.id,
+                cancel_superseded=superseded,
+                fork_approval=approval,
+                fork_secrets=True,
+                provider="qemu",
             )
             new = NewPipeline("deploy", "Deploy", "r", "main", concurrency_group="deploy", cancel_superseded=superseded)
             pipeline = storage.pipelines.create(organization.id, new)
             for _ in range(2):
                 storage.builds.create(pipeline, NewBuild("main", "c0ffee"), [new_job("only")])
-            fork = NewBuild("eve:main", "c0ffee", untrusted_origin="pull/3", approval_reason="eve is a stranger")
+            fork = NewBuild(
+                "eve:main", "c0ffee", untrusted_origin="pull/3", from_fork=True, approval_reason="eve is a stranger"
+            )
             storage.builds.create(pipeline, fork, [new_job("only")])
             approved = storage.builds.create(pipeline, fork, [new_job("only")])
             storage.approvals.approve(approved.id, "ann@example.org")
@@ -384,7 +390,7 @@ class Everything:
         storage.snapshots.add("disk-1", job.id, "sandbox")
         storage.snapshots.add("disk-2", job.id, "sandbox", base="disk-1")
         storage.snapshots.measured("disk-1", 4096)
-        name = CacheName(self.pipeline.id, "debian:12", "k")
+        name = CacheName(self.pipeline.id, "debian:12", "k", "sandbox")
         assert storage.cache.store(name, "disk-1")
         entry = storage.cache.find(name)
         assert entry is not None
@@ -421,7 +427,6 @@ class Everything:
             "refs/pull/3/head",
             3,
             "main",
-            from_fork=True,
             actor="eve",
             author_name="Eve",
             author_email="eve@example.org",

@@ -26,7 +26,7 @@ def state(tmp_path: Path) -> Path:
             disk = f"{name}-{key}"
             storage.snapshots.add(disk, storage.jobs.of_build(build.id)[0].id, "sandbox", base=below)
             storage.snapshots.measured(disk, 3 * MIB)
-            assert storage.cache.store(CacheName(pipeline.id, "debian:12", key), disk)
+            assert storage.cache.store(CacheName(pipeline.id, "debian:12", key, "sandbox"), disk)
             below = disk
     storage.close()
     return tmp_path / "state"

@@ -88,15 +88,17 @@ def test_a_pipeline_fails_fast(storage: Storage, pipeline: Pipeline, run_json: R
 def test_settings_of_triggers_are_set_and_left_to_the_next_unit(
     storage: Storage, pipeline: Pipeline, run: Run, run_json: RunJson, capsys: pytest.CaptureFixture[str]
 ):
-    given = ("--cancel-superseded", "all", "--fork-approval", "always", "--fork-secrets", "no")
+    given = ("--cancel-superseded", "all", "--fork-approval", "always", "--fork-secrets", "no", "--provider", "qemu")
     org = run_json("org", "set", "acme", *given)
     assert (org["cancel_superseded"], org["fork_approval"], org["fork_secrets"]) == ("all", "always", False)
+    assert org["provider"] == "qemu"
     assert storage.pipelines.cancel_superseded(pipeline.id) == "all"
     run_json("pipeline", "edit", "acme", "web", "--cancel-superseded", "branches")
     assert storage.pipelines.cancel_superseded(pipeline.id) == "branches"
-    words = ("--cancel-superseded", "default", "--fork-approval", "default", "--fork-secrets", "default")
+    names = "cancel superseded", "fork approval", "fork secrets", "provider"
+    words = [word for name in names for word in (f"--{name.replace(' ', '-')}", "default")]
     assert run("org", "set", "acme", *words) == 0
-    said = "acme: weight 1, fail fast off, cancel superseded default, fork approval default, fork secrets default\n"
+    said = f"acme: weight 1, fail fast off, {', '.join(f'{name} default' for name in names)}\n"
     assert capsys.readouterr().out.endswith(said)
     assert run_json("pipeline", "edit", "acme", "web", "--cancel-superseded", "default")["cancel_superseded"] is None
     assert storage.pipelines.cancel_superseded(pipeline.id) is None

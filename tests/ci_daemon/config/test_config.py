@@ -121,6 +121,11 @@ def test_variables_of_earlier_releases_are_refused_too(tmp_path: Path, name: str
         ("CI_DAEMON_POOL_MAX_VMS", "-1", "pool.max_vms: expected a whole number of at least 0, got -1"),
         ("CI_DAEMON_POOL_PARKED", "-1", "pool.parked: expected a whole number of at least 0, got -1"),
         (
+            "CI_DAEMON_POOL_IMAGE_PROVIDERS",
+            '{alpine = "lxd"}',
+            'pool.image_providers.alpine: expected "sandbox" or "qemu", got "lxd"',
+        ),
+        (
             "CI_DAEMON_POOL_LOW_DISK_GB",
             "nan",
             "pool.low_disk_gb: expected a number of at least 0 and below inf, got nan",

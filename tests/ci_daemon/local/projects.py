@@ -13,7 +13,7 @@ from typing import Any
 
 from actors.vms import Provider
 from ci_daemon.local import LocalFolders, local_config
-from ci_daemon.providers import open_images, open_provider
+from ci_daemon.providers import open_images, open_providers
 from storage import SystemClock
 from tests.e2e.pipelines import Graph
 from tests.processes import ended
@@ -77,8 +77,8 @@ class Project:
     def _provider(self) -> Iterator[Provider]:
         config = local_config(self._folders, self.tree, {"CI_DAEMON_IMAGES_DIR": str(self.images)})
         images = open_images(self.state, config)
-        with closing(open_provider(self.state, config, images, SystemClock())) as provider:
-            yield provider
+        with closing(open_providers(self.state, config, images, SystemClock())) as providers:
+            yield providers.named("sandbox")
 
 
 def read_until(process: subprocess.Popen[str], text: str) -> str:

@@ -13,8 +13,8 @@ def _cacheable(key: str | None = "k", **fields: object) -> NewJob:
     return new_job("deps", cache_policy="forever", cache_key=key, **fields)
 
 
-def _name(world: World, key: str = "k", image: str = "debian:12") -> CacheName:
-    return CacheName(world.pipeline.id, image, key)
+def _name(world: World, key: str = "k", image: str = "debian:12", provider: str = "sandbox") -> CacheName:
+    return CacheName(world.pipeline.id, image, key, provider)
 
 
 def _store(storage: Storage, world: World, snapshot: str = "s", key: str = "k", image: str = "debian:12") -> CacheEntry:
@@ -32,11 +32,12 @@ def _hit(storage: Storage, build: Build, job: Job, entry: CacheEntry) -> bool:
     return storage.cache.hit(entry, job, JobState.PASSED, build.uuid, "cache hit")
 
 
-def test_an_entry_is_found_by_pipeline_image_and_key_only(storage: Storage, world: World):
+def test_an_entry_is_found_by_its_whole_name_only(storage: Storage, world: World):
     entry = _store(storage, world)
     assert (entry.snapshot, entry.job_name, entry.build_number, entry.hits) == ("s", "deps", 1, 0)
     other = world.other_pipeline("Other")
-    for name in (_name(world, key="l"), _name(world, image="debian:13"), CacheName(other.id, "debian:12", "k")):
+    of_others = _name(world, key="l"), _name(world, image="debian:13"), _name(world, provider="qemu")
+    for name in (*of_others, CacheName(other.id, "debian:12", "k", "sandbox")):
         assert storage.cache.find(name) is None
 
 

@@ -160,7 +160,7 @@ def test_a_pipelines_cache_and_secrets_go_with_it_and_no_others(storage: Storage
         build = world.build(pipeline=owner)
         job = world.job(build)
         storage.snapshots.add(f"disk-{owner.id}", job.id, "sandbox")
-        assert storage.cache.store(CacheName(owner.id, "debian:12", "key"), f"disk-{owner.id}")
+        assert storage.cache.store(CacheName(owner.id, "debian:12", "key", "sandbox"), f"disk-{owner.id}")
         storage.secrets.put(_scope(owner), "TOKEN", "hush")
         assert storage.jobs.move(job.id, JobState.SCHEDULED, JobState.CANCELED)
         assert storage.builds.move(build.id, BuildState.SCHEDULED, BuildState.CANCELED)

@@ -17,6 +17,7 @@ from actors.settings import JobSettings, PoolSettings
 from actors.vms import Images, ImageStore, Provider, VmSpec
 from storage import Storage, SystemClock
 from tests.actors.conftest import settings_with
+from tests.memory.provider import only
 from tests.state import new_storage
 from tests.vms.contract.conftest import park
 from tests.vms.contract.hosts import IMAGE, Host
@@ -43,7 +44,7 @@ def reaping(provider: Provider, image_store: ImageStore, tmp_path: Path) -> Iter
     storage = new_storage(tmp_path / "state", clock)
     reaper = Reaper(
         storage=storage,
-        provider=provider,
+        providers=only(provider),
         images=Images(image_store, IMAGE, {}),
         clock=clock,
         host_disk=HostDisk(),

@@ -30,6 +30,7 @@ class BoxOrganization(OrganizationView):
     cancel_superseded: CancelSuperseded | None
     fork_approval: ForkApproval | None
     fork_secrets: bool | None
+    provider: str | None
 
 
 class BoxOrganizations:
@@ -70,4 +71,5 @@ def organization_of(storage: Storage, each: Organization) -> BoxOrganization:
         cancel_superseded=each.cancel_superseded,
         fork_approval=each.fork_approval,
         fork_secrets=each.fork_secrets,
+        provider=each.provider,
     )

@@ -3,10 +3,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from itertools import accumulate
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.scheduling.parked_stock import Demand, ParkedStock
+from actors.scheduling.parked_stock import Demand, ParkedStock, divide
 from storage import Lease, LeaseState, Shape
 
 pauses = st.lists(st.floats(0, 900, allow_subnormal=False), min_size=1, max_size=60)
@@ -32,6 +33,21 @@ def lease(lease_id: int) -> Lease:
 
 
 FIRST, SECOND, THIRD = map(lease, (1, 2, 3))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "parts"),
+    [
+        ({}, {}),
+        ({"a": 9}, {"a": 8}),
+        ({"a": 3, "b": 4}, {"a": 3, "b": 4}),
+        ({"a": 9, "b": 9}, {"a": 4, "b": 4}),
+        ({"a": 9, "b": 2}, {"a": 6, "b": 2}),
+        ({"a": 9, "b": 1, "c": 9}, {"a": 3, "b": 1, "c": 4}),
+    ],
+)
+def test_vms_are_divided_in_equal_parts_of_which_none_is_wasted(wanted: dict[str, int], parts: dict[str, int]):
+    assert divide(8, wanted) == parts
 
 
 class TestDemand:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -12,32 +14,40 @@ from actors.engine_settings import LiveSettings
 from actors.metrics import EngineMetrics
 from actors.scheduling.parked_vms import DestroyVm, ParkedConnections, ParkVm, VmParked
 from actors.scheduling.parking import Parking
-from storage import Lease, Storage
+from actors.scheduling.provider_choice import ProviderChoice
+from actors.vms import Images
+from storage import Lease, LeaseState, Storage
 from tests.actors.conftest import images_in_memory, settings_with
 from tests.clock import ManualClock
-from tests.memory.provider import MemoryProvider
+from tests.memory.provider import MemoryProvider, only
 from tests.state import new_storage
 
 
 class Refilled:
     """A parking whose VMs are made on request."""
 
-    def __init__(self, storage: Storage, clock: ManualClock, provider: MemoryProvider, cores: int) -> None:
+    def __init__(self, storage: Storage, clock: ManualClock, images: Images, cores: int) -> None:
+        self.storage = storage
         self._begun: list[Lease] = []
+        live_settings = LiveSettings(settings_with(PoolSettings(max_vms=8), JobSettings()))
         self.parking = Parking(
             storage=storage,
-            provider=provider,
+            providers=only(MemoryProvider(images), MemoryProvider(images, name="qemu")),
+            choice=ProviderChoice(storage, live_settings),
             connections=ParkedConnections(),
             clock=clock,
             metrics=EngineMetrics(),
-            live_settings=LiveSettings(settings_with(PoolSettings(), JobSettings())),
+            live_settings=live_settings,
             cores=cores,
             memory_is_short=lambda: False,
             work=self._work,
         )
 
     def _work(self, task: ParkVm | DestroyVm, _function: Callable[[], VmParked | None]) -> None:
-        self._begun.append(task.lease)
+        if isinstance(task, ParkVm):
+            self._begun.append(task.lease)
+        else:
+            self.storage.leases.end(task.lease.id)
 
     def make(self) -> bool:
         """Make the VM that is being parked, if there is one."""
@@ -51,11 +61,14 @@ class Refilled:
         while self.parking.refill() is None and self.make():
             pass
 
-    def take(self) -> None:
-        """Give the next VM to a job."""
-        lease = self.parking.next
-        assert lease is not None
+    def take(self, provider: str = "sandbox") -> None:
+        """Give the next VM of a provider to a job, or one that the job makes itself."""
+        lease = self.parking.next(provider) or self.storage.leases.reserve_parked(str(uuid4()), provider)
         self.parking.taken(lease)
+
+    def waiting(self) -> Counter[str]:
+        """Count the VMs that wait, by provider."""
+        return Counter(each.provider for each in self.storage.leases.live() if each.state is LeaseState.PARKED)
 
 
 @pytest.fixture
@@ -66,7 +79,7 @@ def clock() -> ManualClock:
 @pytest.fixture
 def refilled(tmp_path: Path, clock: ManualClock) -> Refilled:
     storage = new_storage(tmp_path / "state", clock)
-    return Refilled(storage, clock, MemoryProvider(images_in_memory(tmp_path / "images")), cores=4)
+    return Refilled(storage, clock, images_in_memory(tmp_path / "images"), cores=4)
 
 
 def test_a_vm_is_replaced_once_its_job_has_begun(refilled: Refilled, clock: ManualClock):
@@ -95,3 +108,17 @@ def test_a_full_stock_asks_for_no_next_try(refilled: Refilled):
     refilled.fill()
     assert refilled.parking.refill() is None
     assert not refilled.make()
+
+
+def test_vms_of_another_provider_wait_while_jobs_take_some(refilled: Refilled, clock: ManualClock):
+    """At the host's own provider one waits for each core in any case."""
+    refilled.fill()
+    assert refilled.waiting() == {"sandbox": 4}
+    for _ in range(2):
+        refilled.take("qemu")
+    clock.advance(seconds=1)
+    refilled.fill()
+    assert refilled.waiting() == {"sandbox": 4, "qemu": 2}
+    clock.advance(minutes=11)
+    refilled.parking.destroy_excess()
+    assert refilled.waiting() == {"sandbox": 4}

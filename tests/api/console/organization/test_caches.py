@@ -17,7 +17,7 @@ def cached(pipeline: PipelinePath) -> None:
     """A disk that the pipeline's first build left."""
     storage, job = pipeline.account.world.storage, pipeline.build().job().stored
     storage.snapshots.add("disk", job.id, "sandbox")
-    assert storage.cache.store(CacheName(1, "debian:12", "k" * 40), "disk")
+    assert storage.cache.store(CacheName(1, "debian:12", "k" * 40, "sandbox"), "disk")
 
 
 @pytest.mark.usefixtures("cached")
