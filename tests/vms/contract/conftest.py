@@ -79,7 +79,7 @@ class Vm:
         self.id = vm_id
 
     def connect(self) -> Connection:
-        return Connection(self.provider.connect(self.id), SystemClock())
+        return Connection(self.provider.connect(self.id), SystemClock(), timeout=TIMEOUT)
 
     def complete(self, script: str, stdin: bytes = b"") -> Completed:
         """Run a script on the job's disk, whatever its exit code."""

@@ -45,6 +45,7 @@ def test_a_vm_without_a_network_has_only_itself(boot: Boot):
 
 
 @pytest.mark.real
+@pytest.mark.essential
 def test_a_networked_vm_has_a_resolver_and_a_closed_host(boot: Boot, port: int):
     vm = boot(network=True)
     assert vm.says("ls /sys/class/net | grep -c -v '^lo$'") == "1"

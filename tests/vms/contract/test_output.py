@@ -40,6 +40,7 @@ def test_a_script_s_output_is_read_to_its_end(connection: Connection):
 
 
 @pytest.mark.real
+@pytest.mark.essential
 def test_output_and_errors_come_in_their_order_and_once(boot: Boot, provider: Provider):
     """From any byte, over any connection."""
     vm = boot()
@@ -48,7 +49,7 @@ def test_output_and_errors_come_in_their_order_and_once(boot: Boot, provider: Pr
         following = follow(connection)
         whole = b"".join(following)
     assert whole.startswith(b"o1\ne1\no2\ne2\no3\ne3\n1\n2\n")
-    with Connection(provider.connect(vm.id), SystemClock()) as another:
+    with Connection(provider.connect(vm.id), SystemClock(), timeout=TIMEOUT) as another:
         for offset in (1, 17, 70_000, len(whole) - 1, len(whole)):
             again = follow(another, offset)
             assert b"".join(again) == whole[offset:]

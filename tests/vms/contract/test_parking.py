@@ -54,6 +54,7 @@ def test_an_unknown_vm_is_not_parked_and_cannot_be_attached(provider: Provider):
     assert list(provider.list()) == []
 
 
+@pytest.mark.essential
 def test_an_open_connection_goes_on_and_reaches_the_disk(parked: Vm, provider: Provider):
     with parked.connect() as connection:
         assert connection.run("echo parked", timeout=TIMEOUT).stdout == b"parked\n"
@@ -67,7 +68,7 @@ def test_an_open_connection_goes_on_and_reaches_the_disk(parked: Vm, provider: P
 def test_a_connection_opened_while_parked_may_be_used_later(parked: Vm, provider: Provider):
     endpoint = provider.connect(parked.id)
     provider.attach(SPEC)
-    with Connection(endpoint, SystemClock()) as connection:
+    with Connection(endpoint, SystemClock(), timeout=TIMEOUT) as connection:
         assert run_in_job(connection, "echo well").stdout == b"well\n"
 
 
@@ -126,6 +127,7 @@ def test_an_unknown_image_or_snapshot_leaves_nothing_of_the_vm(
     assert list(provider.list()) == []
 
 
+@pytest.mark.essential
 def test_a_parked_vm_outlives_its_provider(parked: Vm, provider: Provider, host: Host):
     with parked.connect() as connection:
         provider.close()

@@ -101,5 +101,5 @@ def test_every_connection_meets_the_same_pinned_host_key(boot: Boot):
     first, second = vm.provider.connect(vm.id), vm.provider.connect(vm.id)
     assert first.host_key == second.host_key
     for endpoint in (first, second):
-        with Connection(endpoint, SystemClock()) as connection:
+        with Connection(endpoint, SystemClock(), timeout=TIMEOUT) as connection:
             assert connection.run("true", timeout=TIMEOUT).exit_code == 0
