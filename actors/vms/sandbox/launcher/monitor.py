@@ -12,6 +12,7 @@ import fcntl
 import os
 
 from . import init, network, outer, shares
+from .answer import answer
 from .ids import as_root, become_root, own_id
 from .kernel import (
     CLONE_NEWCGROUP,
@@ -45,12 +46,12 @@ def run(spec: dict[str, Any], mapped: int, report: int, log: int) -> NoReturn:
     """Make the VM and run until it ends. Writes ``ready`` or ``failed WHY`` to ``report``."""
     try:
         _make(spec, mapped, report, log)
-        os.write(report, b"ready\n")
+        answer(report, b"ready\n")
         os.chdir("/")
         close_all_but(spec["lock"], spec["base"])
         set_title(f"ci-daemon VM {spec['id']}".encode())
     except Exception as error:  # noqa: BLE001 - the boundary of this process
-        os.write(report, f"failed {error}\n".encode())
+        answer(report, f"failed {error}\n".encode())
     else:
         while not child_ended(_CHECK_SECONDS) and os.fstat(spec["lock"]).st_nlink:
             pass

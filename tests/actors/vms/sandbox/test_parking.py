@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,7 @@ from storage import Shape, SystemClock
 from tests.actors.vms.commands import ended
 from tests.actors.vms.images.trees import hidden
 from tests.actors.vms.sandbox.conftest import IMAGE, Host
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -61,6 +64,32 @@ def test_an_attach_outlives_the_service_that_began_it(
     assert len(awaited) == 2
     start(connection, CommandSpec("exit 4"))
     assert ended(connection).exit_code == 4
+
+
+def test_a_vm_outlives_the_service_that_began_to_park_it(
+    host: Host, provider: SandboxProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next service may have attached a disk before the VM says that it is parked."""
+
+    class Unheard:
+        def start(self, program: str, arguments: dict[str, Any], descriptors: list[int]) -> None:
+            """Start a program whose report nobody reads, and report in its place."""
+            read, write = os.pipe()
+            os.close(read)
+            zygote.start(program, arguments, [write, *descriptors[1:]])
+            os.close(write)
+            os.write(descriptors[0], b"ready\n")
+
+    zygote, name = provider._zygote, host.name()
+    with monkeypatch.context() as patched:
+        patched.setattr(provider, "_zygote", Unheard())
+        provider.park(name)
+    provider.attach(VmSpec(name, IMAGE, network=False))
+    said = f"ci-daemon VM {name}".encode()
+    until(lambda: said in Path(f"/proc/{provider.monitor(name)}/cmdline").read_bytes(), "what comes after the report")
+    with Connection(provider.connect(name), SystemClock()) as connection:
+        start(connection, CommandSpec("exit 4"))
+        assert ended(connection).exit_code == 4
 
 
 def test_a_parked_vm_has_the_limits_of_no_job(provider: SandboxProvider, parked: str) -> None:

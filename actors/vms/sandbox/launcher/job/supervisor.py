@@ -16,6 +16,7 @@ import select
 import stat
 import struct
 
+from ..answer import answer
 from ..kernel import await_children, ignore_broken_pipes, set_title
 from ..outer import REQUESTS, SUPERVISOR
 from ..shares import limit_of_job
@@ -62,9 +63,9 @@ def run(control: int, offline: int, door: _socket.socket) -> NoReturn:
             os.dup2(log, 2)
             os.close(log)
             job.enter(spec, disk)
-            _answer(connection, b"ready\n")
+            answer(connection.fileno(), b"ready\n")
         except OSError as error:
-            _answer(connection, f"failed {error}\n".encode())
+            answer(connection.fileno(), f"failed {error}\n".encode())
             raise
         connection.close()
         listener.close()
@@ -75,14 +76,6 @@ def run(control: int, offline: int, door: _socket.socket) -> NoReturn:
         os.write(2, f"{error}\n".encode())
     finally:
         os._exit(1)
-
-
-def _answer(connection: _socket.socket, answer: bytes) -> None:
-    """Answer the service, unless it has died meanwhile: its successor finds the job's disk attached."""
-    try:  # noqa: SIM105 - importing contextlib would cost milliseconds
-        connection.send(answer)
-    except BrokenPipeError:
-        pass
 
 
 def _prepared(offline: int) -> namespaces.Namespaces | OSError:
