@@ -23,6 +23,7 @@ from benchmarks.logs import LOGS
 from benchmarks.pushes import PUSHES
 from benchmarks.recovery import RECOVERY
 from benchmarks.render import RENDER
+from benchmarks.scale.report import SCALE
 from benchmarks.stock import STOCK
 from benchmarks.testbed import open_testbed
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 _ALL: dict[str, Report] = {
     benchmark.name: benchmark
-    for benchmark in (LEASE, BUILDS, LOGS, HTTP, FORK, CACHE, STOCK, RENDER, PUSHES, RECOVERY, COMMAND, CONSOLE)
+    for benchmark in (LEASE, BUILDS, LOGS, HTTP, FORK, CACHE, STOCK, RENDER, PUSHES, RECOVERY, COMMAND, CONSOLE, SCALE)
 }
 
 

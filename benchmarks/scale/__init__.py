@@ -1,0 +1,1 @@
+"""The service over a simulated fleet."""
