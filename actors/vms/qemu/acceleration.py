@@ -62,7 +62,7 @@ def find_accelerator(program: str, boot: BootFiles, idmap: IdMap, device: Path =
     files = [os.open(path, os.O_RDONLY) for path in (boot.kernel, boot.initramfs)]
     began = time.monotonic()
     try:
-        argv = trial(program, files[0], files[1], TRIAL)
+        argv = trial(program, files[0], files[1], TRIAL, kvm=True)
         printed = run_mapped(argv, idmap=idmap, cwd=Path("/"), pass_fds=files, timeout=_BOOT_SECONDS)
     except MappedProgramFailed as error:
         return Accelerator(kvm=False, why=f"no machine boots under KVM here: {str(error).rpartition(': ')[2]}")

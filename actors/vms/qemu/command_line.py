@@ -43,10 +43,7 @@ def command_line(program: str, *, kvm: bool) -> list[str]:
     kernel, initramfs, base, seed, commands = range(FIRST_FILE, FIRST_FILE + 5)
     argv = [program, "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-sandbox", _SANDBOX]
     argv += ["-machine", "q35,usb=off,smbus=off,sata=off,vmport=off,hpet=off"]
-    if kvm:
-        argv += ["-accel", "kvm", "-cpu", "host"]
-    else:
-        argv += ["-accel", f"tcg,thread=multi,tb-size={_TCG_CACHE_MB}", "-cpu", "max"]
+    argv += _processors(kvm=kvm)
     argv += ["-smp", f"cpus={PARKED.cpu},maxcpus={MOST_CPUS}"]
     argv += ["-m", f"size={PARKED.memory_gb}G,slots=2,maxmem={MOST_MEMORY_GB}G"]
     argv += ["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"]
@@ -67,12 +64,18 @@ def command_line(program: str, *, kvm: bool) -> list[str]:
     return [*argv, "-device", "virtio-net-pci,netdev=net,romfile="]
 
 
-def trial(program: str, kernel: int, initramfs: int, word: str) -> list[str]:
-    """Return the argv of a machine without disks and network, which ends at once, under KVM."""
+def trial(program: str, kernel: int, initramfs: int, word: str, *, kvm: bool) -> list[str]:
+    """Return the argv of a machine without disks and network, which ends at once."""
     argv = [program, "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-sandbox", _SANDBOX]
-    argv += ["-machine", "q35", "-accel", "kvm", "-cpu", "host", "-m", "256M", "-serial", "stdio"]
+    argv += ["-machine", "q35", *_processors(kvm=kvm), "-m", "256M", "-serial", "stdio"]
     files = ["-kernel", f"/proc/self/fd/{kernel}", "-initrd", f"/proc/self/fd/{initramfs}"]
     return [*argv, *files, "-append", f"{_KERNEL} {word}"]
+
+
+def _processors(*, kvm: bool) -> list[str]:
+    if kvm:
+        return ["-accel", "kvm", "-cpu", "host"]
+    return ["-accel", f"tcg,thread=multi,tb-size={_TCG_CACHE_MB}", "-cpu", "max"]
 
 
 def file_node(number: int, *, writable: bool) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import shutil
 import struct
 import subprocess
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from actors.vms.provider import SnapshotNotFound, VmError, VmLost
@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 __all__ = ["Disk", "Disks"]
 
 _OVERLAY, _CHAIN = "overlay", "chain"
+_OPTIONS = "cluster_size=8k"
+"""The default is 64 KiB, which each block of a guest's file system would take.
+
+With extended entries, which allow for less, QEMU 7.2 ends as it merges layers.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +56,7 @@ class Disks:
         below = [self._snapshots / layer for layer in chain.layers]
         size = max([at_least, *map(_virtual_size, below)])
         overlay = folder / _OVERLAY
-        argv = ["qemu-img", "create", "-q", "-f", "qcow2", str(overlay), str(size)]
+        argv = ["qemu-img", "create", "-q", "-f", "qcow2", "-o", _OPTIONS, str(overlay), str(size)]
         try:
             done = subprocess.run(argv, capture_output=True, text=True, check=False)
         except FileNotFoundError as error:
@@ -100,6 +105,13 @@ class Disks:
             message = f"VM {vm_id} has no disk to take a snapshot of"
             raise VmLost(message)
         return has_disk
+
+    def note_flat(self, vm_id: str) -> None:
+        """Note that a VM's own layer now lies on the image itself."""
+        chain = self._folder(vm_id) / _CHAIN
+        noted = chain.with_suffix(".new")
+        noted.write_bytes(replace(LayerChain.load(chain), layers=()).dumps())
+        noted.rename(chain)
 
     def keep(self, vm_id: str, snapshot: str) -> None:
         """Make a snapshot of the disk of a VM that has ended."""

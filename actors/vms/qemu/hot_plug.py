@@ -14,10 +14,13 @@ if TYPE_CHECKING:
     from actors.vms.qemu.qmp import Qmp
     from storage import Shape
 
-__all__ = ["job_drive", "memory_modules", "plug"]
+__all__ = ["await_flat", "flatten", "job_drive", "memory_modules", "plug"]
 
 _FIRST_SET = 1000
 """The first of QEMU's sets of descriptors that have the layers of the job's disk."""
+
+_BELOW = f"layer{_FIRST_SET + 1}"
+"""The node of the newest layer below the job's own."""
 
 _FIRST_MODULE_GB = 8
 
@@ -38,8 +41,25 @@ def plug(qmp: Qmp, shape: Shape, layers: Sequence[Path]) -> None:
     for number, layer in enumerate(layers, _FIRST_SET):
         with layer.open("r+b" if number == _FIRST_SET else "rb") as file:
             qmp.execute("add-fd", {"fdset-id": number}, descriptor=file.fileno())
-    qmp.execute("blockdev-add", {"node-name": "job", **job_drive(len(layers))})
+    qmp.execute("blockdev-add", job_drive(len(layers)))
     qmp.execute("device_add", {"driver": "virtio-blk-pci", "id": "disk", "drive": "job", "bus": DISK_PORT})
+
+
+def flatten(qmp: Qmp) -> None:
+    """Begin to copy into the job's own layer all that lies between it and the image.
+
+    Raises VmError.
+    """
+    qmp.execute("block-stream", {"job-id": "flatten", "device": "job", "base-node": "image"})
+
+
+def await_flat(qmp: Qmp) -> None:
+    """Wait until the job's own layer lies on the image. Raises VmError if it never will."""
+    while qmp.execute("query-block-jobs"):
+        qmp.await_event("BLOCK_JOB_COMPLETED")
+    if any(node["node-name"] == _BELOW for node in qmp.execute("query-named-block-nodes", {"flat": True})):
+        message = "the layers of the disk could not be merged"
+        raise VmError(message)
 
 
 def memory_modules(memory_gb: int) -> Iterator[int]:
@@ -60,9 +80,9 @@ def job_drive(layers: int, number: int = _FIRST_SET) -> dict[str, Any]:
     writable = number == _FIRST_SET
     file = file_node(number, writable=writable)
     if layers == 1:
-        return {"driver": "raw", "read-only": not writable, "file": file}
-    below = job_drive(layers - 1, number + 1)
-    return {"driver": "qcow2", "read-only": not writable, "file": file, "backing": below}
+        return {"node-name": "image", "driver": "raw", "read-only": not writable, "file": file}
+    name, below = "job" if writable else f"layer{number}", job_drive(layers - 1, number + 1)
+    return {"node-name": name, "driver": "qcow2", "read-only": not writable, "file": file, "backing": below}
 
 
 def _check(shape: Shape) -> None:

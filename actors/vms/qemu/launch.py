@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from actors.vms.sandbox.vm_folder import VmFolder
     from actors.vms.sandbox.zygote import Zygote
 
-__all__ = ["CONSOLE", "attach", "console_end", "let_end", "park"]
+__all__ = ["CONSOLE", "attach", "commands", "console_end", "let_end", "park"]
 
 CONSOLE = "console"
 """The file of a VM's folder that has what the guest printed."""
@@ -56,9 +56,21 @@ def attach(vm: VmFolder, job: dict[str, Any], plug: Callable[[Qmp], None], secon
     """
     with vm.connect(seconds, "control", socket.SOCK_SEQPACKET) as control:
         control.send(marshal.dumps(job))
-        with Qmp(vm.connect(seconds, _COMMANDS), seconds) as qmp:
+        with commands(vm, seconds) as qmp:
             plug(qmp)
         _await_ready(vm, control.fileno(), seconds)
+
+
+def commands(vm: VmFolder, seconds: float) -> Qmp:
+    """Return a connection to the VM's QEMU, for commands that take up to ``seconds`` together.
+
+    Raises VmError.
+    """
+    try:
+        return Qmp(vm.connect(seconds, _COMMANDS), seconds)
+    except OSError as error:
+        message = f"QEMU of VM {vm.id} does not answer: {error}"
+        raise VmError(message) from error
 
 
 def let_end(vm: VmFolder, seconds: float) -> None:

@@ -10,9 +10,9 @@ from actors.vms.provider import SshEndpoint, VmDisk, VmError, VmLost, VmSpec
 from actors.vms.qemu.acceleration import KVM, Accelerator
 from actors.vms.qemu.command_line import PARKED, command_line
 from actors.vms.qemu.disks import Disks
-from actors.vms.qemu.hot_plug import plug
+from actors.vms.qemu.hot_plug import await_flat, flatten, plug
 from actors.vms.qemu.image_disks import ImageDisks
-from actors.vms.qemu.launch import CONSOLE, attach, let_end, park
+from actors.vms.qemu.launch import CONSOLE, attach, commands, let_end, park
 from actors.vms.qemu.preparation import Preparation
 from actors.vms.qemu.seed import Seed
 from actors.vms.sandbox.cgroups import GroupLimits, remove_groups
@@ -39,12 +39,17 @@ _GB, _MB = 1 << 30, 1 << 20
 _PROCESSES = 512
 """The most processes and threads of a machine on the host: QEMU, its monitor and its network."""
 
+_MAX_LAYERS = 16
 _PARKED_WEIGHT, _WEIGHT = 1, 100
 
 _CONNECT_SECONDS = 30.0
 _MIN_SECONDS = 0.001
 _FREEZE_SECONDS = 60.0
 _END_SECONDS = 30.0
+_FLATTEN_SECONDS = 1200.0
+_FLATTENING = "flattening"
+"""A file of a VM's folder that exists if the layers of its disk are being merged."""
+
 _FREEZE = "exec fsfreeze --freeze /run/ci-daemon/disk"
 
 _LIMITS = (
@@ -75,9 +80,12 @@ class QemuProvider(HostVms):
         shared: SandboxSettings,
         vms_at_once: int = 8,
         base_image: Callable[[], str] = lambda: "debian:12",
+        *,
+        max_layers: int = _MAX_LAYERS,
     ) -> None:
         """Keep all VMs, disks and snapshots in ``folder``, which is made if it is missing.
 
+        The layers of a snapshot are merged when they are ``max_layers``, while the first job on them runs.
         ``shared`` has the settings that machines share with sandboxes: their network, processes and time to start.
         """
         super().__init__(folder, images, VmLimits.of_host(shared.processes), base_image)
@@ -88,6 +96,7 @@ class QemuProvider(HostVms):
         self._settings = settings
         self._shared = shared
         self._vms_at_once = vms_at_once
+        self._max_layers = max_layers
         self._hurried: set[str] = set()
         self._preparation = Preparation(folder / "boot", settings, idmap)
 
@@ -147,6 +156,10 @@ class QemuProvider(HostVms):
             layers = [*disk.layers, image]
             job = {"network": spec.network, "largest_file": disk.size + disk.size // 8}
             attach(vm, job, lambda qmp: plug(qmp, spec.shape, layers), self._left(deadline))
+            if len(chain.layers) >= self._max_layers:
+                vm.folder.joinpath(_FLATTENING).touch()
+                with commands(vm, self._left(deadline)) as qmp:
+                    flatten(qmp)
 
     def accelerator(self) -> Accelerator:
         """Tell how machines run here, after a trial boot the first time. Raises VmError if they cannot."""
@@ -179,6 +192,10 @@ class QemuProvider(HostVms):
             return
         vm = self._vm(vm_id)
         if vm.alive:
+            if vm.folder.joinpath(_FLATTENING).exists():
+                with commands(vm, _FLATTEN_SECONDS) as qmp:
+                    await_flat(qmp)
+                self._disks.note_flat(vm_id)
             with Connection(self.connect(vm_id), self._clock) as connection:
                 done = connection.run(_FREEZE, timeout=_FREEZE_SECONDS)
             if done.exit_code != 0:

@@ -56,8 +56,13 @@ class Qmp:
             raise VmError(message) from error
         return self._receive("return", command)
 
+    def await_event(self, name: str) -> None:
+        """Wait until QEMU tells of an event. Raises VmError."""
+        while self._receive("event", name) != name:
+            pass
+
     def _receive(self, wanted: str, command: str = "the greeting") -> Any:  # noqa: ANN401 - see above
-        """Return the next answer that is no event."""
+        """Return what the next message with a ``wanted`` key has there."""
         while True:
             try:
                 answer = json.loads(self._line())

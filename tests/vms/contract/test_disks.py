@@ -7,6 +7,7 @@ import pytest
 from actors.vms import Provider, SnapshotNotFound, VmError, VmLost
 from tests.vms.contract.conftest import Boot
 from tests.vms.contract.hosts import IMAGE
+from tests.waiting import until
 
 MB = 1 << 20
 
@@ -81,10 +82,12 @@ def test_what_a_vm_wrote_is_measured_without_its_base(boot: Boot, provider: Prov
     below = boot()
     assert provider.disk(below.id).bytes < MB
     below.run("cat > /workspace/data", stdin=bytes(3 * MB))
-    assert 3 * MB <= provider.disk(below.id).bytes < 4 * MB
+    until(lambda: provider.disk(below.id).bytes >= 3 * MB, "the data on the disk")
+    assert provider.disk(below.id).bytes < 4 * MB
     above = boot(below.snapshot("below"))
     above.run("cat > /workspace/more", stdin=bytes(MB))
-    assert MB <= provider.disk(above.id).bytes < 2 * MB
+    until(lambda: provider.disk(above.id).bytes >= MB, "the data on the disk")
+    assert provider.disk(above.id).bytes < 2 * MB
     above.snapshot("above")
     sizes = [provider.snapshot_bytes(name) for name in ("below", "above", "never-made")]
     assert [size // MB for size in sizes] == [3, 1, 0]

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-__all__ = ["LEAVE", "PLACES", "SEEK"]
+__all__ = ["LEAVE", "OWN_KERNEL_PLACES", "PLACES", "SEEK"]
 
 PLACES = {
     "abstract socket",
@@ -20,10 +20,14 @@ PLACES = {
     "shared memory",
 }
 
+OWN_KERNEL_PLACES = {"key"}
+"""Places that a job is refused where VMs share a kernel."""
+
 _BOTH = """\
 import ctypes, os, signal, socket, subprocess
 libc = ctypes.CDLL(None, use_errno=True)
 MARK, PORT, KEY = "left-by-a-job", 47123, 0x6C656674
+ADD_KEY, KEYCTL, SEARCH, USER_KEYRING = 248, 250, 10, -4
 FILES = {"file in memory": "/dev/shm/" + MARK, "file of the disk": "/workspace/" + MARK,
          "file of the system": "/etc/" + MARK}
 """
@@ -39,6 +43,7 @@ abstract = socket.socket(socket.AF_UNIX)
 abstract.bind("\\0" + MARK)
 abstract.listen()
 listener = socket.create_server(("0.0.0.0", PORT))
+libc.syscall(ADD_KEY, b"user", MARK.encode(), b"secret", 6, USER_KEYRING)  # refused where the kernel is shared
 assert libc.shmget(KEY, 4096, 0o1666) >= 0
 assert libc.msgget(KEY, 0o1666) >= 0
 assert libc.mq_open(b"/" + MARK.encode(), os.O_CREAT | os.O_RDWR, 0o666, None) >= 0
@@ -62,6 +67,8 @@ with socket.socket(socket.AF_UNIX) as client:
 with socket.socket() as client:
     if client.connect_ex(("127.0.0.1", PORT)) == 0:
         found.add("listener")
+if libc.syscall(KEYCTL, SEARCH, USER_KEYRING, b"user", MARK.encode(), 0) >= 0:
+    found.add("key")
 if libc.shmget(KEY, 0, 0) >= 0:
     found.add("shared memory")
 if libc.msgget(KEY, 0) >= 0:

@@ -1,0 +1,28 @@
+"""Looks at machines under test, from inside and from the host."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from actors.vms import Connection, in_job
+from actors.vms.sandbox.vm_folder import VmFolder
+
+__all__ = ["IMAGE", "SECONDS", "qemu_of", "says"]
+
+IMAGE = "debian:12"
+SECONDS = 1200.0
+
+
+def says(connection: Connection, script: str) -> str:
+    """Run a script on the job's disk, which must succeed; return its output."""
+    done = connection.run(in_job(script), timeout=SECONDS)
+    assert done.exit_code == 0, done
+    return done.stdout.decode().strip()
+
+
+def qemu_of(provider_folder: Path, vm_id: str) -> Path:
+    """Return the folder of /proc of the QEMU of a machine."""
+    monitor = VmFolder(provider_folder / "vms" / vm_id).monitor()
+    children = Path(f"/proc/{monitor}/task/{monitor}/children").read_text(encoding="ascii").split()
+    (qemu,) = [Path("/proc", child) for child in children if "qemu" in Path("/proc", child, "comm").read_text()]
+    return qemu

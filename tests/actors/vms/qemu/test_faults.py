@@ -1,0 +1,48 @@
+"""Faults of a machine: whatever fails, the service can tell, and frees it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from actors.vms import Connection, QemuProvider, VmError, VmLost, VmSpec, in_job
+from storage import Shape, SystemClock
+from tests.actors.vms.qemu.machines import IMAGE, SECONDS, qemu_of, says
+from tests.waiting import until
+
+FILL_THE_DISK = """\
+cd /workspace
+fallocate --length "$(df --block-size=1 --output=avail . | tail -1)" full
+head -c 1M /dev/urandom > more 2>&1 && sync more && echo written"""
+
+
+@pytest.mark.timeout(1800)
+def test_a_machine_bears_a_full_disk_and_memory_and_a_pause(opened: Callable[[], QemuProvider], tmp_path: Path):
+    """While QEMU is stopped the machine does not answer. Once it is killed, it is lost, and freed."""
+    provider = opened()
+    provider.create(VmSpec("vm", IMAGE, shape=Shape(cpu=1, memory_gb=1, disk_gb=1), network=False))
+    with Connection(provider.connect("vm"), SystemClock(), timeout=SECONDS) as connection:
+        full = connection.run(in_job(FILL_THE_DISK), timeout=SECONDS)
+        assert (full.exit_code, full.stdout) != (0, b"written\n")
+        assert says(connection, "rm /workspace/*; echo well > /workspace/file; cat /workspace/file") == "well"
+        assert connection.run(in_job("tail /dev/zero"), timeout=SECONDS).exit_code == 128 + signal.SIGKILL
+        assert says(connection, "cat /workspace/file") == "well"
+        qemu = int(qemu_of(tmp_path / "qemu", "vm").name)
+        os.kill(qemu, signal.SIGSTOP)
+        with pytest.raises(VmError):
+            Connection(provider.connect("vm"), SystemClock(), timeout=1.0)
+        assert provider.alive("vm")
+        os.kill(qemu, signal.SIGCONT)
+        assert says(connection, "cat /workspace/file") == "well"
+        os.kill(qemu, signal.SIGKILL)
+        until(lambda: not provider.alive("vm"), "the machine's end")
+    with pytest.raises(VmLost):
+        provider.connect("vm")
+    with pytest.raises(VmLost):
+        provider.snapshot("vm", "taken")
+    provider.destroy("vm")
+    assert (list(provider.list()), list(provider.snapshots())) == ([], [])
