@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from actors.repositories import MIRRORS, fingerprint, remove_hook, server_hook
+from actors.repositories import fingerprint, remove_hook, server_hook
 from ci_daemon.command.backend.repositories import (
     HostedRepository,
     RepositoryChanges,
@@ -84,7 +83,6 @@ class BoxRepositories:
             click.echo(f"its webhook may still be there: {left}", err=True)
         if found.is_path:
             remove_hook(Path(found.url), self._session.config().http.url)
-        shutil.rmtree(self._session.state_dir / MIRRORS / found.uuid, ignore_errors=True)
         return was
 
     def key(self, org: str, url: str) -> RepositoryKey:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from storage import Shape
 from tests.actors.vms.sandbox.conftest import IMAGE, Boot, Host
 from tests.vms.contract.bomb import bomb
 from tests.vms.contract.hogs import MEMORY
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -62,9 +64,19 @@ def test_all_of_a_vm_is_in_its_groups(host: Host, boot: Boot) -> None:
     of_job, of_service = limits.groups(name), limits.groups(f"{name}@service")
     assert {*map(Path, vm.folder.record().groups)} == {*of_job, *of_service}
     for job, service in zip(of_job, of_service, strict=True):
-        inside, outside = (set((group / "cgroup.procs").read_text().split()) for group in (job, service))
-        assert {str(pid) for pid in host.processes() if Path(f"/proc/{pid}").exists()} <= inside | outside
-        assert [Path(f"/proc/{pid}/comm").read_text() for pid in inside] == ["sleep\n"] * 2
+        until(partial(sleeps, job), "only sleeps in the job's group")
+        assert {str(pid) for pid in host.processes() if Path(f"/proc/{pid}").exists()} <= _pids(job) | _pids(service)
+
+
+def sleeps(group: Path) -> bool:
+    """Tell whether a control group has two processes, and both have become `sleep`."""
+    with contextlib.suppress(FileNotFoundError):  # one has just ended
+        return [Path(f"/proc/{pid}/comm").read_text() for pid in _pids(group)] == ["sleep\n"] * 2
+    return False
+
+
+def _pids(group: Path) -> set[str]:
+    return set((group / "cgroup.procs").read_text().split())
 
 
 def test_enforcement_is_described_for_each_part_of_a_shape() -> None:
