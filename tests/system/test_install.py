@@ -103,7 +103,7 @@ def test_an_ordinary_user_builds(machine: Machine, installed: dict[str, Any]):
     as_carl(machine, installed, f"cp -r {OLDER}/examples/hello hello")
     assert "build #1 passed" in as_carl(machine, installed, "ci-daemon submit hello")
     refused = machine.run("su carl -c 'ci-daemon org list; ci-daemon install'", check=False)
-    assert "Permission denied: run this with sudo" in refused.stderr
+    assert "on the box give --state-dir DIR or run this with sudo" in refused.stderr
     assert "this needs root: run `sudo ci-daemon install" in refused.stderr
 
 

@@ -33,7 +33,10 @@ __all__ = ["DEFAULT_STATE_DIR", "Failure", "Session", "pass_session"]
 DEFAULT_STATE_DIR = Path("/var/lib/ci-daemon")
 T = TypeVar("T")
 
-_NOWHERE = "no server is known here: sign in with `ci-daemon login URL`, or on the box give --state-dir DIR"
+_NOWHERE = (
+    "no server is known here: sign in with `ci-daemon login URL`,"
+    " or on the box give --state-dir DIR or run this with sudo"
+)
 _NO_BOX = (
     "`{command}` works only on the box, the host of the service, and no service is installed here: its owner runs the"
     " same command there; if you are on it, give the state directory with --state-dir DIR"
