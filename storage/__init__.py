@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from storage.audit import append_to_audit
     from storage.billing.prices import MICRO_CENTS, cost_cents
     from storage.billing.settings import BillingSettings
-    from storage.builds.clone_urls import repo_name
     from storage.builds.service_failures import ServiceFailure
     from storage.database.clock import Clock, SystemClock
     from storage.database.copying import FrozenDatabase, check_database, frozen, up_to_date
@@ -79,6 +78,7 @@ if TYPE_CHECKING:
     from storage.files.logs import RENDER_LOG, JobLog, LogChunk, LogFiles
     from storage.files.masking import Masker
     from storage.files.retention import KeptFiles, Retention
+    from storage.pipelines.clone_urls import repo_name
     from storage.records import (
         PROVIDERS,
         Artifact,

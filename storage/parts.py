@@ -29,24 +29,14 @@ if TYPE_CHECKING:
     from storage.builds.artifacts import Artifacts
     from storage.builds.attempts import Attempts
     from storage.builds.build_history import BuildHistory
-    from storage.builds.build_status import BuildStatus
     from storage.builds.builds import Builds
-    from storage.builds.cache import Cache
     from storage.builds.concurrency import ConcurrencyGroups
-    from storage.builds.declarations import Declarations
     from storage.builds.force_finish import ForceFinish
-    from storage.builds.holds import Holds
     from storage.builds.jobs import Jobs
-    from storage.builds.leases import Leases
-    from storage.builds.pipelines import Pipelines
-    from storage.builds.queue import Queue
     from storage.builds.renders import Renders
     from storage.builds.retries import Retries
     from storage.builds.runner_tokens import RunnerTokens
-    from storage.builds.schedules import Schedules
-    from storage.builds.secrets import Secrets
     from storage.builds.service_failures import ServiceFailures
-    from storage.builds.snapshots import Snapshots
     from storage.builds.superseding import SupersededBuilds
     from storage.files.all_kinds import FILE_KINDS
     from storage.files.artifact_retention import ArtifactRetention
@@ -56,11 +46,21 @@ if TYPE_CHECKING:
     from storage.files.source_retention import SourceRetention
     from storage.files.sources import Sources
     from storage.idempotency import IdempotencyKeys
+    from storage.leases.cache import Cache
+    from storage.leases.holds import Holds
+    from storage.leases.leases import Leases
+    from storage.leases.queue import Queue
+    from storage.leases.snapshots import Snapshots
     from storage.mail import MailQueue
     from storage.notifications.deliveries import NotificationDeliveries
     from storage.notifications.ended_builds import EndedBuilds
     from storage.notifications.notifications import Notifications
     from storage.notifications.opt_outs import MailOptOuts
+    from storage.pipelines.build_status import BuildStatus
+    from storage.pipelines.declarations import Declarations
+    from storage.pipelines.pipelines import Pipelines
+    from storage.pipelines.schedules import Schedules
+    from storage.pipelines.secrets import Secrets
     from storage.source_hosts.checks import RepositoryChecks
     from storage.source_hosts.connections import HostConnections
     from storage.source_hosts.credentials import RepositoryCredentials

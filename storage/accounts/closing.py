@@ -31,8 +31,8 @@ from storage.records import Role, Visibility
 if TYPE_CHECKING:
     from storage.accounts.passkeys import Passkeys
     from storage.builds.builds import Builds
-    from storage.builds.holds import Holds
     from storage.database.connection import Database
+    from storage.leases.holds import Holds
 
 __all__ = ["Accounts"]
 

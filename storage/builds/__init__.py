@@ -1,1 +1,1 @@
-"""Pipelines, builds, jobs, and what belongs to them: leases, attempts, artifacts, caches, secrets."""
+"""Builds and their jobs, attempts, artifacts and renders."""

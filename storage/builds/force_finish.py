@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from storage.audit import Audit
     from storage.builds.builds import Builds
     from storage.builds.jobs import Jobs
-    from storage.builds.leases import Leases
     from storage.database.connection import Database
+    from storage.leases.leases import Leases
 
 __all__ = ["ForceFinish"]
 

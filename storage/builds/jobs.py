@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from storage.billing.ledger import Ledger
     from storage.billing.metering import Meter
     from storage.builds.attempts import Attempts
-    from storage.builds.holds import Holds
     from storage.database.connection import Database
+    from storage.leases.holds import Holds
 
 __all__ = ["Jobs"]
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from storage.builds.builds import Builds
-    from storage.builds.leases import Leases
     from storage.database.connection import Database
+    from storage.leases.leases import Leases
     from storage.records import Build, Lease, NewBuild, NewJob, Pipeline, Shape
 
 __all__ = ["Renders"]

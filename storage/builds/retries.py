@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from storage.builds.concurrency import ConcurrencyGroups
-    from storage.builds.holds import Holds
     from storage.database.connection import Database
+    from storage.leases.holds import Holds
     from storage.records import Build, BuildState, Job
     from storage.source_hosts.origins import BuildOrigins
 

@@ -22,8 +22,8 @@ from storage.records import Endpoint, FailingNotification, NewNotification, Noti
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from storage.builds.pipelines import Pipelines
     from storage.database.connection import Database
+    from storage.pipelines.pipelines import Pipelines
     from storage.records import EndpointAnswer
     from storage.vault import Vault
 

@@ -9,10 +9,10 @@ from uuid import uuid4
 import peewee
 
 from storage.accounts.tokens import hashed
-from storage.builds.clone_urls import clone_place
 from storage.database.statements import Columns, Query, SqlValue, Write, insert_into, slot, written
 from storage.errors import RepositoryConnected
 from storage.models import OrganizationRow, PipelineRow, RepositoryRow
+from storage.pipelines.clone_urls import clone_place
 from storage.records import Repository
 
 if TYPE_CHECKING:

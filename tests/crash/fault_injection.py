@@ -22,16 +22,16 @@ from actors.vms.sandbox.disks import Disks
 from ci_daemon.command import main
 from storage.builds.attempts import Attempts
 from storage.builds.builds import Builds
-from storage.builds.cache import Cache
-from storage.builds.holds import Holds
 from storage.builds.jobs import Jobs
-from storage.builds.leases import Leases
-from storage.builds.snapshots import Snapshots
 from storage.database.connection import Database
 from storage.files import log_writer
 from storage.files.artifacts import ArtifactFiles
 from storage.files.log_writer import LogWriter
 from storage.files.sources import Sources
+from storage.leases.cache import Cache
+from storage.leases.holds import Holds
+from storage.leases.leases import Leases
+from storage.leases.snapshots import Snapshots
 
 if TYPE_CHECKING:
     from collections.abc import Callable

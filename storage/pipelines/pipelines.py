@@ -25,8 +25,8 @@ from storage.records import CancelSuperseded, NewPipeline, Page, Pipeline, Pipel
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from storage.builds.holds import Holds
     from storage.database.connection import Database
+    from storage.leases.holds import Holds
 
 __all__ = ["Pipelines"]
 

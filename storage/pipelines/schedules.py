@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Unpack
 
-    from storage.builds.pipelines import Pipelines
     from storage.database.connection import Database
+    from storage.pipelines.pipelines import Pipelines
 
 __all__ = ["Schedules"]
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import peewee
 
-from storage.builds.lease_claims import Claim, LeaseClaims
 from storage.database.clock import boot_id
 from storage.database.instants import SECOND, to_micros
 from storage.database.statements import Columns, Query, Write, first, slot, written
+from storage.leases.lease_claims import Claim, LeaseClaims
 from storage.models import BuildRow, JobRow, LeaseRow
 from storage.records import JobState, Lease, LeaseState, Shape
 

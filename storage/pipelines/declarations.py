@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import peewee
 
 from storage.accounts.slugs import slug_candidates, slugify
-from storage.builds.clone_urls import clone_place
 from storage.database.statements import Columns, Query, Slots, Write, insert_into, slot, written
 from storage.errors import SlugTaken
 from storage.models import DeclarationRow, PipelineRow, RepositoryRow
+from storage.pipelines.clone_urls import clone_place
 from storage.records import Declaration, DeclaringRepository, NewPipeline, Visibility
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from storage.builds.pipelines import Pipelines
     from storage.database.connection import Database
+    from storage.pipelines.pipelines import Pipelines
     from storage.records import Pipeline
 
 __all__ = ["Declarations"]

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from storage.builds.artifacts import Artifacts
     from storage.builds.jobs import Jobs
-    from storage.builds.snapshots import Snapshots
     from storage.database.connection import Database
     from storage.files.logs import LogFiles
+    from storage.leases.snapshots import Snapshots
     from storage.records import Job
 
 __all__ = ["Cache"]
