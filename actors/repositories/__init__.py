@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from storage import on_first_use
 
 if TYPE_CHECKING:
-    from actors.repositories.git import Git, GitError
-    from actors.repositories.history import Checkout, add_history, make_history
-    from actors.repositories.limited_buffer import LimitedBuffer
+    from actors.repositories.fetching.git import Git, GitError
+    from actors.repositories.fetching.remote import Remote, RemoteInvalid
+    from actors.repositories.fetching.ssh_keys import fingerprint, host_key, new_deploy_key
+    from actors.repositories.packing.history import Checkout, add_history, make_history
+    from actors.repositories.packing.limited_buffer import LimitedBuffer
     from actors.repositories.push_hook import install_hook, remove_hook, server_hook
-    from actors.repositories.remote import Remote, RemoteInvalid
     from actors.repositories.settings import RepositorySettings, SourceSettings
-    from actors.repositories.ssh_keys import fingerprint, host_key, new_deploy_key
 else:
     __getattr__ = on_first_use(__name__)
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from actors.ir import PullRequestEvent, skips_builds
 from actors.render.envelope import RenderFailed
 from actors.repositories.commit_builds import PushedCommit
-from actors.repositories.git import CommitRefused, GitError, LimitReached
-from actors.repositories.packing import Extras, pack_commit
+from actors.repositories.fetching.git import CommitRefused, GitError, LimitReached
+from actors.repositories.packing.packing import Extras, pack_commit
 from actors.source_hosts.host import HostError, PullRequest
 from storage import ForkApproval, NewBuild, NewOrigin, OriginEvent
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from actors.engine_settings import LiveSettings
     from actors.render.envelope import Envelope
     from actors.repositories.commit_builds import CommitBuilds
-    from actors.repositories.mirror import Commit, Heads, Mirror
+    from actors.repositories.fetching.mirror import Commit, Heads, Mirror
     from actors.source_hosts.host import SourceHost
     from storage import Delivery, Repository, Storage
 

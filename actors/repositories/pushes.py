@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from actors.ir import PushEvent, skips_builds
 from actors.render.envelope import RenderFailed
 from actors.repositories.commit_builds import PushedCommit
-from actors.repositories.git import CommitRefused, GitError
-from actors.repositories.mirror import Mirror
-from actors.repositories.packing import Extras, pack_commit
+from actors.repositories.fetching.git import CommitRefused, GitError
+from actors.repositories.fetching.mirror import Mirror
+from actors.repositories.packing.packing import Extras, pack_commit
 from actors.source_hosts.host import ApprovalGiven, HostError, PushedRef
 from storage import NewBuild, NewOrigin, OriginEvent
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from actors.engine_settings import LiveSettings
     from actors.render.envelope import Envelope
     from actors.repositories.commit_builds import CommitBuilds
+    from actors.repositories.fetching.mirror import Heads
     from actors.repositories.host_approvals import HostApprovals
-    from actors.repositories.mirror import Heads
     from actors.repositories.pull_requests import PullRequestBuilds
     from actors.repositories.reruns import Reruns
     from actors.source_hosts.host import HostEvent, SourceHost

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from actors.messages import PollStorage, RepositoryWatcherMessage
 from actors.render.envelope import RenderFailed
-from actors.repositories.git import GitError
+from actors.repositories.fetching.git import GitError
 from actors.scheduling.admission import admission_block
 from actors.source_hosts.host import HostError
 from actors.supervision import Supervised

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from actors.builds.repeating import repetition
 from actors.ir import IrError, load
 from actors.render.envelope import RenderFailed
-from actors.repositories.git import GitError
+from actors.repositories.fetching.git import GitError
 from actors.vms import VmError
 from storage import SealBroken, SourceGone
 

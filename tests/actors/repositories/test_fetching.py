@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from actors.repositories.git import GitError
-from actors.repositories.mirror import Mirror
-from actors.repositories.packing import pack_commit
-from actors.repositories.remote import Remote
+from actors.repositories.fetching.git import GitError
+from actors.repositories.fetching.mirror import Mirror
+from actors.repositories.fetching.remote import Remote
+from actors.repositories.fetching.ssh_keys import fingerprint, host_key, new_deploy_key
+from actors.repositories.packing.packing import pack_commit
 from actors.repositories.settings import RepositorySettings, SourceSettings
-from actors.repositories.ssh_keys import fingerprint, host_key, new_deploy_key
 from storage import DeployKey, GitCredential
 from tests.git_repository import GitRepository
 from tests.git_servers.https import HttpsServer, https_server

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.repositories.mirror import Heads, Mirror
+from actors.repositories.fetching.mirror import Heads, Mirror
 from actors.repositories.settings import RepositorySettings
 from tests.actors.repositories.world import World
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from actors.repositories.git import GitError
-from actors.repositories.mirror import Mirror
-from actors.repositories.packing import pack_commit
+from actors.repositories.fetching.git import GitError
+from actors.repositories.fetching.mirror import Mirror
+from actors.repositories.packing.packing import pack_commit
 from actors.repositories.settings import RepositorySettings, SourceSettings
 from actors.vms.source.archive import write_manifest
 from tests.git_repository import GitRepository

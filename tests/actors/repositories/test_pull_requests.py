@@ -11,8 +11,8 @@ import pytest
 from actors import wait_reason
 from actors.engine_settings import LiveSettings
 from actors.repositories.commit_builds import CommitBuilds
+from actors.repositories.fetching.mirror import Mirror
 from actors.repositories.host_approvals import HostApprovals
-from actors.repositories.mirror import Mirror
 from actors.repositories.pull_requests import HeadUnavailable, PullRequestBuilds
 from actors.scheduling.provider_choice import ProviderChoice
 from actors.source_hosts import PlainGit

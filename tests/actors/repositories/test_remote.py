@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from actors.repositories.remote import Remote, RemoteInvalid
+from actors.repositories.fetching.remote import Remote, RemoteInvalid
 
 
 @pytest.mark.parametrize(

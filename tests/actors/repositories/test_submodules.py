@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from actors.repositories.git import CommitRefused, GitError
-from actors.repositories.mirror import Mirror
-from actors.repositories.packing import Extras, pack_commit
+from actors.repositories.fetching.git import CommitRefused, GitError
+from actors.repositories.fetching.mirror import Mirror
+from actors.repositories.packing.packing import Extras, pack_commit
 from actors.repositories.settings import RepositorySettings, SourceSettings
 from storage import GitCredential
 from tests.git_repository import GitRepository

@@ -10,19 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actors.repositories.git import TOO_LARGE, CommitRefused, GitError
-from actors.repositories.history import Checkout, add_history, make_history
-from actors.repositories.lfs import CLEAN, fetch_objects, pointers_in
-from actors.repositories.limited_buffer import LimitedBuffer
-from actors.repositories.remote import RemoteInvalid
-from actors.repositories.submodules import MOST_SUBMODULES, submodules_of
+from actors.repositories.fetching.git import TOO_LARGE, CommitRefused, GitError
+from actors.repositories.fetching.remote import RemoteInvalid
+from actors.repositories.packing.history import Checkout, add_history, make_history
+from actors.repositories.packing.lfs import CLEAN, fetch_objects, pointers_in
+from actors.repositories.packing.limited_buffer import LimitedBuffer
+from actors.repositories.packing.submodules import MOST_SUBMODULES, submodules_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from actors.repositories.mirror import Mirror
+    from actors.repositories.fetching.mirror import Mirror
+    from actors.repositories.packing.submodules import Submodule
     from actors.repositories.settings import SourceSettings
-    from actors.repositories.submodules import Submodule
 
 __all__ = ["Extras", "pack_commit"]
 

@@ -17,7 +17,7 @@ from storage import DeployKey, GitCredential
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from actors.repositories.remote import Remote
+    from actors.repositories.fetching.remote import Remote
 
 __all__ = ["Authentication", "Credential", "authentication"]
 

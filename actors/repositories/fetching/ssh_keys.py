@@ -7,11 +7,11 @@ import hashlib
 import socket
 from typing import TYPE_CHECKING
 
-from actors.repositories.git import GitError
+from actors.repositories.fetching.git import GitError
 from storage import DeployKey
 
 if TYPE_CHECKING:
-    from actors.repositories.remote import Remote
+    from actors.repositories.fetching.remote import Remote
 
 __all__ = ["fingerprint", "host_key", "new_deploy_key"]
 

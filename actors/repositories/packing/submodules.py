@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from actors.repositories.git import CommitRefused, GitError
+from actors.repositories.fetching.git import CommitRefused, GitError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from actors.repositories.mirror import Mirror
+    from actors.repositories.fetching.mirror import Mirror
 
 __all__ = ["MOST_SUBMODULES", "Submodule", "submodules_of"]
 

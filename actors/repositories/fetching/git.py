@@ -7,15 +7,15 @@ import tempfile
 import time
 from typing import IO, TYPE_CHECKING
 
-from actors.repositories.authentication import Authentication, authentication
-from actors.repositories.remote import Remote, RemoteInvalid
+from actors.repositories.fetching.authentication import Authentication, authentication
+from actors.repositories.fetching.remote import Remote, RemoteInvalid
 from actors.vms.watched_process import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from actors.repositories.authentication import Credential
+    from actors.repositories.fetching.authentication import Credential
 
 __all__ = ["TOO_LARGE", "CommitRefused", "Git", "GitError", "LimitReached"]
 

@@ -7,13 +7,13 @@ import tarfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from actors.repositories.git import CommitRefused, GitError
+from actors.repositories.fetching.git import CommitRefused, GitError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from actors.repositories.mirror import Mirror
+    from actors.repositories.fetching.mirror import Mirror
 
 __all__ = ["CLEAN", "Pointer", "fetch_objects", "pointers_in"]
 

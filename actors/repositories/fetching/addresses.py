@@ -7,10 +7,10 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from actors.public_addresses import is_public, is_within
-from actors.repositories.git import GitError
+from actors.repositories.fetching.git import GitError
 
 if TYPE_CHECKING:
-    from actors.repositories.remote import Remote
+    from actors.repositories.fetching.remote import Remote
     from actors.repositories.settings import RepositorySettings
 
 __all__ = ["allowed_address"]

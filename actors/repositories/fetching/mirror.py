@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actors.repositories.addresses import allowed_address
-from actors.repositories.git import Git, GitError
+from actors.repositories.fetching.addresses import allowed_address
+from actors.repositories.fetching.git import Git, GitError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from actors.repositories.authentication import Credential
+    from actors.repositories.fetching.authentication import Credential
     from actors.repositories.settings import RepositorySettings
 
 __all__ = ["Commit", "Heads", "Mirror"]

@@ -6,13 +6,13 @@ import tarfile
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from actors.repositories.git import GitError
+from actors.repositories.fetching.git import GitError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from actors.repositories.git import Git
+    from actors.repositories.fetching.git import Git
 
 __all__ = ["Checkout", "add_history", "make_history"]
 
