@@ -76,9 +76,10 @@ test:
 test-ready: setup lint types $(TEST_PROGRAMS)/.complete $(TEST_PROGRAMS)/oidc-provider/.complete $(TEST_PROGRAMS)/axe/.complete $(TEST_PROGRAMS)/octokit/.complete test-browser test-machines
 
 # A registry to pull images from, busybox, of which a test makes the smallest image, git by ssh and with LFS, shells that
-# complete, and what checks the manual page.
+# complete, and what checks the manual page. fish finds its functions beside itself only if its `etc` is there, too.
 $(TEST_PROGRAMS)/.complete: .ci/unpack Makefile | setup
-	@.ci/unpack $(TEST_PROGRAMS) docker-registry busybox-static openssh-server libwrap0 git-lfs fish libpcre2-32-0 zsh mandoc
+	@.ci/unpack $(TEST_PROGRAMS) docker-registry busybox-static openssh-server libwrap0 git-lfs fish fish-common libpcre2-32-0 zsh mandoc
+	@ln -sfn ../etc $(TEST_PROGRAMS)/usr/etc
 	@touch $@
 
 # Its libraries are many, so that it is installed and not unpacked.
