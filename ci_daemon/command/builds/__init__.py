@@ -1,1 +1,1 @@
-"""Commands about pipelines and builds, under the heading "Build"."""
+"""Commands for builds and their jobs."""

@@ -92,13 +92,15 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
         "ledger verify": "Check that balances, debits and payments are correct.",
         "usage": "Show the VM time of an organization, and its cost.",
     },
-    "Build": {
+    "Projects": {
         "run": "Run a pipeline on this machine, without a service.",
         "lint": "Check the pipelines of a tree, and show their steps.",
         "new": "Write the first pipeline of a tree.",
         "convert": "Convert files of GitLab CI and GitHub Actions.",
         "submit": "Run a pipeline over a tree and follow it.",
         "render": "Print the pipeline of a tree as v0 IR.",
+    },
+    "Pipelines and repositories": {
         "pipeline create": "Create a pipeline.",
         "pipeline delete": "Delete a pipeline with its builds.",
         "pipeline edit": "Change a pipeline's settings.",
@@ -116,6 +118,9 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
         "schedule list": "List a pipeline's schedules.",
         "schedule remove": "Remove a schedule.",
         "schedule set": "Change, enable or disable a schedule.",
+        "secret list": "List the names of secrets.",
+        "secret remove": "Remove a secret.",
+        "secret set": "Set a secret to the text on stdin.",
         "notify add": "Tell the ends of builds by e-mail, webhook or Slack.",
         "notify deliveries": "List what was sent, and the answers.",
         "notify list": "List a pipeline's notifications.",
@@ -127,10 +132,8 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
         "webhook list": "List the pushes that hosts reported.",
         "webhook redeliver": "Process a report of a push again.",
         "webhook show": "Show a report of a push as it came.",
-        "job list": "List the jobs of a build.",
-        "job show": "Show a job.",
-        "artifact get": "Get files that a build's jobs kept.",
-        "artifact list": "List the files that a build's jobs kept.",
+    },
+    "Builds": {
         "build approve": "Let a build of a fork's pull request run.",
         "build cancel": "Cancel a build.",
         "build force-finish": "End a build by hand, as a last resort.",
@@ -141,10 +144,11 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
         "build retry": "Run again what did not pass in a build.",
         "build show": "Show a build and its jobs.",
         "build watch": "Follow a build to its end.",
+        "job list": "List the jobs of a build.",
+        "job show": "Show a job.",
+        "artifact get": "Get files that a build's jobs kept.",
+        "artifact list": "List the files that a build's jobs kept.",
         "debug": "Open a shell in a job's VM.",
-        "secret list": "List the names of secrets.",
-        "secret remove": "Remove a secret.",
-        "secret set": "Set a secret to the text on stdin.",
     },
 }
 """The lines of the help, in the order in which a newcomer needs the commands.
@@ -158,7 +162,9 @@ _PACKAGES = {
     "See": "observation",
     "Run": "operation",
     "People and money": "accounts",
-    "Build": "builds",
+    "Projects": "projects",
+    "Pipelines and repositories": "pipelines",
+    "Builds": "builds",
 }
 """The package of the commands below each heading."""
 

@@ -182,7 +182,7 @@ def test_only_submodules_of_the_tree_are_packed(remote: GitRepository, lib: GitR
 
 
 def test_a_bomb_of_submodules_is_given_up(remote: GitRepository, mirror: Mirror, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("actors.repositories.packing.MOST_SUBMODULES", 10)
+    monkeypatch.setattr("actors.repositories.packing.packing.MOST_SUBMODULES", 10)
     commit = remote.commit("Begin", a="1")
     remote.push()
     for level in range(4):

@@ -45,7 +45,7 @@ def made(run: Run, capsys: pytest.CaptureFixture[str]) -> Run:
 def test_help_lists_every_command_under_plain_headings(capsys: pytest.CaptureFixture[str]):
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
-    for heading in ("Set up:", "See:", "Run:", "People and money:", "Build:"):
+    for heading in ("Set up:", "See:", "Run:", "People and money:", "Projects:", "Builds:"):
         assert f"\n{heading}\n" in out
     for command in ("init", "doctor", "image build", "serve", "status", "lease kill", "user add", "ledger grant"):
         assert f"\n  {command} " in out

@@ -7,7 +7,7 @@ from typing import TextIO
 import click
 
 from ci_daemon.command.backend.repositories import RepositoryChanges
-from ci_daemon.command.builds.repo_access import (
+from ci_daemon.command.pipelines.repo_access import (
     HOOK_ADVICE,
     given_password,
     key_lines,
@@ -19,7 +19,7 @@ from ci_daemon.command.builds.repo_access import (
     url_argument,
     user_option,
 )
-from ci_daemon.command.builds.repo_connect import connect
+from ci_daemon.command.pipelines.repo_connect import connect
 from ci_daemon.command.support.command_classes import Group, SharedCommand
 from ci_daemon.command.support.documents import document_of
 from ci_daemon.command.support.session import Session, pass_session

@@ -10,7 +10,7 @@ import click
 from actors.repositories import Remote, RemoteInvalid, fingerprint, install_hook, new_deploy_key, server_hook
 from ci_daemon.command.backend.box.repositories import repository_of
 from ci_daemon.command.backend.repositories import HostedRepository, RepositoryKey
-from ci_daemon.command.builds.repo_access import (
+from ci_daemon.command.pipelines.repo_access import (
     HOOK_ADVICE,
     given_password,
     key_lines,

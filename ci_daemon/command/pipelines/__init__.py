@@ -1,0 +1,1 @@
+"""Commands for pipelines and repositories, with their schedules, secrets and notifications."""

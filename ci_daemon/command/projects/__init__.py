@@ -1,0 +1,1 @@
+"""Commands for a tree of files: they write, check, run and submit its pipelines."""
