@@ -1,1 +1,1 @@
-"""Fetching of repositories into mirrors, by a git that is closed to all but the service's own settings."""
+"""Fetching of repositories into mirrors, by a git that obeys only the settings of the service."""
