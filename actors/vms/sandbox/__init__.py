@@ -1,4 +1,4 @@
-"""VMs as sandboxes of namespaces, the one provider (engine.md, "Leases").
+"""VMs as sandboxes of namespaces, which need no KVM and no privileges (engine.md, "Leases").
 
 Modules that make VMs are imported on first use, because most commands only read the settings.
 """
