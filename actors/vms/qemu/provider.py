@@ -43,6 +43,7 @@ _MAX_LAYERS = 16
 _PARKED_WEIGHT, _WEIGHT = 1, 100
 
 _CONNECT_SECONDS = 30.0
+_ANSWER_BYTES = 1024
 _MIN_SECONDS = 0.001
 _FREEZE_SECONDS = 60.0
 _END_SECONDS = 30.0
@@ -170,12 +171,12 @@ class QemuProvider(HostVms):
         vm, record = self._running(vm_id)
         try:
             with vm.connect(_CONNECT_SECONDS) as monitor:
-                _, descriptors, _, _ = socket.recv_fds(monitor, 1, 1, socket.MSG_CMSG_CLOEXEC)
+                answer, descriptors, _, _ = socket.recv_fds(monitor, _ANSWER_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
         except OSError as error:
             message = f"VM {vm_id} does not answer: {error}"
             raise VmError(message) from error
         if not descriptors:
-            message = f"QEMU of VM {vm_id} does not answer"
+            message = f"QEMU of VM {vm_id} does not answer: {answer.decode() or 'it has ended'}"
             raise VmError(message)
         return SshEndpoint(socket.socket(fileno=descriptors[0]), record.private_key, record.host_key)
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from actors.vms import Connection, QemuProvider, VmError, VmLost, VmSpec, in_job
+from actors.vms.sandbox import IdMap
 from storage import Shape, SystemClock
 from tests.actors.vms.qemu.machines import IMAGE, SECONDS, qemu_of, says
+from tests.vms.contract.taking import IN_FLIGHT
 from tests.waiting import until
 
 FILL_THE_DISK = """\
@@ -46,3 +49,20 @@ def test_a_machine_bears_a_full_disk_and_memory_and_a_pause(opened: Callable[[],
         provider.snapshot("vm", "taken")
     provider.destroy("vm")
     assert (list(provider.list()), list(provider.snapshots())) == ([], [])
+
+
+@pytest.mark.timeout(1800)
+def test_descriptors_in_flight_stop_no_connection(opened: Callable[[], QemuProvider], idmap: IdMap):
+    """Those of all VMs' processes are counted together, and a sandbox may hold the most."""
+    provider = opened()
+    provider.hurry("vm")
+    provider.park("vm")
+    command = idmap.command(["/usr/bin/python3", "-c", IN_FLIGHT])
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd="/") as greedy:
+        try:
+            assert greedy.stdout is not None
+            assert int(greedy.stdout.readline()) > 1000
+            with Connection(provider.connect("vm"), SystemClock(), timeout=SECONDS) as connection:
+                assert connection.run("echo well", timeout=SECONDS).stdout == b"well\n"
+        finally:
+            greedy.kill()

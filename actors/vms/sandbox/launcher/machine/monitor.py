@@ -137,10 +137,9 @@ class _Monitor:
             connection.settimeout(_CONNECT_SECONDS)
             connection.connect(("127.0.0.1", SSH_PORT))
             connection.settimeout(None)
-            rights = array.array("i", [connection.fileno()]).tobytes()
-            accepted.sendmsg([b"1"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
-        except OSError:  # QEMU has ended, or the service has hung up
-            pass
+            _hand_over(connection, accepted)
+        except OSError as error:  # QEMU does not answer, or the service has hung up
+            _explain(error, accepted)
         finally:
             connection.close()
             accepted.close()
@@ -148,3 +147,23 @@ class _Monitor:
     def _terminate(self, *_: object) -> None:
         """Let QEMU write what it has of the disks, and end."""
         os.kill(self._qemu, _signal.SIGTERM)
+
+
+def _hand_over(connection: _socket.socket, accepted: _socket.socket) -> None:
+    """Send a connection, which counts on its way for an id that no VM has.
+
+    Jobs may have used up what the ids of theirs may have in flight.
+    """
+    rights = array.array("i", [connection.fileno()]).tobytes()
+    os.setresuid(shares.NETWORK_PROGRAM_ID, 0, 0)
+    try:
+        accepted.sendmsg([b"1"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
+    finally:
+        os.setresuid(0, 0, 0)
+
+
+def _explain(error: OSError, accepted: _socket.socket) -> None:
+    try:
+        accepted.send(str(error).encode())
+    except OSError:
+        return  # nobody is there to read it
