@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 from storage import on_first_use
 
 if TYPE_CHECKING:
-    from ci_daemon.local.building import BuildRefused, LocalRun, Request
+    from ci_daemon.local.building import BuildRefused, LocalRun
     from ci_daemon.local.changes import TreeChanges
     from ci_daemon.local.cleaning import clean_up
     from ci_daemon.local.folders import CacheUnusable, LocalFolders
     from ci_daemon.local.interrupts import Interrupts
+    from ci_daemon.local.request import Request
     from ci_daemon.local.requirements import HostUnfit, check_host, make_images
     from ci_daemon.local.selection import step_named
     from ci_daemon.local.service import LocalService, local_config, local_service

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors.ir import IrError, Plan, load
@@ -15,51 +15,27 @@ from ci_daemon.submit import (
     JobCost,
     SeveralPipelines,
     Summary,
-    default_slug,
-    folder_slug,
     git_revision,
     select_declared,
 )
 from storage import NewBuild, SecretInvalid, SecretScope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
+    from collections.abc import Callable
 
     from ci_daemon.local.interrupts import Interrupts
+    from ci_daemon.local.request import Request
     from ci_daemon.local.service import LocalService
     from ci_daemon.submit import Archive, Screen
     from storage import Build, Pipeline
 
-__all__ = ["BuildRefused", "LocalRun", "Request"]
+__all__ = ["BuildRefused", "LocalRun"]
 
 _POLL_SECONDS = 0.05
 
 
 class BuildRefused(Exception):
     """No build can be made of the tree or the options; the message says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """The build that the caller asks for.
-
-    Without ``ir`` the pipeline files of the tree are rendered. Without ``steps`` all of them are built. The VM of the
-    step ``shell`` is kept if it fails.
-    """
-
-    tree: Path
-    slug: str | None = None
-    ir: str | None = None
-    steps: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict)
-    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
-    shell: str | None = None
-
-    @property
-    def pipeline(self) -> str:
-        """The slug of its pipeline."""
-        return self.slug or (default_slug(self.tree) if self.ir is None else folder_slug(self.tree))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +52,8 @@ class LocalRun:
 
         Raises BuildRefused, what ``pack`` raises, and VmError.
         """
-        self.service.prepare()
+        if self.request.ir is not None:
+            self.service.prepare()
         with ThreadPoolExecutor(1) as background:
             asked = background.submit(git_revision, self.request.tree)
             archive = pack()

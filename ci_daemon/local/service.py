@@ -117,9 +117,13 @@ class LocalService:
     def discover(self, slug: str, archive: bytes) -> Envelope:
         """Render the pipelines of an archive, in a VM that is parked if the engine has not taken it over.
 
+        What rendering imports comes before what the engine does, because only rendering then waits for its VM.
+
         Raises RenderFailed and VmError.
         """
-        return render.discover(
+        discover = render.discover
+        self.prepare()
+        return discover(
             self.storage,
             self._host,
             self.images,
@@ -192,12 +196,13 @@ def local_service(directory: Path, config: Config, busy: Callable[[int | None], 
         images = open_images(directory, config)
         providers = open_providers(directory, config, images, clock)
         stack.callback(providers.close)
-        _end_earlier(storage, providers)
+        _end_leases(storage, providers)  # of a command that was killed
         stack.callback(_end_leases, storage, providers)
         parking = stack.enter_context(ThreadPoolExecutor(1, "park"))
         starting = stack.enter_context(ThreadPoolExecutor(1, "start"))
         service = LocalService(config, storage, images, providers, clock, parking, starting)
         stack.callback(service.stop)
+        _cancel_unfinished(storage)
         yield service
         service.settle()
 
@@ -224,11 +229,10 @@ def _open_storage(directory: Path, config: Config) -> Storage:
     return Storage.open(directory, clock, billing=_FREE, log_limit=limit)
 
 
-def _end_earlier(storage: Storage, providers: Providers) -> None:
-    """End what a command that was killed has left."""
+def _cancel_unfinished(storage: Storage) -> None:
+    """Cancel the builds of a command that was killed."""
     for build in storage.builds.unfinished():
         storage.builds.request_cancel(build.id)
-    _end_leases(storage, providers)
 
 
 def _end_leases(storage: Storage, providers: Providers) -> None:

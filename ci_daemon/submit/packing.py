@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from pathspec import GitIgnoreSpec
-
 from actors import repositories
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from pathspec import GitIgnoreSpec
 
 __all__ = ["Archive", "PackError", "pack"]
 
@@ -51,6 +51,8 @@ class _IgnoreRules:
         path = folder / ".gitignore"
         if not path.is_file():
             return self
+        from pathspec import GitIgnoreSpec  # noqa: PLC0415 - a tree without such files needs none of its modules
+
         lines = path.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
         return _IgnoreRules((*self.files, (folder, GitIgnoreSpec.from_lines(lines))))
 

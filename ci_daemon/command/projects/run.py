@@ -8,6 +8,7 @@ import re
 import sys
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -106,17 +107,21 @@ def run(
     if pipeline is not None:
         check_slug(pipeline)
     request = local.Request(tree, pipeline, pipeline_ir(tree, ir_file), steps, env, secrets, shell)
-    screen, interrupts = submission.Screen(sys.stderr if session.json else sys.stdout), local.Interrupts()
+    interrupts = local.Interrupts()
     with interrupts.handled():
         try:
-            code = _run(session, request, screen, interrupts, watch=watch)
+            code = _run(session, request, interrupts, watch=watch)
         except KeyboardInterrupt:
             code = 0
     return interrupts.exit_code or code
 
 
-def _run(session: Session, request: Request, screen: Screen, interrupts: Interrupts, *, watch: bool) -> int:
-    """Run an engine for the builds of a request; return the exit code."""
+def _run(session: Session, request: Request, interrupts: Interrupts, *, watch: bool) -> int:
+    """Run an engine for the builds of a request; return the exit code.
+
+    The first VMs are made before the modules of a build and of the screen are imported, so that both go on at once.
+    """
+    say = partial(click.echo, err=session.json)
     folders = local.LocalFolders.of_user(os.environ)
     folders.make()
     config = local.local_config(folders, request.tree, os.environ)
@@ -124,8 +129,9 @@ def _run(session: Session, request: Request, screen: Screen, interrupts: Interru
         config = replace(config, jobs=replace(config.jobs, hold_seconds=_HOLD_SECONDS))
     directory = folders.project(request.tree)
     try:
-        local.make_images(open_images(directory, config), directory, screen.print)
-        with local.local_service(directory, config, lambda pid: screen.print(_busy(pid))) as service:
+        local.make_images(open_images(directory, config), directory, say)
+        with local.local_service(directory, config, lambda pid: say(_busy(pid))) as service:
+            screen = submission.Screen(sys.stderr if session.json else sys.stdout)
             runner = local.LocalRun(service, request, screen, interrupts)
             code = _watch(session, runner) if watch else _once(session, runner)
         local.clean_up(folders, config)
