@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ci_daemon.draft import DAILY, DraftCache, DraftStep
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ci_daemon.new.project import Project
 
 __all__ = ["node"]
 
 _APT = "apt-get update && apt-get install -y --no-install-recommends nodejs npm ca-certificates git"
 _NO_TEST = "no test specified"
+_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
+"""The authorities of the image, which Node does not trust unasked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,7 @@ class _Tool:
     setup: str
     install: str
     run: str
+    env: Mapping[str, str] = field(default_factory=dict)
 
 
 _TOOLS = (
@@ -48,8 +53,9 @@ _BERRY = _Tool(
     " && npm install --global corepack && corepack enable",
     "yarn install --immutable",
     "yarn run",
+    {"COREPACK_NPM_REGISTRY": "https://registry.npmjs.org", "NODE_EXTRA_CA_CERTS": _BUNDLE},
 )
-"""Yarn from version 2 on, in the version that the project names."""
+"""Yarn from version 2 on, in the version that the project names, from npm's registry like the rest."""
 
 
 def node(project: Project) -> tuple[str, tuple[DraftStep, ...]] | None:
@@ -61,7 +67,7 @@ def node(project: Project) -> tuple[str, tuple[DraftStep, ...]] | None:
         tool = _BERRY
     base = DraftStep("Node", f"{_APT}{tool.setup}", image="debian:12", cache=DAILY)
     files = project.those("package.json", tool.lock) if tool is not _UNLOCKED else ("package.json",)
-    step = DraftStep("Packages", tool.install, parent=base, cache=DraftCache(files))
+    step = DraftStep("Packages", tool.install, parent=base, env=tool.env, cache=DraftCache(files))
     scripts = _scripts(project.texts["package.json"])
     for name in ("build", "test"):
         if name in scripts and _NO_TEST not in scripts[name]:
