@@ -167,7 +167,10 @@ class QemuProvider(HostVms):
         return self._preparation.done().accelerator
 
     def connect(self, vm_id: str) -> SshEndpoint:
-        """Connect to the VM's SSH server; also works after a restart of the daemon."""
+        """Connect to the VM's SSH server; also works after a restart of the daemon.
+
+        QEMU may yet have to take it: the first to use it waits for that, with a deadline of its own.
+        """
         vm, record = self._running(vm_id)
         try:
             with vm.connect(_CONNECT_SECONDS) as monitor:
@@ -178,7 +181,9 @@ class QemuProvider(HostVms):
         if not descriptors:
             message = f"QEMU of VM {vm_id} does not answer: {answer.decode() or 'it has ended'}"
             raise VmError(message)
-        return SshEndpoint(socket.socket(fileno=descriptors[0]), record.private_key, record.host_key)
+        connection = socket.socket(fileno=descriptors[0])
+        connection.setblocking(True)  # noqa: FBT003 - the function's own argument
+        return SshEndpoint(connection, record.private_key, record.host_key)
 
     def disk(self, vm_id: str) -> VmDisk:
         """Return the space of what the VM has written beyond its image or snapshot."""

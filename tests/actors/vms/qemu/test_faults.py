@@ -17,6 +17,9 @@ from tests.actors.vms.qemu.machines import IMAGE, SECONDS, qemu_of, says
 from tests.vms.contract.taking import IN_FLIGHT
 from tests.waiting import until
 
+MORE_THAN_WAIT_IN_THE_KERNEL = 4
+"""Connections that QEMU has not taken yet, of which the kernel completes two."""
+
 FILL_THE_DISK = """\
 cd /workspace
 fallocate --length "$(df --block-size=1 --output=avail . | tail -1)" full
@@ -25,7 +28,7 @@ head -c 1M /dev/urandom > more 2>&1 && sync more && echo written"""
 
 @pytest.mark.timeout(1800)
 def test_a_machine_bears_a_full_disk_and_memory_and_a_pause(opened: Callable[[], QemuProvider], tmp_path: Path):
-    """While QEMU is stopped the machine does not answer. Once it is killed, it is lost, and freed."""
+    """Stopped, it lets connections wait; killed, it is lost, and freed."""
     provider = opened()
     provider.create(VmSpec("vm", IMAGE, shape=Shape(cpu=1, memory_gb=1, disk_gb=1), network=False))
     with Connection(provider.connect("vm"), SystemClock(), timeout=SECONDS) as connection:
@@ -39,7 +42,11 @@ def test_a_machine_bears_a_full_disk_and_memory_and_a_pause(opened: Callable[[],
         with pytest.raises(VmError):
             Connection(provider.connect("vm"), SystemClock(), timeout=1.0)
         assert provider.alive("vm")
+        waiting = [provider.connect("vm") for _ in range(MORE_THAN_WAIT_IN_THE_KERNEL)]
         os.kill(qemu, signal.SIGCONT)
+        for endpoint in waiting:
+            with Connection(endpoint, SystemClock(), timeout=SECONDS) as waited:
+                assert says(waited, "cat /workspace/file") == "well"
         assert says(connection, "cat /workspace/file") == "well"
         os.kill(qemu, signal.SIGKILL)
         until(lambda: not provider.alive("vm"), "the machine's end")
