@@ -31,8 +31,8 @@ class Source:
     limits: IrSettings
 
 
-def render_tree(tree: Path, progress: Callable[[str], None]) -> Source:
-    """Render the pipeline files of a tree in a VM.
+def render_tree(tree: Path, progress: Callable[[str], None], *, organization: str = local.ORGANIZATION) -> Source:
+    """Render the pipeline files of a tree in a VM. Keys of cached steps contain the organization's slug.
 
     ``progress`` gets a line if it has to wait or to make an image.
 
@@ -49,6 +49,6 @@ def render_tree(tree: Path, progress: Callable[[str], None]) -> Source:
         progress("waiting for another command that runs this project")
 
     with local.local_service(directory, config, wait) as service:
-        envelope = service.discover(submission.default_slug(tree), archive.data)
+        envelope = service.discover(submission.default_slug(tree), archive.data, organization)
     with tarfile.open(fileobj=io.BytesIO(archive.data)) as tar:
         return Source(envelope, frozenset(tar.getnames()), config.ir)

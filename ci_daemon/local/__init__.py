@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from ci_daemon.local.request import Request
     from ci_daemon.local.requirements import HostUnfit, check_host, make_images
     from ci_daemon.local.selection import step_named
-    from ci_daemon.local.service import LocalService, local_config, local_service
+    from ci_daemon.local.service import ORGANIZATION, LocalService, local_config, local_service
 else:
     __getattr__ = on_first_use(__name__)
 
 __all__ = [
+    "ORGANIZATION",
     "BuildRefused",
     "CacheUnusable",
     "HostUnfit",

@@ -114,7 +114,7 @@ class LocalService:
         found = pipelines.by_slug(organization.id, slug)
         return found or pipelines.create(organization.id, NewPipeline(slug, slug, repository, branch))
 
-    def discover(self, slug: str, archive: bytes) -> Envelope:
+    def discover(self, slug: str, archive: bytes, organization: str = ORGANIZATION) -> Envelope:
         """Render the pipelines of an archive, in a VM that is parked if the engine has not taken it over.
 
         What rendering imports comes before what the engine does, because only rendering then waits for its VM.
@@ -129,7 +129,7 @@ class LocalService:
             self.images,
             self._clock,
             self._settings,
-            organization=ORGANIZATION,
+            organization=organization,
             slug=slug,
             archive=archive,
             parked=self._parked[0].result() if self._started is None else None,

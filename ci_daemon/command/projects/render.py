@@ -10,6 +10,7 @@ import click
 
 from actors import render as rendering
 from actors import vms
+from ci_daemon import lint as linting
 from ci_daemon import submit as submission
 from ci_daemon.command.support.command_classes import CallerCommand
 from ci_daemon.command.support.identity import become_owner
@@ -28,32 +29,39 @@ __all__ = ["render"]
 def render(session: Session, *, tree: Path, pipeline: str | None, org: str) -> None:
     """Render the pipeline files of DIR, .hm/*.py, in a VM, and print the IR.
 
-    `submit --ir` and the API accept it. The service need not run.
+    `submit --ir`, `run --ir` and the API accept it. It needs no service; on the box it takes the service's image.
     """
+    try:
+        if session.owns_box():
+            envelope = _on_box(session, tree, pipeline, org)
+        else:
+            envelope = linting.render_tree(tree, lambda line: click.echo(line, err=True), organization=org).envelope
+        definition = submission.select_declared(envelope, tree, pipeline).definition
+    except (rendering.RenderFailed, submission.SeveralPipelines, vms.VmError) as failure:
+        raise Failure(str(failure)) from failure
+    click.echo(json.dumps(definition, indent=2))
+
+
+def _on_box(session: Session, tree: Path, pipeline: str | None, org: str) -> rendering.Envelope:
+    """Render a tree in a VM of the service, which need not run. Raises RenderFailed and VmError."""
     # Only the caller may be able to read the tree; the VM must be the service's.
     source = submission.pack(tree)
     become_owner(session.state_dir)
     config, clock = session.config(), SystemClock()
     images = open_images(session.state_dir, config)
     provider = open_providers(session.state_dir, config, images, clock).named(config.pool.provider)
-    slug = pipeline or submission.default_slug(tree)
     with session.storage() as storage, tempfile.NamedTemporaryFile(suffix=".tar.gz") as archive:
         archive.write(source.data)
         archive.flush()
-        try:
-            rendered = rendering.render_archive(
-                storage,
-                provider,
-                clock,
-                config.render,
-                min_free=config.jobs.min_free_bytes,
-                image=images.resolve(None),
-                archive=Path(archive.name),
-                organization=org,
-                slug=slug,
-            )
-            envelope = rendering.Envelope.parse(rendered.envelope)
-            definition = submission.select_declared(envelope, tree, pipeline).definition
-        except (rendering.RenderFailed, submission.SeveralPipelines, vms.VmError) as failure:
-            raise Failure(str(failure)) from failure
-    click.echo(json.dumps(definition, indent=2))
+        rendered = rendering.render_archive(
+            storage,
+            provider,
+            clock,
+            config.render,
+            min_free=config.jobs.min_free_bytes,
+            image=images.resolve(None),
+            archive=Path(archive.name),
+            organization=org,
+            slug=pipeline or submission.default_slug(tree),
+        )
+    return rendering.Envelope.parse(rendered.envelope)

@@ -188,6 +188,10 @@ class Session:
             self._destination = find_destination(wish, configuration_folder(os.environ))
         return self._destination
 
+    def owns_box(self) -> bool:
+        """Tell whether the caller named the state directory, or may use the one that is there."""
+        return self.state_dir_given or self._owns_state_dir()
+
     def _owns_state_dir(self) -> bool:
         try:
             return os.geteuid() in {0, self.state_dir.stat().st_uid}

@@ -1,6 +1,10 @@
-"""The first pipeline of a project, from `ci-daemon new` to the end of its build."""
+"""The first pipeline of a project, from `ci-daemon new` to the end of its build, without a service."""
 
 from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
 
 from ci_daemon.command import main
 from tests.ci_daemon.local.projects import Project, rest
@@ -13,3 +17,18 @@ def test_the_first_pipeline_passes_when_it_is_run(project: Project):
         printed = rest(process)
         assert process.wait(60) == 0, printed
     assert "Replace this by the commands that test the project." in printed
+
+
+def test_what_render_prints_without_a_service_runs(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    monkeypatch.setattr("ci_daemon.command.DEFAULT_STATE_DIR", tmp_path / "none")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(project.cache))
+    monkeypatch.setenv("CI_DAEMON_IMAGES_DIR", str(project.images))
+    assert main(["new", str(project.tree)]) == 0
+    capsys.readouterr()
+    assert main(["render", str(project.tree)]) == 0
+    (project.tree / "pipeline.json").write_text(capsys.readouterr().out)
+    code, printed = project.run()
+    assert code == 0, printed
+    assert not (tmp_path / "none").exists()
