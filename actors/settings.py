@@ -32,8 +32,8 @@ class PoolSettings:
 
     provider: ProviderName = setting(
         "sandbox",
-        'How VMs are made: `"sandbox"`, of namespaces, or `"qemu"`, with a kernel of their own; organizations may have'
-        " their own choice (`ci-daemon org set`).",
+        'How VMs are made: `"sandbox"`, of namespaces, `"qemu"`, with a kernel of their own, or `"incus"`, on an'
+        " engine's members; organizations may have their own choice (`ci-daemon org set`).",
         live=True,
     )
     image_providers: Mapping[str, ProviderName] = setting(

@@ -51,8 +51,14 @@ def open_providers(state_dir: Path, config: Config, images: vms.Images, clock: C
             state_dir / "qemu", images, ids, clock, config.qemu, config.sandbox, most, lambda: images.base
         )
 
+    def instances() -> vms.Provider:
+        return vms.IncusProvider(
+            state_dir / "incus", images, ids, clock, config.incus, config.sandbox, lambda: images.base
+        )
+
     return vms.Providers(
-        {"sandbox": sandboxes, "qemu": machines}, used=[name for name in VMS if (state_dir / name).is_dir()]
+        {"sandbox": sandboxes, "qemu": machines, "incus": instances},
+        used=[name for name in VMS if (state_dir / name).is_dir()],
     )
 
 

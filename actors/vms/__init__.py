@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from actors.vms.file_download import DownloadedFile, InvalidDownload, download_files, list_files
     from actors.vms.guest import in_job, in_workspace, script
     from actors.vms.images import ImageError, Images, ImageSettings, ImageStore, InsufficientDisk
+    from actors.vms.incus import IncusProvider, IncusSettings
     from actors.vms.provider import (
         ImageNotFound,
         Provider,
@@ -75,6 +76,8 @@ __all__ = [
     "ImageSettings",
     "ImageStore",
     "Images",
+    "IncusProvider",
+    "IncusSettings",
     "InsufficientDisk",
     "InteractiveSession",
     "InvalidDownload",

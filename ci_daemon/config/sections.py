@@ -13,6 +13,7 @@ from actors.repositories import RepositorySettings, SourceSettings
 from actors.source_hosts import BitbucketSettings
 from actors.source_hosts.github import GithubAppSettings
 from actors.vms.images import ImageSettings
+from actors.vms.incus import IncusSettings
 from actors.vms.qemu import QemuSettings
 from actors.vms.sandbox import SandboxSettings
 from api import HttpSettings, IdentitySettings, PaymentSettings, RateLimitSettings, RelyingParty
@@ -35,6 +36,7 @@ class Config:
     http: HttpSettings = field(default_factory=HttpSettings)
     identity: IdentitySettings = field(default_factory=IdentitySettings)
     images: ImageSettings = field(default_factory=ImageSettings)
+    incus: IncusSettings = field(default_factory=IncusSettings)
     ir: IrSettings = field(default_factory=IrSettings)
     jobs: JobSettings = field(default_factory=JobSettings)
     journal: JournalSettings = field(default_factory=JournalSettings)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PROVIDERS", "Lease", "LeaseState", "PastUse", "ProviderName", "Snapshot"]
 
-ProviderName = Literal["sandbox", "qemu"]
+ProviderName = Literal["sandbox", "qemu", "incus"]
 """The names by which the owner of a host chooses providers."""
 
 PROVIDERS: tuple[ProviderName, ...] = get_args(ProviderName)

@@ -36,6 +36,7 @@ ROOMS = {
     "actors.test_reports",
     "actors.vms",
     "actors.vms.images",
+    "actors.vms.incus",
     "actors.vms.qemu",
     "actors.vms.sandbox",
     "api",

@@ -30,5 +30,5 @@ def test_every_provider_has_its_name(tmp_path: Path):
     images = open_images(tmp_path, Config())
     with closing(open_providers(tmp_path, Config(), images, SystemClock())) as providers:
         assert [providers.named(name).name for name in VMS] == list(VMS)
-        with pytest.raises(VmError, match='no provider "incus" of VMs, only sandbox, qemu'):
-            providers.named("incus")
+        with pytest.raises(VmError, match='no provider "lxd" of VMs, only sandbox, qemu, incus'):
+            providers.named("lxd")

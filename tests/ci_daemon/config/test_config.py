@@ -123,7 +123,7 @@ def test_variables_of_earlier_releases_are_refused_too(tmp_path: Path, name: str
         (
             "CI_DAEMON_POOL_IMAGE_PROVIDERS",
             '{alpine = "lxd"}',
-            'pool.image_providers.alpine: expected "sandbox" or "qemu", got "lxd"',
+            'pool.image_providers.alpine: expected "sandbox", "qemu" or "incus", got "lxd"',
         ),
         (
             "CI_DAEMON_POOL_LOW_DISK_GB",

@@ -11,16 +11,11 @@ from __future__ import annotations
 import fcntl
 import os
 
-from . import init, network, outer, shares
+from . import network, shares
 from .answer import answer
-from .ids import as_root, become_root, own_id
+from .guest_process import GuestProcess
+from .ids import become_root
 from .kernel import (
-    CLONE_NEWCGROUP,
-    CLONE_NEWIPC,
-    CLONE_NEWNET,
-    CLONE_NEWNS,
-    CLONE_NEWPID,
-    CLONE_NEWUTS,
     MS_BIND,
     MS_PRIVATE,
     MS_REC,
@@ -30,7 +25,6 @@ from .kernel import (
     mount,
     set_dumpable,
     set_title,
-    unshare,
 )
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
@@ -38,8 +32,6 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 _CHECK_SECONDS = 5.0
-_NAMESPACES = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP
-_ID_BYTES = 16
 
 
 def run(spec: dict[str, Any], mapped: int, report: int, log: int) -> NoReturn:
@@ -74,7 +66,7 @@ def _make(spec: dict[str, Any], mapped: int, report: int, log: int) -> None:
     mount(f"/proc/self/fd/{base}", f"{disk}/outer", flags=MS_BIND)
     make_read_only(f"{disk}/outer")
     shares.bound(spec["share_of_limits"], spec["share_of_objects"])
-    guest_process = _GuestProcess(spec, f"{disk}/outer", report)
+    guest_process = GuestProcess(spec, f"{disk}/outer", report)
     if network_program:
         network.publish(guest_process.pid, disk)
         network_program.go()
@@ -93,60 +85,3 @@ def _make_disk(disks: int, name: str) -> str:
     for part in ("upper", "work", "root", "outer", "command"):
         os.mkdir(f"{disk}/{part}", 0o755)
     return disk
-
-
-class _GuestProcess:
-    """The VM's PID 1 while it starts, in the VM's own namespaces."""
-
-    def __init__(self, spec: dict[str, Any], root: str, report: int) -> None:
-        """Make the namespaces, the network's too, and the process, which waits for ``go``. Raises OSError."""
-        wait, self._go = os.pipe()
-        self._progress, progress = os.pipe()
-
-        def enter_namespaces() -> None:
-            os.chdir(root)
-            spec["offline"] = _offline_network()
-            unshare(_NAMESPACES)
-            network.raise_loopback()
-            if spec["network"]:
-                network.set_rules(spec["network"]["rules"])
-            if os.fork() == 0:
-                os.close(self._go)
-                os.write(progress, own_id().ljust(_ID_BYTES))
-                _run_guest(spec, wait, progress, report)
-
-        status = as_root(shares.INNER_MAP, shares.INNER_MAP, enter_namespaces)
-        os.close(wait)
-        os.close(progress)
-        if status != 0:
-            message = "the namespaces of the VM cannot be made"
-            raise OSError(message)
-        self.pid = int(os.read(self._progress, _ID_BYTES) or os._exit(1))
-
-    def go(self) -> None:
-        """Let the process set up the VM; return when it can no longer fail."""
-        os.write(self._go, b"1")
-        os.close(self._go)
-        if os.read(self._progress, 1) != b"1":
-            os._exit(1)
-        os.close(self._progress)
-
-
-def _offline_network() -> int:
-    """Make a network namespace with nothing but a loopback, and return a descriptor of it."""
-    unshare(CLONE_NEWNET)
-    network.raise_loopback()
-    return os.open("/proc/self/ns/net", os.O_RDONLY)
-
-
-def _run_guest(spec: dict[str, Any], wait: int, progress: int, report: int) -> NoReturn:
-    try:
-        if os.read(wait, 1) == b"1":
-            outer.enter_root(spec)
-            init.limit(user_namespaces=spec["user_namespaces"])
-            os.write(progress, b"1")
-            init.serve(spec["listener"], spec["control"], spec["offline"])
-    except Exception as error:  # noqa: BLE001 - the boundary of this process
-        os.write(report, f"failed {error}\n".encode())
-    finally:
-        os._exit(1)

@@ -1,0 +1,25 @@
+"""The provider of VMs as instances of an Incus or LXD server or cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from storage import on_first_use
+
+if TYPE_CHECKING:
+    from actors.vms.incus.engine import Access, Engine, EngineAway, EngineError, NotFound
+    from actors.vms.incus.provider import IncusProvider, access_of
+    from actors.vms.incus.settings import IncusSettings
+else:
+    __getattr__ = on_first_use(__name__)
+
+__all__ = [
+    "Access",
+    "Engine",
+    "EngineAway",
+    "EngineError",
+    "IncusProvider",
+    "IncusSettings",
+    "NotFound",
+    "access_of",
+]

@@ -1,0 +1,232 @@
+"""The engine's REST API over TLS or a unix socket, by any member that answers.
+
+Incus 6 and LXD 5 share it. Changes are asynchronous: the answer names an operation, whose end is waited for.
+"""
+
+from __future__ import annotations
+
+import ssl
+import time
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import httpx
+
+from actors.vms.provider import VmError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+    from typing import TypeAlias
+
+    Query: TypeAlias = Mapping[str, str | int]
+
+__all__ = ["Access", "Engine", "EngineAway", "EngineError", "NotFound"]
+
+_CONNECT_SECONDS = 3.0
+_ANSWER_SECONDS = 30.0
+_OPERATION_SECONDS = 120.0
+_WAIT_SECONDS = 20
+_SUCCESS = 200
+_RUNNING = 200
+_SAFE = frozenset({"GET", "HEAD"})
+"""Methods that may be sent again to another member when an answer does not come."""
+
+
+class EngineError(VmError):
+    """The engine refused a request, or failed at it; the message is its own."""
+
+
+class NotFound(EngineError):
+    """The engine has nothing of that name."""
+
+
+class EngineAway(VmError):
+    """No member answers, or the database of the cluster has no majority. Nothing is known of any VM."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The way to an engine: the addresses of members with the certificates, or a socket on this host."""
+
+    addresses: tuple[str, ...]
+    socket: Path
+    certificate: Path
+    key: Path
+    server_certificate: Path
+
+    @property
+    def over_tls(self) -> bool:
+        """True if members are reached over the network."""
+        return bool(self.addresses)
+
+    def tls(self) -> ssl.SSLContext:
+        """Return a context that accepts the members' own certificate alone. Raises EngineError."""
+        try:
+            context = ssl.create_default_context(cafile=str(self.server_certificate))
+            context.check_hostname = False  # the certificate is the engine's own: it names no address
+            context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+            context.load_cert_chain(self.certificate, self.key)
+        except OSError as error:
+            message = f"the certificates for the engine cannot be read ({error}): see docs/fleet.md"
+            raise EngineError(message) from error
+        return context
+
+
+class Engine:
+    """A client of one project of an engine. Safe in any thread.
+
+    A member that does not answer is left for the next one; a request that may have been carried out is not repeated.
+    """
+
+    def __init__(self, access: Access, project: str) -> None:
+        self.access = access
+        self.project = project
+        self.tls = access.tls() if access.over_tls else None
+        self._clients = [self._client(address) for address in access.addresses or ("http://engine",)]
+        self._first = 0
+
+    def close(self) -> None:
+        """Close the connections."""
+        for client in self._clients:
+            client.close()
+
+    def get(self, path: str, query: Query | None = None, *, seconds: float = _ANSWER_SECONDS) -> Any:  # noqa: ANN401 - JSON
+        """Return what is at a path. Raises NotFound, EngineError and EngineAway."""
+        return self._ask("GET", path, query, seconds)["metadata"]
+
+    def do(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        query: Query | None = None,
+        *,
+        seconds: float = _OPERATION_SECONDS,
+    ) -> Any:  # noqa: ANN401 - JSON
+        """Carry out a change, wait for its end and return what the engine says of it.
+
+        Raises as `get` does, also EngineError if it takes longer than so many ``seconds``.
+        """
+        return self.done(self.begin(method, path, body, query), seconds)
+
+    def begin(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Query | None = None
+    ) -> dict[str, Any]:
+        """Begin a change; return the engine's answer, which may be an operation. Raises as `get` does."""
+        return self._ask(method, path, query, _ANSWER_SECONDS, json=body)
+
+    def upload(self, path: str, content: Iterable[bytes], seconds: float) -> Any:  # noqa: ANN401 - JSON
+        """Send a file, wait until the engine has taken it in, and return what it says.
+
+        Raises as `get` does.
+        """
+        headers = {"Content-Type": "application/octet-stream"}
+        return self.done(self._ask("POST", path, None, seconds, content=content, headers=headers), seconds)
+
+    def done(self, answer: Mapping[str, Any], seconds: float) -> Any:  # noqa: ANN401 - JSON
+        """Wait for the end of the operation that an answer names, if it does; return its metadata."""
+        if answer["type"] != "async":
+            return answer["metadata"]
+        operation, end = operation_of(answer), time.monotonic() + seconds
+        while True:
+            left = max(1, min(_WAIT_SECONDS, int(end - time.monotonic())))
+            status = self.get(f"{operation}/wait", {"timeout": left}, seconds=left + _ANSWER_SECONDS)
+            if status["status_code"] == _SUCCESS:
+                return status["metadata"]
+            if status["status_code"] > _RUNNING:
+                raise _refusal(status["err"] or status["status"], status["status_code"])
+            if time.monotonic() >= end:
+                message = f"the engine did not complete {status['description']!r} within {seconds:g} s"
+                raise EngineError(message)
+
+    def exists(self, path: str) -> bool:
+        """Tell whether there is anything at a path."""
+        try:
+            self.get(path)
+        except NotFound:
+            return False
+        return True
+
+    @property
+    def address(self) -> str:
+        """The address of the member that answered last."""
+        return str(self._clients[self._first].base_url)
+
+    def _client(self, address: str) -> httpx.Client:
+        timeout = httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS)
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=16)
+        transport = (
+            httpx.HTTPTransport(verify=self.tls, limits=limits)
+            if self.tls
+            else httpx.HTTPTransport(uds=str(self.access.socket), limits=limits)
+        )
+        return httpx.Client(transport=transport, base_url=address, timeout=timeout, trust_env=False)
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        query: Query | None,
+        seconds: float,
+        **sent: Any,  # noqa: ANN401 - httpx's own
+    ) -> dict[str, Any]:
+        """Send a request to the first member that takes it; return its answer."""
+        timeout = httpx.Timeout(seconds, connect=_CONNECT_SECONDS)
+        params = {"project": self.project, **(query or {})}
+        failed: list[str] = []
+        for number in self._in_turn():
+            client = self._clients[number]
+            try:
+                answer = client.request(method, path, params=params, timeout=timeout, **sent)
+                self._first = number
+                return _checked(answer)
+            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+                failed.append(f"{client.base_url}: {error}")
+            except httpx.TransportError as error:
+                failed.append(f"{client.base_url}: {str(error) or type(error).__name__}")
+                if method not in _SAFE:
+                    break
+        message = f"the engine does not answer ({'; '.join(failed)}): is it running?"
+        raise EngineAway(message)
+
+    def _in_turn(self) -> list[int]:
+        """Return the numbers of the members, from the one that answered last."""
+        count = len(self._clients)
+        return [(self._first + offset) % count for offset in range(count)]
+
+
+def operation_of(answer: Mapping[str, Any]) -> str:
+    """Return the path of the operation that an answer names."""
+    return str(answer["operation"]).partition("?")[0]
+
+
+def part(name: str) -> str:
+    """Return a name as a part of a path."""
+    return quote(name, safe="")
+
+
+def _checked(answer: httpx.Response) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = answer.json()
+    except ValueError as error:
+        message = f"what answers at {answer.url.copy_with(query=None)} is no engine: HTTP {answer.status_code}"
+        raise EngineError(message) from error
+    if content["type"] == "error":
+        raise _refusal(content["error"], content["error_code"])
+    return content
+
+
+_NO_MAJORITY = ("no available dqlite leader", "database is locked", "no known leader", "checkpoint in progress")
+
+
+def _refusal(text: str, code: int) -> VmError:
+    lowered = text.lower()
+    if any(each in lowered for each in _NO_MAJORITY):
+        return EngineAway(f"the database of the cluster does not answer: {text}")
+    if code == HTTPStatus.NOT_FOUND or lowered.endswith("not found"):
+        return NotFound(text)
+    return EngineError(text)

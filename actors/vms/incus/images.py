@@ -1,0 +1,193 @@
+"""Images on the engine: the outer layer's image, and a volume of each image that jobs start from.
+
+Both are made of the image store's trees, once for each content, and removed when the store has another one or none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import socket
+import threading
+from collections import defaultdict
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from actors.vms.incus.engine import EngineError, NotFound, part
+from actors.vms.incus.names import IMAGE, OWNER, STAMP
+from actors.vms.incus.tarballs import base_image, launcher_digest, tree_tar
+from actors.vms.provider import ImageNotFound, VmError
+from actors.vms.sandbox.host_vms import ImageRoots, stamp_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from actors.vms.incus.engine import Engine
+    from actors.vms.incus.exec_streams import ExecStreams
+    from actors.vms.incus.instances import Instances
+    from actors.vms.incus.names import Names
+    from actors.vms.incus.volumes import Volume, Volumes
+    from actors.vms.sandbox.userns import IdMap
+
+__all__ = ["EngineImages"]
+
+_UPLOAD_SECONDS = 1800.0
+_KEY_CHARS = 20
+_BLOCK_BYTES = 1 << 18
+_PLACE = "/mnt"
+_UNPACK = f"mkdir -m 755 {_PLACE}/root && mkdir -m 700 {_PLACE}/command && exec tar -x --xattrs -C {_PLACE}/root"
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    engine: Engine
+    volumes: Volumes
+    instances: Instances
+    streams: ExecStreams
+    names: Names
+
+
+class EngineImages:
+    """The images of the store, as far as they are on the engine. Safe in any thread."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        volumes: Volumes,
+        instances: Instances,
+        streams: ExecStreams,
+        names: Names,
+        store: ImageRoots,
+        idmap: IdMap,
+        base: Callable[[], str],
+    ) -> None:
+        """``base`` names the image whose sshd serves the VMs."""
+        self._on = _Parts(engine, volumes, instances, streams, names)
+        self._store = store
+        self._idmap = idmap
+        self._base = base
+        self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._known: set[str] = set()
+
+    def stamp(self, image: str) -> str:
+        """Return a text that tells an image's content from a later one of its name. Raises ImageNotFound."""
+        return stamp_of(self._store.path(image))
+
+    def base(self) -> str:
+        """Return the alias of the outer layer's image, published if it is missing. Raises VmError."""
+        try:
+            tree = self._store.path(self._base())
+        except ImageNotFound as error:
+            message = f"VMs need an image with sshd, run `ci-daemon image build`: {error}"
+            raise VmError(message) from error
+        alias = self._on.names.base(_key(stamp_of(tree), launcher_digest()))
+        with self._locks[alias]:
+            if alias not in self._known and not self._on.engine.exists(f"/1.0/images/aliases/{part(alias)}"):
+                self._publish(alias, tree)
+            self._known.add(alias)
+        return alias
+
+    def forget(self) -> None:
+        """Look anew whether the images are there, because somebody else has removed one."""
+        self._known.clear()
+
+    def volume(self, image: str, member: str | None) -> Volume:
+        """Return the volume of an image on a member, which is put there if it is missing.
+
+        Raises ImageNotFound and VmError.
+        """
+        tree = self._store.path(image)
+        stamp = stamp_of(tree)
+        name = self._on.names.image(_key(image, stamp))
+        with self._locks[name]:
+            there = [each for each in self._on.volumes.all() if each.name == name]
+            if here := next((each for each in there if each.member == member), None):
+                return here
+            labels = {OWNER: self._on.names.prefix, IMAGE: image, STAMP: stamp}
+            if there:
+                return self._on.volumes.copy(there[0], name, labels, member)
+            self._fill(_key(image, stamp), tree, labels, member)
+            self._remove_outdated()
+            if made := self._on.volumes.find(name, member):
+                return made
+        message = f"the volume of image {image!r} was removed by somebody else as it was made"
+        raise VmError(message)
+
+    def _publish(self, alias: str, tree: Path) -> None:
+        """Send the outer layer's image, and remove those that it replaces; instances live on without theirs."""
+        engine, names = self._on.engine, self._on.names
+        content = _Hashed(base_image(tree, self._idmap))
+        try:
+            engine.upload("/1.0/images", content, _UPLOAD_SECONDS)
+        except EngineError:
+            if not content.ended or not engine.exists(f"/1.0/images/{content.fingerprint}"):
+                raise
+        engine.do("POST", "/1.0/images/aliases", {"name": alias, "target": content.fingerprint})
+        for found in engine.get("/1.0/images/aliases", {"recursion": 1}):
+            if found["name"] != alias and any(names.of_kind("base", [found["name"]])):
+                with suppress(NotFound):
+                    engine.do("DELETE", f"/1.0/images/{found['target']}")
+
+    def _fill(self, key: str, tree: Path, labels: dict[str, str], member: str | None) -> None:
+        """Make an image's volume: unpack the tree by an instance, then give the volume its name."""
+        on, name = self._on, self._on.names.filling(key)
+        on.instances.remove(name)
+        if (left := on.volumes.find(name, member)) is not None:
+            on.volumes.remove(left)
+        volume = on.volumes.make(name, labels, member)
+        try:
+            device = on.volumes.device(name, _PLACE)
+            on.instances.make(name, self.base(), {}, {"disk": device}, member)
+            self._unpack(name, tree)
+        finally:
+            on.instances.remove(name)
+        on.volumes.rename(volume, on.names.image(key))
+
+    def _unpack(self, instance: str, tree: Path) -> None:
+        unpacking = self._on.streams.start(instance, ["/bin/sh", "-c", _UNPACK])
+        with unpacking.socket as sink, tree_tar(tree, self._idmap) as stream:
+            with sink.makefile("wb") as file:
+                shutil.copyfileobj(stream, file, _BLOCK_BYTES)
+            sink.shutdown(socket.SHUT_WR)
+            sink.recv(1)
+        if unpacking.exit_code(_UPLOAD_SECONDS) != 0:
+            reason = unpacking.errors.decode(errors="replace").strip()
+            message = f"the image at {tree} could not be unpacked on the engine: {reason}"
+            raise VmError(message)
+
+    def _remove_outdated(self) -> None:
+        """Remove the volumes of images that were removed or replaced; the disks of jobs stay whole."""
+        volumes = self._on.volumes
+        for volume in volumes.all():
+            if self._on.names.own(volume.labels) and any(self._on.names.of_kind("image", [volume.name])):
+                with suppress(ImageNotFound):
+                    if self.stamp(volume.labels[IMAGE]) == volume.labels[STAMP]:
+                        continue
+                volumes.remove(volume)
+
+
+class _Hashed:
+    """A stream with its digest, by which the engine names what it has taken in."""
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self._blocks = blocks
+        self._digest = hashlib.sha256()
+        self.ended = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield the blocks."""
+        for block in self._blocks:
+            self._digest.update(block)
+            yield block
+        self.ended = True
+
+    @property
+    def fingerprint(self) -> str:
+        """The digest of what has been read."""
+        return self._digest.hexdigest()
+
+
+def _key(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:_KEY_CHARS]

@@ -1,0 +1,67 @@
+"""The network of VMs on the engine's bridge: an address for each, and the rules of a sandbox."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from functools import lru_cache
+from ipaddress import IPv4Interface, IPv4Network
+from typing import TYPE_CHECKING, Any
+
+from actors.vms.incus.engine import EngineError, part
+from actors.vms.sandbox.firewall import CLOSED_NETWORKS, ruleset
+
+if TYPE_CHECKING:
+    from actors.vms.incus.engine import Engine
+
+__all__ = ["Bridge"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bridge:
+    """A managed bridge, the gateway at which its resolver answers, and what VMs may reach besides."""
+
+    name: str
+    gateway: IPv4Interface
+    allow: tuple[IPv4Network, ...]
+
+    @classmethod
+    def of(cls, engine: Engine, name: str, allow: tuple[str, ...]) -> Bridge:
+        """Look a bridge up.
+
+        Raises EngineError if it has no IPv4 network, or an allowed network is not in CIDR form.
+        """
+        address = engine.get(f"/1.0/networks/{part(name)}")["config"].get("ipv4.address", "none")
+        try:
+            return cls(name, IPv4Interface(address), tuple(IPv4Network(each) for each in allow))
+        except ValueError as error:
+            message = f"the network {name!r} of the engine is of no use ({error}): see docs/fleet.md"
+            raise EngineError(message) from error
+
+    @property
+    def resolver(self) -> str:
+        """The address of the resolver."""
+        return str(self.gateway.ip)
+
+    def address(self) -> str:
+        """Return a random address for an instance; the engine refuses one that is taken."""
+        network = self.gateway.network
+        return str(network[random.randrange(2, network.num_addresses - 1)])  # noqa: S311 - not for secrecy
+
+    def device(self, address: str) -> dict[str, str]:
+        """Return the interface of an instance with an address."""
+        return {"type": "nic", "network": self.name, "name": "eth0", "ipv4.address": address}
+
+    def settings(self, address: str) -> dict[str, Any]:
+        """Return what an instance's init needs to configure the interface."""
+        return {
+            "address": address,
+            "netmask": str(self.gateway.network.netmask),
+            "gateway": self.resolver,
+            "rules": _rules(self.resolver, self.allow),
+        }
+
+
+@lru_cache(maxsize=4)
+def _rules(resolver: str, allow: tuple[IPv4Network, ...]) -> bytes:
+    return ruleset(resolver, allow, CLOSED_NETWORKS, dns_over_tcp=True)

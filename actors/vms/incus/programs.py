@@ -1,0 +1,88 @@
+"""The launcher's programs in instances: they bring keys and jobs to init, and connections to sshd."""
+
+from __future__ import annotations
+
+import marshal
+import resource
+from typing import TYPE_CHECKING, Any
+
+from actors.vms.incus.tarballs import PROGRAMS
+from actors.vms.provider import VmError
+
+if TYPE_CHECKING:
+    from actors.vms.incus.exec_streams import ExecStreams, Program
+    from actors.vms.provider import VmSpec
+    from actors.vms.sandbox.keys import KeyPair
+
+__all__ = ["attach", "boot", "connect", "end", "job_of", "keys_of"]
+
+_GB = 1 << 30
+_OPEN_FILES = 65_536
+_LIMITS = {resource.RLIMIT_SIGPENDING: 4096, resource.RLIMIT_MSGQUEUE: 100_000}
+_OBJECTS = {"max_inotify_instances": 32}
+"""The most of what the kernel counts for all instances of a member together.
+
+By its defaults, a machine has as much as a few VMs take.
+"""
+
+_RUN = f'import sys; sys.path[:0] = ["{PROGRAMS}"]; from launcher.container.requests import main; main(sys.argv[1])'
+_READY = b"ready"
+
+
+def keys_of(
+    host: KeyPair, caller: KeyPair, processes: int, network: dict[str, Any], *, user_namespaces: bool
+) -> dict[str, Any]:
+    """Return what init needs to make the VM."""
+    return {
+        "host_key": host.private,
+        "authorized_key": caller.public,
+        "limits": {**_LIMITS, resource.RLIMIT_NPROC: processes},
+        "objects": _OBJECTS,
+        "network": network,
+        "user_namespaces": user_namespaces,
+    }
+
+
+def job_of(spec: VmSpec, resolver: str) -> dict[str, Any]:
+    """Return what a job brings to its VM."""
+    largest_file = spec.shape.disk_gb * _GB
+    limits = {resource.RLIMIT_NOFILE: _OPEN_FILES, resource.RLIMIT_FSIZE: largest_file, resource.RLIMIT_CORE: 1}
+    return {
+        "limits": [(kind, most, most) for kind, most in limits.items()],
+        "memory_bytes": spec.shape.memory_gb * _GB,
+        "network": spec.network,
+        "resolver": resolver if spec.network else None,
+    }
+
+
+def boot(streams: ExecStreams, instance: str, keys: dict[str, Any], seconds: float) -> None:
+    """Bring the keys to an instance's init, and return when it has made the VM. Raises VmError."""
+    _tell(streams, instance, "boot", keys, seconds)
+
+
+def attach(streams: ExecStreams, instance: str, job: dict[str, Any], seconds: float) -> None:
+    """Bring the job to a VM whose disk the engine has mounted; return when the VM has it. Raises VmError."""
+    _tell(streams, instance, "attach", job, seconds)
+
+
+def connect(streams: ExecStreams, instance: str) -> Program:
+    """Connect to the VM's sshd. Raises NotFound, EngineError and EngineAway."""
+    return streams.start(instance, _argv("connect"))
+
+
+def end(streams: ExecStreams, instance: str, seconds: float) -> None:
+    """Let an instance's init end. Raises VmError."""
+    streams.complete(instance, _argv("end"), b"", seconds)
+
+
+def _tell(streams: ExecStreams, instance: str, program: str, content: dict[str, Any], seconds: float) -> None:
+    done = streams.complete(instance, _argv(program), marshal.dumps(content), seconds)
+    word, _, why = done.output.strip().partition(b" ")
+    if word != _READY:
+        reason = (why or done.errors).decode(errors="replace").strip()
+        message = f"{instance} does not {program}: {reason or 'its init ended without a message'}"
+        raise VmError(message)
+
+
+def _argv(program: str) -> list[str]:
+    return ["/usr/bin/python3", "-I", "-S", "-B", "-c", _RUN, program]

@@ -1,0 +1,269 @@
+"""VMs as instances of an Incus or LXD server or cluster (engine.md, "Leases").
+
+An instance is the outer layer of a VM alone: a container of the base image with the launcher as its init. The job's
+disk is a volume, which is attached while the instance runs, so a parked one takes any image and any snapshot.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from actors.vms.description import Enforcement, ProviderDescription
+from actors.vms.incus import programs
+from actors.vms.incus.disks import EngineDisks
+from actors.vms.incus.engine import Access, Engine, EngineAway, EngineError
+from actors.vms.incus.exec_streams import ExecStreams
+from actors.vms.incus.images import EngineImages
+from actors.vms.incus.instances import Instances
+from actors.vms.incus.names import Names
+from actors.vms.incus.network import Bridge
+from actors.vms.incus.volumes import Volumes
+from actors.vms.provider import SshEndpoint, VmDisk, VmError, VmLost, VmSpec, VmUse
+from actors.vms.sandbox.keys import KeyPair
+from actors.vms.sandbox.launcher.container.words import DISK
+from actors.vms.sandbox.userns import restrict_to_owner
+from actors.vms.sandbox.vm_folder import VmFolder, VmRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from actors.vms.incus.settings import IncusSettings
+    from actors.vms.sandbox.host_vms import ImageRoots
+    from actors.vms.sandbox.settings import SandboxSettings
+    from actors.vms.sandbox.userns import IdMap
+    from storage import Clock, Shape
+
+__all__ = ["IncusProvider"]
+
+_OVERHEAD_MB = 256
+"""The memory that an instance has beyond its job's: for the outer layer, and the files that it reads."""
+
+_PARKED = {"limits.cpu.allowance": "100ms/100ms", "limits.memory": f"{_OVERHEAD_MB}MiB"}
+_IMAGE_GB = 8
+"""The most that an image may take; the engine counts it to the disk."""
+
+_ADDRESSES = 8
+_MIN_SECONDS = 0.001
+_TAKEN = "already"
+
+_LIMITS = (
+    Enforcement("cpu", enforced=True, how="control groups of the engine"),
+    Enforcement("memory", enforced=True, how="control groups of the engine"),
+    Enforcement("pids", enforced=True, how="limits of the user namespace in an instance"),
+    Enforcement("disk", enforced=True, how="measured while a job runs; no file grows past the disk's size"),
+)
+
+
+class IncusProvider:
+    """A provider that makes VMs on an engine. See Provider for the calls."""
+
+    name = "incus"
+    description = ProviderDescription(parks=True, own_kernel=False, limits=_LIMITS)
+
+    def __init__(
+        self,
+        folder: Path,
+        images: ImageRoots,
+        idmap: IdMap,
+        clock: Clock,
+        settings: IncusSettings,
+        shared: SandboxSettings,
+        base_image: Callable[[], str] = lambda: "debian:12",
+    ) -> None:
+        """Keep the VMs' keys in ``folder``, which is made if it is missing.
+
+        ``shared`` has the settings that all VMs share: the networks that they may reach, and nested user namespaces.
+        """
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        restrict_to_owner(folder)
+        self._vms = folder / "vms"
+        self._vms.mkdir(exist_ok=True)
+        self._clock = clock
+        self._settings = settings
+        self._shared = shared
+        self._engine = Engine(access_of(folder, settings), settings.project)
+        self._streams = ExecStreams(self._engine)
+        self._names = Names(settings.prefix)
+        self._instances = Instances(self._engine, settings.profile, self._names)
+        volumes = Volumes(self._engine, settings.storage)
+        self._volumes = volumes
+        self._images = EngineImages(
+            self._engine, volumes, self._instances, self._streams, self._names, images, idmap, base_image
+        )
+        self._disks = EngineDisks(volumes, self._images, self._names)
+
+    def create(self, spec: VmSpec) -> None:
+        """Make a VM and return when its sshd answers, or raise and leave nothing behind."""
+        self._disks.check(spec)
+        self.park(spec.id)
+        self.attach(spec)
+
+    def hurry(self, vm_id: str) -> None:
+        """Do nothing: the engine gives parked instances their share."""
+
+    def park(self, vm_id: str) -> None:
+        """Make an instance without a job's disk, or raise and leave nothing behind."""
+        deadline = self._clock.monotonic() + self._settings.create_seconds
+        instance, vm = self._names.vm(vm_id), self._vm(vm_id)
+        bridge, base = self._bridge(), self._images.base()
+        vm.make()
+        with self._destroyed_on_error(vm_id):
+            host, caller = KeyPair.make(), KeyPair.make()
+            vm.write(VmRecord(caller.private, host.public, ()))
+            address = self._make(instance, base, bridge)
+            keys = programs.keys_of(
+                host, caller, self._settings.processes, bridge.settings(address),
+                user_namespaces=self._shared.user_namespaces,
+            )  # fmt: skip
+            programs.boot(self._streams, instance, keys, self._left(deadline))
+            self._check_wanted(vm)
+
+    def attach(self, spec: VmSpec) -> None:
+        """Give a parked VM its disk, shape and network, or raise and leave nothing behind."""
+        deadline = self._clock.monotonic() + self._settings.create_seconds
+        instance, vm = self._names.vm(spec.id), self._vm(spec.id)
+        with vm.attaching(), self._destroyed_on_error(spec.id):
+            bridge = self._bridge()
+            volume = self._disks.make(spec, None, _IMAGE_GB)
+            devices = {"disk": self._volumes.device(volume, DISK)}
+            self._instances.change(instance, _limits(spec.shape), devices)
+            job = programs.job_of(spec, bridge.resolver)
+            programs.attach(self._streams, instance, job, self._left(deadline))
+            self._check_wanted(vm)
+
+    def connect(self, vm_id: str) -> SshEndpoint:
+        """Connect to the VM's SSH server; also works after a restart of the daemon."""
+        instance, record = self._names.vm(vm_id), self._vm(vm_id).record()
+        try:
+            program = programs.connect(self._streams, instance)
+        except EngineError as error:
+            if not self._instances.runs(instance):
+                message = f"VM {vm_id} has ended"
+                raise VmLost(message) from error
+            raise
+        return SshEndpoint(program.socket, record.private_key, record.host_key)
+
+    def alive(self, vm_id: str) -> bool:
+        """Tell whether the VM still runs, with its disk. Raises EngineAway."""
+        return self._vm(vm_id).attached and self._instances.runs(self._names.vm(vm_id))
+
+    def parked(self, vm_id: str) -> bool:
+        """Tell whether the VM runs and waits for a disk. Raises EngineAway."""
+        vm = self._vm(vm_id)
+        return vm.folder.exists() and vm.parked and self._instances.runs(self._names.vm(vm_id))
+
+    def use(self, vm_id: str) -> VmUse:
+        """Return the CPU time and memory of the VM's instance; unknown if it is gone, or no member answers."""
+        try:
+            return self._instances.use(self._names.vm(vm_id))
+        except EngineAway:
+            return VmUse()
+
+    def disk(self, vm_id: str) -> VmDisk:
+        """Return the space of what the VM has written beyond its image or snapshot."""
+        return VmDisk(0 if self.parked(vm_id) else self._disks.used_bytes(vm_id))
+
+    def snapshot(self, vm_id: str, name: str) -> None:
+        """Keep the VM's disk under ``name`` and end the VM, whose keys wait for ``destroy``."""
+        instance = self._names.vm(vm_id)
+        if not self._disks.check_free(vm_id, name):
+            return
+        self._instances.remove(instance)
+        self._disks.measure(vm_id)
+        self._disks.keep(vm_id, name)
+
+    def snapshots(self) -> Iterable[str]:
+        """Name every snapshot on the engine."""
+        return self._disks.snapshots()
+
+    def snapshot_image(self, name: str) -> str | None:
+        """Return a snapshot's image; None if either is missing, or the image was replaced."""
+        return self._disks.snapshot_image(name)
+
+    def snapshot_bytes(self, name: str) -> int:
+        """Return the bytes of a snapshot beyond the one below it; 0 if there is no such snapshot."""
+        return self._disks.snapshot_bytes(name)
+
+    def remove_snapshot(self, name: str) -> None:
+        """Remove a snapshot; unknown names are fine. Raises SnapshotInUse if a VM or snapshot starts from it."""
+        self._disks.remove_snapshot(name)
+
+    def destroy(self, vm_id: str) -> None:
+        """Remove the VM's instance, disk and keys, in any state; ``list`` names it until all is gone."""
+        instance, vm = self._names.vm(vm_id), self._vm(vm_id)
+        self._instances.remove(instance)
+        self._disks.remove(vm_id)
+        vm.remove()
+
+    def list(self) -> Iterable[str]:
+        """Name every VM that has anything left, running or not."""
+        made = self._names.of_kind("vm", self._instances.names())
+        return sorted({*made, *self._disks.vms(), *(path.name for path in self._vms.iterdir())})
+
+    def close(self) -> None:
+        """Close the connections to the engine; VMs live on."""
+        self._streams.close()
+        self._engine.close()
+
+    def _vm(self, vm_id: str) -> VmFolder:
+        self._names.vm(vm_id)
+        return VmFolder(self._vms / vm_id)
+
+    def _bridge(self) -> Bridge:
+        return Bridge.of(self._engine, self._settings.network, self._shared.network.allow)
+
+    def _make(self, instance: str, base: str, bridge: Bridge) -> str:
+        """Make an instance with a random address; return the address. Raises VmError."""
+        for left in reversed(range(_ADDRESSES)):
+            address = bridge.address()
+            try:
+                self._instances.make(instance, base, _PARKED, {"eth0": bridge.device(address)}, None)
+            except EngineError as error:
+                self._instances.remove(instance)
+                if not left or not _is_of_address(error):
+                    raise
+            else:
+                return address
+        raise AssertionError
+
+    def _check_wanted(self, vm: VmFolder) -> None:
+        """Raise VmError if another thread has destroyed the VM meanwhile."""
+        if not vm.folder.exists():
+            message = f"VM {vm.id} was destroyed while it was made"
+            raise VmError(message)
+
+    @contextmanager
+    def _destroyed_on_error(self, vm_id: str) -> Iterator[None]:
+        with ExitStack() as undo:
+            undo.callback(self.destroy, vm_id)
+            yield
+            undo.pop_all()
+
+    def _left(self, deadline: float) -> float:
+        return max(deadline - self._clock.monotonic(), _MIN_SECONDS)
+
+
+def access_of(folder: Path, settings: IncusSettings) -> Access:
+    """Return the way to the engine; the certificates are in ``folder`` unless the settings name others."""
+    return Access(
+        settings.addresses,
+        settings.socket,
+        settings.certificate or folder / "client.crt",
+        settings.key or folder / "client.key",
+        settings.server_certificate or folder / "server.crt",
+    )
+
+
+def _limits(shape: Shape) -> dict[str, str]:
+    return {
+        "limits.cpu.allowance": f"{shape.cpu * 100}ms/100ms",
+        "limits.memory": f"{shape.memory_gb * 1024 + _OVERHEAD_MB}MiB",
+    }
+
+
+def _is_of_address(error: EngineError) -> bool:
+    """Tell whether an instance was refused because another one has its address."""
+    text = str(error).lower()
+    return "address" in text and _TAKEN in text

@@ -1,0 +1,47 @@
+"""The configuration section of the provider `incus`, with its defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from storage import setting
+
+__all__ = ["IncusSettings"]
+
+
+@dataclass(frozen=True, slots=True)
+class IncusSettings:
+    """Section ``[incus]``: the Incus or LXD server or cluster on which the provider `incus` makes VMs.
+
+    The project, the profile, the storage pool and the network are made on the engine beforehand.
+    """
+
+    addresses: tuple[str, ...] = setting(
+        (), 'The members\' addresses, such as `["https://10.1.2.3:8443"]`; any that answers will do.'
+    )
+    socket: Path = setting(
+        Path("/var/lib/incus/unix.socket"), "The socket of an engine on this host, used if there are no addresses."
+    )
+    certificate: Path | None = setting(
+        None,
+        "The service's certificate; unless set, `incus/client.crt` in the state directory.",
+        example="/etc/ci-daemon/incus.crt",
+    )
+    key: Path | None = setting(
+        None,
+        "Its private key; unless set, `incus/client.key` in the state directory.",
+        example="/etc/ci-daemon/incus.key",
+    )
+    server_certificate: Path | None = setting(
+        None,
+        "The only certificate to accept of the members; unless set, `incus/server.crt` in the state directory.",
+        example="/etc/ci-daemon/incus-members.crt",
+    )
+    project: str = setting("ci", "The project that has the instances, images and volumes.")
+    profile: str = setting("ci", "The profile of the instances.")
+    storage: str = setting("ci", "The storage pool of the instances and of the jobs' disks.")
+    network: str = setting("ci", "The managed bridge that the instances are on.")
+    prefix: str = setting("ci", "The begin of all names; each service in a project needs its own.")
+    create_seconds: float = setting(120.0, "The most seconds to make a VM.", at_least=0)
+    processes: int = setting(4096, "The most processes in a VM, the service's own included.", at_least=1)

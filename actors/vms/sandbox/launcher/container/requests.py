@@ -1,0 +1,133 @@
+"""Programs that the service runs in an instance beside its init, one a function.
+
+They have the service on their standard input and output, and no process of the VM sees them.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]  # signal.py would cost 3 ms for its enums
+import _socket
+import array
+import fcntl
+import marshal
+import os
+import resource
+import sys
+import time
+
+from ..kernel import CLONE_NEWNS, MS_PRIVATE, copy_of_mount, mount, unshare
+from ..shares import NETWORK_PROGRAM_ID
+from ..trees import make_directory
+from .words import CONTROL, DISK, DOOR, LOG, MESSAGE_BYTES, SSH
+
+TYPE_CHECKING = False  # importing typing takes longer than all other imports together
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, NoReturn
+
+_PAUSE_SECONDS = 0.01
+_INIT_SECONDS = 30.0
+_F_SETPIPE_SZ = 1031
+_PIPE_BYTES = 1 << 20
+_BLOCK_BYTES = 1 << 18
+
+
+def main(name: str) -> NoReturn:
+    """Run the program of this name; what goes wrong is said as ``failed WHY``."""
+    programs: dict[str, Callable[[], None]] = {"boot": boot, "attach": attach, "connect": connect, "end": end}
+    try:
+        programs[name]()
+    except Exception as error:  # noqa: BLE001 - the boundary of this process
+        os.write(1, f"failed {error}\n".encode())
+        os._exit(1)
+    finally:
+        os._exit(0)
+
+
+def boot() -> None:
+    """Hand the spec on the standard input to init, and its answer to the service."""
+    door = _connected(DOOR, _socket.SOCK_SEQPACKET)
+    door.send(b"boot " + sys.stdin.buffer.read())
+    os.write(1, door.recv(MESSAGE_BYTES) or b"failed the instance has ended")
+
+
+def end() -> None:
+    """Let init end, and with it the instance."""
+    _connected(DOOR, _socket.SOCK_SEQPACKET).send(b"end ")
+
+
+def attach() -> None:
+    """Hand the disk, which the engine has mounted, to the VM with the job on the standard input."""
+    job = marshal.load(sys.stdin.buffer)  # noqa: S302 - from the service itself
+    job["limits"] = list(_possible(job["limits"]))
+    for part, mode in (("root", 0o755), ("command", 0o700)):
+        make_directory(f"{DISK}/{part}", mode)
+    for name in os.listdir(f"{DISK}/command"):
+        os.unlink(f"{DISK}/command/{name}")
+    output = os.open(f"{DISK}/command/output", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    log = os.open(LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    unshare(CLONE_NEWNS)
+    mount("none", DISK, flags=MS_PRIVATE)  # no root may be a mount that the engine shares with the instance
+    descriptors = array.array("i", [copy_of_mount(f"{DISK}/root"), output, log])
+    control = _connected(CONTROL, _socket.SOCK_SEQPACKET)
+    os.setresuid(NETWORK_PROGRAM_ID, 0, 0)  # what is on its way counts for an id that no VM has
+    control.sendmsg([marshal.dumps(job)], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, descriptors.tobytes())])
+    os.write(1, control.recv(MESSAGE_BYTES) or b"failed the VM has ended")
+
+
+def connect() -> None:
+    """Carry a connection to the VM's sshd over the standard input and output."""
+    for number in (0, 1):
+        try:
+            fcntl.fcntl(number, _F_SETPIPE_SZ, _PIPE_BYTES)
+        except OSError:  # it is no pipe, or there are too many large ones
+            continue
+    ssh = _connected(SSH, _socket.SOCK_STREAM)
+    sender = os.fork()
+    if sender == 0:
+        try:
+            _copy(0, ssh.fileno())
+            ssh.shutdown(_socket.SHUT_WR)
+        finally:
+            os._exit(0)
+    try:
+        _copy(ssh.fileno(), 1)
+    finally:
+        os.kill(sender, _signal.SIGKILL)
+
+
+def _copy(source: int, target: int) -> None:
+    """Copy all that comes, until the service or sshd has hung up.
+
+    To splice from a socket would be faster, but waits for more than has come.
+    """
+    try:
+        while block := os.read(source, _BLOCK_BYTES):
+            rest = memoryview(block)
+            while rest:
+                rest = rest[os.write(target, rest) :]
+    except (BrokenPipeError, ConnectionResetError):
+        return
+
+
+def _connected(path: str, kind: int) -> _socket.socket:
+    """Connect to init, which may yet have to begin. Raises OSError."""
+    end = time.monotonic() + _INIT_SECONDS
+    while True:
+        opened = _socket.socket(_socket.AF_UNIX, kind)
+        try:
+            opened.connect(path)
+        except (FileNotFoundError, ConnectionRefusedError):
+            opened.close()
+            if time.monotonic() > end:
+                raise
+            time.sleep(_PAUSE_SECONDS)
+        else:
+            return opened
+
+
+def _possible(limits: list[tuple[int, int, int]]) -> Any:  # noqa: ANN401 - an iterator; see TYPE_CHECKING
+    """Yield limits of resources, none above what the engine gives the instance."""
+    for kind, soft, hard in limits:
+        most = resource.getrlimit(kind)[1] % (1 << 63)
+        yield kind, min(soft, most), min(hard, most)
