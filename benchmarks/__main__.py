@@ -20,6 +20,7 @@ from benchmarks.fork import FORK
 from benchmarks.http import HTTP
 from benchmarks.lease import LEASE
 from benchmarks.logs import LOGS
+from benchmarks.machines import MACHINES
 from benchmarks.pushes import PUSHES
 from benchmarks.recovery import RECOVERY
 from benchmarks.render import RENDER
@@ -35,7 +36,22 @@ if TYPE_CHECKING:
 
 _ALL: dict[str, Report] = {
     benchmark.name: benchmark
-    for benchmark in (LEASE, BUILDS, LOGS, HTTP, FORK, CACHE, STOCK, RENDER, PUSHES, RECOVERY, COMMAND, CONSOLE, SCALE)
+    for benchmark in (
+        LEASE,
+        BUILDS,
+        LOGS,
+        HTTP,
+        FORK,
+        CACHE,
+        STOCK,
+        RENDER,
+        PUSHES,
+        RECOVERY,
+        COMMAND,
+        CONSOLE,
+        MACHINES,
+        SCALE,
+    )
 }
 
 
