@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 from storage import on_first_use
 
 if TYPE_CHECKING:
+    from actors.vms.incus.certificates import JoinToken, new_certificate, server_certificate
     from actors.vms.incus.engine import Access, Engine, EngineAway, EngineError, NotFound
+    from actors.vms.incus.engine_setup import EngineSetup, SetupStep
+    from actors.vms.incus.members import Member, members
     from actors.vms.incus.provider import IncusProvider, access_of
     from actors.vms.incus.settings import IncusSettings
 else:
@@ -18,8 +21,15 @@ __all__ = [
     "Engine",
     "EngineAway",
     "EngineError",
+    "EngineSetup",
     "IncusProvider",
     "IncusSettings",
+    "JoinToken",
+    "Member",
     "NotFound",
+    "SetupStep",
     "access_of",
+    "members",
+    "new_certificate",
+    "server_certificate",
 ]

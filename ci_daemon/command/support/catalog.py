@@ -24,6 +24,8 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
         "doctor": "Check this machine; print a fix for each failure.",
         "github bind": "Bind an installation of the GitHub app.",
         "github setup": "Make the GitHub app of this service.",
+        "incus setup": "Prepare an Incus or LXD engine for VMs.",
+        "incus status": "List the members of the engine.",
         "image build": "Make an image of a Debian or Ubuntu release.",
         "image default": "Show or change the default image.",
         "image import": "Make an image of a root file system's tar.",

@@ -1,0 +1,72 @@
+"""`ci-daemon incus`: prepare an Incus or LXD server or cluster for VMs, and look at its members."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from ci_daemon.command.support.command_classes import Group
+from ci_daemon.command.support.session import Failure, Session, pass_session
+from storage import SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+__all__ = ["incus"]
+
+_COLUMNS = ("name", "state", "cpus", "memory_mb", "memory_free_mb", "message")
+
+
+@click.group(cls=Group)
+def incus() -> None:
+    """An Incus or LXD server or cluster that makes VMs."""
+
+
+@incus.command()
+@click.option("--token", help="What `incus config trust add ci-daemon` printed, if the engine is on another host.")
+@pass_session
+def setup(session: Session, *, token: str | None) -> None:
+    """Prepare an engine: a project, a network that is closed to private ones, a profile, a certificate.
+
+    Run it as root on a member, whose socket it uses, or with a --token from anywhere. What is there and right is left
+    as it is, so it can be run again. The certificate that it makes for the service is good in the project alone.
+    """
+    from actors.vms import VmError  # noqa: PLC0415 - other commands speak to no engine
+    from ci_daemon.engine_setup import prepare_engine  # noqa: PLC0415 - as above
+
+    config = session.config()
+    try:
+        prepared = prepare_engine(session.state_dir, config, token, SystemClock().now())
+    except VmError as error:
+        raise Failure(str(error)) from None
+    steps = [asdict(step) for step in prepared.steps]
+    if session.json:
+        session.answer({"steps": steps, "addresses": list(prepared.addresses)}, "")
+        return
+    session.table(steps, ("part", "done"), "")
+    click.echo("\nWrite this into the configuration; `ci-daemon incus status` then lists the members:\n")
+    click.echo(_toml(config.incus.socket, prepared.addresses))
+
+
+@incus.command(reads=True)
+@pass_session
+def status(session: Session) -> None:
+    """List the members, with the processors and memory that each has."""
+    from actors.vms import VmError  # noqa: PLC0415 - as above
+    from ci_daemon.engine_setup import members_of  # noqa: PLC0415 - as above
+
+    try:
+        found = members_of(session.state_dir, session.config())
+    except VmError as error:
+        raise Failure(str(error)) from None
+    session.table([asdict(member) for member in found], _COLUMNS, "the engine has no members")
+
+
+def _toml(socket: Path, addresses: Sequence[str]) -> str:
+    """Return the settings of an engine at these addresses, or else at a socket."""
+    way = f"addresses = {json.dumps(list(addresses))}" if addresses else f"socket = {json.dumps(str(socket))}"
+    return f'[pool]\nprovider = "incus"\n\n[incus]\n{way}'

@@ -1,0 +1,92 @@
+"""The set-up of an engine for the provider `incus`, from this host."""
+
+from __future__ import annotations
+
+import ssl
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from actors.vms.incus import (
+    Engine,
+    EngineSetup,
+    JoinToken,
+    access_of,
+    members,
+    new_certificate,
+    server_certificate,
+)
+from ci_daemon.host.private_file import write_private
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from pathlib import Path
+
+    from actors.vms.incus import Access, Member, SetupStep
+    from ci_daemon.config import Config
+
+__all__ = ["PreparedEngine", "members_of", "prepare_engine"]
+
+_FOLDER = "incus"
+"""The folder of the state directory that has the provider's certificates, and its VMs' keys."""
+
+_DEFAULT_PROJECT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedEngine:
+    """The steps of a set-up, and the addresses of the engine's members, if it listens on the network."""
+
+    steps: tuple[SetupStep, ...]
+    addresses: tuple[str, ...]
+
+
+def prepare_engine(state_dir: Path, config: Config, token: str | None, now: datetime) -> PreparedEngine:
+    """Prepare an engine: that of a join ``token``, else the one whose socket is on this host.
+
+    Raises VmError.
+    """
+    access = access_of(state_dir / _FOLDER, config.incus)
+    access.certificate.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    certificate = _certificate(access, now)
+    if token is None:
+        with closing(Engine(replace(access, addresses=()), _DEFAULT_PROJECT)) as engine:
+            prepared = _prepare(engine, config, certificate)
+            shown = engine.get("/1.0")["environment"].get("certificate")
+        if shown:
+            write_private(access.server_certificate, shown)
+        return prepared
+    joined = JoinToken.parse(token)
+    write_private(access.server_certificate, server_certificate(joined))
+    with closing(Engine(replace(access, addresses=joined.addresses), _DEFAULT_PROJECT)) as engine:
+        _join(engine, joined)
+        return _prepare(engine, config, certificate)
+
+
+def members_of(state_dir: Path, config: Config) -> list[Member]:
+    """Return the members of the configured engine. Raises VmError."""
+    access = access_of(state_dir / _FOLDER, config.incus)
+    with closing(Engine(access, config.incus.project)) as engine:
+        return members(engine)
+
+
+def _prepare(engine: Engine, config: Config, certificate: bytes) -> PreparedEngine:
+    steps = tuple(EngineSetup(engine, config.incus, config.sandbox.network.allow).steps(certificate))
+    addresses = engine.get("/1.0")["environment"].get("addresses") or ()
+    return PreparedEngine(steps, tuple(f"https://{each}" for each in addresses))
+
+
+def _join(engine: Engine, token: JoinToken) -> None:
+    """Let the engine trust the certificate, unless it does; Incus and LXD name a token differently."""
+    if engine.get("/1.0")["auth"] != "trusted":
+        body = {"type": "client", "name": "ci-daemon", "trust_token": token.text, "password": token.text}
+        engine.do("POST", "/1.0/certificates", body)
+
+
+def _certificate(access: Access, now: datetime) -> bytes:
+    """Return the service's certificate in DER form; it and its key are made if they are missing."""
+    if not (access.certificate.exists() and access.key.exists()):
+        certificate, key = new_certificate(now)
+        write_private(access.key, key)
+        write_private(access.certificate, certificate)
+    return ssl.PEM_cert_to_DER_cert(access.certificate.read_text(encoding="ascii"))
