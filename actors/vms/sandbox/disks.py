@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from actors.vms.provider import SnapshotNotFound, VmError, VmLost
+from actors.vms.sandbox.disk_keepers import DiskKeepers
 from actors.vms.sandbox.programs import ENVIRONMENT, launcher_argv
 from actors.vms.sandbox.userns import IdMap, run_mapped
 
@@ -80,6 +81,7 @@ class Disks:
         self.folder = folder
         self._idmap = idmap
         self._zygote = zygote
+        self._keepers = DiskKeepers(folder, idmap, zygote)
         self._max_layers = max_layers
         parts = [f"{folder.name}/{part}" for part in ("disks", "snapshots", "trash", "trash/disks", "trash/snapshots")]
         if not all((folder.parent / part).is_dir() for part in parts):
@@ -145,7 +147,7 @@ class Disks:
         if not (disk / "chain").exists() and not kept.exists():
             message = f"VM {vm_id} has no disk to take a snapshot of"
             raise VmLost(message)
-        self._zygote.change_disks(["freeze", vm_id, snapshot], self._idmap, self.folder)
+        self._keepers.change("freeze", vm_id, snapshot)
         chain = self.chain_on(snapshot)
         if len(chain.layers) >= self._max_layers:
             self._flatten(snapshot, chain)
@@ -157,13 +159,17 @@ class Disks:
             message = f"snapshot {snapshot!r} is in use: {user} starts from it"
             raise SnapshotInUse(message)
         if snapshot in self.snapshots():
-            self._zygote.change_disks(["remove", "snapshots", snapshot], self._idmap, self.folder)
+            self._keepers.change("remove", "snapshots", snapshot)
 
     def remove(self, vm_id: str) -> None:
         """Free the disk of a VM that has ended, or what is left of it. Raises VmError if files remain."""
         check_disk_name(vm_id)
         if vm_id in self.names():
-            self._zygote.change_disks(["remove", "disks", vm_id], self._idmap, self.folder)
+            self._keepers.change("remove", "disks", vm_id)
+
+    def close(self) -> None:
+        """Let the processes that wait for work on disks end. They are started again when needed."""
+        self._keepers.close()
 
     def _chains(self) -> Iterator[tuple[str, LayerChain]]:
         """Yield each disk and snapshot, as a phrase, with its chain; a flat snapshot needs only its image."""

@@ -186,9 +186,10 @@ class SandboxProvider(HostVms):
         vm.remove()
 
     def close(self) -> None:
-        """Close the connections that were never asked for, and let the zygote end; VMs live on."""
+        """Close the connections that nobody asked for, and let the zygote and keepers end; VMs live on."""
         for vm_id in tuple(self._ready_connections):
             self._close_ready_connection(vm_id)
+        self._disks.close()
         super().close()
 
     def _base_layers(self, spec: VmSpec) -> tuple[LayerChain, Sequence[Path]]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Zygote"]
 
-_Arguments: TypeAlias = dict[str, Any] | tuple[list[str], str, str]
+_Arguments: TypeAlias = dict[str, Any] | tuple[list[str], str, str] | tuple[str, str]
 
 
 class Zygote:
@@ -55,7 +55,22 @@ class Zygote:
 
         Raises MappedProgramFailed on a non-zero status, VmError if the zygote cannot be started.
         """
-        return self._run("mapped", argv, idmap, folder)
+        arguments = list(argv), str(idmap.uids[0]), str(idmap.gids[0])
+        output_read, output_write = os.pipe()
+        status_read, status_write = os.pipe()
+        directory = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+        with os.fdopen(output_read, "rb") as output_pipe, os.fdopen(status_read, "rb") as status_pipe:
+            try:
+                self.start("mapped", arguments, [output_write, output_write, directory, status_write])
+            finally:
+                for each in (output_write, status_write, directory):
+                    os.close(each)
+            output, status = output_pipe.read(), status_pipe.read()
+        if status != b"\0":
+            reason = output.decode(errors="replace").strip()[-2000:] or "it printed nothing"
+            message = f"`{shlex.join(argv)}` failed with {f'status {status[0]}' if status else 'no status'}: {reason}"
+            raise MappedProgramFailed(message)
+        return output
 
     def measure_unlinked(self, process: int, place: Path, groups: Sequence[Path]) -> tuple[int, int]:
         """Return the bytes of a VM's unlinked files, and the number of files that may take more.
@@ -74,28 +89,6 @@ class Zygote:
                 os.close(errors)
             size, in_doubt = map(int, output.read().split() or (0, 0))
         return size, in_doubt
-
-    def change_disks(self, work: Sequence[str], idmap: IdMap, folder: Path) -> None:
-        """Do the work of ``launcher/disk_files.py`` in the folder of disks; raises as `run_mapped` does."""
-        self._run("disks", work, idmap, folder)
-
-    def _run(self, program: str, argv: Sequence[str], idmap: IdMap, folder: Path) -> bytes:
-        arguments = list(argv), str(idmap.uids[0]), str(idmap.gids[0])
-        output_read, output_write = os.pipe()
-        status_read, status_write = os.pipe()
-        directory = os.open(folder, os.O_PATH | os.O_DIRECTORY)
-        with os.fdopen(output_read, "rb") as output_pipe, os.fdopen(status_read, "rb") as status_pipe:
-            try:
-                self.start(program, arguments, [output_write, output_write, directory, status_write])
-            finally:
-                for each in (output_write, status_write, directory):
-                    os.close(each)
-            output, status = output_pipe.read(), status_pipe.read()
-        if status != b"\0":
-            reason = output.decode(errors="replace").strip()[-2000:] or "it printed nothing"
-            message = f"`{shlex.join(argv)}` failed with {f'status {status[0]}' if status else 'no status'}: {reason}"
-            raise MappedProgramFailed(message)
-        return output
 
     def close(self) -> None:
         """Let the zygote end. It is started again when needed."""

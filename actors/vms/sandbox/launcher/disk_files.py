@@ -1,31 +1,65 @@
-"""Freeze and remove disks, as root of the VMs' ids (``actors/vms/sandbox/disks.py``).
+"""The disk keeper: it freezes and removes disks, as root of the VMs' ids.
 
-Both can be repeated after a crash at any moment. The VM of the disk has ended.
+``actors/vms/sandbox/disk_keepers.py`` asks it. It stays for the next request, because a user namespace and its ids take
+longer to make than most of the work. Both kinds of work can be repeated after a crash at any moment. The VM of
+the disk has ended.
 """
 
 from __future__ import annotations
 
+import _socket
 import marshal
 import os
 import sys
 
-from .ids import as_root
+from .answer import answer
+from .ids import enter_mapping
+from .kernel import close_all_but, set_title
+
+TYPE_CHECKING = False  # importing typing takes longer than all other imports together
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _PATH = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+_REQUEST_BYTES, _REASON_BYTES = 4096, 2000
+_DONE, _FAILED = b"0", b"1"
 _TEMPORARY = ("work", "root", "netns", "outer", "command")
 """The parts of a disk that only a running VM needs."""
 
 
-def run(folder: int, answer: int) -> int:
-    """Do the work of the arguments in a folder; write 0 to ``answer`` if it succeeds.
+def run(folder: int, requests: int) -> int:
+    """Serve requests in a folder until the service hangs up; return an exit status.
 
-    Errors go to the standard one.
+    A request names the work and its disk; its answer is 0, or 1 and the reason why the work failed.
     """
-    (word, *names), uid_map, gid_map = marshal.load(sys.stdin.buffer)  # noqa: S302 - from the service itself
+    uid_map, gid_map = marshal.load(sys.stdin.buffer)  # noqa: S302 - from the service itself
     os.fchdir(folder)
-    function = {"freeze": _freeze, "remove": _remove}[word]
-    os.write(answer, bytes([as_root(uid_map, gid_map, lambda: function(*names)) != 0]))
+    close_all_but(requests)
+    set_title(b"ci-daemon disks")
+    service = _socket.socket(fileno=requests)
+    try:
+        enter_mapping(uid_map, gid_map)
+    except OSError as error:
+        service.recv(_REQUEST_BYTES)
+        service.send(_failed(error))
+        return 1
+    while request := service.recv(_REQUEST_BYTES):
+        answer(requests, _done(*marshal.loads(request)))  # noqa: S302 - from the service itself
     return 0
+
+
+def _done(word: str, *names: str) -> bytes:
+    """Do the work of a request; return its answer."""
+    work: Callable[..., None] = {"freeze": _freeze, "remove": _remove}[word]
+    try:
+        work(*names)
+    except OSError as error:
+        return _failed(error)
+    return _DONE
+
+
+def _failed(error: OSError) -> bytes:
+    return _FAILED + str(error).encode(errors="replace")[:_REASON_BYTES]
 
 
 def _freeze(vm: str, snapshot: str) -> None:

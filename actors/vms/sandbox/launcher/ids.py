@@ -66,6 +66,33 @@ def as_root(uid_map: str, gid_map: str, function: Callable[[], object]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
+def enter_mapping(uid_map: str, gid_map: str) -> None:
+    """Become root of a user namespace of this process's own, whose ids a child outside of it maps.
+
+    Raises OSError.
+    """
+    ready, report_ready = os.pipe()
+    this_process = int(own_id())
+    mapper = os.fork()
+    if mapper == 0:
+        status = 1
+        try:
+            os.close(report_ready)
+            if os.read(ready, 1):
+                map_ids(this_process, uid_map, gid_map)
+                status = 0
+        finally:
+            os._exit(status)
+    os.close(ready)
+    unshare(CLONE_NEWUSER)
+    os.write(report_ready, b"1")
+    os.close(report_ready)
+    if os.waitpid(mapper, 0)[1]:
+        message = f"the ids {uid_map} and {gid_map} cannot be mapped: compare /etc/subuid and /etc/subgid"
+        raise OSError(message)
+    become_root()
+
+
 def own_id() -> bytes:
     """Return this process's id in the mounted ``/proc``."""
     return os.readlink(b"/proc/self")
