@@ -8,7 +8,6 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 import httpcore
-import httpx
 
 from actors.public_addresses import is_public, is_within
 from actors.timed_http import Deadline, TimedBackend
@@ -24,6 +23,8 @@ __all__ = ["EndpointClient"]
 
 _KEPT_BYTES = 2048
 _MOST_REASON = 200
+_SUCCESS = range(200, 300)
+_REDIRECTION = range(300, 400)
 _HEADERS = {
     "User-Agent": "ci-daemon",
     "Content-Type": "application/json",
@@ -43,9 +44,9 @@ class EndpointClient:
     followed, the proxies of the environment not used, and of the answer only the beginning is read.
     """
 
-    def __init__(self, ssl_context: Callable[[], ssl.SSLContext] = httpx.create_ssl_context) -> None:
-        """Store what makes the context of encrypted connections; it reads the trusted authorities."""
-        self._ssl_context = ssl_context
+    def __init__(self, ssl_context: Callable[[], ssl.SSLContext] | None = None) -> None:
+        """Store what makes the context of encrypted connections; by default it is that of httpx."""
+        self._ssl_context = ssl_context or _usual_context
 
     def post(self, settings: NotificationSettings, url: str, body: bytes, headers: Mapping[str, str]) -> EndpointAnswer:
         """Send a body and return the answer, or why there is none."""
@@ -104,10 +105,16 @@ def _addresses(settings: NotificationSettings, host: str, port: int, *, secure: 
     return [str(each) for each in allowed]
 
 
+def _usual_context() -> ssl.SSLContext:
+    import httpx  # noqa: PLC0415 - it imports its own command, which would take a tenth of the service's start
+
+    return httpx.create_ssl_context()
+
+
 def _refusal(status: int) -> str | None:
-    if httpx.codes.is_success(status):
+    if status in _SUCCESS:
         return None
-    hint = ", and redirects are not followed" if httpx.codes.is_redirect(status) else ""
+    hint = ", and redirects are not followed" if status in _REDIRECTION else ""
     return f"the endpoint answers {status}{hint}"
 
 

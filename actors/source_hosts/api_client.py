@@ -8,12 +8,12 @@ import ssl
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import cached_property
+from http import HTTPStatus
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 import httpcore
-import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from actors.public_addresses import is_public, is_within
@@ -150,7 +150,7 @@ class HostApi:
         try:
             self.send("DELETE", path)
         except HostRefused as error:
-            if error.status != httpx.codes.NOT_FOUND:
+            if error.status != HTTPStatus.NOT_FOUND:
                 raise
 
     def send(self, method: str, path: str, body: bytes = b"", media_type: str | None = None) -> bytes:
@@ -205,11 +205,11 @@ class HostApi:
         detail = "".join(each if each.isprintable() else " " for each in text)[:_SHOWN].strip()
         pause = self.network.pause(headers)
         match status:
-            case httpx.codes.UNAUTHORIZED:
+            case HTTPStatus.UNAUTHORIZED:
                 why = "refuses the token: it was revoked or has expired, so connect again with a new one"
-            case httpx.codes.FORBIDDEN:
+            case HTTPStatus.FORBIDDEN:
                 why = f"says that the token may not do this: {detail}"
-            case httpx.codes.NOT_FOUND:
+            case HTTPStatus.NOT_FOUND:
                 why = "does not find it, or the token may not see it"
             case _ if status == _TOO_MANY:
                 return HostRefused(f"{self._host} asks to wait: too many requests", status, retry_after=pause or _PAUSE)

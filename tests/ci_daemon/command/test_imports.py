@@ -82,3 +82,10 @@ def test_the_engine_imports_nothing_that_only_a_service_needs():
     script = "import sys, actors.engine, actors.vms.ssh.connection; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert set(done.stdout.split()) & {"asyncio", "falcon", "httpx", "pydantic", "unittest", "waitress"} == set()
+
+
+def test_the_service_starts_without_a_client_for_http():
+    """Httpx imports its own command with it, which takes as long as a tenth of the service."""
+    script = "import sys, ci_daemon.command.operation.serve, ci_daemon.service; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) & {"httpx", "pygments", "rich"} == set()
