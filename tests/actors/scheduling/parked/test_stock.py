@@ -29,7 +29,8 @@ class TestTheStock:
         assert host.finish(host.build(many(4))).state == "passed"
         host.parked(expected)
         host.pool_is_idle()
-        assert len(host.parked(expected)) == len(list(host.provider.list())) == expected
+        waiting = {lease.uuid for lease in host.parked(expected)}
+        until(lambda: set(host.provider.list()) == waiting, "the end of the jobs' VMs")
 
     def test_parked_vms_take_no_place_of_jobs(self, host_of: HostOf):
         host = host_of(cores=2, parked=2, max_vms=2)
