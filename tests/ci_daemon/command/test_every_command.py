@@ -67,6 +67,8 @@ ELSEWHERE = {
     "debug": "tests/e2e: it is a shell",
     "github bind": "test_github.py: it needs a GitHub",
     "github setup": "test_github.py: it needs a GitHub",
+    "incus setup": "tests/fleet/test_setup.py: it needs an engine",
+    "incus status": "tests/fleet/test_setup.py: it needs an engine",
     "mail test": "test_mail.py: it needs a mail server",
     "mail retry": "test_mail.py: it needs a mail server",
 }
