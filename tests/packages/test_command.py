@@ -18,6 +18,7 @@ import pytest
 from tests.system.machine import Machine
 
 CHECKOUT = Path(__file__).parents[2]
+EXAMPLES = sorted(each.parent.name for each in CHECKOUT.glob("examples/*/.hm"))
 UV_SETTINGS = 'no-index = true\nfind-links = ["/srv/wheels"]\n'
 """The machine's wheels in place of an index; pipx calls uv, and pip has such settings already."""
 
@@ -68,8 +69,9 @@ def test_pipx_installs_it(laptop: Machine):
     assert "--step" in as_ada(laptop, "ci-daemon run --help")
 
 
-def test_it_runs_an_example(laptop: Machine):
-    assert "passed" in as_ada(laptop, "ci-daemon run examples/hello")
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_it_runs_an_example(laptop: Machine, example: str):
+    assert "build #1 passed" in as_ada(laptop, f"ci-daemon run examples/{example}")
 
 
 def test_a_server_elsewhere_builds(laptop: Machine, server: dict[str, Any]):
