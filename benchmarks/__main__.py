@@ -19,6 +19,7 @@ from benchmarks.console import CONSOLE
 from benchmarks.fork import FORK
 from benchmarks.http import HTTP
 from benchmarks.lease import LEASE
+from benchmarks.local import LOCAL
 from benchmarks.logs import LOGS
 from benchmarks.machines import MACHINES
 from benchmarks.pushes import PUSHES
@@ -48,6 +49,7 @@ _ALL: dict[str, Report] = {
         PUSHES,
         RECOVERY,
         COMMAND,
+        LOCAL,
         CONSOLE,
         MACHINES,
         SCALE,
