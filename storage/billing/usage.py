@@ -54,6 +54,7 @@ class _Uses:
             LeaseUsage,
             row,
             vm=LeaseRow.uuid,
+            provider=LeaseRow.provider,
             shape=Columns.of(Shape, LeaseRow),
             job_uuid=JobRow.uuid,
             job_name=JobRow.name,

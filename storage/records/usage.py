@@ -45,6 +45,7 @@ class LeaseUsage:
     """One lease of a job, from its command's start, or one hold. One that still runs has no end or price."""
 
     vm: str
+    provider: str
     shape: Shape
     amount_cents: int
     started_at: datetime

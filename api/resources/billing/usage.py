@@ -78,6 +78,7 @@ class UsageBreakdownJobRecord(StoredRecord):
     job_name: Annotated[str, Field(examples=["Tests"])]
     step_key: str
     vm_handle: Annotated[str, Field(examples=["4c1f7d52-9a0e-4b8e-8f57-1a3f6f0f2b11"])]
+    provider: Annotated[str, Field(examples=["sandbox"], description="How the VM was made.")]
     cpu_count: int
     memory_gb: int
     disk_gb: int

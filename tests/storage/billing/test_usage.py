@@ -143,7 +143,9 @@ def test_a_breakdown_has_newest_builds_and_oldest_leases_first(storage: Storage,
     assert oldest.build == UsedBy(slow.uuid, slow.external_id, 1, pipeline.uuid, "Web", "web")
     assert (oldest.started_at, oldest.finished_at, oldest.total_cents) == (begun, ended, 6 + 4)
     first = world.jobs(slow)[0]
-    assert oldest.leases[0] == LeaseUsage(leases[0].uuid, Shape(1, 2, 3), 6, begun, ended, first.uuid, "first", "first")
+    assert oldest.leases[0] == LeaseUsage(
+        leases[0].uuid, "sandbox", Shape(1, 2, 3), 6, begun, ended, first.uuid, "first", "first"
+    )
     assert [(lease.step_key, lease.seconds) for lease in oldest.leases] == [("first", 302), ("second", 100)]
 
 

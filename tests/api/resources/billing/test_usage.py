@@ -127,6 +127,7 @@ def test_a_breakdown_has_a_build_with_its_leases(world: World, ada: Account, pip
                         "job_name": job.stored.name,
                         "step_key": "only",
                         "vm_handle": lease.uuid,
+                        "provider": "sandbox",
                         "cpu_count": 2,
                         "memory_gb": 4,
                         "disk_gb": 20,
