@@ -1,4 +1,4 @@
-"""Checks of what machines need, the VMs of the provider `qemu`, where the configuration chooses it."""
+"""Checks of what machines need, the VMs of the provider `qemu`, where somebody chooses it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from actors.vms.qemu import BootFiles, KernelPackage, find_accelerator, require_
 from actors.vms.sandbox import IdMap
 from ci_daemon.doctor.check import Check, failed_from_message, passed
 from ci_daemon.providers import open_images
+from storage import StorageError, frozen, schema_of_release
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,8 +26,8 @@ _DISKS = (("qemu-img", "qemu-utils"), ("mke2fs", "e2fsprogs"))
 
 
 def machines(state_dir: Path, config: Config) -> Iterator[Check]:
-    """Yield the result of each check, if machines are to be made."""
-    if config.pool.provider != "qemu":
+    """Yield the result of each check, if the configuration or an organization chooses machines."""
+    if "qemu" not in {*_configured(config), *_of_organizations(state_dir)}:
         return
     for program, package in _DISKS:
         if path := shutil.which(program):
@@ -36,6 +37,21 @@ def machines(state_dir: Path, config: Config) -> Iterator[Check]:
             yield Check(program, ok=False, detail=f"{program} is not installed: machines have no disk", fix=fix)
     yield _base_image(state_dir, config)
     yield from _boot(config.qemu)
+
+
+def _configured(config: Config) -> Iterator[str | None]:
+    yield config.pool.provider
+    yield from config.pool.image_providers.values()
+    yield config.repositories.fork_provider
+
+
+def _of_organizations(state_dir: Path) -> set[str]:
+    """Return what organizations have chosen; nothing where another check complains of the database."""
+    try:
+        with frozen(state_dir) as database:
+            return database.providers() if database.schema_version == schema_of_release() else set()
+    except StorageError:
+        return set()
 
 
 def _base_image(state_dir: Path, config: Config) -> Check:

@@ -50,6 +50,14 @@ class FrozenDatabase:
             for row in self._connection.execute(kind.rows):
                 yield f"{kind.folder}/{kind.name(*map(str, row))}"
 
+    def providers(self) -> set[str]:
+        """Return the providers that organizations have chosen.
+
+        The database must have this release's schema.
+        """
+        found = self._connection.execute("SELECT DISTINCT provider FROM organizations WHERE provider IS NOT NULL")
+        return {str(row[0]) for row in found}
+
     def copy_to(self, target: Path, progress: Callable[[int], None]) -> None:
         """Copy the database to a new file that nothing else has open; tell ``progress`` the bytes copied."""
         size = _number(self._connection, "PRAGMA page_size")
