@@ -116,11 +116,16 @@ class ExecStreams:
         return Result(code, bytes(output), bytes(program.errors))
 
     def close(self) -> None:
-        """End the thread, and with it all streams."""
+        """Let the thread end with the last of its streams; those that are open go on."""
         with self._lock:
             if self._loop is not None:
-                self._loop.call_soon_threadsafe(self._loop.stop)
+                asyncio.run_coroutine_threadsafe(self._end(), self._loop)
                 self._loop = None
+
+    async def _end(self) -> None:
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        asyncio.get_running_loop().stop()
 
     def _run(self, work: Coroutine[Any, Any, None], seconds: float) -> None:
         with self._lock:
@@ -150,9 +155,6 @@ class ExecStreams:
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
     loop.run_forever()
-    for task in asyncio.all_tasks(loop):
-        task.cancel()
-    loop.run_until_complete(asyncio.sleep(0))
     loop.close()
 
 

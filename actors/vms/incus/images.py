@@ -128,7 +128,10 @@ class EngineImages:
         for found in engine.get("/1.0/images/aliases", {"recursion": 1}):
             if found["name"] != alias and any(names.of_kind("base", [found["name"]])):
                 with suppress(NotFound):
-                    engine.do("DELETE", f"/1.0/images/{found['target']}")
+                    engine.do("DELETE", f"/1.0/images/aliases/{part(found['name'])}")
+                    image = f"/1.0/images/{found['target']}"
+                    if not engine.get(image)["aliases"]:  # another service may have the same one
+                        engine.do("DELETE", image)
 
     def _fill(self, key: str, tree: Path, labels: dict[str, str], member: str | None) -> None:
         """Make an image's volume: unpack the tree by an instance, then give the volume its name."""

@@ -23,6 +23,11 @@ _REMOVE_SECONDS = 60.0
 _PAUSE_SECONDS = 0.1
 _RUNNING, _STOPPED = "Running", "Stopped"
 _NANOSECONDS = 1e9
+_ALWAYS = {
+    "boot.autostart": "false",  # what was on a member that was lost does not come back by itself
+    "security.idmap.isolated": "true",  # the kernel counts descriptors in flight by the user id on the host
+    "security.nesting": "true",  # init mounts file systems in namespaces of its own
+}
 
 
 class Instances:
@@ -53,7 +58,7 @@ class Instances:
             "name": name,
             "source": {"type": "image", "alias": image},
             "profiles": [self._profile],
-            "config": {"security.nesting": "true", "boot.autostart": "false", OWNER: self._names.prefix, **config},
+            "config": {**_ALWAYS, OWNER: self._names.prefix, **config},
             "devices": devices,
         }
         self._engine.do("POST", "/1.0/instances", body, {} if member is None else {"target": member})

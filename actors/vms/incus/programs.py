@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from actors.vms.incus.tarballs import PROGRAMS
 from actors.vms.provider import VmError
+from actors.vms.sandbox.launcher.container.words import DISK
 
 if TYPE_CHECKING:
     from actors.vms.incus.exec_streams import ExecStreams, Program
     from actors.vms.provider import VmSpec
     from actors.vms.sandbox.keys import KeyPair
 
-__all__ = ["attach", "boot", "connect", "end", "job_of", "keys_of"]
+__all__ = ["attach", "boot", "connect", "end", "job_of", "keys_of", "write_out"]
 
 _GB = 1 << 30
 _OPEN_FILES = 65_536
@@ -68,6 +69,11 @@ def attach(streams: ExecStreams, instance: str, job: dict[str, Any], seconds: fl
 def connect(streams: ExecStreams, instance: str) -> Program:
     """Connect to the VM's sshd. Raises NotFound, EngineError and EngineAway."""
     return streams.start(instance, _argv("connect"))
+
+
+def write_out(streams: ExecStreams, instance: str, seconds: float) -> None:
+    """Let a VM's member write what is in memory of the disk, so that it is counted. Raises VmError."""
+    streams.complete(instance, ["/bin/sync", "-f", DISK], b"", seconds)
 
 
 def end(streams: ExecStreams, instance: str, seconds: float) -> None:

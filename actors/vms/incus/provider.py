@@ -6,7 +6,7 @@ disk is a volume, which is attached while the instance runs, so a parked one tak
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from actors.vms.description import Enforcement, ProviderDescription
@@ -45,6 +45,7 @@ _IMAGE_GB = 8
 """The most that an image may take; the engine counts it to the disk."""
 
 _ADDRESSES = 8
+_WRITE_SECONDS = 20.0
 _MIN_SECONDS = 0.001
 _TAKEN = "already"
 
@@ -163,13 +164,17 @@ class IncusProvider:
 
     def disk(self, vm_id: str) -> VmDisk:
         """Return the space of what the VM has written beyond its image or snapshot."""
-        return VmDisk(0 if self.parked(vm_id) else self._disks.used_bytes(vm_id))
+        if self.parked(vm_id):
+            return VmDisk(0)
+        self._write_out(vm_id)
+        return VmDisk(self._disks.used_bytes(vm_id))
 
     def snapshot(self, vm_id: str, name: str) -> None:
         """Keep the VM's disk under ``name`` and end the VM, whose keys wait for ``destroy``."""
         instance = self._names.vm(vm_id)
         if not self._disks.check_free(vm_id, name):
             return
+        self._write_out(vm_id)
         self._instances.remove(instance)
         self._disks.measure(vm_id)
         self._disks.keep(vm_id, name)
@@ -210,6 +215,11 @@ class IncusProvider:
     def _vm(self, vm_id: str) -> VmFolder:
         self._names.vm(vm_id)
         return VmFolder(self._vms / vm_id)
+
+    def _write_out(self, vm_id: str) -> None:
+        """Bring the count of the disk up to date; the member does so by itself half a minute later."""
+        with suppress(VmError):
+            programs.write_out(self._streams, self._names.vm(vm_id), _WRITE_SECONDS)
 
     def _bridge(self) -> Bridge:
         return Bridge.of(self._engine, self._settings.network, self._shared.network.allow)
