@@ -35,6 +35,7 @@ AuthorizedKeysFile /run/authorized_keys
 StrictModes no
 UsePAM no
 UseDNS no
+LoginGraceTime 0
 LogLevel QUIET
 """
 _SSHD = ("/usr/sbin/sshd", "-i", "-f", "/run/sshd_config")
@@ -47,6 +48,10 @@ class BaselineVm:
     name: str
     process: subprocess.Popen[bytes]
     endpoint: SshEndpoint
+
+    def wait(self) -> None:
+        """Wait until its sshd runs, whose greeting stays to be read."""
+        self.endpoint.socket.recv(1, socket.MSG_PEEK)
 
 
 class BaselineVms:

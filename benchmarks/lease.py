@@ -37,6 +37,7 @@ def _measure(testbed: Testbed) -> Iterator[Figure]:
         yield interleaved(f"made for it, {'with a' if network else 'without'} network", "ms", _ROUNDS, *sides)
     parent = _parent(testbed)
     with vms.start(network=False) as running:
+        running.wait()
         for label, snapshot in (("an image", None), ("a parent's disk", parent)):
             sides = partial(_parked, testbed, snapshot), partial(_another_sshd, vms, running)
             yield interleaved(f"parked, on {label}", "ms", _ROUNDS, *sides)
