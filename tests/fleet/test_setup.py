@@ -1,0 +1,79 @@
+"""`ci-daemon incus setup` and `incus status`, with a real engine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.vms.incus import Engine, EngineError, access_of
+from ci_daemon.command import main
+from ci_daemon.config import load
+from storage import SystemClock
+from tests.fleet.engine import ENGINES
+from tests.fleet.fleet import POOL, Fleet
+from tests.state import new_storage
+
+RunJson = Callable[..., Any]
+
+
+@pytest.fixture(params=[("incus", 1), ("incus", 3), ("lxd", 1)], ids=["incus", "cluster", "lxd"])
+def fleet(request: pytest.FixtureRequest) -> Iterator[Fleet]:
+    name, count = request.param
+    with Fleet(ENGINES[name], count) as started:
+        yield started
+
+
+@pytest.fixture
+def state(tmp_path: Path, fleet: Fleet) -> Path:
+    new_storage(tmp_path / "state", SystemClock()).close()
+    configure(tmp_path / "state", f'socket = "{fleet.members[0].socket}"')
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def run(state: Path, capsys: pytest.CaptureFixture[str]) -> RunJson:
+    """Run a command that must succeed; return its document."""
+
+    def command(*words: str) -> Any:
+        capsys.readouterr()
+        code = main(["--state-dir", str(state), "--json", *words])
+        printed = capsys.readouterr()
+        assert code == 0, printed.err
+        return json.loads(printed.out)
+
+    return command
+
+
+def configure(state: Path, way: str) -> None:
+    (state / "ci-daemon.toml").write_text(f'[incus]\nstorage = "{POOL}"\n{way}\n')
+
+
+def test_an_engine_is_prepared_once_and_says_what_it_has(fleet: Fleet, run: RunJson):
+    """On a member, by its socket."""
+    made = run("incus", "setup")
+    done = {step["part"].partition(" ")[0]: step["done"] for step in made["steps"]}
+    assert [done[part] for part in ("ACL", "network", "project", "profile")] == ["made"] * 4
+    assert {step["done"] for step in run("incus", "setup")["steps"]} == {"as it should be"}
+    names = [member["name"] for member in run("incus", "status")]
+    assert names == [member.name for member in fleet.members] or len(names) == len(fleet.members) == 1
+
+
+def test_a_token_lets_a_service_use_the_project_alone(fleet: Fleet, state: Path, run: RunJson):
+    """From another host, over TLS."""
+    name = "" if fleet.engine.name == "incus" else "--name "
+    token = fleet.members[0].run(f"{fleet.engine.client} config trust add {name}ci-daemon").split()[-1]
+    with fleet.switch.entered():
+        addresses = run("incus", "setup", "--token", token)["addresses"]
+        configure(state, f"addresses = {json.dumps(addresses)}")
+        assert all(member["state"] == "Online" for member in run("incus", "status"))
+        settings = load(state, {}).incus
+        engine = Engine(access_of(state / "incus", settings), settings.project)
+        assert engine.get("/1.0")["auth"] == "trusted"
+        assert engine.get("/1.0/instances") == []
+        with pytest.raises(EngineError):
+            engine.get("/1.0/instances", {"project": "default"})
+        engine.close()
