@@ -12,6 +12,7 @@ from actors.vms.incus import (
     EngineSetup,
     JoinToken,
     access_of,
+    member_urls,
     members,
     new_certificate,
     server_certificate,
@@ -72,8 +73,7 @@ def members_of(state_dir: Path, config: Config) -> list[Member]:
 
 def _prepare(engine: Engine, config: Config, certificate: bytes) -> PreparedEngine:
     steps = tuple(EngineSetup(engine, config.incus, config.sandbox.network.allow).steps(certificate))
-    addresses = engine.get("/1.0")["environment"].get("addresses") or ()
-    return PreparedEngine(steps, tuple(f"https://{each}" for each in addresses))
+    return PreparedEngine(steps, member_urls(engine))
 
 
 def _join(engine: Engine, token: JoinToken) -> None:

@@ -68,6 +68,7 @@ def test_a_token_lets_a_service_use_the_project_alone(fleet: Fleet, state: Path,
     token = fleet.members[0].run(f"{fleet.engine.client} config trust add {name}ci-daemon").split()[-1]
     with fleet.switch.entered():
         addresses = run("incus", "setup", "--token", token)["addresses"]
+        assert addresses == [member.url for member in fleet.members]
         configure(state, f"addresses = {json.dumps(addresses)}")
         assert all(member["state"] == "Online" for member in run("incus", "status"))
         settings = load(state, {}).incus

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from actors.vms.incus.certificates import JoinToken, new_certificate, server_certificate
     from actors.vms.incus.engine import Access, Engine, EngineAway, EngineError, NotFound
     from actors.vms.incus.engine_setup import EngineSetup, SetupStep
-    from actors.vms.incus.members import Member, members
+    from actors.vms.incus.member import Member, member_urls, members
     from actors.vms.incus.provider import IncusProvider, access_of
     from actors.vms.incus.settings import IncusSettings
 else:
@@ -29,6 +29,7 @@ __all__ = [
     "NotFound",
     "SetupStep",
     "access_of",
+    "member_urls",
     "members",
     "new_certificate",
     "server_certificate",

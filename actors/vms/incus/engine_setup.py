@@ -9,9 +9,11 @@ import base64
 from dataclasses import dataclass
 from ipaddress import IPv4Network, ip_address
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from actors.vms.incus.certificates import fingerprint_of
 from actors.vms.incus.engine import EngineError, NotFound, part
+from actors.vms.incus.member import member_urls
 from actors.vms.sandbox.firewall import CLOSED_NETWORKS
 
 if TYPE_CHECKING:
@@ -57,7 +59,7 @@ class EngineSetup:
             message = "the engine does not trust this caller: run as root on a member, or use --token"
             raise EngineError(message)
         yield self._storage()
-        yield self._acl(server)
+        yield self._acl()
         yield self._network(clustered=bool(server["environment"].get("server_clustered")))
         yield self._project()
         yield self._profile()
@@ -75,9 +77,9 @@ class EngineSetup:
             return SetupStep(f"storage pool {name}, {pools[name]}", "as it should be")
         return SetupStep(f"storage pool {name}", f"its driver {pools[name]} copies whole disks: btrfs would not")
 
-    def _acl(self, server: Mapping[str, Any]) -> SetupStep:
+    def _acl(self) -> SetupStep:
         """Close private networks and the members' own addresses."""
-        hosts = [address.rpartition(":")[0].strip("[]") for address in server["environment"].get("addresses") or ()]
+        hosts = [urlsplit(url).hostname or "" for url in member_urls(self._engine)]
         closed = [*closed_networks(self._allow), *(each for each in hosts if _is_public_ipv4(each))]
         rule = {"action": "reject", "state": "enabled", "destination": ",".join(map(str, closed))}
         body = {"description": "What VMs may not reach", "egress": [rule], "ingress": [], "config": {}}

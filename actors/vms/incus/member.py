@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from actors.vms.incus.engine import Engine
 
-__all__ = ["Member", "members"]
+__all__ = ["Member", "member_urls", "members"]
 
 _ONLINE = "Online"
 _MEMORY = 1 << 20
@@ -42,6 +42,14 @@ def members(engine: Engine) -> list[Member]:
         return [_member(environment.get("server_name") or "the server", _ONLINE, "", _resources(engine, None))]
     found = engine.get("/1.0/cluster/members", {"recursion": 1})
     return sorted((_of_cluster(engine, each) for each in found), key=lambda member: member.name)
+
+
+def member_urls(engine: Engine) -> tuple[str, ...]:
+    """Return the addresses at which the members serve the API by TLS: of all, not only of the one asked."""
+    environment = engine.get("/1.0")["environment"]
+    if not environment.get("server_clustered"):
+        return tuple(f"https://{each}" for each in environment.get("addresses") or ())
+    return tuple(sorted(each["url"] for each in engine.get("/1.0/cluster/members", {"recursion": 1})))
 
 
 def _of_cluster(engine: Engine, found: Mapping[str, Any]) -> Member:
