@@ -8,6 +8,7 @@ from actors.vms.sandbox import VmLimits
 from ci_daemon.doctor import host, service, state
 from ci_daemon.doctor.isolation import isolation
 from ci_daemon.doctor.machines import machines
+from ci_daemon.doctor.members import members
 from ci_daemon.doctor.shared_limits import shared_limits
 from ci_daemon.doctor.vm_limits import vm_limits
 
@@ -39,3 +40,4 @@ def run_checks(state_dir: Path, environ: Mapping[str, str]) -> Iterator[Check]:
     yield from isolation(config.sandbox, vm_environ)
     yield from shared_limits()
     yield from machines(state_dir, config)
+    yield from members(state_dir, config)

@@ -11,8 +11,8 @@ from actors.vms import ImageNotFound, VmError
 from actors.vms.qemu import BootFiles, KernelPackage, find_accelerator, require_program, static_busybox
 from actors.vms.sandbox import IdMap
 from ci_daemon.doctor.check import Check, failed_from_message, passed
+from ci_daemon.doctor.chosen_providers import chosen_providers
 from ci_daemon.providers import open_images
-from storage import StorageError, frozen, schema_of_release
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ _DISKS = (("qemu-img", "qemu-utils"), ("mke2fs", "e2fsprogs"))
 
 def machines(state_dir: Path, config: Config) -> Iterator[Check]:
     """Yield the result of each check, if the configuration or an organization chooses machines."""
-    if "qemu" not in {*_configured(config), *_of_organizations(state_dir)}:
+    if "qemu" not in chosen_providers(state_dir, config):
         return
     for program, package in _DISKS:
         if path := shutil.which(program):
@@ -37,21 +37,6 @@ def machines(state_dir: Path, config: Config) -> Iterator[Check]:
             yield Check(program, ok=False, detail=f"{program} is not installed: machines have no disk", fix=fix)
     yield _base_image(state_dir, config)
     yield from _boot(config.qemu)
-
-
-def _configured(config: Config) -> Iterator[str | None]:
-    yield config.pool.provider
-    yield from config.pool.image_providers.values()
-    yield config.repositories.fork_provider
-
-
-def _of_organizations(state_dir: Path) -> set[str]:
-    """Return what organizations have chosen; nothing where another check complains of the database."""
-    try:
-        with frozen(state_dir) as database:
-            return database.providers() if database.schema_version == schema_of_release() else set()
-    except StorageError:
-        return set()
 
 
 def _base_image(state_dir: Path, config: Config) -> Check:

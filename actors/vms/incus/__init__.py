@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from actors.vms.incus.certificates import JoinToken, new_certificate, server_certificate
     from actors.vms.incus.engine import Access, Engine, EngineAway, EngineError, NotFound
     from actors.vms.incus.engine_setup import EngineSetup, SetupStep
+    from actors.vms.incus.inspection import MemberReport, inspect_member, member_addresses
     from actors.vms.incus.member import Member, member_urls, members
     from actors.vms.incus.provider import IncusProvider, access_of
     from actors.vms.incus.settings import IncusSettings
@@ -26,9 +27,12 @@ __all__ = [
     "IncusSettings",
     "JoinToken",
     "Member",
+    "MemberReport",
     "NotFound",
     "SetupStep",
     "access_of",
+    "inspect_member",
+    "member_addresses",
     "member_urls",
     "members",
     "new_certificate",
