@@ -102,12 +102,9 @@ class EngineImages:
         stamp = stamp_of(tree)
         name = self._on.names.image(_key(image, stamp))
         with self._locks[name]:
-            there = [each for each in self._on.volumes.all() if each.name == name]
-            if here := next((each for each in there if each.member == member), None):
+            if here := self._on.volumes.find(name, member):
                 return here
             labels = {OWNER: self._on.names.prefix, IMAGE: image, STAMP: stamp}
-            if there:
-                return self._on.volumes.copy(there[0], name, labels, member)
             self._fill(_key(image, stamp), tree, labels, member)
             self._remove_outdated()
             if made := self._on.volumes.find(name, member):

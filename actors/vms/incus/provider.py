@@ -18,6 +18,7 @@ from actors.vms.incus.images import EngineImages
 from actors.vms.incus.instances import Instances
 from actors.vms.incus.names import Names
 from actors.vms.incus.network import Bridge
+from actors.vms.incus.places import Places
 from actors.vms.incus.volumes import Volumes
 from actors.vms.provider import SshEndpoint, VmDisk, VmError, VmLost, VmSpec, VmUse
 from actors.vms.sandbox.keys import KeyPair
@@ -85,6 +86,7 @@ class IncusProvider:
         self._settings = settings
         self._shared = shared
         self._engine = Engine(access_of(folder, settings), settings.project)
+        self._places = Places(self._engine, self._vms)
         self._streams = ExecStreams(self._engine)
         self._names = Names(settings.prefix)
         self._instances = Instances(self._engine, settings.profile, self._names)
@@ -97,8 +99,7 @@ class IncusProvider:
 
     def create(self, spec: VmSpec) -> None:
         """Make a VM and return when its sshd answers, or raise and leave nothing behind."""
-        self._disks.check(spec)
-        self.park(spec.id)
+        self._park(spec.id, self._disks.check(spec), spec.shape)
         self.attach(spec)
 
     def hurry(self, vm_id: str) -> None:
@@ -106,6 +107,10 @@ class IncusProvider:
 
     def park(self, vm_id: str) -> None:
         """Make an instance without a job's disk, or raise and leave nothing behind."""
+        self._park(vm_id, None, None)
+
+    def _park(self, vm_id: str, parent: str | None, shape: Shape | None) -> None:
+        """Make an instance, on the member that has the parent of the job's disk, if it has one."""
         deadline = self._clock.monotonic() + self._settings.create_seconds
         instance, vm = self._names.vm(vm_id), self._vm(vm_id)
         bridge, base = self._bridge(), self._images.base()
@@ -113,7 +118,8 @@ class IncusProvider:
         with self._destroyed_on_error(vm_id):
             host, caller = KeyPair.make(), KeyPair.make()
             vm.write(VmRecord(caller.private, host.public, ()))
-            address = self._make(instance, base, bridge)
+            member = self._places.take(vm_id, parent, *([] if shape is None else [shape]))
+            address = self._make(instance, base, bridge, member)
             keys = programs.keys_of(
                 host, caller, self._settings.processes, bridge.settings(address),
                 user_namespaces=self._shared.user_namespaces,
@@ -127,7 +133,8 @@ class IncusProvider:
         instance, vm = self._names.vm(spec.id), self._vm(spec.id)
         with vm.attaching(), self._destroyed_on_error(spec.id):
             bridge = self._bridge()
-            volume = self._disks.make(spec, None, _IMAGE_GB)
+            volume = self._disks.make(spec, self._places.of(spec.id), _IMAGE_GB)
+            self._places.grow(spec.id, spec.shape)
             devices = {"disk": self._volumes.device(volume, DISK)}
             self._instances.change(instance, _limits(spec.shape), devices)
             job = programs.job_of(spec, bridge.resolver)
@@ -224,12 +231,12 @@ class IncusProvider:
     def _bridge(self) -> Bridge:
         return Bridge.of(self._engine, self._settings.network, self._shared.network.allow)
 
-    def _make(self, instance: str, base: str, bridge: Bridge) -> str:
+    def _make(self, instance: str, base: str, bridge: Bridge, member: str | None) -> str:
         """Make an instance with a random address; return the address. Raises VmError."""
         for left in reversed(range(_ADDRESSES)):
             address = bridge.address()
             try:
-                self._instances.make(instance, base, _PARKED, {"eth0": bridge.device(address)}, None)
+                self._instances.make(instance, base, _PARKED, {"eth0": bridge.device(address)}, member)
             except EngineError as error:
                 self._instances.remove(instance)
                 if not left or not _is_of_address(error):
