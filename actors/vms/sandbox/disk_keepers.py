@@ -22,6 +22,7 @@ __all__ = ["DiskKeepers"]
 _IDLE = 2
 """The most keepers that stay for the next request; a burst has more."""
 
+_IDLE_SECONDS = 1.0
 _DONE = b"0"
 _ANSWER_BYTES = 4096
 
@@ -29,14 +30,15 @@ _ANSWER_BYTES = 4096
 class DiskKeepers:
     """The keepers of one folder of disks, which may be used in any thread.
 
-    Each does one piece of work at a time. A keeper is started when none is idle, and ends after its work when this
-    process does.
+    Each does one piece of work at a time. A keeper is started when none is idle. It ends when it has been idle for
+    ``idle_seconds``, or this process has ended.
     """
 
-    def __init__(self, folder: Path, idmap: IdMap, zygote: Zygote) -> None:
+    def __init__(self, folder: Path, idmap: IdMap, zygote: Zygote, idle_seconds: float = _IDLE_SECONDS) -> None:
         self._folder = folder
         self._idmap = idmap
         self._zygote = zygote
+        self._idle_seconds = idle_seconds
         self._lock = threading.Lock()
         self._idle: list[socket.socket] = []
 
@@ -45,7 +47,7 @@ class DiskKeepers:
         with self._lock:
             keeper = self._idle.pop() if self._idle else None
         answer = _ask(keeper, work) if keeper is not None else b""
-        if keeper is None or not answer:  # it was killed meanwhile
+        if keeper is None or not answer:  # it has ended meanwhile
             keeper = self._start()
             answer = _ask(keeper, work)
         if answer:
@@ -73,8 +75,12 @@ class DiskKeepers:
         null = os.open(os.devnull, os.O_WRONLY)
         folder = os.open(self._folder, os.O_PATH | os.O_DIRECTORY)
         try:
-            ids = str(self._idmap.uids[0]), str(self._idmap.gids[0])
-            self._zygote.start("disks", ids, [null, null, folder, theirs.fileno()])
+            spec = {
+                "uid_map": str(self._idmap.uids[0]),
+                "gid_map": str(self._idmap.gids[0]),
+                "idle_seconds": self._idle_seconds,
+            }
+            self._zygote.start("disks", spec, [null, null, folder, theirs.fileno()])
         except BaseException:
             ours.close()
             raise

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Zygote"]
 
-_Arguments: TypeAlias = dict[str, Any] | tuple[list[str], str, str] | tuple[str, str]
+_Arguments: TypeAlias = dict[str, Any] | tuple[list[str], str, str]
 
 
 class Zygote:

@@ -1,8 +1,8 @@
 """The disk keeper: it freezes and removes disks, as root of the VMs' ids.
 
-``actors/vms/sandbox/disk_keepers.py`` asks it. It stays for the next request, because a user namespace and its ids take
-longer to make than most of the work. Both kinds of work can be repeated after a crash at any moment. The VM of
-the disk has ended.
+``actors/vms/sandbox/disk_keepers.py`` asks it. It stays a moment for the next request, because a user namespace and
+its ids take longer to make than most of the work. Both kinds of work can be repeated after a crash at any moment.
+The VM of the disk has ended.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import _socket
 import marshal
 import os
+import select
 import sys
 
 from .answer import answer
@@ -28,22 +29,24 @@ _TEMPORARY = ("work", "root", "netns", "outer", "command")
 
 
 def run(folder: int, requests: int) -> int:
-    """Serve requests in a folder until the service hangs up; return an exit status.
+    """Serve requests in a folder until none comes any more; return an exit status.
 
     A request names the work and its disk; its answer is 0, or 1 and the reason why the work failed.
     """
-    uid_map, gid_map = marshal.load(sys.stdin.buffer)  # noqa: S302 - from the service itself
+    spec = marshal.load(sys.stdin.buffer)  # noqa: S302 - from the service itself
     os.fchdir(folder)
     close_all_but(requests)
     set_title(b"ci-daemon disks")
     service = _socket.socket(fileno=requests)
     try:
-        enter_mapping(uid_map, gid_map)
+        enter_mapping(spec["uid_map"], spec["gid_map"])
     except OSError as error:
         service.recv(_REQUEST_BYTES)
         service.send(_failed(error))
         return 1
-    while request := service.recv(_REQUEST_BYTES):
+    poll = select.poll()
+    poll.register(requests, select.POLLIN)
+    while poll.poll(spec["idle_seconds"] * 1000) and (request := service.recv(_REQUEST_BYTES)):
         answer(requests, _done(*marshal.loads(request)))  # noqa: S302 - from the service itself
     return 0
 

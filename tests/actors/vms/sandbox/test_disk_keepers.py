@@ -28,7 +28,7 @@ class Place:
         self.folder = folder
         self.idmap = idmap
         self.zygote = Zygote()
-        self.keepers = DiskKeepers(folder, idmap, self.zygote)
+        self.keepers = DiskKeepers(folder, idmap, self.zygote, idle_seconds=600)
         self.mapped("mkdir", "-p", *FOLDERS)
 
     def mapped(self, *argv: str) -> None:
@@ -73,6 +73,18 @@ def test_a_keeper_stays_for_the_next_work(place: Place) -> None:
     assert place.processes() == first
     assert (place.folder / "snapshots/kept/upper/file").read_text() == "1\n"
     assert list((place.folder / "disks").iterdir()) == []
+
+
+def test_an_idle_keeper_ends_and_another_serves(place: Place) -> None:
+    keepers = DiskKeepers(place.folder, place.idmap, place.zygote, idle_seconds=0.1)
+    place.make("a", "b")
+    try:
+        for name in ("a", "b"):
+            keepers.change("remove", "disks", name)
+            assert not (place.folder / "disks" / name).exists()
+            until(lambda: not place.processes(), "its end")
+    finally:
+        keepers.close()
 
 
 def test_a_killed_keeper_is_replaced(place: Place) -> None:
