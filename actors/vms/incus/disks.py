@@ -75,14 +75,18 @@ class EngineDisks:
             raise VmLost(message)
         return has_disk
 
-    def measure(self, vm_id: str) -> None:
-        """Note on the disk of a VM that has ended how much it takes, which copies of it would hide."""
-        disk = self._disk(vm_id)
-        self._volumes.label(disk, {BYTES: str(self._volumes.used_bytes(disk))})
+    def check_made(self, vm_id: str) -> None:
+        """Raise VmLost if a VM has no disk."""
+        self._disk(vm_id)
 
-    def keep(self, vm_id: str, snapshot: str) -> None:
-        """Make a snapshot of a disk that no instance has any more."""
-        self._volumes.rename(self._disk(vm_id), self._names.snapshot(snapshot))
+    def keep(self, vm_id: str, snapshot: str, used: int) -> None:
+        """Make a snapshot of a disk that no instance has any more.
+
+        ``used`` is noted on it: how many bytes it takes beyond its parent, which copies of it would hide.
+        """
+        disk = self._disk(vm_id)
+        self._volumes.label(disk, {BYTES: str(used)})
+        self._volumes.rename(disk, self._names.snapshot(snapshot))
 
     def snapshots(self) -> Iterable[str]:
         """Name every snapshot."""

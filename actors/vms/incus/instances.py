@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from actors.vms.incus.engine import Engine
     from actors.vms.incus.names import Names
 
-__all__ = ["Instances"]
+__all__ = ["DISK_DEVICE", "Instances"]
+
+DISK_DEVICE = "disk"
+"""The device that is the disk of a job."""
 
 _STOP_SECONDS = 60.0
 _REMOVE_SECONDS = 60.0
@@ -93,6 +96,19 @@ class Instances:
         if state["status"] != _RUNNING:
             return VmUse()
         return VmUse(state["cpu"]["usage"] / _NANOSECONDS, state["memory"]["usage"])
+
+    def disk_bytes(self, name: str) -> int | None:
+        """Return the bytes of the volume at the device ``disk``, without those that it shares.
+
+        None if there is no such instance or device. A member of a cluster tells this of another's instances, but not of
+        another's volumes.
+        """
+        try:
+            state = self._engine.get(f"{_path(name)}/state")
+        except NotFound:
+            return None
+        found = (state["disk"] or {}).get(DISK_DEVICE)
+        return None if found is None else int(found["usage"])
 
     def stop(self, name: str) -> None:
         """Kill all that runs in an instance; it stays. Raises NotFound and EngineError."""

@@ -15,7 +15,7 @@ from actors.vms.incus.disks import EngineDisks
 from actors.vms.incus.engine import Access, Engine, EngineAway, EngineError
 from actors.vms.incus.exec_streams import ExecStreams
 from actors.vms.incus.images import EngineImages
-from actors.vms.incus.instances import Instances
+from actors.vms.incus.instances import DISK_DEVICE, Instances
 from actors.vms.incus.names import Names
 from actors.vms.incus.network import Bridge
 from actors.vms.incus.places import Places
@@ -135,7 +135,7 @@ class IncusProvider:
             bridge = self._bridge()
             volume = self._disks.make(spec, self._places.of(spec.id), _IMAGE_GB)
             self._places.grow(spec.id, spec.shape)
-            devices = {"disk": self._volumes.device(volume, DISK)}
+            devices = {DISK_DEVICE: self._volumes.device(volume, DISK)}
             self._instances.change(instance, _limits(spec.shape), devices)
             job = programs.job_of(spec, bridge.resolver)
             programs.attach(self._streams, instance, job, self._left(deadline))
@@ -173,18 +173,17 @@ class IncusProvider:
         """Return the space of what the VM has written beyond its image or snapshot."""
         if self.parked(vm_id):
             return VmDisk(0)
-        self._write_out(vm_id)
-        return VmDisk(self._disks.used_bytes(vm_id))
+        self._disks.check_made(vm_id)
+        return VmDisk(self._used_bytes(vm_id))
 
     def snapshot(self, vm_id: str, name: str) -> None:
         """Keep the VM's disk under ``name`` and end the VM, whose keys wait for ``destroy``."""
         instance = self._names.vm(vm_id)
         if not self._disks.check_free(vm_id, name):
             return
-        self._write_out(vm_id)
+        used = self._used_bytes(vm_id)
         self._instances.remove(instance)
-        self._disks.measure(vm_id)
-        self._disks.keep(vm_id, name)
+        self._disks.keep(vm_id, name, used)
 
     def snapshots(self) -> Iterable[str]:
         """Name every snapshot on the engine."""
@@ -223,10 +222,13 @@ class IncusProvider:
         self._names.vm(vm_id)
         return VmFolder(self._vms / vm_id)
 
-    def _write_out(self, vm_id: str) -> None:
-        """Bring the count of the disk up to date; the member does so by itself half a minute later."""
+    def _used_bytes(self, vm_id: str) -> int:
+        """Return the bytes of a VM's disk, of half a minute ago if its member cannot write now."""
+        instance = self._names.vm(vm_id)
         with suppress(VmError):
-            programs.write_out(self._streams, self._names.vm(vm_id), _WRITE_SECONDS)
+            programs.write_out(self._streams, instance, _WRITE_SECONDS)
+        used = self._instances.disk_bytes(instance)
+        return self._disks.used_bytes(vm_id) if used is None else used
 
     def _bridge(self) -> Bridge:
         return Bridge.of(self._engine, self._settings.network, self._shared.network.allow)
