@@ -27,6 +27,8 @@ _LEAST_FREE_SHARE = 0.1
 _LEAST_VALID = timedelta(days=30)
 _MOST_SECONDS_APART = 5.0
 _GIB = 1 << 30
+_LIMITS = ("cpu", "memory controller", "pids")
+"""Words in an engine's warnings of control groups without which limits of VMs do not hold."""
 
 
 def members(state_dir: Path, config: Config) -> Iterator[Check]:
@@ -61,8 +63,12 @@ def faults(report: MemberReport, pool: str, now: datetime) -> Iterator[tuple[str
     if report.seconds_ahead is not None and abs(report.seconds_ahead) > _MOST_SECONDS_APART:
         apart = f"{abs(report.seconds_ahead):.0f} s {'before' if report.seconds_ahead > 0 else 'behind'}"
         yield f"its clock is {apart} this host's: synchronize both over the network", True
-    for warning in report.missing_limits or ():
+    for warning in filter(_is_of_our_limits, report.missing_limits or ()):
         yield f"limits may not hold ({warning}): enable this control group in its kernel", False
+
+
+def _is_of_our_limits(warning: str) -> bool:
+    return any(limit in warning.lower() for limit in _LIMITS)
 
 
 def _member(access: Access, settings: IncusSettings, address: str | None) -> list[Check]:

@@ -36,7 +36,7 @@ def test_faults_of_a_member_are_told_from_its_report(lone: Fleet, tmp_path: Path
     assert abs(report.seconds_ahead) < 5
     wrong = replace(
         report, driver="dir", free_bytes=1, certificate_ends=now + timedelta(days=1), seconds_ahead=-60.0,
-        missing_limits=("Couldn't find the CGroup memory controller",),
+        missing_limits=("Couldn't find the CGroup hugetlb controller", "Couldn't find the CGroup memory controller"),
     )  # fmt: skip
     said = [detail.partition(":")[0] for detail, _ in faults(wrong, POOL, now)]
     assert said == [
@@ -46,6 +46,13 @@ def test_faults_of_a_member_are_told_from_its_report(lone: Fleet, tmp_path: Path
         "its clock is 60 s behind this host's",
         "limits may not hold (Couldn't find the CGroup memory controller)",
     ]
+
+
+def test_missing_control_groups_are_those_that_the_engine_lists(lone: Fleet, tmp_path: Path):
+    config = prepared(tmp_path, lone)
+    report = inspect_member(access_of(tmp_path / "incus", config.incus), None, "ci", POOL)
+    listed = lone.members[0].run("incus warning list --format csv -c t").splitlines()
+    assert report.missing_limits == tuple(sorted({each for each in listed if "CGroup" in each}))
 
 
 def test_an_engine_that_is_away_fails_the_check_at_its_socket(lone: Fleet, tmp_path: Path):

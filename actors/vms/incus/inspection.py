@@ -92,7 +92,7 @@ def _seconds_ahead(access: Access, address: str | None) -> float | None:
 def _missing_limits(engine: Engine, name: str) -> tuple[str, ...] | None:
     """Return the engine's warnings of control groups that it lacks; it shows them to administrators alone."""
     try:
-        found = engine.get("/1.0/warnings", {"recursion": 1})
+        found = engine.get("/1.0/warnings", {"recursion": 1, "project": ""})  # they are of no project
     except EngineAway:
         raise
     except EngineError:
