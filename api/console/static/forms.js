@@ -21,6 +21,20 @@ function giveBack(button) {
   button?.focus();
 }
 
+// Stop, by its button or the Escape key, leaves the page in place, and so its form must be usable again.
+function giveBackIfStopped(form, button) {
+  const stopped = () => {
+    delete form.dataset.fresh;
+    giveBack(button);
+    note(form, "You stopped this, but it may have been done: reload the page to see.");
+  };
+  if (window.navigation) {
+    navigation.addEventListener("navigateerror", stopped, {once: true});
+  } else {
+    addEventListener("keydown", event => event.key === "Escape" && page.inert && stopped());
+  }
+}
+
 function note(form, ...parts) {
   const shown = document.createElement("p");
   shown.className = "fault";
@@ -59,6 +73,7 @@ document.addEventListener("submit", async event => {
   }
   form.elements.form_token.value = token;
   form.dataset.fresh = "yes";
+  giveBackIfStopped(form, submitter);
   form.requestSubmit(submitter);
 });
 

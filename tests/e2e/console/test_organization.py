@@ -191,6 +191,30 @@ def test_a_page_takes_nothing_while_its_form_is_sent(browser: Browser, client: C
         assert seen == [""]
 
 
+def test_a_form_is_usable_after_stop_was_pressed(browser: Browser, client: Client):
+    with visitor(browser, client) as ada:
+        page = account(ada)
+        sent = []
+
+        def hold(route: Route) -> None:
+            if route.request.method == "POST" and not sent:
+                sent.append(route)  # it gets no answer before Stop
+            else:
+                route.continue_()
+
+        page.route("**/account/**", hold)
+        field = page.get_by_label("What the new key is for")
+        field.fill("robot")
+        with page.expect_request(lambda request: request.method == "POST"):
+            page.get_by_role("button", name="Make an API key").click(no_wait_after=True)
+        page.context.new_cdp_session(page).send("Page.stopLoading")
+        expect(page.get_by_role("alert")).to_contain_text("You stopped this")
+        expect(page.locator("main")).not_to_have_attribute("inert", "")
+        expect(field).to_have_value("robot")
+        ada.send("Make an API key")
+        expect(page.get_by_label("robot")).to_be_visible()
+
+
 def account(person: Visitor) -> Page:
     """Open the page of a person's account."""
     person.page.goto(f"{person.url}/account")
