@@ -5,19 +5,19 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from actors.ir import PushEvent, skips_builds
 from actors.render.envelope import RenderFailed
 from actors.repositories.commit_builds import PushedCommit
-from actors.repositories.fetching.git import CommitRefused, GitError
+from actors.repositories.fetching.git import AccessRefused, CommitRefused, GitError
 from actors.repositories.fetching.mirror import Mirror
 from actors.repositories.packing.packing import Extras, pack_commit
 from actors.source_hosts.host import ApprovalGiven, HostError, PushedRef
 from storage import NewBuild, NewOrigin, OriginEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from actors.engine_settings import LiveSettings
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from storage import Delivery, Repository, Storage
 
 __all__ = ["PushBuilds"]
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -72,8 +74,7 @@ class PushBuilds:
 
         What was there before the repository was connected is no push: at the first check only what was reported is.
         """
-        with self._lock(repository.uuid):
-            self._check(repository)
+        self._fetching(repository, lambda: self._check(repository))
 
     def head_build(self, repository: Repository, source_slug: str, branch: str, source: str) -> NewBuild:
         """Return a build of the head of a branch, with the pipeline that this commit declares.
@@ -81,14 +82,16 @@ class PushBuilds:
         Raises GitError, RenderFailed and VmError.
         """
         ref = f"{_BRANCH}{branch}"
-        with self._lock(repository.uuid):
+
+        def fetched() -> tuple[str, str, bytes]:
             mirror = self._mirror(repository)
             heads = mirror.fetch()
             commit = heads.commits.get(ref)
             if commit is None:
                 raise GitError(f'{repository.url} has no branch "{branch}"')
-            message = mirror.commit(commit).message
-            archive = self._pack(mirror, repository, ref, commit, heads)
+            return commit, mirror.commit(commit).message, self._pack(mirror, repository, ref, commit, heads)
+
+        commit, message, archive = self._fetching(repository, fetched)
         declared = self._commits.declared(repository, archive).find(source_slug)
         if declared is None:
             missing = f'the commit {commit} of {repository.url} declares no pipeline "{source_slug}"'
@@ -111,6 +114,16 @@ class PushBuilds:
     def _pack(self, mirror: Mirror, repository: Repository, ref: str, commit: str, heads: Heads) -> bytes:
         branches, extras = heads.branches(heads.default_branch), Extras(repository.submodules, repository.lfs)
         return pack_commit(mirror, ref, commit, self._live_settings.now.source, branches, extras)
+
+    def _fetching(self, repository: Repository, work: Callable[[], T]) -> T:
+        """Return what ``work`` does with the mirror; again, if its host gives another credential for a refused one."""
+        with self._lock(repository.uuid):
+            try:
+                return work()
+            except AccessRefused:
+                if not self._hosts[repository.provider].renew_credential(repository):
+                    raise
+                return work()
 
     def _lock(self, uuid: str) -> threading.Lock:
         return self._locks.setdefault(uuid, threading.Lock())

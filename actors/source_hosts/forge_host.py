@@ -73,6 +73,10 @@ class ForgeHost:
         """Return the token, which reads any repository that it is for. Raises HostError."""
         return GitCredential("ci-daemon", self._token(repository).token)
 
+    def renew_credential(self, repository: Repository) -> bool:
+        """Return False: another token is given by connecting again."""
+        return False
+
     def trusts(self, repository: Repository, login: str) -> bool:
         """Ask the forge whether somebody may push. Raises HostError."""
         return self.forge.trusts(*self.opened(repository), login)

@@ -66,6 +66,10 @@ class PlainGit:
         """Return the password or deploy key that the repository was given. Raises SealBroken."""
         return self._storage.repository_credentials.of(repository)
 
+    def renew_credential(self, repository: Repository) -> bool:
+        """Return False: only the owner can give another."""
+        return False
+
     def trusts(self, repository: Repository, login: str) -> bool:
         """Return False: a plain server knows no people."""
         return False

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from actors.repositories.fetching.authentication import Credential
 
-__all__ = ["TOO_LARGE", "CommitRefused", "Git", "GitError", "LimitReached"]
+__all__ = ["TOO_LARGE", "AccessRefused", "CommitRefused", "Git", "GitError", "LimitReached"]
 
 TOO_LARGE = "the commit has more MB than the limit: raise source.max_mb"
 
@@ -71,15 +71,20 @@ class LimitReached(GitError):
     """git took too long or fetched too much; another attempt would cost as much."""
 
 
+class AccessRefused(GitError):
+    """The remote does not take the credential."""
+
+
 class CommitRefused(GitError):
     """A commit cannot be built; another attempt would not help."""
 
 
+_REFUSED = "Authentication failed"
 _ADVICE = {
     "Host key verification failed": "the host's key is not the one that was trusted: if its owner changed it,"
     " run `ci-daemon repo trust`",
     "Permission denied (publickey": "the host refuses the deploy key: add the one that `ci-daemon repo key` prints",
-    "Authentication failed": "the host refuses the user and password, or the token: give others with `ci-daemon repo"
+    _REFUSED: "the host refuses the user and password, or the token: give others with `ci-daemon repo"
     " edit`, or another token with `ci-daemon repo connect`",
     "could not read Username": "the host asks for a user and password: give them with `ci-daemon repo edit`",
     "unable to update url base from redirection": "the host redirects: give the URL that it redirects to",
@@ -199,7 +204,8 @@ class Git:
         if result.status != 0:
             output = given.shown(result.output.strip())
             advice = next((f"{advice} ({self.remote.url})" for part, advice in _ADVICE.items() if part in output), "")
-            raise GitError(advice or f"git {arguments[0]} failed: {output[-_SHOWN:]}")
+            kind = AccessRefused if _REFUSED in output else GitError
+            raise kind(advice or f"git {arguments[0]} failed: {output[-_SHOWN:]}")
 
     def _environment(self, protocol: str) -> dict[str, str]:
         return {

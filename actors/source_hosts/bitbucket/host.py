@@ -66,6 +66,10 @@ class Bitbucket:
         """Return the access token. Raises HostError."""
         return GitCredential("x-token-auth", self._token(repository))
 
+    def renew_credential(self, repository: Repository) -> bool:
+        """Return False: who revokes the access disconnects the workspace."""
+        return False
+
     def trusts(self, repository: Repository, login: str) -> bool:
         """Ask Bitbucket whether somebody, by its id, may push. Raises HostError."""
         return self._api.trusts(self._token(repository), repository.repo_name, login)

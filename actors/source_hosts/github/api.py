@@ -99,6 +99,11 @@ class GithubApi:
         """Return a token that can read the contents of one repository, and nothing else."""
         return self._token(installation_id, repository_id)
 
+    def drop_fetch_tokens(self, repository_id: str) -> None:
+        """Keep no token for the contents of a repository."""
+        with self._lock:
+            self._tokens = {key: token for key, token in self._tokens.items() if key[1] != repository_id}
+
     def _client(self, installation_id: str) -> GitHub[Any]:
         return self._github(self._token(installation_id, None))
 

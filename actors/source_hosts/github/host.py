@@ -114,6 +114,11 @@ class Github:
         connection = self._connection(repository)
         return GitCredential("x-access-token", self._api.fetch_token(connection.remote_id, str(repository.remote_id)))
 
+    def renew_credential(self, repository: Repository) -> bool:
+        """Let the next fetch take a new token: the last one was revoked before its time."""
+        self._api.drop_fetch_tokens(str(repository.remote_id))
+        return repository.private
+
     def trusts(self, repository: Repository, login: str) -> bool:
         """Tell whether somebody may push to a repository. Raises HostError."""
         connection = self._connection(repository)

@@ -14,6 +14,8 @@ import httpx
 import pytest
 
 from tests.e2e.daemon import Build, Client, Daemon
+from tests.forges.all_hosts import AllHosts
+from tests.forges.server import LocalHost, serving
 from tests.git_repository import GitRepository
 from tests.github_server import APP_ID, WEBHOOK_SECRET, GithubServer
 from tests.waiting import until
@@ -42,14 +44,22 @@ def github() -> Iterator[GithubServer]:
 
 
 @pytest.fixture(scope="module")
+def https(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalHost]:
+    """Serve private repositories."""
+    with serving(AllHosts(), tmp_path_factory.mktemp("https")) as https:
+        yield https
+
+
+@pytest.fixture(scope="module")
 def settings(
-    settings: dict[str, str], github: GithubServer, tmp_path_factory: pytest.TempPathFactory
+    settings: dict[str, str], github: GithubServer, https: LocalHost, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, str]:
     key = tmp_path_factory.mktemp("github") / "app.pem"
     github.settings(key)
     own = {"APP_ID": APP_ID, "WEBHOOK_SECRET": WEBHOOK_SECRET, "PRIVATE_KEY": str(key)}
     own |= {"API_URL": github.url, "WEB_URL": github.url}
-    return settings | {f"CI_DAEMON_GITHUB_{name}": value for name, value in own.items()}
+    trusted = {"CI_DAEMON_REPOSITORIES_CA_FILE": str(https.ca_file)}
+    return settings | trusted | {f"CI_DAEMON_GITHUB_{name}": value for name, value in own.items()}
 
 
 @pytest.fixture
@@ -197,3 +207,24 @@ def test_a_repository_that_came_while_the_service_was_away(
     installed.add(901, "ada/new", str(GitRepository(tmp_path).bare))
     daemon.start()
     until(lambda: "ada/new" in [each["repo_name"] for each in daemon.json("repo", "list")], "the repository")
+
+
+def test_a_revoked_token_of_fetches_is_replaced(
+    daemon: Daemon, client: Client, github: GithubServer, https: LocalHost, tmp_path: Path
+):
+    repository = GitRepository(tmp_path, "secret")
+    before = repository.commit("Begin", **{".hm__pipeline.py": PIPELINE, "check": "true\n"})
+    repository.push("main")
+    (https.folder / "acme").mkdir()
+    (https.folder / "acme" / "secret.git").symlink_to(repository.bare)
+    github.install(10, "acme", 70).add(1001, "acme/secret", f"{https.url}/acme/secret.git", private=True)
+    daemon.command("github", "bind", "10", "--org", client.org)
+    until(lambda: daemon.json("repo", "list")[-1]["checked_at"], "the first look")
+    https.revoked |= https.git_passwords
+    assert len(https.revoked) == 1
+
+    commit = repository.commit("Change", check="echo changed\n")
+    repository.push("main")
+    moved = {"ref": "refs/heads/main", "before": before, "after": commit}
+    deliver(daemon, "push", installation={"id": 10}, repository={"id": 1001}, sender={"login": "ann"}, **moved)
+    assert shown(github, commit, "completed")["conclusion"] == "success"

@@ -72,6 +72,16 @@ def test_a_fetch_gets_a_token_for_its_repository_alone(app: App):
     assert credential.password not in repr(credential)
 
 
+def test_a_token_that_a_fetch_was_refused_with_is_kept_no_longer(app: App):
+    app.server.installations[7].repositories[0]["private"] = True
+    app.bound()
+    (repository,) = app.repositories()
+    first = app.host.credential(repository)
+    assert app.host.credential(repository) == first
+    assert app.host.renew_credential(repository)
+    assert app.host.credential(repository) != first
+
+
 @pytest.mark.parametrize("status", [403, 429])
 def test_a_rate_limit_is_waited_for_without_another_request(app: App, clock: ManualClock, status: int):
     app.bound()
