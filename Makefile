@@ -171,7 +171,7 @@ endif
 pictures: setup test-browser
 	$(BIN)/python -m tests.e2e.console.pictures docs/pictures
 
-bench: setup
+bench: setup test-machines
 	$(BIN)/python -m benchmarks
 
 # Layers and images belong to sub-ids, so an ordinary user removes them as root of a user namespace with those ids.
