@@ -116,7 +116,7 @@ class PushBuilds:
         return pack_commit(mirror, ref, commit, self._live_settings.now.source, branches, extras)
 
     def _fetching(self, repository: Repository, work: Callable[[], T]) -> T:
-        """Return what ``work`` does with the mirror; again, if its host gives another credential for a refused one."""
+        """Return what ``work`` does with the mirror; again once if the host replaces a refused credential."""
         with self._lock(repository.uuid):
             try:
                 return work()

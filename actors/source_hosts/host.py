@@ -181,7 +181,7 @@ class SourceHost(Protocol):
         """Return what a fetch needs; None for a public repository. It blocks. Raises HostError."""
 
     def renew_credential(self, repository: Repository) -> bool:
-        """Keep no longer what `credential` returned, which was refused; True if it returns another from now on."""
+        """Drop the refused credential; True if `credential` returns another one from now on."""
 
     def trusts(self, repository: Repository, login: str) -> bool:
         """Tell whether somebody may push to a repository, by the host. It blocks. Raises HostError."""
