@@ -58,6 +58,21 @@ def test_a_build_is_followed_to_its_end(browser: Browser, client: Client, pipeli
         assert ada.faults == []
 
 
+def test_a_page_of_a_thousand_jobs_bears_a_change_of_all(browser: Browser, client: Client, pipeline: Pipeline):
+    steps = [{"key": f"k{n}", "label": f"Step {n}", "cmd": HELD if n == 0 else "true"} for n in range(1000)]
+    nodes, edges = [{"step": step, "env": {}} for step in steps], [[0, n, "depends_on"] for n in range(1, 1000)]
+    with visitor(browser, client) as ada:
+        build = pipeline.build(json.dumps({"version": "0", "graph": {"nodes": nodes, "edges": edges}}))
+        page = ada.open(f"/pipelines/{pipeline.slug}/builds/{build.path.rpartition('/')[2]}")
+        expect(page.locator("#job-0 .state")).to_have_text("Running")
+        page.locator("#job-998 a").focus()
+        build.cancel()
+        expect(page.locator("#job-999 .state")).to_have_text("Canceled")
+        expect(page.locator("#summary")).to_have_attribute("data-state", "canceled")
+        expect(page.locator("#job-998 a")).to_be_focused()
+        assert ada.faults == []
+
+
 def test_the_graph_changes_while_it_is_looked_at(browser: Browser, client: Client, pipeline: Pipeline):
     with visitor(browser, client) as ada:
         number = submit(pipeline, graph(HELD))
