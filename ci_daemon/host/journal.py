@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ci_daemon.host.settings import JournalSettings
 
-__all__ = ["JournalHandler", "LineFormatter", "set_level", "set_up", "under_journald"]
+__all__ = ["JournalHandler", "LineFormatter", "set_level", "set_up", "silence", "under_journald"]
 
 _PRIORITIES = {logging.CRITICAL: 2, logging.ERROR: 3, logging.WARNING: 4, logging.INFO: 6, logging.DEBUG: 7}
 
@@ -123,6 +123,11 @@ def set_up(settings: JournalSettings, *filters: logging.Filter, stream: TextIO =
     logging.captureWarnings(capture=True)
     for name, level in _LIBRARY_LEVELS.items():
         logging.getLogger(name).setLevel(level)
+
+
+def silence() -> None:
+    """Send the process's log nowhere from now on, so that its stream can be closed."""
+    logging.basicConfig(handlers=[logging.NullHandler()], force=True)
 
 
 def set_level(settings: JournalSettings) -> None:

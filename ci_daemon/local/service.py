@@ -189,6 +189,7 @@ def local_service(directory: Path, config: Config, busy: Callable[[int | None], 
         journal.set_up(
             config.journal, actors.LogContextFilter(), stream=stack.enter_context((directory / _LOG).open("w"))
         )
+        stack.callback(journal.silence)
         raise_open_file_limit()
         clock = SystemClock()
         storage = _open_storage(directory, config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,10 @@ def test_what_render_prints_without_a_service_runs(
     assert main(["new", str(project.tree)]) == 0
     capsys.readouterr()
     assert main(["render", str(project.tree)]) == 0
-    (project.tree / "pipeline.json").write_text(capsys.readouterr().out)
+    logging.getLogger("after it").warning("its log is closed")
+    rendered = capsys.readouterr()
+    assert "Logging error" not in rendered.err
+    (project.tree / "pipeline.json").write_text(rendered.out)
     code, printed = project.run()
     assert code == 0, printed
     assert not (tmp_path / "none").exists()
