@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["SERVICE_LIMITS", "VmLimits"]
 
 _GB = 1 << 30
+_NO_GROUP = {errno.ENOENT, errno.ENODEV}
+"""A group may go at any moment: the second is the answer to a write to its file that was open."""
+
 _OPEN_FILES = 65_536
 
 SERVICE_LIMITS = GroupLimits(cpu=None, memory=256 << 20, pids=1_000)
@@ -91,9 +94,12 @@ class VmLimits:
 
     def set_weight(self, name: str, weight: int) -> None:
         """Set the share of the CPU of a VM's control groups, if they exist; the usual one is 100."""
-        with suppress(FileNotFoundError):
+        try:
             for hierarchy in self.hierarchies:
                 hierarchy.set_weight(name, weight)
+        except OSError as error:
+            if error.errno not in _NO_GROUP:
+                raise
 
     def of_processes(self, shape: Shape) -> list[tuple[int, int, int]]:
         """Return the resource limits of a VM's processes as (kind, soft, hard)."""

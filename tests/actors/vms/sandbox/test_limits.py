@@ -1,0 +1,44 @@
+"""Control groups whose VM ends while another thread uses them."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+
+from actors.vms.sandbox.cgroups import remove_groups
+from actors.vms.sandbox.limits import SERVICE_LIMITS, VmLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_ROUNDS = 300
+
+
+@pytest.fixture
+def limits() -> VmLimits:
+    return VmLimits.of_host(100)
+
+
+@pytest.fixture
+def group(limits: VmLimits) -> Iterator[str]:
+    name = f"ci-daemon-test-{uuid4()}"
+    yield name
+    remove_groups(limits.groups(name))
+
+
+def test_a_weight_is_set_while_the_group_is_removed(limits: VmLimits, group: str):
+    """The file of the weight may be open when the group goes."""
+
+    def make_and_remove() -> None:
+        for _ in range(_ROUNDS):
+            limits.make_groups(group, SERVICE_LIMITS)
+            remove_groups(limits.groups(group))
+
+    with ThreadPoolExecutor(1) as thread:
+        removing = thread.submit(make_and_remove)
+        while not removing.done():
+            limits.set_weight(group, 50)
+        removing.result()
