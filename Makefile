@@ -113,7 +113,7 @@ $(TEST_PROGRAMS)/octokit/.complete: .ci/npm $(OCTOKIT)/package-lock.json $(VENV)
 	@cd $(@D)/node_modules/@octokit/openapi/generated && find . -name '*.json' ! -name api.github.com.json -delete
 	@touch $@
 
-# Minutes of `kill -9`. It prints the seed of its schedule; CI_DAEMON_CRASH_SEED=… repeats a schedule.
+# Minutes of `kill -9`. It prints the seed of its schedule; CRASH_SEED=… repeats a schedule.
 test-crash: export CRASH_KILLS ?= 200
 test-crash: setup
 	$(BIN)/python -m pytest --timeout 3600 -s tests/crash

@@ -1,6 +1,6 @@
 """A service that is killed at any moment loses nothing and leaves nothing (engine.md, After a crash).
 
-`make test` kills 20 times, `make test-crash` CRASH_KILLS times. CI_DAEMON_CRASH_SEED repeats the schedule of an
+`make test` kills 20 times, `make test-crash` CRASH_KILLS times. CRASH_SEED repeats the schedule of an
 earlier crash_run.
 """
 
@@ -33,11 +33,10 @@ _SETTINGS = {
 
 
 @pytest.fixture
-def crash_run(images_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CrashRun]:
+def crash_run(images_dir: Path, tmp_path: Path) -> Iterator[CrashRun]:
     """A daemon, and a client of it, for a crash run."""
-    seed = int(os.environ.get("CI_DAEMON_CRASH_SEED") or random.randrange(10**9))
-    monkeypatch.delenv("CI_DAEMON_CRASH_SEED", raising=False)  # the daemon would take it for a setting
-    sys.stdout.write(f"CI_DAEMON_CRASH_SEED={seed}\n")
+    seed = int(os.environ.get("CRASH_SEED") or random.randrange(10**9))
+    sys.stdout.write(f"CRASH_SEED={seed}\n")
     daemon = Daemon(tmp_path / "state", {"CI_DAEMON_IMAGES_DIR": str(images_dir), **_SETTINGS})
     new_storage(daemon.state, SystemClock()).close()
     try:
