@@ -47,7 +47,9 @@ def graph(build: str = "echo built") -> str:
 def let_go(pipeline: Pipeline, number: int, step: str) -> None:
     """End the command of a running job that is `HELD`."""
     build = f"{pipeline.client.org}/{pipeline.slug}/{number}"
-    pipeline.client.daemon.command("debug", build, step, "--", "touch", "go")
+    done = pipeline.client.daemon.command("debug", build, step, "--", "touch", "go", check=False)
+    # The job may end, and its VM with it, before the end of `touch` is heard.
+    assert done.returncode == 0 or "the connection to the VM is lost" in done.stderr, done.stderr
 
 
 @dataclass
