@@ -27,15 +27,20 @@ class Bridge:
 
     @classmethod
     def of(cls, engine: Engine, name: str, allow: tuple[str, ...]) -> Bridge:
-        """Look a bridge up.
+        """Look a bridge up, by its state: the engine hides its configuration from all but administrators.
 
         Raises EngineError if it has no IPv4 network, or an allowed network is not in CIDR form.
         """
-        address = engine.get(f"/1.0/networks/{part(name)}")["config"].get("ipv4.address", "none")
+        state = engine.get(f"/1.0/networks/{part(name)}/state")
+        own = [each for each in state["addresses"] or () if (each["family"], each["scope"]) == ("inet", "global")]
+        if not own:
+            message = f"the network {name!r} of the engine has no IPv4 address: see docs/fleet.md"
+            raise EngineError(message)
         try:
-            return cls(name, IPv4Interface(address), tuple(IPv4Network(each) for each in allow))
+            gateway = IPv4Interface(f"{own[0]['address']}/{own[0]['netmask']}")
+            return cls(name, gateway, tuple(IPv4Network(each) for each in allow))
         except ValueError as error:
-            message = f"the network {name!r} of the engine is of no use ({error}): see docs/fleet.md"
+            message = f"sandbox.network.allow cannot be used: {error}"
             raise EngineError(message) from error
 
     @property
