@@ -59,6 +59,12 @@ class ServiceMetrics(Collector):
         leases = stored.leases.counts()
         live = [state for state in LeaseState if state != LeaseState.ENDED]
         yield _by_state("ci_daemon_leases", "Leases whose VM exists or is being created, by state.", live, leases)
+        members = GaugeMetricFamily(
+            "ci_daemon_member_leases", "Leases whose VM is on a member of a cluster, by member.", labels=("member",)
+        )
+        for member, count in stored.leases.members().items():
+            members.add_metric((member,), count)
+        yield members
         yield _gauge("ci_daemon_held_vms", "VMs of failed jobs that are held for debugging.", len(stored.holds.open()))
         waiting = stored.mail.totals().waiting
         yield _gauge("ci_daemon_waiting_mails", "Mails that wait for the mail server.", waiting)

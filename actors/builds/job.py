@@ -160,8 +160,8 @@ class JobActor(Supervised[JobMessage, JobTask]):
 
     def _phase_done(self, done: PhaseDone) -> None:
         match done:
-            case Acquired():
-                self._acquired()
+            case Acquired(member):
+                self._acquired(member)
             case Prepared():
                 self._started(done)
             case Exited():
@@ -194,15 +194,15 @@ class JobActor(Supervised[JobMessage, JobTask]):
 
     def _acquire(self) -> Acquired:
         self._attempt.acquire()
-        return Acquired()
+        return Acquired(self._attempt.member)
 
     def _destroy(self) -> Destroyed:
         self._attempt.release()
         return Destroyed()
 
-    def _acquired(self) -> None:
+    def _acquired(self, member: str | None) -> None:
         if not self._state.now.ending:
-            self._state.connected()
+            self._state.connected(member)
             self.work(JobTask.PREPARE, self._attempt.prepare)
         elif self._lease.started_at is not None:
             self._follow()

@@ -60,7 +60,9 @@ class RecordAgain:
 
 @dataclass(frozen=True, slots=True)
 class Acquired:
-    """Worker: the VM is there and connected."""
+    """Worker: the VM is there and connected, on a member if there are several."""
+
+    member: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,7 +167,7 @@ class Rendering:
             link.abandon()
         try:
             with running_vm(self._storage, provider, self._parked, lease, link):
-                self._storage.leases.active(lease.id)
+                self._storage.leases.active(lease.id, member=provider.member(lease.uuid))
                 yield lease, link
         finally:
             del self._links[lease.uuid]

@@ -76,9 +76,13 @@ class ParkedStock:
         """The number of VMs that are ready or being made."""
         return len(self._ready) + self.making
 
-    @property
-    def next(self) -> Lease | None:
-        """The VM that the next job takes, whatever its image, disk and shape: the one that is ready first."""
+    def next(self, member: str | None = None) -> Lease | None:
+        """Return the VM that the next job takes, whatever its image and shape: the one that is ready first.
+
+        If its disk is a copy of one on a ``member``, only a VM there will do.
+        """
+        if member is not None:
+            return next((lease for lease in self._ready if lease.member == member), None)
         return next(iter((*self._ready, *self._making.values())), None)
 
     def lacks(self, wanted: int) -> bool:

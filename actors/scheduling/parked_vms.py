@@ -95,9 +95,10 @@ class DestroyVm:
 
 @dataclass(frozen=True, slots=True)
 class VmParked:
-    """Worker: the parked VM of this lease is ready."""
+    """Worker: the parked VM of this lease is ready, on a member if there are several."""
 
     lease: Lease
+    member: str | None
 
 
 def park(
@@ -112,7 +113,7 @@ def park(
     except OSError as error:
         message = f"VM {lease.uuid} could not be parked: {error}"
         raise VmError(message) from error
-    return VmParked(lease)
+    return VmParked(lease, provider.member(lease.uuid))
 
 
 def _park(provider: Provider, connections: ParkedConnections, clock: Clock, metrics: EngineMetrics, vm_id: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 
@@ -64,9 +65,12 @@ class Parking:
         self._stocks: defaultdict[str, ParkedStock] = defaultdict(ParkedStock)
         self._demands: defaultdict[str, Demand] = defaultdict(Demand)
 
-    def next(self, provider: str) -> Lease | None:
-        """Return the VM that the next job or render at a provider takes; it may still be being made."""
-        return self._stocks[provider].next
+    def next(self, provider: str, member: str | None = None) -> Lease | None:
+        """Return the VM that the next job or render at a provider takes; it may still be being made.
+
+        If a ``member`` is given, only one that is there will do.
+        """
+        return self._stocks[provider].next(member)
 
     def take_over(self, lease: Lease) -> None:
         """Keep a VM of an earlier pool that waits; destroy one that it did not finish."""
@@ -93,10 +97,10 @@ class Parking:
             for gone in stock.retain(idle):
                 self._connections.discard(gone.uuid)
 
-    def parked(self, lease: Lease) -> None:
+    def parked(self, lease: Lease, member: str | None) -> None:
         """Keep a new parked VM, unless its lease has ended meanwhile, by its owner or with its job."""
         stock = self._stocks[lease.provider]
-        if stock.finish(lease) and self._storage.leases.parked(lease.id):
+        if stock.finish(replace(lease, member=member)) and self._storage.leases.parked(lease.id, member):
             self.destroy_excess()
             return
         now = self._storage.leases.get(lease.id)

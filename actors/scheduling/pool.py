@@ -158,8 +158,8 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
             case TakeParked():
                 self._give_to_render(message)
                 self.address.post(Reschedule())
-            case VmParked(lease):
-                self._parking.parked(lease)
+            case VmParked(lease, member):
+                self._parking.parked(lease, member)
                 self.address.post(Reschedule())
             case _:
                 assert_never(message)
@@ -249,7 +249,7 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
             self._await_images()  # the image was removed after the queue was checked
             return
         provider = self._choice.of_job(job.job_id, job.build_id, image)
-        parked = self._parking.next(provider)
+        parked = self._parking.next(provider, self._choice.member_of_disk(job.job_id))
         lease = self._storage.leases.assign(
             job.job_id,
             provider=provider,

@@ -54,6 +54,15 @@ class ProviderChoice:
         disk = self._storage.snapshots.below(job_id)
         return self.of_build(build_id, image) if disk is None else disk.provider
 
+    def member_of_disk(self, job_id: int) -> str | None:
+        """Return the member that has the disk which a ready job starts from.
+
+        None if it starts from an image, and where all VMs are on one host.
+        """
+        disk = self._storage.snapshots.below(job_id)
+        made_by = None if disk is None else self._storage.leases.by_uuid(disk.name)
+        return None if made_by is None else made_by.member
+
     def of_build(self, build_id: int, image: str) -> str:
         """Return the provider of a VM of a build that starts from an image."""
         build = self._storage.builds.get(build_id)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from actors.vms.provider import (
         ImageNotFound,
         Provider,
+        ProviderAway,
         SnapshotNotFound,
         SshEndpoint,
         VmDisk,
@@ -83,6 +84,7 @@ __all__ = [
     "InvalidDownload",
     "OutputTooLong",
     "Provider",
+    "ProviderAway",
     "ProviderDescription",
     "Providers",
     "Pty",

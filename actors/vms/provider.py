@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ImageNotFound",
     "Provider",
+    "ProviderAway",
     "SnapshotNotFound",
     "SshEndpoint",
     "VmDisk",
@@ -36,6 +37,10 @@ class ImageNotFound(VmError):
 
 class SnapshotNotFound(VmError):
     """No snapshot of that name is in the store. Another attempt would not help."""
+
+
+class ProviderAway(VmError):
+    """The provider cannot be asked at present. VMs may run on, and nothing is known of any: ask again."""
 
 
 class VmLost(VmError):
@@ -98,7 +103,7 @@ class Provider(Protocol):
     """A maker of VMs, which finds them again, freezes their disks and frees them.
 
     Every call may block; none needs a lock. A VM belongs to no process: it outlives the caller and is found again by
-    its id alone.
+    its id alone. A provider whose VMs are elsewhere may raise ProviderAway from any call but `member`, `use`, `close`.
     """
 
     name: str
@@ -147,6 +152,10 @@ class Provider(Protocol):
 
     def parked(self, vm_id: str) -> bool:
         """Tell whether the VM runs and waits for a disk."""
+        ...
+
+    def member(self, vm_id: str) -> str | None:
+        """Return the name of the member of a cluster that a VM is on; None if all VMs are on one host. Cheap."""
         ...
 
     def use(self, vm_id: str) -> VmUse:

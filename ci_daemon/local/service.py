@@ -219,7 +219,7 @@ def _park(storage: Storage, provider: Provider) -> Lease | None:
     except (VmError, OSError):  # the engine will tell, as soon as it has parked none either
         storage.leases.end_unclaimed(lease.id)
         return None
-    storage.leases.parked(lease.id)
+    storage.leases.parked(lease.id, provider.member(lease.uuid))
     return lease
 
 

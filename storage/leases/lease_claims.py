@@ -38,7 +38,9 @@ class LeaseClaims:
         self._database = database
         self._insert = Write(
             database,
-            insert_into(LeaseRow, "started_at", "finished_at", "boot", "started_uptime", "killed_by", "seen_at"),
+            insert_into(
+                LeaseRow, "started_at", "finished_at", "boot", "started_uptime", "killed_by", "seen_at", "member"
+            ),
         )
         self._adopt = Write(
             database,

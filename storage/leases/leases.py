@@ -48,7 +48,10 @@ class Leases:
         )
         self._live = Query(database, leases.where(live).order_by(LeaseRow.id), _LEASE)
         self._move = Write(
-            database, LeaseRow.update({LeaseRow.state: slot("new")}).where(this, LeaseRow.state == slot("old"))
+            database,
+            LeaseRow.update({LeaseRow.state: slot("new"), LeaseRow.member: slot("member")}).where(
+                this, LeaseRow.state == LeaseState.CREATING
+            ),
         )
         self._start = Write(
             database,
@@ -118,6 +121,10 @@ class Leases:
         """Return how many live leases are in each state; a state without leases is absent."""
         return dict(Counter(lease.state for lease in self.live()))
 
+    def members(self) -> dict[str, int]:
+        """Return how many live leases have a VM on each member of a cluster; one without any is absent."""
+        return dict(Counter(lease.member for lease in self.live() if lease.member is not None))
+
     def reserve_parked(self, uuid: str, provider: str) -> Lease:
         """Add the lease of a VM without a disk, before the VM is made."""
         with self._database.write():
@@ -151,16 +158,16 @@ class Leases:
         """
         return self._assign(lease_id, Claim(image, shape))
 
-    def parked(self, lease_id: int) -> bool:
-        """Note that a parked VM is ready for a job; False if the lease is not ``creating``."""
-        return self._moved(lease_id, LeaseState.CREATING, LeaseState.PARKED)
+    def parked(self, lease_id: int, member: str | None = None) -> bool:
+        """Note that a parked VM is ready for a job, on a member; False if the lease is not ``creating``."""
+        return self._made(lease_id, LeaseState.PARKED, member)
 
-    def active(self, lease_id: int, job_id: int | None = None) -> bool:
+    def active(self, lease_id: int, job_id: int | None = None, member: str | None = None) -> bool:
         """Note that a VM is ready, for a job's open attempt if given; False if the lease is not ``creating``."""
         with self._database.write():
             if job_id is not None:
                 self._attempts.leased(job_id)
-            return self._moved(lease_id, LeaseState.CREATING, LeaseState.ACTIVE)
+            return self._made(lease_id, LeaseState.ACTIVE, member)
 
     def assign(
         self,
@@ -252,9 +259,9 @@ class Leases:
         started_at = written(self.get(lease_id)).started_at
         return 0.0 if started_at is None else (until - to_micros(started_at)) / SECOND
 
-    def _moved(self, lease_id: int, old: LeaseState, new: LeaseState) -> bool:
+    def _made(self, lease_id: int, state: LeaseState, member: str | None) -> bool:
         with self._database.write():
-            return self._move.run(id=lease_id, old=old, new=new) == 1
+            return self._move.run(id=lease_id, new=state, member=member) == 1
 
     def _add(self, uuid: str, provider: str, claim: Claim) -> Lease:
         return written(self.get(self._claims.add(uuid, provider, claim)))

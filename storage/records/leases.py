@@ -34,7 +34,7 @@ class Lease:
 
     ``started_at`` is when the job's command, and with it billing, started; a lease that never ran a command has none
     and is free. ``uuid`` is also the VM's name at its provider. ``build_id`` is set if the VM renders a build instead
-    of running a job.
+    of running a job. ``member`` is the member of a cluster that the VM is on, None where all VMs are on one host.
     """
 
     id: int
@@ -52,6 +52,7 @@ class Lease:
     finished_at: datetime | None
     amount_cents: int
     build_id: int | None = None
+    member: str | None = None
 
     @property
     def is_preview(self) -> bool:

@@ -96,6 +96,7 @@ class MemoryProvider:
         self.name = name
         self._images = images
         self._world = world or World()
+        self.members: dict[str, str] = {}
 
     def create(self, spec: VmSpec) -> None:
         self.park(spec.id)
@@ -150,6 +151,9 @@ class MemoryProvider:
     def parked(self, vm_id: str) -> bool:
         vm = self._world.vms.get(vm_id)
         return vm is not None and vm.spec is None and vm.alive
+
+    def member(self, vm_id: str) -> str | None:
+        return self.members.get(vm_id)
 
     def use(self, vm_id: str) -> VmUse:
         vm = self._world.vms.get(vm_id)

@@ -12,10 +12,12 @@ if TYPE_CHECKING:
 __all__ = ["opening_notices"]
 
 
-def opening_notices(assignment: Assignment, images: Images, storage: Storage) -> list[str]:
-    """Return the lines that a job's log opens with."""
+def opening_notices(assignment: Assignment, member: str | None, images: Images, storage: Storage) -> list[str]:
+    """Return the lines that a job's log opens with; ``member`` is the one of a cluster that its VM is on."""
     job, used = assignment.job, assignment.lease.image
     lines = [f"attempt {job.attempt}"] if job.attempt > 1 else []
+    if member is not None:
+        lines.append(f"this job runs on the member {member}")
     if assignment.build.untrusted and job.secrets:
         names = ", ".join(job.secrets)
         lines.append(f"this build is of a pull request from a fork, so it runs without its secrets: {names}")

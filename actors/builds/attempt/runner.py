@@ -82,6 +82,11 @@ class AttemptRunner:
         self._last_use: DiskUse | None = None
         self._output: vms.CommandOutput | None = None
 
+    @property
+    def member(self) -> str | None:
+        """The member of a cluster that the VM is on, None if all VMs are on one host."""
+        return self._provider.member(self._lease.uuid)
+
     def acquire(self) -> None:
         """Make the VM, or find it, and connect.
 
@@ -299,6 +304,6 @@ class AttemptRunner:
 
     def _open_log(self) -> None:
         """Write the opening notices at once, so that a log that is not empty after a crash has all of them."""
-        lines = opening_notices(self._assignment, self._images, self._storage)
+        lines = opening_notices(self._assignment, self.member, self._images, self._storage)
         if lines and not self.log.opened().size:
             self.log.notice("\n".join(lines))

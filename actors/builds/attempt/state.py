@@ -55,9 +55,9 @@ class AttemptState:
         """True once the attempt's end is recorded, so that only the VM is left to destroy."""
         return self.now.terminal or self.now is JobState.SCHEDULED
 
-    def connected(self) -> None:
-        """Record that the job's VM answers, which is not yet a change of the state."""
-        self._storage.leases.active(self._lease.id, self._job.id)
+    def connected(self, member: str | None) -> None:
+        """Record that the job's VM answers, and its member; that is not yet a change of the job's state."""
+        self._storage.leases.active(self._lease.id, self._job.id, member)
 
     def start(self) -> bool:
         """Record that the command runs, which is when its time and its billing begin."""

@@ -162,6 +162,10 @@ class IncusProvider:
         vm = self._vm(vm_id)
         return vm.folder.exists() and vm.parked and self._instances.runs(self._names.vm(vm_id))
 
+    def member(self, vm_id: str) -> str | None:
+        """Return the name of the member that a VM is on; None if the engine is no cluster."""
+        return self._places.of(vm_id)
+
     def use(self, vm_id: str) -> VmUse:
         """Return the CPU time and memory of the VM's instance; unknown if it is gone, or no member answers."""
         try:

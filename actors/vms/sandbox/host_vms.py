@@ -84,6 +84,10 @@ class HostVms(ABC):
         vm = self._vm(vm_id)
         return vm.parked and vm.alive
 
+    def member(self, vm_id: str) -> str | None:
+        """Return None: all VMs are on this host."""
+        return None
+
     def use(self, vm_id: str) -> VmUse:
         """Read the VM's control groups; the result is unknown if it has none, or is gone."""
         try:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["lease"]
 
-_COLUMNS = ("id", "state", "age_seconds", "build", "job", "provider", "shape", "cents", "image")
+_COLUMNS = ("id", "state", "age_seconds", "build", "job", "provider", "member", "shape", "cents", "image")
 _SHORT_ID = 8
 _MIN_ID = 4
 
@@ -37,7 +37,9 @@ def list_leases(session: Session) -> None:
     now = SystemClock().now()
     with session.storage() as storage:
         documents = [_document(each, storage, now) for each in storage.leases.live()]
-    session.table(documents if session.json else [_row(each) for each in documents], _COLUMNS, "no VM is leased")
+    clustered = any(each["member"] for each in documents)
+    columns = [column for column in _COLUMNS if clustered or column != "member"]
+    session.table(documents if session.json else [_row(each) for each in documents], columns, "no VM is leased")
 
 
 @lease.command()
@@ -131,6 +133,7 @@ def _document(each: Lease, storage: Storage, now: datetime) -> dict[str, object]
         "job_id": job and job.uuid,
         "attempt": each.attempt,
         "provider": each.provider,
+        "member": each.member,
         "image": each.image,
         "cpu": each.shape.cpu,
         "memory_gb": each.shape.memory_gb,

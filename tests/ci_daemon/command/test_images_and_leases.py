@@ -251,3 +251,17 @@ def test_kill_all_ends_vms_that_no_lease_knows_of_too(
 def test_a_missing_lease_is_reported(run: Run, capsys: pytest.CaptureFixture[str]):
     assert run("lease", "kill", "nobody") == 1
     assert "no live lease has the id nobody" in capsys.readouterr().err
+
+
+def test_the_member_of_a_vm_is_listed_where_there_are_several(
+    run: Run, storage: Storage, capsys: pytest.CaptureFixture[str]
+):
+    lease = storage.leases.reserve_parked("vm", "incus")
+    assert run("lease", "list") == 0
+    assert "member" not in capsys.readouterr().out
+    storage.leases.parked(lease.id, "m2")
+    assert run("lease", "list") == 0
+    header, row = capsys.readouterr().out.splitlines()
+    assert ("member" in header.split(), "m2" in row.split()) == (True, True)
+    assert run("lease", "list", "--json") == 0
+    assert json.loads(capsys.readouterr().out)[0]["member"] == "m2"

@@ -38,8 +38,9 @@ def test_a_parked_vm_becomes_the_one_its_job_wants(storage: Storage, world: Worl
     assert (parked.state, parked.job_id, parked.organization_id) == (LeaseState.CREATING, None, None)
     assert (parked.image, parked.shape, parked.network) == (None, Shape(), True)
     if ready:
-        assert storage.leases.parked(parked.id)
-        assert not storage.leases.parked(parked.id)
+        assert storage.leases.parked(parked.id, "m1")
+        assert not storage.leases.parked(parked.id, "m2")
+        assert storage.leases.members() == {"m1": 1}
     job = world.job(world.build(new_job(image="alpine:3", shape=Shape(1, 2, 3), network=False)))
     lease = world.assign(job, parked_lease_id=parked.id, lease_uuid="unused")
     assert lease is not None

@@ -81,16 +81,16 @@ class TestDemand:
 class TestParkedStock:
     def test_a_ready_vm_is_taken_before_one_that_is_being_made(self):
         stock = ParkedStock()
-        assert stock.next is None
+        assert stock.next() is None
         stock.begin(FIRST)
-        assert stock.next is FIRST
+        assert stock.next() is FIRST
         stock.begin(SECOND)
         assert stock.finish(SECOND)
-        assert stock.next is SECOND
+        assert stock.next() is SECOND
         assert stock.remove(SECOND.id) is SECOND
-        assert stock.next is FIRST
+        assert stock.next() is FIRST
         assert stock.remove(FIRST.id) is FIRST
-        assert stock.next is None
+        assert stock.next() is None
 
     def test_ready_vms_and_those_being_made_are_counted(self):
         stock = ParkedStock()
@@ -104,7 +104,7 @@ class TestParkedStock:
         stock.begin(FIRST)
         assert stock.remove(FIRST.id) is FIRST
         assert not stock.finish(FIRST)
-        assert (stock.next, stock.count) == (None, 0)
+        assert (stock.next(), stock.count) == (None, 0)
 
     def test_none_is_made_after_a_failure_until_it_is_woken(self):
         stock = ParkedStock()
@@ -140,7 +140,7 @@ class TestParkedStock:
         stock.begin(THIRD)
         assert stock.remove(9) is None
         assert stock.retain({SECOND.id}) == [FIRST, THIRD]
-        assert (stock.next, stock.count) == (SECOND, 1)
+        assert (stock.next(), stock.count) == (SECOND, 1)
 
     def test_the_oldest_ready_ones_go_first(self):
         stock = ParkedStock()
@@ -150,4 +150,4 @@ class TestParkedStock:
         assert stock.take_oldest(1) == [FIRST]
         assert stock.take_oldest(5) == [SECOND]
         assert stock.take_oldest(1) == []
-        assert stock.next is THIRD
+        assert stock.next() is THIRD

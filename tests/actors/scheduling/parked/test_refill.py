@@ -53,7 +53,7 @@ class Refilled:
         """Make the VM that is being parked, if there is one."""
         if not self._begun:
             return False
-        self.parking.parked(self._begun.pop())
+        self.parking.parked(self._begun.pop(), None)
         return True
 
     def fill(self) -> None:
