@@ -21,6 +21,7 @@ from actors.metrics import EngineMetrics
 from actors.render.pool import RenderPool
 from actors.render.recording import RenderRecorder
 from actors.render.rendering import Rendering
+from actors.render.waiting_vm import WaitingVm
 from actors.scheduling.image_puller import ImagePuller
 from actors.scheduling.parked_vms import ParkedConnections
 from actors.scheduling.pending_reason import PendingReasons
@@ -141,6 +142,11 @@ class Composition:
             watchers=self.watchers,
         )
 
+    @cached_property
+    def waiting_vm(self) -> WaitingVm:
+        """The VM that waits for the next render."""
+        return WaitingVm(self.storage, self.providers, self.clock, self.live_settings)
+
     def lease_pool(self) -> Address[LeasePoolMessage]:
         """Start a lease pool."""
         return spawn(
@@ -190,6 +196,7 @@ class Composition:
             providers=self.providers,
             live_settings=self.live_settings,
             rendering=self._rendering,
+            waiting=self.waiting_vm,
             watchers=self.watchers,
             timings=self.timings,
         )
@@ -270,4 +277,5 @@ class Composition:
             recorder=self.recorder,
             pool=self.addresses.pool,
             connections=self.connections,
+            waiting=self.waiting_vm,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from contextlib import closing
 from functools import partial
 from itertools import count
 from time import perf_counter
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING
 
 from benchmarks.figures import Benchmark, interleaved
 from benchmarks.service import serving
+from storage import LeaseState, Storage, SystemClock
 from tests.e2e.pipelines import one
 from tests.e2e.sources import archive
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,8 +39,19 @@ def demo():
 def _measure(testbed: Testbed) -> Iterator[Figure]:
     fresh = (_source(f"# {number}\n{_PIPELINE}") for number in count())
     same = _source(_PIPELINE)
-    with serving(testbed) as service:
+    with serving(testbed) as service, closing(Storage.open(testbed.folder / "state", SystemClock())) as storage:
         planned = partial(_first_line, service, pipeline_ir=one("echo line"), source_b64=same)
+
+        def with_a_stock() -> float:
+            until(lambda: _parked(storage, for_renders=False), "a parked VM")
+            return planned()
+
+        def after_another() -> float:
+            until(lambda: all(_parked(storage, for_renders=each) for each in (True, False)), "a VM for the render")
+            return _first_line(service, source_b64=next(fresh))
+
+        _first_line(service, source_b64=next(fresh))
+        yield interleaved("never rendered before, a VM waits", "ms", _ROUNDS, after_another, with_a_stock)
         yield interleaved(
             "never rendered before",
             "ms",
@@ -48,6 +62,12 @@ def _measure(testbed: Testbed) -> Iterator[Figure]:
         _first_line(service, source_b64=same)
         rendered = partial(_first_line, service, source_b64=same)
         yield interleaved("rendered before", "ms", _ROUNDS, rendered, planned)
+
+
+def _parked(storage: Storage, *, for_renders: bool) -> bool:
+    """Tell whether a VM waits for a render, or for a job."""
+    leases = [lease for lease in storage.leases.live() if lease.state is LeaseState.PARKED]
+    return any(lease.is_preview is for_renders for lease in leases)
 
 
 def _first_line(service: Service, **fields: str) -> float:

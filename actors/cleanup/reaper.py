@@ -217,7 +217,8 @@ class Reaper:
     def _is_lost(self, lease: Lease) -> bool:
         """Tell whether the VM of a lease without a job is gone, or was never made."""
         if lease.state is LeaseState.PARKED:
-            return not self._providers.of(lease).parked(lease.uuid)
+            provider = self._providers.of(lease)
+            return not (provider.alive(lease.uuid) if lease.is_preview else provider.parked(lease.uuid))
         return lease.created_at < self._clock.now() - _ORPHAN_AGE
 
     def _destroy(self, provider: str, vm: str) -> bool:

@@ -93,10 +93,10 @@ def render_archive(
             now, seconds = int(clock.now().timestamp()), settings.fetch_timeout
             with (
                 disk_limited(storage, provider, lease, link, HostDisk(), min_free=min_free),
-                Loader(connection, organization, slug, settings) as loader,
+                Loader(connection, settings) as loader,
             ):
                 vms.update_workspace(connection, archive, manifest, time=now, timeout=seconds)
-                return loader.load()
+                return loader.load(organization, slug)
 
 
 def _claim(storage: Storage, parked: Lease | None, image: str, shape: Shape) -> Lease | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 from actors import vms
 from actors.render.dsl import packed_dsl
 from actors.render.envelope import RenderFailed
-from actors.render.guest import ENVIRONMENT, WORKSPACE, program, python
+from actors.render.guest import WORKSPACE, program, python
 from storage import Rendered
 
 if TYPE_CHECKING:
@@ -27,17 +27,16 @@ _KILLED_HINT = "it was killed, perhaps because the VM has too little memory"
 class Loader:
     """A loader that starts Python and the DSL in the VM at once, and user code only with `load`.
 
-    Meanwhile the source comes into the VM's workspace. The slugs of the organization and the pipeline go into the keys
-    of cached steps.
+    Meanwhile the source comes into the VM's workspace.
     """
 
-    def __init__(self, connection: vms.Connection, organization: str, slug: str, settings: RenderSettings) -> None:
+    def __init__(self, connection: vms.Connection, settings: RenderSettings) -> None:
+        self._connection = connection
         self._settings = settings
         dsl = packed_dsl()
-        env = {**ENVIRONMENT, "HM_PIPELINE_ORG": organization, "HM_PIPELINE_SLUG": slug}
         limits = _MAX_RESULT, _MAX_STDERR, _MAX_LOG
         programs = program("fetch_local"), program("load")
-        watch = python("watch", *programs, len(dsl), env, WORKSPACE, settings.timeout, limits)
+        watch = python("watch", *programs, len(dsl), WORKSPACE, settings.timeout, limits)
         self._watch = connection.stream(vms.in_job(f"exec {watch}"), stdin=None, timeout=settings.fetch_timeout)
         self._watch.send(dsl)
 
@@ -47,11 +46,17 @@ class Loader:
     def __exit__(self, *_: object) -> None:
         self._watch.close()
 
+    @property
+    def alive(self) -> bool:
+        """True while the connection to the VM is open and the loader runs."""
+        return self._connection.alive and not self._watch.ended
+
     def fetch(self, port: int, path: str, token: str) -> None:
         """Download an archive that the host has checked from the service, and unpack it in the VM's workspace.
 
         The service's API is at ``port`` of the VM's loopback. Raises RenderFailed and VmError.
         """
+        self._watch.renew(self._settings.fetch_timeout)
         self._watch.send(f"fetch {port} {path} {token}\n".encode())
         try:
             fetched = next(iter(self._watch), None)
@@ -61,13 +66,14 @@ class Loader:
             reason = self._watch.stderr.decode(errors="replace")
             raise RenderFailed.exited("source fetch", self._watch.exit_code, reason)
 
-    def load(self) -> Rendered:
+    def load(self, organization: str, slug: str) -> Rendered:
         """Load the pipeline files in the VM's workspace and return their envelope, not yet validated.
 
-        Raises RenderFailed, with the output so far as its ``log``, and VmError.
+        The slugs of the organization and the pipeline go into the keys of cached steps. Raises RenderFailed, with the
+        output so far as its ``log``, and VmError.
         """
         self._watch.renew(self._settings.timeout + _GRACE)
-        self._watch.send(b"load\n")
+        self._watch.send(f"load {organization} {slug}\n".encode())
         late = f"render timed out after {self._settings.timeout:g} s"
         try:
             done = self._watch.complete(_MAX_REPORT)

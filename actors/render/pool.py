@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from actors.log_watchers import LogWatchers
     from actors.messages import LeasePoolMessage, RootMessage
     from actors.render.rendering import Rendering
+    from actors.render.waiting_vm import WaitingVm
     from actors.timer import Timer
     from actors.timings import Timings
     from actors.vms import Providers
@@ -50,16 +51,42 @@ class _DestroyVm:
 
 
 @dataclass(frozen=True, slots=True)
+class _MakeVm:
+    """Task: make the VM that waits for the next render."""
+
+    def __str__(self) -> str:
+        return "make the VM of the next render"
+
+
+@dataclass(frozen=True, slots=True)
+class _DiscardVm:
+    """Task: destroy the VM that waits for the next render."""
+
+    def __str__(self) -> str:
+        return "destroy the VM of the next render"
+
+
+@dataclass(frozen=True, slots=True)
 class _Rendered:
     """Worker: the render of this build has ended."""
 
     build_id: int
 
 
-class RenderPool(Supervised[RenderPoolMessage | _Rendered, _RenderBuild | _DestroyVm]):
+@dataclass(frozen=True, slots=True)
+class _Idle:
+    """Timer: some time has gone by since a render ended."""
+
+
+_Message = RenderPoolMessage | _Rendered | _Idle
+_Task = _RenderBuild | _DestroyVm | _MakeVm | _DiscardVm
+
+
+class RenderPool(Supervised[_Message, _Task]):
     """Renders builds in VMs of its own, so that no build waits for its plan behind a queue of jobs.
 
-    The queue is the storage: the unfinished renders. A render that an earlier pool began starts again.
+    The queue is the storage: the unfinished renders. A render that an earlier pool began starts again. After a render,
+    a VM is made that waits for the next one.
     """
 
     def __init__(
@@ -72,6 +99,7 @@ class RenderPool(Supervised[RenderPoolMessage | _Rendered, _RenderBuild | _Destr
         providers: Providers,
         live_settings: LiveSettings,
         rendering: Callable[[Render], Rendering],
+        waiting: WaitingVm,
         watchers: LogWatchers,
         timings: Timings,
     ) -> None:
@@ -82,7 +110,9 @@ class RenderPool(Supervised[RenderPoolMessage | _Rendered, _RenderBuild | _Destr
         self._providers = providers
         self._live_settings = live_settings
         self._rendering = rendering
+        self._waiting = waiting
         self._watchers = watchers
+        self._timings = timings
         self._running: dict[int, Rendering] = {}
         self._draining = False
 
@@ -100,31 +130,48 @@ class RenderPool(Supervised[RenderPoolMessage | _Rendered, _RenderBuild | _Destr
         """Abandon the renders; their builds stay as they are, for a successor."""
         for rendering in self._running.values():
             rendering.abandon()
+        self.work(_DiscardVm(), self._waiting.discard)
 
-    def handle(self, message: RenderPoolMessage | _Rendered) -> None:
+    def handle(self, message: _Message) -> None:
         """Start, finish and cancel renders."""
         match message:
-            case Reschedule() | PollStorage():
+            case Reschedule():
                 self._start_waiting()
+            case PollStorage():
+                self._start_waiting()
+                if self._waiting.is_there and not self._may_wait:
+                    self.work(_DiscardVm(), self._waiting.discard)
             case CancelBuild(build_id):
                 self._cancel(message)
                 if build_id in self._running:
                     self._running[build_id].abandon()
             case Drain():
                 self._draining = True
+                self.work(_DiscardVm(), self._waiting.discard)
             case _Rendered(build_id):
                 self._forget(build_id)
+                self._timer.tell_after(self._timings.rendered, self.address, _Idle())
+            case _Idle():
+                if not self._running and self._may_wait:
+                    self.work(_MakeVm(), self._waiting.make)
             case _:
                 assert_never(message)
 
-    def on_task_error(self, task: _RenderBuild | _DestroyVm, error: Exception) -> None:
+    @property
+    def _may_wait(self) -> bool:
+        """True if a VM may wait for the next render."""
+        return not self._draining and self._waiting.is_wanted and not self._is_blocked()
+
+    def on_task_error(self, task: _Task, error: Exception) -> None:
         """Fail a build that could not be rendered; leave a VM that cannot be destroyed to the reaper."""
         match task:
             case _RenderBuild(build_id):
                 self.log.error("build %d could not be rendered: %s", build_id, error, exc_info=error)
                 self._storage.renders.refuse(build_id, BuildErrorCode.INTERNAL_ERROR, f"the service failed: {error}")
                 self._forget(build_id)
-            case _DestroyVm():
+            case _MakeVm():
+                self.log.warning("no VM waits for the next render: %s", error)
+            case _DestroyVm() | _DiscardVm():
                 self.log.warning("the VM of an earlier render cannot be destroyed and is left to the reaper: %s", error)
             case _:
                 assert_never(task)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pykka
@@ -16,8 +16,8 @@ from actors.messages import TakeParked
 from actors.render import phases
 from actors.render.envelope import RenderFailed
 from actors.render.envelope_cache import cache_name, keep
-from actors.render.loader import Loader
-from actors.render.vm import disk_limited, running_vm
+from actors.render.vm import disk_limited
+from actors.render.waiting_vm import VmWanted, loaded_vm
 from storage import BuildErrorCode
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from actors.cleanup.host_disk import HostDisk
     from actors.engine_settings import EngineSettings
     from actors.render.recording import RenderRecorder
+    from actors.render.waiting_vm import RenderVm, WaitingVm
     from actors.scheduling.parked_vms import ParkedConnections
     from actors.scheduling.provider_choice import ProviderChoice
     from storage import Build, Clock, Lease, Render, Storage
@@ -54,6 +55,7 @@ class Rendering:
         recorder: RenderRecorder,
         pool: Address[TakeParked],
         connections: ParkedConnections,
+        waiting: WaitingVm,
     ) -> None:
         self._render = render
         self._storage = storage
@@ -66,6 +68,7 @@ class Rendering:
         self._recorder = recorder
         self._pool = pool
         self._parked = connections
+        self._waiting = waiting
         self._abandoned = threading.Event()
         self._links: dict[str, VmConnection] = {}
 
@@ -101,25 +104,22 @@ class Rendering:
             return
 
     def _render_in_vm(self, build: Build) -> None:
-        """Render in a new VM, and record the result before destroying the VM, which takes time."""
+        """Render in a VM of its own, and record the result before destroying the VM, which takes time."""
         settings, storage = self._settings.render, self._storage
         deadline = self._clock.monotonic() + settings.fetch_timeout
 
         def left() -> float:
             return max(0.1, deadline - self._clock.monotonic())
 
-        with self._vm() as (lease, link):
-            archive = self._archive(build, link, left)
-            name = cache_name(build.organization_slug, build.pipeline_slug, archive, lease.image or "")
+        with self._vm() as vm:
+            archive = self._archive(build, vm.link, left)
+            name = cache_name(build.organization_slug, build.pipeline_slug, archive, vm.lease.image or "")
             rendered = storage.renders.cached(name)
             if rendered is None:
-                connection, min_free = link.connected(), self._settings.jobs.min_free_bytes
-                with (
-                    disk_limited(storage, self._providers.of(lease), lease, link, self._host_disk, min_free=min_free),
-                    Loader(connection, build.organization_slug, build.pipeline_slug, settings) as loader,
-                ):
-                    self._fetch(build, connection, loader, left)
-                    rendered = loader.load()
+                provider, min_free = self._providers.of(vm.lease), self._settings.jobs.min_free_bytes
+                with disk_limited(storage, provider, vm.lease, vm.link, self._host_disk, min_free=min_free):
+                    self._fetch(build, vm, left)
+                    rendered = vm.loader.load(build.organization_slug, build.pipeline_slug)
                 keep(storage, self._clock, settings.cache_seconds, name, rendered)
             self._recorder.record(build, rendered)
 
@@ -134,8 +134,9 @@ class Rendering:
         phases.check_archive(archive, manifest, settings.shape.disk_gb * 2**30, build.source_sha256)
         return archive
 
-    def _fetch(self, build: Build, connection: vms.Connection, loader: Loader, left: Callable[[], float]) -> None:
+    def _fetch(self, build: Build, vm: RenderVm, left: Callable[[], float]) -> None:
         """Put the source into the VM's workspace."""
+        connection = vm.link.connected()
         if self._render.source_url is not None:
             phases.unpack(connection, left())
             return
@@ -143,31 +144,54 @@ class Rendering:
         token = tokens.mint(build.id)
         try:
             with connection.forward(self._settings.api_address) as port:
-                loader.fetch(port, path, token)
+                vm.loader.fetch(port, path, token)
         finally:
             tokens.revoke(build.id)
 
     @contextmanager
-    def _vm(self) -> Iterator[tuple[Lease, VmConnection]]:
+    def _vm(self) -> Iterator[RenderVm]:
         image = self._images.resolve(None)
-        shape = self._settings.render.shape
-        name = self._choice.of_build(self._render.build_id, image)
-        wanted = TakeParked(self._render, name, image, shape)
+        wanted = VmWanted(self._choice.of_build(self._render.build_id, image), image, self._settings.render)
+        with ExitStack() as leaving:
+            vm = self._waiting_vm(wanted, leaving) or self._new_vm(wanted, leaving)
+            member = self._providers.of(vm.lease).member(vm.lease.uuid)
+            self._storage.leases.active(vm.lease.id, member=member)
+            yield vm
+
+    def _waiting_vm(self, wanted: VmWanted, leaving: ExitStack) -> RenderVm | None:
+        """Return the VM that waits with the DSL loaded, if it is as wanted."""
+        vm = self._waiting.take(wanted)
+        if vm is None:
+            return None
+        leaving.callback(vm.close)
+        shape = wanted.settings.shape
+        lease = self._storage.renders.lease_parked(self._render, vm.lease.id, image=wanted.image, shape=shape)
+        if lease is None:  # the VM's lease was ended, or the render is finished
+            return None
+        self._note(vm.link, lease, leaving)
+        return vm
+
+    def _new_vm(self, wanted: VmWanted, leaving: ExitStack) -> RenderVm:
+        """Attach the disk to a parked VM, or make one, and start to load the DSL."""
+        shape = wanted.settings.shape
+        asked = TakeParked(self._render, wanted.provider, wanted.image, shape)
         with suppress(pykka.ActorDeadError):
-            self._pool.ask(wanted)
-        lease = next(iter(wanted.taken), None) or self._storage.renders.lease(
-            self._render, str(uuid.uuid4()), provider=name, image=image, shape=shape
+            self._pool.ask(asked)
+        lease = next(iter(asked.taken), None) or self._storage.renders.lease(
+            self._render, str(uuid.uuid4()), provider=wanted.provider, image=wanted.image, shape=shape
         )
         if lease is None:
             raise Abandoned
         provider = self._providers.of(lease)
         link = VmConnection(provider, self._clock, lease.uuid)
+        self._note(link, lease, leaving)
+        vm = loaded_vm(self._storage, provider, self._parked, wanted.settings, lease, link)
+        leaving.callback(vm.close)
+        return vm
+
+    def _note(self, link: VmConnection, lease: Lease, leaving: ExitStack) -> None:
+        """Let `abandon` find the connection until the block is left."""
         self._links[lease.uuid] = link
+        leaving.callback(self._links.pop, lease.uuid)
         if self._abandoned.is_set():
             link.abandon()
-        try:
-            with running_vm(self._storage, provider, self._parked, lease, link):
-                self._storage.leases.active(lease.id, member=provider.member(lease.uuid))
-                yield lease, link
-        finally:
-            del self._links[lease.uuid]

@@ -1,7 +1,8 @@
 """Load a repository's pipeline files and write their envelope.
 
 Runs in the VM, in one process with the user's code. Arguments: the DSL's archive, the descriptor that takes the
-envelope, and one on which a word comes once the repository is there. The working directory is the repository's root.
+envelope, and one on which ``load ORGANIZATION PIPELINE`` comes, with the slugs of both, once the repository is there.
+The working directory is the repository's root.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from types import TracebackType
 
+_LINE_BYTES = 1 << 12
+
 
 def main() -> None:
     """Render every pipeline of every ``.hm/*.py``."""
@@ -24,9 +27,11 @@ def main() -> None:
     sys.dont_write_bytecode = True
     import harmont  # noqa: PLC0415 - importable only from here on
 
-    if not os.read(repository_awaited, 1):
+    line = os.read(repository_awaited, _LINE_BYTES)
+    if not line:
         sys.exit("the repository did not come")
     os.close(repository_awaited)
+    _, os.environ["HM_PIPELINE_ORG"], os.environ["HM_PIPELINE_SLUG"] = line.decode().split()
     sys.argv[:] = [""]
     sys.path.append(os.getcwd())  # noqa: PTH109 - a string, as sys.path wants
     failed = False

@@ -1,10 +1,10 @@
 """Run the loader, bound its time and its output, and report; runs in the VM, as the loader's parent.
 
 Stdin is the DSL as a zip archive, then lines: ``fetch ARGUMENTS`` for the fetcher, answered with ``fetched`` if it
-succeeds, and ``load`` once the repository is there. Then it reports on stdout: a line of the exit code (-1 if time ran
-out) and the sizes of ``result``, ``stderr`` and ``log``, then the beginnings of these, one after the other. A result
-that is too long has one byte more than its limit. Only modules inside of Python are imported, to start soon. The
-service adds the call of ``main``.
+succeeds, and ``load ARGUMENTS`` for the loader once the repository is there, which may be long after. Then it reports
+on stdout: a line of the exit code (-1 if time ran out) and the sizes of ``result``, ``stderr`` and ``log``, then the
+beginnings of these, one after the other. A result that is too long has one byte more than its limit. Only modules
+inside of Python are imported, to start soon. The service adds the call of ``main``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ def main(
     fetcher: str,
     loader: str,
     dsl_bytes: int,
-    env: dict[str, str],
     folder: str,
     seconds: float,
     limits: tuple[int, int, int],
@@ -42,7 +41,7 @@ def main(
     awaited, there = os.pipe()
     process = os.fork()
     if process == 0:
-        _become_loader(env, folder, [write for _, write in pipes], awaited)
+        _become_loader(folder, [write for _, write in pipes], awaited)
         _execute(loader, "<loader>")
         return
     while (word := os.read(0, len(_FETCH))) == _FETCH:
@@ -54,6 +53,8 @@ def main(
         if status := os.waitpid(fetching, 0)[1]:
             sys.exit(_exit_code(status))
         os.write(1, b"fetched\n")
+    while not word.endswith(b"\n"):
+        word += os.read(0, _CHUNK_BYTES) or sys.exit(1)
     os.write(there, word)
     for each in (*(write for _, write in pipes), awaited, there):
         os.close(each)
@@ -81,11 +82,10 @@ def _execute(program: str, name: str) -> None:
     exec(compile(program, name, "exec"), {"__name__": "__main__"})  # noqa: S102 - the very point
 
 
-def _become_loader(env: dict[str, str], folder: str, streams: list[int], awaited: int) -> None:
+def _become_loader(folder: str, streams: list[int], awaited: int) -> None:
     """Make this fork what ``python3 -I -u -c LOADER`` would be, which takes longer to start."""
     os.setsid()
     os.chdir(folder)
-    os.environ.update(env)
     result, log, errors = streams
     for number, descriptor in enumerate((os.open("/dev/null", os.O_RDONLY), log, errors)):
         os.dup2(descriptor, number)

@@ -116,7 +116,7 @@ class Stream:
         """
         channel = self._channel
         while True:
-            ended = bool(channel.eof_received) or channel.closed
+            ended = self.ended
             if channel.recv_stderr_ready():
                 self.stderr = (self.stderr + _received(channel.recv_stderr))[-_MAX_STDERR_BYTES:]
             elif channel.recv_ready():
@@ -132,6 +132,11 @@ class Stream:
         with suppress(*DISCONNECT_ERRORS):
             self._channel.settimeout(self._deadline.remaining())
             self._channel.sendall(data)
+
+    @property
+    def ended(self) -> bool:
+        """True once the command has ended its output, or the channel is closed."""
+        return bool(self._channel.eof_received) or self._channel.closed
 
     def renew(self, seconds: float) -> None:
         """Let the deadline be so many seconds from now."""

@@ -22,7 +22,7 @@ from tests.memory.provider import MemoryProvider
 from tests.waiting import until
 
 LONG = "sleep 600"
-SOON = Timings(retry=0.01, acquire=(0.01,), parked=0.01)
+SOON = Timings(retry=0.01, acquire=(0.01,), parked=0.01, rendered=600.0)
 
 
 class Parking(MemoryProvider):

@@ -1,0 +1,80 @@
+"""Builds from source that are rendered in the VM that waits for them with the DSL loaded."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.daemon import Build, Daemon, Pipeline
+from tests.e2e.renders import rendered
+from tests.e2e.sources import HELLO, pipeline_file
+from tests.e2e.stock import await_stock
+from tests.state import run_sql
+from tests.waiting import until
+
+_numbers = itertools.count()
+
+WAITS = "SELECT uuid FROM leases WHERE state = 'parked' AND image IS NOT NULL"
+RENDERED = "SELECT builds.number FROM leases JOIN builds ON builds.id = leases.build_id WHERE leases.uuid = :vm"
+
+
+@pytest.fixture(autouse=True)
+def resumed(daemon: Daemon) -> Iterator[None]:
+    """Resume the host after each test."""
+    yield
+    daemon.command("resume")
+
+
+def built(pipeline: Pipeline) -> Build:
+    """Run a build whose source was never rendered before."""
+    build = rendered(pipeline, pipeline_file(f"# {next(_numbers)}\n{HELLO}"))
+    assert build.finish()["state"] == "passed"
+    (job,) = build.jobs()
+    assert "hello from the source" in build.log(job)
+    return build
+
+
+def waiting_vm(daemon: Daemon) -> str:
+    """Wait for the VM that waits for the next render; return its name."""
+    ((name,),) = until(lambda: run_sql(daemon.state, WAITS), "a VM for the next render")
+    return str(name)
+
+
+def test_after_a_render_a_vm_waits_for_the_next(daemon: Daemon, pipeline: Pipeline):
+    built(pipeline)
+    waits = waiting_vm(daemon)
+    build = built(pipeline).record()
+    assert run_sql(daemon.state, RENDERED, vm=waits) == [(build["number"],)]
+    assert waiting_vm(daemon) != waits
+
+
+def test_a_render_survives_the_loss_of_the_vm_that_waits(daemon: Daemon, pipeline: Pipeline):
+    built(pipeline)
+    daemon.command("lease", "kill", waiting_vm(daemon))
+    built(pipeline)
+
+
+def test_no_vm_waits_on_a_drained_host(daemon: Daemon, pipeline: Pipeline):
+    built(pipeline)
+    waiting_vm(daemon)
+    daemon.command("drain")
+    until(lambda: run_sql(daemon.state, WAITS) == [], "its end")
+
+
+def test_the_next_process_ends_the_vm_of_a_crashed_one(daemon: Daemon, pipeline: Pipeline):
+    built(pipeline)
+    waits = waiting_vm(daemon)
+    daemon.kill()
+    daemon.start()
+    assert waits not in await_stock(daemon, 1)
+    built(pipeline)
+
+
+def test_a_stopped_service_leaves_no_vm_that_only_it_could_use(daemon: Daemon, pipeline: Pipeline):
+    built(pipeline)
+    waiting_vm(daemon)
+    assert daemon.stop() == 0
+    assert run_sql(daemon.state, WAITS) == []
+    daemon.start()
