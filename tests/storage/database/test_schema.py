@@ -163,7 +163,8 @@ def test_warm_leases_of_an_older_release_have_ended(database: Database):
     before = _leases(database)
     migrate(database, steps)
     warm = {"state": "ended", "finished_at": 10}
-    assert _leases(database) == [{**lease, **(warm if lease["state"] == "warm" else {})} for lease in before]
+    added = {"member": None}
+    assert _leases(database) == [{**lease, **added, **(warm if lease["state"] == "warm" else {})} for lease in before]
     with pytest.raises(peewee.IntegrityError):
         database.execute("UPDATE leases SET state = 'warm'")
 
