@@ -9,30 +9,34 @@ from storage.facade import on_first_use
 if TYPE_CHECKING:
     from storage.models.accounts import (
         CliLoginRow,
+        IdentityRow,
         InviteRow,
         MembershipRow,
         OrganizationRow,
-        PipelineRow,
+        PasskeyChallengeRow,
+        PasskeyHandleRow,
+        PasskeyRow,
         SignInLinkRow,
         TokenRow,
         UserRow,
     )
-    from storage.models.artifacts import ArtifactRow
     from storage.models.audit import AuditRow
-    from storage.models.builds import AttemptRow, BuildRow, EdgeRow, JobRow
-    from storage.models.cache import CacheRow
-    from storage.models.coupons import CouponRow, RedemptionRow
-    from storage.models.holds import HoldRow
+    from storage.models.billing import (
+        CouponRow,
+        LedgerRow,
+        PaymentEventRow,
+        PaymentRefundRow,
+        PaymentRow,
+        PaymentTotalRow,
+        RedemptionRow,
+        RerunDebitRow,
+    )
+    from storage.models.builds import ArtifactRow, AttemptRow, BuildRow, EdgeRow, JobRow
     from storage.models.idempotency import KeyRow
-    from storage.models.identities import IdentityRow
-    from storage.models.leases import LeaseRow, LedgerRow, RerunDebitRow, SnapshotRow
-    from storage.models.mail import MailRow
-    from storage.models.notifications import MailOptOutRow, NotificationDeliveryRow, NotificationRow
-    from storage.models.passkeys import PasskeyChallengeRow, PasskeyHandleRow, PasskeyRow
-    from storage.models.payments import PaymentEventRow, PaymentRefundRow, PaymentRow, PaymentTotalRow
+    from storage.models.leases import CacheRow, HoldRow, LeaseRow, SnapshotRow
+    from storage.models.notifications import MailOptOutRow, MailRow, NotificationDeliveryRow, NotificationRow
+    from storage.models.pipelines import PipelineRow, ScheduleRow, SecretRow
     from storage.models.renders import DeclarationRow, RenderedRow, RenderRow, RunnerTokenRow
-    from storage.models.schedules import ScheduleRow
-    from storage.models.secrets import SecretRow
     from storage.models.source_hosts import (
         BuildOriginRow,
         DeliveryRow,
@@ -41,8 +45,7 @@ if TYPE_CHECKING:
         RepositoryHeadRow,
         RepositoryRow,
     )
-    from storage.models.switches import SwitchRow
-    from storage.models.traces import TracesSentRow
+    from storage.models.switches import SwitchRow, TracesSentRow
 else:
     __getattr__ = on_first_use(__name__)
 

@@ -1,4 +1,4 @@
-"""People, organizations, pipelines."""
+"""People, how they sign in, and organizations."""
 
 from __future__ import annotations
 
@@ -6,14 +6,28 @@ import peewee
 
 from storage.models.fields import ChoiceField, InstantField
 from storage.models.row import Row
-from storage.records import CliLoginKind, Invite, Organization, Pipeline, Role, SignInLink, Token, User
+from storage.records import (
+    CliLoginKind,
+    Identity,
+    Invite,
+    Organization,
+    Passkey,
+    PasskeyChallenge,
+    Role,
+    SignInLink,
+    Token,
+    User,
+)
 
 __all__ = [
     "CliLoginRow",
+    "IdentityRow",
     "InviteRow",
     "MembershipRow",
     "OrganizationRow",
-    "PipelineRow",
+    "PasskeyChallengeRow",
+    "PasskeyHandleRow",
+    "PasskeyRow",
     "SignInLinkRow",
     "TokenRow",
     "UserRow",
@@ -75,9 +89,26 @@ class InviteRow(Row, table="invites", record=Invite):
     hash = peewee.BlobField()
 
 
-class PipelineRow(Row, table="pipelines", record=Pipeline):
-    """A pipeline and the number of its latest build."""
+class IdentityRow(Row, table="identities", record=Identity):
+    """A user's identity at a provider."""
 
-    organization = peewee.ForeignKeyField(OrganizationRow)
-    build_count = peewee.IntegerField(column_name="last_number")
-    deleted_at = InstantField(null=True)
+    user = peewee.ForeignKeyField(UserRow)
+
+
+class PasskeyHandleRow(Row, table="passkey_handles"):
+    """The name of an account in its passkeys: random bytes."""
+
+    user = peewee.ForeignKeyField(UserRow)
+    handle = peewee.BlobField()
+
+
+class PasskeyRow(Row, table="passkeys", record=Passkey, joined=("handle",)):
+    """A passkey of an account."""
+
+    user = peewee.ForeignKeyField(UserRow)
+
+
+class PasskeyChallengeRow(Row, table="passkey_challenges", record=PasskeyChallenge):
+    """A challenge, under the hash of its owner."""
+
+    owner = peewee.BlobField()

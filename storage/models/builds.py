@@ -1,15 +1,16 @@
-"""Builds, jobs, their edges and attempts."""
+"""Builds, jobs, their edges, attempts and artifacts."""
 
 from __future__ import annotations
 
 import peewee
 
-from storage.models.accounts import OrganizationRow, PipelineRow
+from storage.models.accounts import OrganizationRow
 from storage.models.fields import InstantField
+from storage.models.pipelines import PipelineRow
 from storage.models.row import Row
-from storage.records import Attempt, Build, Edge, Job
+from storage.records import Artifact, Attempt, Build, Edge, Job
 
-__all__ = ["AttemptRow", "BuildRow", "EdgeRow", "JobRow"]
+__all__ = ["ArtifactRow", "AttemptRow", "BuildRow", "EdgeRow", "JobRow"]
 
 
 class BuildRow(Row, table="builds", record=Build, joined=("organization_id", "organization_slug", "pipeline_slug")):
@@ -48,3 +49,10 @@ class AttemptRow(Row, table="attempts", record=Attempt, key=("job", "number")):
 
     job = peewee.ForeignKeyField(JobRow)
     secrets = peewee.BlobField(null=True)
+
+
+class ArtifactRow(Row, table="artifacts", record=Artifact, joined=("build_uuid", "job_uuid")):
+    """A file of a job, named by its ``uuid`` on disk; ``build`` repeats the job's, for an index of lists."""
+
+    build = peewee.ForeignKeyField(BuildRow)
+    job = peewee.ForeignKeyField(JobRow)

@@ -1,17 +1,18 @@
-"""Leased VMs, their snapshots, and the ledger."""
+"""Leased VMs, their snapshots, VMs that are held, and disks in the cache."""
 
 from __future__ import annotations
 
 import peewee
 
 from storage.models.accounts import OrganizationRow
+from storage.models.billing import LedgerRow
 from storage.models.builds import BuildRow, JobRow
 from storage.models.fields import InstantField
-from storage.models.payments import PaymentRow
+from storage.models.pipelines import PipelineRow
 from storage.models.row import Row
-from storage.records import Lease, LedgerEntry, Snapshot
+from storage.records import CacheEntry, Hold, Lease, Snapshot
 
-__all__ = ["LeaseRow", "LedgerRow", "RerunDebitRow", "SnapshotRow"]
+__all__ = ["CacheRow", "HoldRow", "LeaseRow", "SnapshotRow"]
 
 
 class LeaseRow(Row, table="leases", record=Lease):
@@ -26,23 +27,25 @@ class LeaseRow(Row, table="leases", record=Lease):
     seen_at = InstantField(null=True)
 
 
-class LedgerRow(Row, table="ledger_entries", record=LedgerEntry):
-    """One entry of the ledger; never changed, never deleted."""
-
-    organization = peewee.ForeignKeyField(OrganizationRow)
-    job = peewee.ForeignKeyField(JobRow, null=True)
-    payment = peewee.ForeignKeyField(PaymentRow, null=True)
-
-
-class RerunDebitRow(Row, table="rerun_debits"):
-    """The debit of a job's run after the first one."""
-
-    entry = peewee.ForeignKeyField(LedgerRow, primary_key=True)
-    job = peewee.ForeignKeyField(JobRow)
-    attempts_before = peewee.IntegerField()
-
-
 class SnapshotRow(Row, table="snapshots", record=Snapshot):
     """A job's disk, kept by a provider."""
 
     job = peewee.ForeignKeyField(JobRow)
+
+
+class HoldRow(Row, table="holds", record=Hold, joined=("vm",)):
+    """The hold of one VM, from its job's end to the VM's end."""
+
+    lease = peewee.ForeignKeyField(LeaseRow)
+    organization = peewee.ForeignKeyField(OrganizationRow)
+    job = peewee.ForeignKeyField(JobRow)
+    entry = peewee.ForeignKeyField(LedgerRow, null=True)
+
+
+_JOINED = ("organization_slug", "pipeline_slug", "build_number", "job_name", "job_id", "bytes")
+
+
+class CacheRow(Row, table="cache_entries", record=CacheEntry, joined=_JOINED):
+    """A job's disk: the snapshot's name under the pipeline, image and key by which later builds find it."""
+
+    pipeline = peewee.ForeignKeyField(PipelineRow)

@@ -1,15 +1,15 @@
-"""Notifications, their deliveries, and addresses that get no mail about builds."""
+"""Notifications, their deliveries, and e-mail."""
 
 from __future__ import annotations
 
 import peewee
 
-from storage.models.accounts import PipelineRow
 from storage.models.fields import InstantField
+from storage.models.pipelines import PipelineRow
 from storage.models.row import Row
-from storage.records import Notification, NotificationDelivery
+from storage.records import Mail, Notification, NotificationDelivery
 
-__all__ = ["MailOptOutRow", "NotificationDeliveryRow", "NotificationRow"]
+__all__ = ["MailOptOutRow", "MailRow", "NotificationDeliveryRow", "NotificationRow"]
 
 
 class NotificationRow(Row, table="notifications", record=Notification):
@@ -30,3 +30,9 @@ class MailOptOutRow(Row, table="mail_opt_outs"):
 
     email = peewee.TextField(primary_key=True)
     created_at = InstantField()
+
+
+class MailRow(Row, table="mails", record=Mail):
+    """An e-mail to one address; its sealed content goes when it is sent or given up."""
+
+    content = peewee.BlobField(null=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import peewee
 
-from storage.models.accounts import PipelineRow
 from storage.models.builds import BuildRow
 from storage.models.fields import InstantField
 from storage.models.leases import LeaseRow
+from storage.models.pipelines import PipelineRow
 from storage.models.row import Row
 from storage.records import Declaration, Render, Rendered
 

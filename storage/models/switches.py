@@ -1,4 +1,4 @@
-"""Switches of the owner."""
+"""Switches of the owner, and the progress of the trace export."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import peewee
 from storage.models.fields import InstantField
 from storage.models.row import Row
 
-__all__ = ["SwitchRow"]
+__all__ = ["SwitchRow", "TracesSentRow"]
 
 
 class SwitchRow(Row, table="switches"):
@@ -15,3 +15,9 @@ class SwitchRow(Row, table="switches"):
 
     name = peewee.TextField(primary_key=True)
     turned_on_at = InstantField()
+
+
+class TracesSentRow(Row, table="traces_sent"):
+    """The instant up to which the traces of ended builds were sent."""
+
+    until = InstantField()

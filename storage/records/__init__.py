@@ -32,15 +32,20 @@ if TYPE_CHECKING:
     )
     from storage.records.artifacts import Artifact, NewArtifact, PastArtifact
     from storage.records.audit import AuditEntry, AuditFilter
-    from storage.records.build_history import BuildPeople, FlakyStep, ListedBuild, PastBuild, SlowStep
-    from storage.records.build_status import PipelineStatus
-    from storage.records.builds import Build, BuildState, KeyUse, NewBuild, RequestKey, WaitsFor
-    from storage.records.cache import CacheEntry, CacheName
-    from storage.records.coupons import Coupon, NewCoupon, Redemption
-    from storage.records.deliveries import Delivery
+    from storage.records.builds import (
+        Build,
+        BuildPeople,
+        BuildState,
+        FlakyStep,
+        KeyUse,
+        ListedBuild,
+        NewBuild,
+        PastBuild,
+        RequestKey,
+        SlowStep,
+        WaitsFor,
+    )
     from storage.records.error_codes import BuildErrorCode, JobErrorCode
-    from storage.records.holds import Hold, HoldEnd
-    from storage.records.identities import Identity, ProvenIdentity
     from storage.records.jobs import (
         Attempt,
         AwaitingJob,
@@ -54,10 +59,21 @@ if TYPE_CHECKING:
         QueuedJob,
         Shape,
         Step,
+        Turn,
     )
-    from storage.records.leases import PROVIDERS, Lease, LeaseState, PastUse, ProviderName, Snapshot
+    from storage.records.leases import (
+        PROVIDERS,
+        CacheEntry,
+        CacheName,
+        Hold,
+        HoldEnd,
+        Lease,
+        LeaseState,
+        PastUse,
+        ProviderName,
+        Snapshot,
+    )
     from storage.records.ledger import Discrepancy, LedgerEntry, LedgerSource
-    from storage.records.mail import Letter, Mail, MailTotals
     from storage.records.notifications import (
         BuildEvent,
         DeliveryState,
@@ -65,6 +81,9 @@ if TYPE_CHECKING:
         Endpoint,
         EndpointAnswer,
         FailingNotification,
+        Letter,
+        Mail,
+        MailTotals,
         NewNotification,
         Notification,
         NotificationDelivery,
@@ -72,14 +91,16 @@ if TYPE_CHECKING:
         ToldEnd,
     )
     from storage.records.pages import Page
-    from storage.records.passkeys import NewPasskey, Passkey, PasskeyChallenge, PasskeyPurpose
     from storage.records.payments import (
+        Coupon,
         EventEffect,
         EventOutcome,
+        NewCoupon,
         NewPaymentEvent,
         Payment,
         PaymentEvent,
         PaymentState,
+        Redemption,
         RefundReport,
         RefundTotal,
         SessionReport,
@@ -89,24 +110,32 @@ if TYPE_CHECKING:
         Declaration,
         DeclaringRepository,
         NewPipeline,
+        NewSchedule,
         Pipeline,
         PipelineChanges,
+        PipelineStatus,
+        Schedule,
+        ScheduleChanges,
+        Secret,
+        SecretScope,
         Visibility,
     )
     from storage.records.renders import Render, Rendered
-    from storage.records.repositories import DeployKey, GitCredential, Repository, RepositoryHead
-    from storage.records.schedules import NewSchedule, Schedule, ScheduleChanges
-    from storage.records.secrets import Secret, SecretScope
+    from storage.records.sign_in import Identity, NewPasskey, Passkey, PasskeyChallenge, PasskeyPurpose, ProvenIdentity
     from storage.records.source_hosts import (
         BuildOrigin,
+        Delivery,
+        DeployKey,
+        GitCredential,
         HostConnection,
         NewHostConnection,
         NewOrigin,
         OriginEvent,
         RemoteRepository,
+        Repository,
+        RepositoryHead,
     )
     from storage.records.usage import BuildUsage, DayUsage, LeaseUsage, Usage, UsedBy
-    from storage.records.waiting import Turn
 else:
     __getattr__ = on_first_use(__name__)
 

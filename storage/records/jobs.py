@@ -1,4 +1,4 @@
-"""Steps, jobs, their edges, attempts and outcomes."""
+"""Steps, jobs, their edges, attempts and outcomes, and turns in concurrency groups."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ __all__ = [
     "QueuedJob",
     "Shape",
     "Step",
+    "Turn",
 ]
 
 
@@ -246,3 +247,16 @@ class Attempt:
     collected_at: datetime | None
     leased_at: datetime | None
     exited_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The wait of a build in its concurrency group.
+
+    ``running`` are the names of the builds that have its places; ``before`` others wait before this one.
+    """
+
+    group: str
+    limit: int
+    running: tuple[str, ...]
+    before: int

@@ -1,4 +1,4 @@
-"""Leased VMs and their snapshots."""
+"""Leased VMs, their snapshots, VMs that are held, and disks in the cache."""
 
 from __future__ import annotations
 
@@ -11,7 +11,19 @@ from storage.records.jobs import Shape  # noqa: TC001 - for the columns of lease
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["PROVIDERS", "Lease", "LeaseState", "PastUse", "ProviderName", "Snapshot"]
+__all__ = [
+    "PROVIDERS",
+    "CacheEntry",
+    "CacheName",
+    "Hold",
+    "HoldEnd",
+    "Lease",
+    "LeaseState",
+    "PastUse",
+    "ProviderName",
+    "Snapshot",
+]
+
 
 ProviderName = Literal["sandbox", "qemu", "incus"]
 """The names by which the owner of a host chooses providers."""
@@ -84,3 +96,68 @@ class Snapshot:
     created_at: datetime
     base: str | None = None
     bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CacheName:
+    """The name of a cached disk (engine.md, "Cache across builds"). The pipeline implies the organization.
+
+    ``image`` is the image in the store that the disk starts from, not the name that the pipeline uses for it. Only VMs
+    of ``provider`` can use the disk.
+    """
+
+    pipeline_id: int
+    image: str
+    key: str
+    provider: str
+
+
+@dataclass(frozen=True, slots=True)
+class CacheEntry:
+    """A cached disk and the job that left it: ``job_name`` of build ``build_number``.
+
+    ``bytes`` is the size of the disk beyond the disk it starts from, None until it is measured.
+    """
+
+    id: int
+    name: CacheName
+    organization_slug: str
+    pipeline_slug: str
+    build_number: int
+    job_name: str
+    job_id: int
+    snapshot: str
+    bytes: int | None
+    created_at: datetime
+    last_used_at: datetime
+    hits: int
+
+
+class HoldEnd(StrEnum):
+    """Reasons for the end of a hold: its time, a person, a lost VM, a deleted pipeline or organization."""
+
+    EXPIRED = "expired"
+    RELEASED = "released"
+    KILLED = "killed"
+    LOST = "lost"
+    DELETED = "deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """The VM of a failed job, held from ``started_at`` until ``until`` at the latest.
+
+    ``vm`` is its lease's UUID. ``micro_cents`` is its price per second. ``reason`` is None until the hold ends or is
+    shortened. ``finished_at`` is when it ended; from then on ``amount_cents`` is its price.
+    """
+
+    id: int
+    lease_id: int
+    vm: str
+    job_id: int
+    started_at: datetime
+    until: datetime
+    micro_cents: int
+    reason: HoldEnd | None
+    finished_at: datetime | None
+    amount_cents: int

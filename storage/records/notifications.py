@@ -1,4 +1,4 @@
-"""Notifications: who is told about the ends of builds, and what was sent."""
+"""Notifications of ended builds, what was sent, and e-mail."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ __all__ = [
     "Endpoint",
     "EndpointAnswer",
     "FailingNotification",
+    "Letter",
+    "Mail",
+    "MailTotals",
     "NewNotification",
     "Notification",
     "NotificationDelivery",
@@ -174,3 +177,42 @@ class ToldEnd:
 
     number: int
     state: BuildState
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """The content of an e-mail: its subject, the same body twice, and a link that ends such mail."""
+
+    subject: str
+    text: str
+    html: str
+    stop_link: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mail:
+    """An e-mail to one address, without its content.
+
+    It waits while ``next_attempt_at`` is set, and is not sent after ``expires_at``.
+    """
+
+    id: int
+    uuid: str
+    recipient: str
+    kind: str
+    created_at: datetime
+    expires_at: datetime | None
+    attempts: int
+    next_attempt_at: datetime | None
+    last_error: str | None
+    sent_at: datetime | None
+    given_up_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class MailTotals:
+    """Counts of mails: those that wait, those among them with a failed attempt, those given up lately."""
+
+    waiting: int
+    deferred: int
+    given_up: int

@@ -1,4 +1,4 @@
-"""Payments by which organizations top up their balance, and what the payment provider says of them."""
+"""Top-ups of a balance: payments, what the payment provider says of them, and coupons."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 __all__ = [
+    "Coupon",
     "EventEffect",
     "EventOutcome",
+    "NewCoupon",
     "NewPaymentEvent",
     "Payment",
     "PaymentEvent",
     "PaymentState",
+    "Redemption",
     "RefundReport",
     "RefundTotal",
     "SessionReport",
@@ -134,3 +137,39 @@ class PaymentEvent:
     payload: Mapping[str, object]
     effect: EventEffect
     received_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NewCoupon:
+    """A coupon to create. ``code`` may have any case and spaces; ``note`` goes into redeemers' ledgers.
+
+    Without ``max_redemptions`` any number of organizations may redeem it, without ``expires_at`` at any time.
+    """
+
+    code: str
+    credit_cents: int
+    max_redemptions: int | None = None
+    expires_at: datetime | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Coupon:
+    """A coupon and the number of its redemptions; it cannot be redeemed from ``expires_at`` on."""
+
+    id: int
+    code: str
+    credit_cents: int
+    max_redemptions: int | None
+    expires_at: datetime | None
+    note: str | None
+    created_at: datetime
+    redemptions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Redemption:
+    """The credit of a redeemed coupon, and the organization's new balance, in cents."""
+
+    credit_cents: int
+    balance_cents: int

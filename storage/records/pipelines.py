@@ -1,4 +1,4 @@
-"""Pipelines, their changes, and their declarations in repositories."""
+"""Pipelines, their declarations, status, schedules and secrets."""
 
 from __future__ import annotations
 
@@ -9,13 +9,21 @@ from typing import TYPE_CHECKING, Any, TypedDict
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from storage.records.builds import BuildState
+
 __all__ = [
     "CancelSuperseded",
     "Declaration",
     "DeclaringRepository",
     "NewPipeline",
+    "NewSchedule",
     "Pipeline",
     "PipelineChanges",
+    "PipelineStatus",
+    "Schedule",
+    "ScheduleChanges",
+    "Secret",
+    "SecretScope",
     "Visibility",
 ]
 
@@ -127,3 +135,81 @@ class DeclaringRepository:
     organization_id: int
     repo_name: str
     address: str
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineStatus:
+    """A pipeline with the state of its latest build on a branch, and its last finished build there.
+
+    What a pipeline without such a build lacks is None.
+    """
+
+    organization_slug: str
+    pipeline_slug: str
+    pipeline_name: str
+    created_at: datetime
+    latest_state: BuildState | None
+    finished_number: int | None
+    finished_state: BuildState | None
+    finished_at: datetime | None
+    error_code: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewSchedule:
+    """A schedule to create, whose parts are checked; without ``next_at`` it is disabled."""
+
+    cron: str
+    timezone: str
+    branch: str
+    next_at: datetime | None
+
+
+class ScheduleChanges(TypedDict, total=False):
+    """Changes of a schedule; absent fields stay as they are."""
+
+    cron: str
+    timezone: str
+    branch: str
+    next_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The times at which a branch of a pipeline is built.
+
+    ``last_error`` is why nothing was built the last time; None if something was.
+    """
+
+    id: int
+    uuid: str
+    pipeline_id: int
+    cron: str
+    timezone: str
+    branch: str
+    next_at: datetime | None
+    last_build_number: int | None
+    last_error: str | None
+    created_at: datetime
+
+    @property
+    def enabled(self) -> bool:
+        """True if it has a next time."""
+        return self.next_at is not None
+
+
+@dataclass(frozen=True, slots=True)
+class SecretScope:
+    """The owner of a secret: a pipeline, or a whole organization if ``pipeline_id`` is None."""
+
+    organization_id: int
+    pipeline_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A secret's name, and when it was first and last set."""
+
+    name: str
+    created_at: datetime
+    updated_at: datetime

@@ -1,8 +1,8 @@
-"""Accounts at source hosts, and the pushes and pull requests that builds were made for."""
+"""Accounts at source hosts, repositories, their deliveries, and the origins of builds."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,19 @@ from storage.records.builds import BuildState  # noqa: TC001 - a model reads the
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["BuildOrigin", "HostConnection", "NewHostConnection", "NewOrigin", "OriginEvent", "RemoteRepository"]
+__all__ = [
+    "BuildOrigin",
+    "Delivery",
+    "DeployKey",
+    "GitCredential",
+    "HostConnection",
+    "NewHostConnection",
+    "NewOrigin",
+    "OriginEvent",
+    "RemoteRepository",
+    "Repository",
+    "RepositoryHead",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,3 +121,88 @@ class BuildOrigin:
     report_at: datetime | None
     report_failures: int
     report_error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """A git repository that belongs to an organization; ``url`` is a URL or an absolute path on this host.
+
+    ``provider`` is the kind of its source host, ``git`` for a plain server, and ``remote_id`` the host's own id for it.
+    With ``submodules`` and ``lfs`` sources have these, too. ``default_branch`` is known once it was checked.
+    ``last_error`` is why the last ``failures`` checks failed.
+    """
+
+    id: int
+    uuid: str
+    organization_id: int
+    url: str
+    repo_name: str
+    poll_seconds: int
+    default_branch: str | None
+    created_at: datetime
+    next_check_at: datetime
+    checked_at: datetime | None
+    failures: int
+    last_error: str | None
+    provider: str
+    connection_id: int | None
+    remote_id: str | None
+    private: bool
+    submodules: bool
+    lfs: bool
+
+    @property
+    def is_path(self) -> bool:
+        """True if the repository is a folder of this host."""
+        return self.url.startswith("/")
+
+
+@dataclass(frozen=True, slots=True)
+class RepositoryHead:
+    """The commit of a branch or tag, by its full name, that was looked at last."""
+
+    ref: str
+    commit: str
+
+
+@dataclass(frozen=True, slots=True)
+class GitCredential:
+    """The user and password, or token, of a fetch over https. Raises ValueError for what git cannot send."""
+
+    username: str
+    password: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        for each in (self.username, self.password):
+            if not each or not each.isprintable():
+                raise ValueError("a user or password is empty, or has a character that cannot be shown")
+
+
+@dataclass(frozen=True, slots=True)
+class DeployKey:
+    """The ed25519 key of a fetch over ssh, in OpenSSH's formats, and the trusted public key of the host."""
+
+    private_key: str = field(repr=False)
+    public_key: str
+    host_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A report of a source host, as it came; it waits until ``processed_at`` is set.
+
+    ``provider`` is the kind of host, ``event`` the kind of report, ``delivery_id`` the host's own name for it. One that
+    is about an account has no repository.
+    """
+
+    id: int
+    uuid: str
+    provider: str
+    event: str
+    delivery_id: str
+    repository_id: int | None
+    body: bytes
+    received_at: datetime
+    attempts: int
+    processed_at: datetime | None
+    last_error: str | None

@@ -1,4 +1,4 @@
-"""Passkeys, and the challenges that authenticators sign."""
+"""Passkeys and their challenges, and identities at identity providers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["NewPasskey", "Passkey", "PasskeyChallenge", "PasskeyPurpose"]
+__all__ = ["Identity", "NewPasskey", "Passkey", "PasskeyChallenge", "PasskeyPurpose", "ProvenIdentity"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +60,32 @@ class PasskeyChallenge:
     challenge: bytes
     handle: bytes | None
     expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ProvenIdentity:
+    """A person who signed in at an identity provider, as the provider says.
+
+    ``provider`` is the provider's own name, an issuer's URL; ``subject`` is its name for the person, which never goes
+    to another one. ``email`` is empty if the provider tells none, and proves nothing unless it is ``verified``.
+    """
+
+    provider: str
+    subject: str
+    email: str
+    verified: bool
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A user's identity at a provider; ``email`` is the address that the provider told last."""
+
+    id: int
+    uuid: str
+    user_id: int
+    provider: str
+    subject: str
+    email: str
+    created_at: datetime
+    last_used_at: datetime

@@ -1,0 +1,34 @@
+"""Pipelines, their schedules and secrets."""
+
+from __future__ import annotations
+
+import peewee
+
+from storage.models.accounts import OrganizationRow
+from storage.models.fields import InstantField
+from storage.models.row import Row
+from storage.records import Pipeline, Schedule, Secret
+
+__all__ = ["PipelineRow", "ScheduleRow", "SecretRow"]
+
+
+class PipelineRow(Row, table="pipelines", record=Pipeline):
+    """A pipeline and the number of its latest build."""
+
+    organization = peewee.ForeignKeyField(OrganizationRow)
+    build_count = peewee.IntegerField(column_name="last_number")
+    deleted_at = InstantField(null=True)
+
+
+class ScheduleRow(Row, table="schedules", record=Schedule):
+    """A schedule; ``next_at`` is null while it is disabled."""
+
+    pipeline = peewee.ForeignKeyField(PipelineRow)
+
+
+class SecretRow(Row, table="secrets", record=Secret):
+    """A secret of an organization, or of one of its pipelines; ``value`` is sealed."""
+
+    organization = peewee.ForeignKeyField(OrganizationRow)
+    pipeline = peewee.ForeignKeyField(PipelineRow, null=True)
+    value = peewee.BlobField()
