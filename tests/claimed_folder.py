@@ -22,10 +22,12 @@ class ClaimedFolder:
 
     def __init__(self, parent: Path, prefix: str, forget: Callable[[str], None]) -> None:
         parent.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned(parent, prefix, forget)
-        self.path = Path(tempfile.mkdtemp(prefix=f"{prefix}-", dir=parent))
-        self._lock = os.open(self.path, os.O_RDONLY)
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        with (parent / f"{prefix}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # a folder that is made but not yet locked looks abandoned
+            _remove_abandoned(parent, prefix, forget)
+            self.path = Path(tempfile.mkdtemp(prefix=f"{prefix}-", dir=parent))
+            self._lock = os.open(self.path, os.O_RDONLY)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
 
     def remove(self) -> None:
         """Remove the folder with all in it."""
