@@ -19,7 +19,8 @@ import pytest
 from actors.vms import Completed, Connection, ImageStore, Provider, VmSpec, in_job
 from storage import Shape, SystemClock
 from tests.actors.vms.commands import TIMEOUT
-from tests.vms.contract.hosts import HOSTS, IMAGE, Host
+from tests.fleet.prepared import StandingFleets
+from tests.vms.contract.hosts import HOSTS, IMAGE, Cases, Host
 
 _SLOW_SECONDS = 1800
 
@@ -39,7 +40,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             limited = case.get_closest_marker("limited")
             if limited is not None and not host.enforces(*limited.args):
                 lacking.add(case)
-            if not host.in_full:
+            if host.slow:
                 case.add_marker(pytest.mark.timeout(_SLOW_SECONDS))
     config.hook.pytest_deselected(items=list(lacking))
     items[:] = [case for case in items if case not in lacking]
@@ -48,16 +49,35 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _runs(case: pytest.Item, host: type[Host]) -> bool:
     if case.get_closest_marker("real") is not None and not host.real:
         return False
-    in_full = host.in_full or os.environ.get("FULL_CONTRACT") == host.name
-    return in_full or case.get_closest_marker("essential") is not None
+    if host.needs_root and os.geteuid() != 0:
+        return False
+    if host.cases is Cases.ALL or _asks("FULL_CONTRACT", host):
+        return True
+    essential = host.cases is Cases.ESSENTIAL or _asks("ESSENTIAL_CONTRACT", host)
+    return essential and case.get_closest_marker("essential") is not None
+
+
+def _asks(variable: str, host: type[Host]) -> bool:
+    return host.name in os.environ.get(variable, "").split(",")
+
+
+@pytest.fixture(scope="session")
+def fleets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandingFleets]:
+    """Members of engines, of which those start that a case needs."""
+    with StandingFleets(tmp_path_factory.mktemp("fleets")) as standing:
+        yield standing
 
 
 @pytest.fixture
-def host(host_type: type[Host], tmp_path: Path, images_dir: Path, image_store: ImageStore) -> Iterator[Host]:
+def host(
+    host_type: type[Host], tmp_path: Path, images_dir: Path, image_store: ImageStore, fleets: StandingFleets
+) -> Iterator[Host]:
     """A host for VMs; at the end of the test none is left."""
-    host = host_type(tmp_path / "vms", images_dir)
-    yield host
-    host.close()
+    folder = tmp_path / "vms"
+    with host_type.reached(folder, fleets):
+        host = host_type(folder, images_dir)
+        yield host
+        host.close()
 
 
 @pytest.fixture

@@ -10,23 +10,37 @@ import os
 import shutil
 import signal
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from enum import Enum
 from pathlib import Path
 from typing import ClassVar
 
 from actors.vms import Enforcement, ImageStore, Provider, QemuProvider, QemuSettings, SandboxProvider
-from actors.vms.sandbox import IdMap, NetworkSettings, SandboxSettings, VmLimits, run_mapped
+from actors.vms.incus import IncusProvider
+from actors.vms.sandbox import IdMap, NetworkSettings, SandboxSettings, SnapshotInUse, VmLimits, run_mapped
 from actors.vms.sandbox.vm_folder import VmFolder
 from storage import SystemClock
+from tests.fleet.engine import INCUS, LXD, Engine
+from tests.fleet.prepared import PreparedFleet, StandingFleets
 from tests.machines import share_image_disks, unpacked_kernel
 from tests.memory.provider import MemoryProvider, World
 
-__all__ = ["HOSTS", "IMAGE", "Host", "processes_in"]
+__all__ = ["HOSTS", "IMAGE", "Cases", "Host", "processes_in"]
 
 IMAGE = "debian:12"
 _SLOW_SECONDS = 1200.0
 PROCESSES = 300
 """The most processes in a VM, where it has a limit: few, so that a fork bomb is soon over."""
+
+
+class Cases(Enum):
+    """The cases that a host runs if nobody asks for more."""
+
+    ALL = "all"
+    ESSENTIAL = "those marked `essential`"
+    NONE = "none"
 
 
 class Host(ABC):
@@ -36,14 +50,27 @@ class Host(ABC):
     real: ClassVar[bool] = True
     """False if VMs are objects of this process, for which cases marked `real` are left out."""
 
-    in_full: ClassVar[bool] = True
-    """False if VMs are slow: only cases marked `essential` run, unless FULL_CONTRACT names them."""
+    cases: ClassVar[Cases] = Cases.ALL
+    """FULL_CONTRACT adds all cases of the hosts that it names, and ESSENTIAL_CONTRACT the essential ones."""
+
+    needs_root: ClassVar[bool] = False
+    """True if only root can make such a host, so that others run none of its cases."""
+
+    slow: ClassVar[bool] = False
+    """True if a case may take half an hour."""
 
     def __init__(self, folder: Path, images_dir: Path) -> None:
         self.folder = folder
         self.images_dir = images_dir
         self._images = ImageStore(images_dir, IdMap.of_caller())
         self._opened: list[Provider] = []
+
+    @classmethod
+    @contextmanager
+    def reached(cls, folder: Path, fleets: StandingFleets) -> Iterator[None]:
+        """Prepare a folder for a host, which is used inside of the context."""
+        del folder, fleets
+        yield
 
     def open(self, *, allow: tuple[str, ...] = ()) -> Provider:
         """Open the provider; its VMs may reach the networks ``allow``, besides the public ones."""
@@ -100,7 +127,8 @@ class SandboxHost(Host):
 
 class QemuHost(Host):
     name = "qemu"
-    in_full = False
+    cases = Cases.ESSENTIAL
+    slow = True
 
     def __init__(self, folder: Path, images_dir: Path) -> None:
         super().__init__(folder, images_dir)
@@ -120,6 +148,66 @@ class QemuHost(Host):
 
     def _remove_folder(self) -> None:
         shutil.rmtree(self.folder)
+
+
+class IncusHost(Host):
+    """VMs on a member alone, which is reached by its socket, and from the network of its switch."""
+
+    name = "incus"
+    cases = Cases.ESSENTIAL
+    needs_root = True
+    engine: ClassVar[Engine] = INCUS
+    over_tls: ClassVar[bool] = False
+
+    def __init__(self, folder: Path, images_dir: Path) -> None:
+        super().__init__(folder, images_dir)
+        self._fleet = PreparedFleet(folder)
+
+    @classmethod
+    @contextmanager
+    def reached(cls, folder: Path, fleets: StandingFleets) -> Iterator[None]:
+        with fleets.of(cls.engine).switch.entered():
+            fleets.prepared(cls.engine, over_tls=cls.over_tls).configure(folder)
+            yield
+
+    def _open(self, allow: tuple[str, ...]) -> IncusProvider:
+        self._fleet.allow(allow)
+        shared = SandboxSettings(network=NetworkSettings(allow=allow))
+        settings = replace(self._fleet.config.incus, processes=PROCESSES)
+        return IncusProvider(self.folder, self._images, IdMap.of_caller(), SystemClock(), settings, shared)
+
+    @classmethod
+    def limits(cls) -> Sequence[Enforcement]:
+        return IncusProvider.description.limits
+
+    def crash(self, vm_id: str) -> None:
+        self._fleet.kill_instance(f"{self._fleet.config.incus.prefix}-vm-{vm_id}")
+
+    def close(self) -> None:
+        """Remove all snapshots, too: other tests use the same member."""
+        provider = self.open()
+        for vm_id in provider.list():
+            provider.destroy(vm_id)
+        while left := list(provider.snapshots()):
+            for name in left:
+                with suppress(SnapshotInUse):
+                    provider.remove_snapshot(name)
+        super().close()
+
+    def _remove_folder(self) -> None:
+        shutil.rmtree(self.folder)
+
+
+class IncusOverTlsHost(IncusHost):
+    name = "incus-tls"
+    cases = Cases.NONE
+    over_tls = True
+
+
+class LxdHost(IncusHost):
+    name = "lxd"
+    cases = Cases.NONE
+    engine = LXD
 
 
 class MemoryHost(Host):
@@ -144,7 +232,7 @@ class MemoryHost(Host):
         pass
 
 
-HOSTS: tuple[type[Host], ...] = (SandboxHost, QemuHost, MemoryHost)
+HOSTS: tuple[type[Host], ...] = (SandboxHost, QemuHost, IncusHost, IncusOverTlsHost, LxdHost, MemoryHost)
 
 
 def processes_in(folder: Path) -> list[int]:

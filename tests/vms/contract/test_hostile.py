@@ -18,8 +18,8 @@ os.chdir("/workspace")
 for name in ("new\\nline", "-rf", "*", "\\x01", "a" * 255):
     os.mkdir(name, 0)
 for _ in range(3000):
-    os.mkdir("d")
-    os.chdir("d")
+    os.mkdir("d" * 255)
+    os.chdir("d" * 255)
 os.mkfifo("/workspace/fifo")
 os.symlink("/proc/1/root/../../..", "/workspace/up")
 os.chmod("/", 0o700)
