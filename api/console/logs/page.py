@@ -70,22 +70,23 @@ class JobPage(Page):
             "logs/job",
             build=build,
             job=job,
-            attempts=site.storage.attempts.of_job(job.id),
             why=site.engine.pending_reason(job) or "",
             tail=tail,
             size=size,
             cut=size > _SHOWN_BYTES,
             first_bytes=min(size, BLOCK_BYTES) if job.state.terminal else 0,
             gone=gone,
-            **self._debugging(req, build, job),
+            **self._for_members(req, build, job),
         )
 
-    def _debugging(self, req: falcon.Request, build: Build, job: Job) -> dict[str, object]:
-        """Return for members the line that opens a shell in a VM, and the VM that is held."""
+    def _for_members(self, req: falcon.Request, build: Build, job: Job) -> dict[str, object]:
+        """Return for members the lease of the VM, the line that opens a shell in it, and the VM that is held."""
         if not self._site.is_member(req, build.organization_id):
-            return {"shell": "", "held": []}
+            return {"member": False, "lease": None, "shell": "", "held": []}
         held = held_vms(self._site.storage, build) if build.debug else []
         return {
+            "member": True,
+            "lease": self._site.storage.leases.of_job(job.id),
             "shell": "" if job.state.terminal else shell_line(build, job),
             "held": [each for each in held if each.job.id == job.id],
         }

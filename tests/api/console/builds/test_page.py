@@ -93,6 +93,7 @@ def test_a_public_build_needs_no_session_and_has_no_forms(world: World, ada: Acc
     assert "<form" not in shown
     assert "Artifacts" not in shown
     assert "Tests" not in shown
+    assert ">ada-example-org</a>" not in shown
     assert ">Sign in</a>" in shown
     assert Browser(world).get("/ada-example-org/pipelines/demo").status_code == 200
     assert Browser(world).get("/ada-example-org").status_code == 303

@@ -72,3 +72,14 @@ def test_an_expired_log_is_said(ada: Account, job: JobPath):
     shown = Browser.of(ada).get(page_of(job))
     assert shown.status_code == 200
     assert "There is no log any more" in shown.text
+
+
+def test_members_see_the_vm_of_a_job_and_its_price(ada: Account, job: JobPath):
+    job.run_for(3600)
+    shown = Browser.of(ada).get(page_of(job)).text
+    lease = ada.world.storage.leases.of_job(job.stored.id)
+    assert lease is not None
+    assert f"<dd>{lease.provider}, {lease.shape.cpu} CPU, {lease.shape.memory_gb} GB</dd>" in shown
+    assert f"<dd>{lease.amount_cents / 100:.2f}</dd>" in shown
+    ada.client.simulate_patch(f"{ada.path}/pipelines/demo", json={"visibility": "public"})
+    assert "<dt>VM</dt>" not in Browser(ada.world).get(page_of(job)).text
