@@ -6,7 +6,7 @@ import {Folds} from "./log_folds.js";
 import {made, row, setTime, toggle} from "./log_rows.js";
 import {parse} from "./log_text.js";
 
-const HEIGHT = 20;
+const HEIGHT = 24; // the least that a link needs, and each line has one
 const TALLEST = 8_000_000;
 const SPARE = 12;
 
@@ -112,6 +112,7 @@ class LogView {
   async begin() {
     await this.source.load();
     this.place.replaceChildren(this.frame, this.status);
+    this.followButton.hidden = this.source.complete;
     this.folds.update(this.source.lines, this.source.groups);
     this.resize();
     if (this.source.complete && !location.hash) this.render();
@@ -122,7 +123,6 @@ class LogView {
     });
     if (!this.goToHash()) this.source.complete ? this.render() : this.follow(true);
     this.say();
-    this.followButton.hidden = this.source.complete;
     await this.source.follow(() => this.grew(), lost => this.lost(lost));
     this.followButton.hidden = true;
     document.body.dispatchEvent(new Event("log:complete"));

@@ -7,6 +7,9 @@ const CUBE = [0, 95, 135, 175, 215, 255];
 
 export const PLAIN = Object.freeze({});
 
+// The background of inverse text without a colour of its own: the colour of plain text.
+const TEXT = "text";
+
 function indexed(number) {
   if (number < 16) return number;
   if (number > 231) return `rgb(${Array(3).fill(8 + 10 * (number - 232)).join(" ")})`;
@@ -109,13 +112,39 @@ export function parse(bytes, style = PLAIN) {
   return {pieces: moves ? row.pieces() : pieces, style};
 }
 
+// The relative luminance of a CSS colour of whole numbers, from 0 to 1.
+function luminance(color) {
+  const [red, green, blue] = color.match(/\d+/g).map(each => (each / 255) ** 2.2);
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+}
+
+// White is read on colours of less luminance, black on the others.
+const MIDDLE = 0.18;
+const DARK = new Set([0, 1, 2, 3, 4, 5, 6, 8]);
+
+function ground(back) {
+  if (back === TEXT) return "on-text";
+  return (typeof back === "number" ? DARK.has(back) : luminance(back) < MIDDLE) ? "on-dark" : "on-light";
+}
+
+function paint(span, color, back) {
+  if (back !== undefined) span.classList.add(ground(back));
+  if (typeof back === "number") span.classList.add(`bg-${back}`);
+  else if (back && back !== TEXT) span.style.backgroundColor = back;
+  if (typeof color === "number") {
+    span.classList.add(`fg-${color}`);
+  } else if (color) {
+    span.style.color = color;
+    span.style.setProperty("--own", color);
+    if (back === undefined) span.classList.add("own");
+  }
+}
+
 export function element({text, style}) {
   const span = document.createElement("span");
   span.textContent = text;
-  for (const name of ["bold", "dim", "italic", "underline", "strike", "inverse"]) if (style[name]) span.classList.add(name);
-  for (const [name, property, prefix] of [["color", "color", "fg"], ["back", "backgroundColor", "bg"]]) {
-    if (typeof style[name] === "number") span.classList.add(`${prefix}-${style[name]}`);
-    else if (style[name]) span.style[property] = style[name];
-  }
+  for (const name of ["bold", "dim", "italic", "underline", "strike"]) if (style[name]) span.classList.add(name);
+  if (style.inverse) paint(span, style.back, style.color ?? TEXT);
+  else paint(span, style.color, style.back);
   return span;
 }
