@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 import falcon
 
 from api.console.logs.plain_text import plain_text
-from api.console.words import instant, money, state_word
+from api.console.words import instant, money, state_sign, state_word
 from api.errors.responses import ApiError
 from api.http.html_pages import path_to_root
 from storage import duration
@@ -83,6 +83,7 @@ def _templates() -> Environment:
     templates.filters |= {
         "instant": instant,
         "duration": duration,
+        "state_sign": state_sign,
         "state_word": state_word,
         "money": money,
         "plain": plain_text,

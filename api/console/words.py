@@ -7,8 +7,21 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["instant", "money", "state_word", "title_of"]
+__all__ = ["instant", "money", "state_sign", "state_word", "title_of"]
 
+_SIGNS = {
+    "passed": "✓",
+    "failed": "✗",
+    "failing": "✗",
+    "timed_out": "✗",
+    "running": "●",
+    "assigned": "●",
+    "canceling": "●",
+    "timing_out": "●",
+    "canceled": "⊘",
+    "skipped": "–",
+}
+_SIGN_OF_WAITING = "○"
 _COMMIT_CHARS = 7
 
 
@@ -20,6 +33,11 @@ def instant(moment: datetime) -> str:
 def state_word(state: str) -> str:
     """Return a state in words: `Timed out` of ``timed_out``."""
     return state.replace("_", " ").capitalize()
+
+
+def state_sign(state: str) -> str:
+    """Return the sign of a state, for who cannot tell its colour."""
+    return _SIGNS.get(state, _SIGN_OF_WAITING)
 
 
 def money(cents: int) -> str:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GraphEdge", "GraphLayout", "GraphNode", "Line", "PlacedNode", "critical_path", "lay_out"]
 
-NODE_WIDTH, NODE_HEIGHT = 176, 40
+NODE_WIDTH, NODE_HEIGHT = 192, 40
 _GAP_X, _GAP_Y = 56, 12
 _MARGIN = 12
 _SWEEPS = 4

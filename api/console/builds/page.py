@@ -13,7 +13,8 @@ from api.console.builds.states import view_of
 from api.console.builds.test_reports import TestReports
 from api.console.builds.timeline import WIDTH, time_line
 from api.console.pages import Page, whole_number
-from storage import RENDER_LOG, BuildPeople, EdgeKind
+from api.console.words import state_sign
+from storage import RENDER_LOG, BuildPeople, EdgeKind, JobState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -111,6 +112,7 @@ class BuildPage(Page):
             "by_position": {job.position: job for job in view.jobs},
             "folded": folded,
             "worst": _worst,
+            "signs": {state.value: state_sign(state) for state in JobState},
             "node_width": NODE_WIDTH,
             "node_height": NODE_HEIGHT,
         }

@@ -1,13 +1,21 @@
-// Pan and zoom of the graph, by pointer, wheel and keys. Without this script the graph scrolls.
+// Pan and zoom of the graph, by pointer, wheel, keys and buttons. Without this script the graph scrolls.
 
 const STEP = 60;
 const FACTOR = 1.25;
+const LEAST = 0.05, LEAST_READABLE = 0.8, MOST = 4;
+
+function button(text, act) {
+  const made = Object.assign(document.createElement("button"), {type: "button", className: "tool", textContent: text});
+  made.addEventListener("click", act);
+  return made;
+}
 
 function start(frame) {
   const svg = frame.querySelector("svg");
   const whole = svg.viewBox.baseVal;
   const size = {width: whole.width, height: whole.height};
   let scale = 1, x = 0, y = 0;
+  const fitting = () => Math.min(1, frame.clientWidth / size.width, frame.clientHeight / size.height);
 
   function show() {
     const {clientWidth: width, clientHeight: height} = frame;
@@ -18,7 +26,7 @@ function start(frame) {
   }
 
   function zoom(factor, at) {
-    const next = Math.min(4, Math.max(0.05, scale * factor));
+    const next = Math.min(MOST, Math.max(Math.min(LEAST, fitting()), scale * factor));
     x += at.x / scale - at.x / next;
     y += at.y / scale - at.y / next;
     scale = next;
@@ -35,11 +43,19 @@ function start(frame) {
   svg.setAttribute("width", "100%");
   svg.setAttribute("height", "100%");
   frame.style.height = `${Math.min(Math.max(size.height + 4, 140), innerHeight * 0.7)}px`;
-  scale = Math.min(1, Math.max(0.65, Math.min(frame.clientWidth / size.width, frame.clientHeight / size.height)));
+  scale = Math.max(LEAST_READABLE, fitting());
   const first = svg.querySelector("[data-jobs] rect")?.getBBox();
   x = Math.min(0, (size.width - frame.clientWidth / scale) / 2);
   if (first) y = first.y + first.height / 2 - frame.clientHeight / scale / 2;
   show();
+
+  const tools = Object.assign(document.createElement("div"), {className: "graph-tools"});
+  tools.append(
+    button("Zoom in", () => zoom(FACTOR, middle())),
+    button("Zoom out", () => zoom(1 / FACTOR, middle())),
+    button("Whole graph", () => zoom(fitting() / scale, middle())),
+  );
+  frame.before(tools);
 
   frame.addEventListener("wheel", event => {
     if (!event.ctrlKey && !event.metaKey && !event.shiftKey) return;
@@ -94,4 +110,9 @@ function start(frame) {
   addEventListener("resize", show);
 }
 
-for (const frame of document.querySelectorAll(".graph")) start(frame);
+function startAll() {
+  for (const frame of document.querySelectorAll(".graph:not(.moves)")) start(frame);
+}
+
+startAll();
+document.addEventListener("htmx:afterSettle", startAll); // the graph of a build whose jobs have come just now

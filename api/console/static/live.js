@@ -20,13 +20,16 @@ function tick() {
 }
 
 function setStates(changed) {
-  for (const node of document.querySelectorAll("[data-jobs]")) {
+  const nodes = document.querySelectorAll("[data-jobs]");
+  const signs = nodes.length ? JSON.parse(nodes[0].closest("[data-signs]").dataset.signs) : {};
+  for (const node of nodes) {
     const jobs = node.dataset.jobs.split(" ");
     if (!jobs.some(job => job in changed)) continue;
     const states = (node.dataset.states ?? node.dataset.state).trim().split(" ");
     jobs.forEach((job, place) => { states[place] = changed[job] ?? states[place]; });
     if (node.dataset.states) node.dataset.states = states.join(" ");
     node.dataset.state = ORDER.find(state => states.includes(state)) ?? "skipped";
+    node.querySelector(".sign").textContent = signs[node.dataset.state];
     const name = node.getAttribute("aria-label").replace(/: [^:]*$/, "");
     node.setAttribute("aria-label", `${name}: ${node.dataset.state.replace("_", " ")}`);
   }

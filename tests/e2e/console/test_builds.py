@@ -80,6 +80,11 @@ def test_the_graph_changes_while_it_is_looked_at(browser: Browser, client: Clien
         expect(page.locator(".node", has_text="Build")).to_have_attribute("data-state", "running")
         let_go(pipeline, number, "build")
         expect(page.locator(".node", has_text="Unit tests")).to_have_attribute("data-state", "failed")
+        expect(page.locator(".node", has_text="Unit tests").locator(".sign")).to_have_text("✗")
+        page.get_by_role("button", name="Zoom in").click()
+        before = page.locator(".graph svg").get_attribute("viewBox")
+        page.get_by_role("button", name="Whole graph").click()
+        assert page.locator(".graph svg").get_attribute("viewBox") != before
         page.locator(".graph").focus()
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.getAttribute('class')").startswith("node")

@@ -46,6 +46,16 @@ def test_a_build_that_goes_on_is_followed(ada: Account, build: BuildPath):
     assert "sse-connect" not in Browser.of(ada).get(page_of(build)).text
 
 
+@pytest.mark.parametrize(
+    ("view", "sign"), [("jobs", 'data-sign="⊘">'), ("graph", 'class="sign">⊘<'), ("time", 'data-sign="⊘">')]
+)
+def test_a_state_has_a_sign_besides_its_color(ada: Account, build: BuildPath, view: str, sign: str):
+    page = f"{page_of(build)}?view={view}"
+    assert sign not in Browser.of(ada).get(page).text
+    build.job().end(JobState.CANCELED)
+    assert sign in Browser.of(ada).get(page).text
+
+
 def test_a_member_cancels_and_rebuilds(ada: Account, pipeline: PipelinePath):
     build = pipeline.build(pipeline_ir=steps("one"))
     browser, page = Browser.of(ada), page_of(build)
