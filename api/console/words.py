@@ -19,7 +19,7 @@ _SIGNS = {
     "canceling": "●",
     "timing_out": "●",
     "canceled": "⊘",
-    "skipped": "–",
+    "skipped": "»",
 }
 _SIGN_OF_WAITING = "○"
 _COMMIT_CHARS = 7
