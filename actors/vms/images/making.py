@@ -27,11 +27,11 @@ def bootstrap(recipe: Recipe, staging: Path, idmap: IdMap, progress: Callable[[s
         unpack(tar, staging, idmap)
 
 
-def unpack(tar: IO[bytes], staging: Path, idmap: IdMap) -> None:
-    """Make the tree of a root file system's tar. Raises VmError."""
+def unpack(tar: IO[bytes], staging: Path, idmap: IdMap, below: str = "") -> None:
+    """Make the tree of a root file system's tar, or of the folder ``below`` in a tar. Raises VmError."""
     tree = Tree(staging / TREE, idmap)
     tree.make()
-    tree.unpack(tar)
+    tree.unpack(tar, below)
 
 
 def pull(reference: Reference, staging: Path, idmap: IdMap, options: PullOptions) -> Mapping[str, str]:

@@ -127,6 +127,16 @@ class ImageStore:
                 factory.unpack(tar, staging, self._idmap)
                 return self._add(staging, name, source)
 
+    def take(self, name: str, tar: IO[bytes], below: str, source: str, users: Callable[[], Collection[str]]) -> Image:
+        """Make an image of the folder ``below`` in a tar, in place of the image of that name, if any.
+
+        ``users`` and errors are those of `pull`.
+        """
+        with self._changing(name), self._staging.new(name) as staging:
+            factory.unpack(tar, staging, self._idmap, below)
+            _check_unused(name, users())
+            return self._add(staging, name, source)
+
     def pull(
         self,
         reference: Reference,
@@ -202,9 +212,7 @@ class ImageStore:
     ) -> Image:
         with self._staging.new(name) as staging:
             environment = factory.pull(reference, staging, self._idmap, options)
-            if used_by := users():
-                message = f'image "{name}" is in use by {", ".join(sorted(used_by))}: pull it again when that has ended'
-                raise ImageError(message)
+            _check_unused(name, users())
             return self._add(staging, name, f"pulled {reference.text}", environment, on_demand=on_demand)
 
     def _add(
@@ -247,3 +255,10 @@ class ImageStore:
             self._staging.sweep_image(name)
             self._staging.sweep()
             yield
+
+
+def _check_unused(name: str, users: Collection[str]) -> None:
+    """Raise ImageError if an image that is to be replaced is in use."""
+    if users:
+        message = f'image "{name}" is in use by {", ".join(sorted(users))}: pull it again when that has ended'
+        raise ImageError(message)

@@ -32,6 +32,7 @@ _MAGIC = {
 }
 _MAGIC_BYTES = 6
 _DEVICE_ERRORS = ("Cannot mknod: Operation not permitted", "Exiting with failure status due to previous errors")
+_WITHOUT_DEVICES = ["--exclude=./dev/*", "--exclude=dev/*"]
 _MAX_LINKS = 40
 _PROGRAMS_OF_BASE = (
     "bin/sh",
@@ -55,15 +56,17 @@ class Tree:
         """Make the empty folder, owned by the VMs' root."""
         run_mapped(["mkdir", "-m", "755", self.path.name], idmap=self.idmap.with_caller(), cwd=self.path.parent)
 
-    def unpack(self, chunks: IO[bytes]) -> None:
+    def unpack(self, chunks: IO[bytes], below: str = "") -> None:
         """Unpack a tar, plain or compressed by gzip, bzip2, xz or zstd, without its device nodes.
 
-        Raises VmError if it is invalid or does not fit.
+        Only what is in the folder ``below`` of the tar is unpacked, if there is one. Raises VmError if the tar is
+        invalid or does not fit.
         """
         head = chunks.read(_MAGIC_BYTES)
         option, package = next((found for magic, found in _MAGIC.items() if head.startswith(magic)), ("", ""))
         argv = ["tar", "--extract", "--file=-", "--numeric-owner", "--same-owner", "--preserve-permissions"]
-        argv += ["--exclude=./dev/*", "--exclude=dev/*", *([option] if option else [])]
+        argv += [option] if option else []
+        argv += ["--strip-components=1", f"--exclude={below}/dev/*", below] if below else _WITHOUT_DEVICES
         with tempfile.TemporaryFile() as errors:
             with subprocess.Popen(
                 self.idmap.command(argv), cwd=self.path, env={"PATH": os.defpath, "LC_ALL": "C"},

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from storage import on_first_use
 
 if TYPE_CHECKING:
+    from actors.vms.incus.aliases import ROOT, EngineAliases
     from actors.vms.incus.certificates import JoinToken, new_certificate, server_certificate
     from actors.vms.incus.engine import Access, Engine, EngineAway, EngineError, NotFound
     from actors.vms.incus.engine_setup import EngineSetup, SetupStep
@@ -18,8 +19,10 @@ else:
     __getattr__ = on_first_use(__name__)
 
 __all__ = [
+    "ROOT",
     "Access",
     "Engine",
+    "EngineAliases",
     "EngineAway",
     "EngineError",
     "EngineSetup",

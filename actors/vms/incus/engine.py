@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ssl
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ import httpx
 from actors.vms.provider import VmError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
     from typing import TypeAlias
 
@@ -126,6 +127,23 @@ class Engine:
         """
         headers = {"Content-Type": "application/octet-stream"}
         return self.done(self._ask("POST", path, None, seconds, content=content, headers=headers), seconds)
+
+    @contextmanager
+    def download(self, path: str, seconds: float) -> Iterator[Iterator[bytes]]:
+        """Give the content of a file in blocks, from the member that answered last. Raises as `get` does.
+
+        Nothing comes for at most so many ``seconds``.
+        """
+        client, timeout = self._clients[self._first], httpx.Timeout(seconds, connect=_CONNECT_SECONDS)
+        try:
+            with client.stream("GET", path, params={"project": self.project}, timeout=timeout) as answer:
+                if not answer.is_success:
+                    answer.read()
+                    _checked(answer)
+                yield answer.iter_bytes()
+        except httpx.TransportError as error:
+            message = f"the engine did not send all of {path}: {str(error) or type(error).__name__}"
+            raise EngineAway(message) from error
 
     def done(self, answer: Mapping[str, Any], seconds: float) -> Any:  # noqa: ANN401 - JSON
         """Wait for the end of the operation that an answer names, if it does; return its metadata."""

@@ -57,15 +57,26 @@ class Instances:
 
         Raises EngineError, also if the name is taken.
         """
+        self.create(name, {"type": "image", "alias": image}, config, devices, member)
+        self._engine.do("PUT", f"{_path(name)}/state", {"action": "start", "timeout": 30})
+
+    def create(
+        self,
+        name: str,
+        source: Mapping[str, str],
+        config: Mapping[str, str],
+        devices: Mapping[str, Mapping[str, str]],
+        member: str | None,
+    ) -> None:
+        """Make a container on a member that is not started. Raises as `make` does."""
         body = {
             "name": name,
-            "source": {"type": "image", "alias": image},
+            "source": source,
             "profiles": [self._profile],
             "config": {**_ALWAYS, OWNER: self._names.prefix, **config},
             "devices": devices,
         }
         self._engine.do("POST", "/1.0/instances", body, {} if member is None else {"target": member})
-        self._engine.do("PUT", f"{_path(name)}/state", {"action": "start", "timeout": 30})
 
     def find(self, name: str) -> dict[str, Any] | None:
         """Return what the engine says of an instance, or None."""

@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from actors.vms.images import Image
+    from ci_daemon.config import Config
 
 __all__ = ["image"]
 
 _COLUMNS = ("name", "default", "mib", "users", "source", "last_used_at")
+_OF_ENGINE = "incus:"
 _MIB = 2**20
 _GB = 2**30
 
@@ -104,8 +106,14 @@ def pull(session: Session, *, reference: str, name: str | None) -> None:
 
     Any image with /bin/sh will do. Commands get the variables that it sets; its user, working directory and entry point
     are ignored. `skopeo login HOST` logs in to a registry.
+
+    incus:ALIAS is the image for containers that the configured engine has under this alias, in the service's project.
     """
     config = session.config()
+    if reference.startswith(_OF_ENGINE):
+        made = _pull_from_engine(session, config, reference.removeprefix(_OF_ENGINE), name or reference)
+        session.answer(_document(made), f"pulled {_summary(made)}")
+        return
     wanted = Reference.parse(reference)
     name = name or wanted.short
     if not is_name(name):
@@ -120,6 +128,18 @@ def pull(session: Session, *, reference: str, name: str | None) -> None:
         )
         made = store.pull(wanted, name, options, users=lambda: _users(session, cached=False)[name])
     session.answer(_document(made), f"pulled {_summary(made)}")
+
+
+def _pull_from_engine(session: Session, config: Config, alias: str, name: str) -> Image:
+    from actors.vms.incus import ROOT  # noqa: PLC0415 - other commands speak to no engine
+    from ci_daemon.engine_images import engine_image  # noqa: PLC0415 - as above
+
+    if not is_name(name):
+        raise Failure(f"{name} is not a valid image name: choose one with --as NAME")
+    store = open_images(session.state_dir, config).store
+    with progress_line(f"pulling {alias} from the engine"), engine_image(session.state_dir, config, alias) as tar:
+        source = f"pulled {_OF_ENGINE}{alias}"
+        return store.take(name, tar, ROOT, source, users=lambda: _users(session, cached=False)[name])
 
 
 @image.command(name="import")
