@@ -17,6 +17,14 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _OF_SIGNAL = 128
 
 
+class _Interrupt(KeyboardInterrupt):
+    """A signal that nobody has handled yet.
+
+    If code in `exec` raises KeyboardInterrupt itself, as in the decorator of a data class, Python ends by the signal at
+    its exit, however the exception was handled, and the exit code is lost. It does not look at subclasses.
+    """
+
+
 class Interrupts:
     """The signals of one command, whose handlers are set while it is entered. For the main thread.
 
@@ -71,4 +79,4 @@ class Interrupts:
             self._cancel.set()
         elif not self._raised:
             self._raised = True
-            raise KeyboardInterrupt
+            raise _Interrupt

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -41,3 +43,21 @@ def test_a_build_that_ends_by_itself_is_not_canceled():
     assert not canceled.is_set()
     assert interrupts.exit_code is None
     assert signal.getsignal(signal.SIGINT) is before
+
+
+_INTERRUPTED_IMPORT = """
+import signal
+from ci_daemon.local import Interrupts
+interrupts = Interrupts()
+with interrupts.handled():
+    try:
+        exec("signal.raise_signal(signal.SIGINT)")
+    except KeyboardInterrupt:
+        print(interrupts.exit_code)
+"""
+
+
+def test_a_signal_while_a_module_is_imported_keeps_the_exit_code():
+    """The decorator of a data class uses `exec`, in which Python takes KeyboardInterrupt as not handled."""
+    done = subprocess.run([sys.executable, "-c", _INTERRUPTED_IMPORT], check=False, stdout=subprocess.PIPE)
+    assert (done.returncode, done.stdout) == (0, b"130\n")
