@@ -20,6 +20,7 @@ from ci_daemon.host.switch_interval import adapt_switch_interval
 from ci_daemon.providers import open_images, open_providers
 from ci_daemon.reload import Reloader
 from ci_daemon.source_hosts import open_source_hosts
+from ci_daemon.terminal.counts import counted
 from ci_daemon.tracing import Tracer, open_exporter
 from storage import LeaseState, Storage, SystemClock
 
@@ -150,7 +151,7 @@ def _run(stop: threading.Event, hangup: threading.Event, reloader: Reloader) -> 
 def _drain(stop: threading.Event, engine: Engine, storage: Storage, notifier: Notifier) -> None:
     """Wait until no VM is at work, a second signal comes, or the engine breaks."""
     while (left := _vms_in_use(storage)) and not engine.broken.is_set():
-        notifier.status(f"draining: {left} VMs in use")
+        notifier.status(f"draining: {counted(left, 'VM')} in use")
         if stop.wait(_poll_interval(notifier)):
             return
         notifier.alive()

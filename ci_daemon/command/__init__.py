@@ -87,7 +87,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx else "ci-daemon"
-        return _fail(f"{error.format_message().rstrip('.')}: see `{path} --help`", error.exit_code)
+        message = " ".join(error.format_message().split()).rstrip(".")  # click lists choices below each other
+        return _fail(f"{message}: see `{path} --help`", error.exit_code)
     except click.ClickException as error:
         return _fail(error.format_message(), error.exit_code)
     except click.Abort:

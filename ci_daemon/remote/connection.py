@@ -134,13 +134,15 @@ class Connection:
             raise self._unreachable(error) from error
 
     def _unreachable(self, error: Exception) -> ServiceUnreachable:
-        if (untrusted := _certificate_error(error)) is not None:
+        if (untrusted := _cause(error, ssl.SSLCertVerificationError)) is not None:
             return ServiceUnreachable(
                 f"the certificate of {self.url} is not valid here ({untrusted.verify_message}): check the URL, or set"
                 " SSL_CERT_FILE to the certificate of its authority"
             )
+        refused = _cause(error, OSError)
+        why = error if refused is None else refused.strerror or refused
         return ServiceUnreachable(
-            f"no service answers at {self.url} ({error}): start the service, or set CI_DAEMON_URL to where it runs"
+            f"no service answers at {self.url} ({why}): start the service, or set CI_DAEMON_URL to where it runs"
         )
 
     def _raise_for_error(self, response: httpx.Response) -> None:
@@ -179,10 +181,10 @@ def _timeout(seconds: float) -> httpx.Timeout:
     return httpx.Timeout(seconds, connect=_CONNECT_TIMEOUT)
 
 
-def _certificate_error(error: BaseException | None) -> ssl.SSLCertVerificationError | None:
-    """Return the error of a certificate that caused another error, None if there was none."""
+def _cause(error: BaseException | None, kind: type[T]) -> T | None:
+    """Return the error of a kind that caused another error, None if there was none."""
     while error is not None:
-        if isinstance(error, ssl.SSLCertVerificationError):
+        if isinstance(error, kind):
             return error
         error = error.__cause__ or error.__context__
     return None

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ci_daemon.submit.events import BuildUpdated, FollowStarted, JobUpdated, LogLine
+from ci_daemon.terminal.counts import counted
 from ci_daemon.terminal.states import state_style
 from storage import JobState
 
@@ -70,26 +71,17 @@ class Screen:
 
     def summarize(self, summary: Summary) -> None:
         """Write a table of the jobs, with their cost if somebody pays, and below it the build's result."""
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        table.add_column("job", no_wrap=True, overflow="ellipsis", max_width=_MAX_NAME_WIDTH)
-        table.add_column("state", no_wrap=True)
-        table.add_column("time", justify="right", no_wrap=True)
-        paid = summary.cents is not None
-        if paid:
-            table.add_column("cents", justify="right", no_wrap=True)
-        for row in summary.rows:
-            state = Text(row.job.state, state_style(row.job.state))
-            table.add_row(_clean(row.job.name), state, _time(row.job.seconds), *([str(row.cents)] * paid))
         self._console.print()
-        self._console.print(table)
-        self._console.print()
+        if summary.rows:
+            self._console.print(_job_table(summary))
+            self._console.print()
         self._console.print(
             Text.assemble(
                 f"build #{summary.build.number} ",
                 (summary.build.state, state_style(summary.build.state)),
                 f" in {_time(summary.build.seconds) or 'no time'}",
-                f", {summary.cents} cents" * paid,
-                _clean(f": {summary.build.error_message}" if summary.build.error_message else ""),
+                f", {counted(summary.cents, 'cent')}" if summary.cents is not None else "",
+                _after_colon(summary.build.error_message or ""),
             ),
             soft_wrap=True,
         )
@@ -105,6 +97,25 @@ class Screen:
     def _write(self, name: Text, text: Text) -> None:
         name.truncate(self._width, overflow="ellipsis", pad=True)
         self._console.print(Text.assemble(name, (" | ", "dim"), text), soft_wrap=True)
+
+
+def _job_table(summary: Summary) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("job", no_wrap=True, overflow="ellipsis", max_width=_MAX_NAME_WIDTH)
+    table.add_column("state", no_wrap=True)
+    table.add_column("time", justify="right", no_wrap=True)
+    paid = summary.cents is not None
+    if paid:
+        table.add_column("cents", justify="right", no_wrap=True)
+    for row in summary.rows:
+        state = Text(row.job.state, state_style(row.job.state))
+        table.add_row(_clean(row.job.name), state, _time(row.job.seconds), *([str(row.cents)] * paid))
+    return table
+
+
+def _after_colon(message: str) -> str:
+    """Return a message for the end of a line; if it has several lines, such as a traceback, they stay."""
+    return ": " + "\n".join(map(_clean, message.splitlines())) if message else ""
 
 
 def _outcome(job: JobView) -> str:

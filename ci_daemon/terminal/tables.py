@@ -86,11 +86,20 @@ class DocumentTable:
 
 
 def property_table(document: Mapping[str, object]) -> Table:
-    """Return a table of the names and values of one document, without null values."""
+    """Return a table of the names and values of one document, without null values.
+
+    A text of several lines, such as a traceback, keeps them.
+    """
     now = datetime.now(UTC)
     return two_column_table(
-        (_heading(key), _cell(key, value, now)) for key, value in document.items() if value is not None
+        (_heading(key), _property(key, value, now)) for key, value in document.items() if value is not None
     )
+
+
+def _property(key: str, value: object, now: datetime) -> Text:
+    if isinstance(value, str) and "\n" in value:
+        return Text("\n".join(printable(line) for line in value.splitlines()))
+    return _cell(key, value, now)
 
 
 def two_column_table(lines: Iterable[tuple[str, Text]]) -> Table:

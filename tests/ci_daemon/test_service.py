@@ -193,7 +193,7 @@ def test_with_wait_it_stops_when_the_running_job_has_ended(state: Path, running_
         running_job(daemon, 2)
         daemon.process.send_signal(signal.SIGTERM)
         assert daemon.notified()[0] == "STOPPING=1"
-        assert daemon.notified() == ["STATUS=draining: 1 VMs in use"]
+        assert daemon.notified() == ["STATUS=draining: 1 VM in use"]
         assert httpx.get(f"{daemon.url}/healthz").status_code == 503
         assert daemon.process.wait(TIMEOUT_SECONDS) == 0
     status = call(state, "status", code=3)
@@ -207,6 +207,6 @@ def test_a_second_signal_ends_the_wait_but_not_the_job(state: Path, running_job:
         assert call(state, "status")["builds"] == {"running": 1}
         daemon.process.send_signal(signal.SIGTERM)
         assert daemon.notified()[0] == "STOPPING=1"
-        assert daemon.notified() == ["STATUS=draining: 1 VMs in use"]
+        assert daemon.notified() == ["STATUS=draining: 1 VM in use"]
         assert daemon.stop() == 0
     assert call(state, "status", code=3)["leases"] == {"active": 1}

@@ -13,6 +13,7 @@ from ci_daemon.command.support.command_classes import Group
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.command.support.texts import note_option
 from ci_daemon.command.support.timestamps import timestamp
+from ci_daemon.terminal.counts import counted
 from storage import CouponTaken, CouponUnknown, NewCoupon
 
 if TYPE_CHECKING:
@@ -74,7 +75,9 @@ def create(
             created = storage.coupons.create(NewCoupon(code, cents, max_redemptions, expires, note))
         except CouponTaken as error:
             raise Failure(f"{error}: choose another code") from None
-    session.answer(_document(created), f"created the coupon {created.code}, worth {created.credit_cents} cents")
+    session.answer(
+        _document(created), f"created the coupon {created.code}, worth {counted(created.credit_cents, 'cent')}"
+    )
 
 
 @coupon.command(name="list", reads=True)

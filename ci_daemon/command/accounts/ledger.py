@@ -15,6 +15,7 @@ from ci_daemon.command.support.lookup import find_organization
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.command.support.texts import note_option
 from ci_daemon.command.support.timestamps import timestamp
+from ci_daemon.terminal.counts import counted
 from storage import LedgerSource
 
 if TYPE_CHECKING:
@@ -92,7 +93,8 @@ def verify(session: Session) -> None:
     documents = [{"organization": each.organization_slug, "problem": each.problem} for each in found]
     session.table(documents, ("organization", "problem"), "balances, debits and payments are correct")
     if found:
-        raise Failure(f"the ledger has {len(found)} discrepancies, listed above: restore a backup, or report this")
+        discrepancies = counted(len(found), "discrepancy", "discrepancies")
+        raise Failure(f"the ledger has {discrepancies}, listed above: restore a backup, or report this")
 
 
 def _credit(session: Session, org: str, cents: int, source: LedgerSource, note: str | None, verb: str) -> None:
@@ -102,7 +104,7 @@ def _credit(session: Session, org: str, cents: int, source: LedgerSource, note: 
         balance = storage.ledger.balance(organization.id)
     session.answer(
         {"id": entry.uuid, "organization": org, "amount_cents": cents, "balance_cents": balance},
-        f"{verb} {cents} cents to {org}, which now has {balance}",
+        f"{verb} {counted(cents, 'cent')} to {org}, which now has {balance}",
     )
 
 

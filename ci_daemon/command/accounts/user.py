@@ -12,6 +12,7 @@ from ci_daemon.command.support.person import display_name, email_address
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.command.support.timestamps import timestamp
 from ci_daemon.host.lock import served_by
+from ci_daemon.terminal.counts import counted
 from storage import SoleOwner
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def remove(session: Session, *, email: str) -> None:
             raise Failure(f"others belong to {owned}, which {email} alone owns: let one of them own it first") from None
     session.answer(
         {"removed": email, "canceled_builds": len(canceled)},
-        f"removed {email}" + (f", and canceled {len(canceled)} builds" if canceled else ""),
+        f"removed {email}" + (f", and canceled {counted(len(canceled), 'build')}" if canceled else ""),
     )
 
 

@@ -10,6 +10,7 @@ from ci_daemon.command.support.command_classes import Group
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.command.support.timestamps import timestamp
 from ci_daemon.host.lock import served_by
+from ci_daemon.terminal.counts import counted
 from storage import MICRO_CENTS, HoldEnd, SystemClock, cost_cents
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def kill(session: Session, *, lease_id: str | None, all_vms: bool) -> None:
             makers[vm_id].destroy(vm_id)
             if vm_id in live:
                 _record_end(storage, live[vm_id], hold, running=served_by(session.state_dir) is not None)
-    what = f"the VM {targets[0]}" if lease_id is not None else f"{len(targets)} VMs"
+    what = f"the VM {targets[0]}" if lease_id is not None else counted(len(targets), "VM")
     session.answer({"killed": targets}, f"ended {what}")
 
 

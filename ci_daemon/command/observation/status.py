@@ -23,6 +23,7 @@ from ci_daemon.command.support.texts import watch_option
 from ci_daemon.command.support.timestamps import timestamp
 from ci_daemon.host.lock import served_by
 from ci_daemon.providers import open_images
+from ci_daemon.terminal.counts import counted
 from ci_daemon.terminal.durations import relative_time
 from ci_daemon.terminal.printable import printable
 from ci_daemon.terminal.tables import print_renderable, two_column_table
@@ -183,8 +184,8 @@ def _lines(document: Mapping[str, Any], start_command: str) -> Iterator[tuple[st
     yield "VMs", f"{_format_counts(document['vms']) or 'none'}; jobs may have {document['max_vms']}"
     yield "kept", ", ".join(f"{name} {_size(size)}" for name, size in document["disk"].items())
     overdrawn = document["overdrawn_organizations"]
-    owing = f"; {overdrawn} organizations have a negative balance" if overdrawn else ""
-    yield "money", f"{document['balances_cents']} cents on all accounts{owing}"
+    owing = f"; {counted(overdrawn, 'organization has', 'organizations have')} a negative balance" if overdrawn else ""
+    yield "money", f"{counted(document['balances_cents'], 'cent')} on all accounts{owing}"
     yield "mail", _mail(document["mail"])
     if document["repositories"]:
         yield "repos", "repositories with errors (`ci-daemon repo list`):"
@@ -231,11 +232,11 @@ def _queue(document: Mapping[str, Any]) -> str:
 
 
 def _mail(mail: Mapping[str, Any]) -> str:
-    waiting = f"{mail['waiting']} mails wait" if mail["waiting"] else "no mail waits"
+    waiting = counted(mail["waiting"], "mail waits", "mails wait") if mail["waiting"] else "no mail waits"
     if not mail["configured"]:
         return f"{waiting}; no mail server is configured ([mail]): `ci-daemon user link EMAIL` prints a link to sign in"
     failed = f", {mail['deferred']} of them after a failed attempt" if mail["deferred"] else ""
-    lost = f"; {mail['given_up']} were given up in the last 24 hours" if mail["given_up"] else ""
+    lost = f"; {counted(mail['given_up'], 'was', 'were')} given up in the last 24 hours" if mail["given_up"] else ""
     return f"{waiting}{failed}{lost}" + (": see `ci-daemon mail queue`" if failed or lost else "")
 
 

@@ -16,6 +16,7 @@ from ci_daemon import config
 from ci_daemon.command.support.command_classes import CallerCommand
 from ci_daemon.command.support.exit_codes import ExitCode
 from ci_daemon.command.support.session import DEFAULT_STATE_DIR, Failure, Session, pass_session
+from ci_daemon.terminal.counts import counted
 from ci_daemon.terminal.printable import printable
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def _backup_lines(taken: Backup, where: str) -> Iterator[str]:
 
 def _content(manifest: Manifest) -> str:
     counts = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in manifest.counts.items())
-    return f"{counts} and {len(manifest.members)} files of {manifest.bytes / _MIB:.1f} MiB"
+    return f"{counts} and {counted(len(manifest.members), 'file')} of {manifest.bytes / _MIB:.1f} MiB"
 
 
 def _document(manifest: Manifest) -> dict[str, object]:

@@ -11,6 +11,7 @@ from ci_daemon.command.support.command_classes import Group
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.command.support.timestamps import timestamp
 from ci_daemon.providers import open_images, open_providers
+from ci_daemon.terminal.counts import counted
 from storage import SystemClock
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ def stats(session: Session, *, org: str | None, pipeline: str | None) -> None:
     hits = sum(entry.hits for entry in entries)
     session.answer(
         {"entries": len(entries), "bytes": used_bytes, "max_bytes": max_bytes, "hits": hits},
-        f"{len(entries)} disks are cached, take {used_bytes // _MIB} of {max_bytes // _MIB} MiB and saved {hits} jobs",
+        f"{counted(len(entries), 'cached disk')}: {used_bytes // _MIB} of {max_bytes // _MIB} MiB,"
+        f" {counted(hits, 'job')} saved",
     )
 
 
@@ -81,7 +83,8 @@ def clear(session: Session, *, org: str | None, pipeline: str | None) -> None:
         providers = open_providers(session.state_dir, config, open_images(session.state_dir, config), SystemClock())
         freed = free_disks(storage, providers)
     session.answer(
-        {"entries": len(entries), "freed": freed}, f"removed {len(entries)} cache entries and freed {freed} disks"
+        {"entries": len(entries), "freed": freed},
+        f"removed {counted(len(entries), 'cache entry', 'cache entries')} and freed {counted(freed, 'disk')}",
     )
 
 

@@ -10,6 +10,7 @@ import click
 from ci_daemon.command.support.command_classes import Command
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.host.lock import served_by
+from ci_daemon.terminal.counts import counted
 
 if TYPE_CHECKING:
     from storage import Storage
@@ -36,7 +37,7 @@ def drain(session: Session, *, wait: bool) -> None:
     what = "drained" if changed else "was drained already"
     session.answer(
         {"drained": True, "changed": changed, "jobs_running": jobs, "renders_running": renders},
-        f"{what}; VMs in use: {jobs} jobs, {renders} renders",
+        f"{what}; VMs in use: {counted(jobs, 'job')}, {counted(renders, 'render')}",
     )
 
 
@@ -57,8 +58,9 @@ def _wait(session: Session, storage: Storage) -> None:
     """
     while in_use := sum(_vms_in_use(storage)):
         if served_by(session.state_dir) is None:
+            still = counted(in_use, "job or render still has", "jobs and renders still have")
             raise Failure(
-                f"the host is drained, but {in_use} jobs and renders still have a VM and no service runs:"
+                f"the host is drained, but {still} a VM and no service runs:"
                 f" start it with {session.start_command}, or end the VMs with `ci-daemon lease kill --all`"
             )
         if storage.switches.drained_since() is None:

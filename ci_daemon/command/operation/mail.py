@@ -11,6 +11,7 @@ from ci_daemon.command.support.exit_codes import ExitCode
 from ci_daemon.command.support.person import email_address
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.command.support.timestamps import timestamp
+from ci_daemon.terminal.counts import counted
 from storage import SystemClock
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def retry(session: Session) -> None:
         raise Failure(_NO_SERVER)
     with session.storage_without_billing() as storage:
         hastened = storage.mail.retry()
-    session.answer({"retried": hastened}, f"{hastened} mails are tried again at once")
+    session.answer({"retried": hastened}, f"{counted(hastened, 'mail is', 'mails are')} tried again at once")
 
 
 def _document(each: Mail) -> dict[str, object]:

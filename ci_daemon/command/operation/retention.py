@@ -9,6 +9,7 @@ import click
 from actors.cleanup import ExpiredTotal, expire, preview
 from ci_daemon.command.support.command_classes import Group
 from ci_daemon.command.support.session import Session, pass_session
+from ci_daemon.terminal.counts import counted
 from storage import SystemClock
 
 __all__ = ["retention"]
@@ -40,11 +41,11 @@ def run(session: Session, *, dry_run: bool) -> None:
         _total_text("logs", expired.logs),
         _total_text("artifacts", expired.artifacts),
         _total_text("sources", expired.sources),
-        f"{expired.audit} entries of the audit",
+        f"{counted(expired.audit, 'entry', 'entries')} of the audit",
     )
     text = f"{verb} {', '.join(kinds[:-1])} and {kinds[-1]}"
     session.answer({"dry_run": dry_run, **asdict(expired)}, text)
 
 
 def _total_text(what: str, total: ExpiredTotal) -> str:
-    return f"the {what} of {total.builds} builds ({total.bytes / _MB:.1f} MB)"
+    return f"the {what} of {counted(total.builds, 'build')} ({total.bytes / _MB:.1f} MB)"

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from ci_daemon.command.support.command_classes import Group, SharedCommand
+from ci_daemon.command.support.confirmation import confirm
 from ci_daemon.command.support.documents import document_of
 from ci_daemon.command.support.names import PipelineName
 from ci_daemon.command.support.session import Session, pass_session
 from ci_daemon.command.support.setting_options import DEFAULT, settings_in_words, superseded_option
 from ci_daemon.command.support.texts import one_line
+from ci_daemon.terminal.counts import counted
 from storage import CancelSuperseded, Visibility
 
 if TYPE_CHECKING:
@@ -166,6 +168,6 @@ def delete(session: Session, *, org: str, pipeline: str, yes: bool) -> None:
     with session.backend() as backend:
         found = backend.pipelines.get(name)
         if not yes:
-            click.confirm(f"Delete {name} with {found.build_count} builds?", abort=True, err=True)
+            confirm(f"Delete {name} with {counted(found.build_count, 'build')}?")
         backend.pipelines.delete(name)
     session.answer({"deleted": pipeline}, f"deleted {name}")

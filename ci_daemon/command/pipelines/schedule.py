@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from ci_daemon.command.backend.schedules import ScheduleTerms
@@ -9,6 +11,9 @@ from ci_daemon.command.support.command_classes import Group, SharedCommand
 from ci_daemon.command.support.documents import document_of
 from ci_daemon.command.support.names import PipelineName
 from ci_daemon.command.support.session import Session, pass_session
+
+if TYPE_CHECKING:
+    from ci_daemon.remote.views import ScheduleView
 
 __all__ = ["schedule"]
 
@@ -50,7 +55,7 @@ def add(session: Session, *, org: str, pipeline: str, cron: str, timezone: str |
     with session.backend() as backend:
         made = backend.schedules.add(PipelineName(org, pipeline), ScheduleTerms(cron, timezone, branch))
     document = document_of(made)
-    session.answer(document, f"{made.id}: next at {document['next_at']}")
+    session.answer(document, f"{made.id}: {_next(made)}")
 
 
 @schedule.command(name="set", cls=SharedCommand)
@@ -78,7 +83,7 @@ def set_schedule(
         terms = ScheduleTerms(cron, timezone, branch, enabled)
         changed = backend.schedules.change(PipelineName(org, pipeline), id, terms)
     document = document_of(changed)
-    session.answer(document, f"{id}: next at {document['next_at']}" if changed.enabled else f"{id}: disabled")
+    session.answer(document, f"{id}: {_next(changed)}" if changed.enabled else f"{id}: disabled")
 
 
 @schedule.command(cls=SharedCommand)
@@ -91,3 +96,7 @@ def remove(session: Session, *, org: str, pipeline: str, id: str) -> None:
     with session.backend() as backend:
         backend.schedules.remove(PipelineName(org, pipeline), id)
     session.answer({"removed": id}, f"removed {id}")
+
+
+def _next(made: ScheduleView) -> str:
+    return "never again" if made.next_at is None else f"next at {made.next_at:%Y-%m-%d %H:%M} UTC"

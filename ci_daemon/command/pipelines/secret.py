@@ -75,7 +75,7 @@ def remove(session: Session, *, org: str, name: str, pipeline: str | None) -> No
 def _read_value() -> str:
     """Return stdin's text, or at a terminal the answer to a prompt. Raises Failure."""
     if sys.stdin.isatty():
-        value: str = click.prompt("Value", hide_input=True)
+        value: str = click.prompt("Value", hide_input=True, err=True)
         return value
     try:
         text = sys.stdin.buffer.read(_MAX_BYTES).decode()

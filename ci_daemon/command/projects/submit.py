@@ -20,6 +20,7 @@ from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.remote import operations
 from ci_daemon.remote.failures import RequestFailed
 from ci_daemon.remote.urls import is_http_url
+from ci_daemon.terminal.counts import counted
 from ci_daemon.terminal.progress import transfer_progress
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def submit(
         return ExitCode.INTERRUPTED
     name = BuildName(organization, pipeline, build.number)
     try:
-        screen.print(f"build #{build.number} of {organization}/{pipeline}: {archive.files} files packed")
+        screen.print(f"build #{build.number} of {organization}/{pipeline}: {counted(archive.files, 'file')} packed")
         summary = _follow(client, organization, pipeline, build.number, screen)
     except KeyboardInterrupt:
         if cancel_on_interrupt:
@@ -166,7 +167,7 @@ class _Upload:
     def send(self, client: Client, organization: str, pipeline: str, body: Mapping[str, object]) -> BuildView:
         """Post a build with the archive, with a bar on a terminal. Raises RequestFailed."""
         size = len(self.archive.data)
-        with transfer_progress(f"sending {self.archive.files} files", size) as progress:
+        with transfer_progress(f"sending {counted(self.archive.files, 'file')}", size) as progress:
 
             def note(share: float) -> None:
                 self.complete = share == 1

@@ -15,6 +15,7 @@ import click
 
 from ci_daemon.command.support import auditing
 from ci_daemon.command.support.command_classes import CallerCommand
+from ci_daemon.command.support.confirmation import confirm
 from ci_daemon.command.support.person import display_name, email_address
 from ci_daemon.command.support.session import DEFAULT_STATE_DIR, Failure, Session, pass_session
 from ci_daemon.host.lock import served_by
@@ -131,9 +132,9 @@ def uninstall(session: Session, *, data: bool, yes: bool) -> None:
     found = [str(each) for each in removal.service_files(host)]
     kept = f"{host.state} and {host.configuration.parent}"
     if not yes:
-        _confirm(f"This stops the service and all running jobs, and removes {', '.join(found) or 'nothing'}.")
+        confirm(f"This stops the service and all running jobs, and removes {', '.join(found) or 'nothing'}. Continue?")
         if data:
-            _confirm(f"This also removes {kept} permanently: users, builds, logs, secrets.")
+            confirm(f"This also removes {kept} permanently: users, builds, logs, secrets. Continue?")
     auditing.audit_command(click.get_current_context(), session)
     with _exclusive(host):
         removal.remove_service(host)
@@ -191,7 +192,7 @@ def _roll_back(session: Session, host: Host, *, yes: bool) -> None:
             " users, builds and charges since then are lost."
         )
         if not yes:
-            _confirm(warning)
+            confirm(f"{warning} Continue?")
     switching.roll_back(host, wanted)
     session.answer(
         {"release": wanted.path.name, "version": wanted.version, "database_of": copied_at},
@@ -242,12 +243,6 @@ def _prompt_new_owner() -> NewOwner:
         raise Failure("the service has no user yet: give --owner EMAIL, who gets the first API key")
     email = click.prompt("E-mail address of the service's owner", value_proc=email_address, err=True)
     return NewOwner(email, click.prompt("Name", default=email.partition("@")[0], value_proc=display_name, err=True))
-
-
-def _confirm(warning: str) -> None:
-    if not sys.stdin.isatty():
-        raise Failure(f"{warning} Give --yes to confirm")
-    click.confirm(f"{warning} Continue?", abort=True, err=True)
 
 
 def _report(line: str) -> None:

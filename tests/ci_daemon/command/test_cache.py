@@ -50,7 +50,7 @@ def test_what_disks_share_counts_once(run: Run, capsys: pytest.CaptureFixture[st
         "hits": 0,
     }
     assert run("cache", "stats", "--org", "acme") == 0
-    assert capsys.readouterr().out == "2 disks are cached, take 6 of 51200 MiB and saved 0 jobs\n"
+    assert capsys.readouterr().out == "2 cached disks: 6 of 51200 MiB, 0 jobs saved\n"
 
 
 def test_clearing_removes_only_matching_entries(run: Run, capsys: pytest.CaptureFixture[str]):

@@ -70,6 +70,7 @@ def test_no_command_shows_the_help_with_exit_code_2(capsys: pytest.CaptureFixtur
         (["ledger", "grant", "org", "1", "--note", "a" * 10_001], "give 1 to 10000 characters"),
         (["ledger", "grant", "org", "0"], "0 is not in the range"),
         (["ledger", "grant", "org", "ten"], "'ten' is not a valid integer"),
+        (["build", "force-finish", "a/b/1"], "Missing option '--state'. Choose from: failed, canceled: see"),
         (["lease", "kill"], "give either the ID of a lease or --all"),
         (["lease", "kill", "x", "--all"], "give either the ID of a lease or --all"),
         (["serve", "--listen", "nowhere"], "listen must be HOST:PORT"),

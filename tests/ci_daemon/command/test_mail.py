@@ -111,7 +111,7 @@ def test_status_tells_of_mail_that_waits_or_failed(
     storage.mail.refuse(given_up, "550 no")
     run("status")
     screen = re.sub(r"\s+", " ", capsys.readouterr().out)
-    assert "1 mails wait, 1 of them after a failed attempt; 1 were given up in the last 24 hours" in screen
+    assert "1 mail waits, 1 of them after a failed attempt; 1 was given up in the last 24 hours" in screen
 
 
 def test_status_and_doctor_say_that_no_server_is_configured(run: Run, capsys: pytest.CaptureFixture[str]):

@@ -220,4 +220,4 @@ def test_the_ledger_is_proved(
     assert json.loads(printed.out) == [
         {"organization": "acme", "problem": "the balance is kept as 7 cents, the entries sum up to 500"}
     ]
-    assert "the ledger has 1 discrepancies" in printed.err
+    assert "the ledger has 1 discrepancy" in printed.err

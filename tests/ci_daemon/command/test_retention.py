@@ -58,5 +58,5 @@ def test_the_settings_are_those_of_the_configuration(
     assert capsys.readouterr().out.startswith("removed the logs of 0 builds (0.0 MB)")
     monkeypatch.setenv("CI_DAEMON_RETENTION_LOGS_GB", "0.000001")
     assert run("--dry-run") == 0
-    assert capsys.readouterr().out.startswith("would remove the logs of 1 builds (0.0 MB)")
+    assert capsys.readouterr().out.startswith("would remove the logs of 1 build (0.0 MB)")
     assert len(list((state / "logs").iterdir())) == 2

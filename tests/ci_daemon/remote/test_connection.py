@@ -85,7 +85,7 @@ def test_a_refusal_is_one_sentence(said: Callable[[str], str], answer: Answer, s
 
 
 def test_a_server_that_is_away_is_named(said: Callable[[str], str]):
-    assert "no service answers at http://127.0.0.1:9" in said("http://127.0.0.1:9")
+    assert "no service answers at http://127.0.0.1:9 (Connection refused): start" in said("http://127.0.0.1:9")
 
 
 def test_an_unknown_certificate_is_named(said: Callable[[str], str], tmp_path: Path):

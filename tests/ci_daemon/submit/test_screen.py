@@ -128,3 +128,22 @@ def test_a_failed_builds_reason_is_in_the_last_line():
     stream = io.StringIO()
     Screen(stream).summarize(summary(state="failed"))
     assert stream.getvalue().endswith("build #3 failed in 1 min 30 s, 0 cents: because\n")
+
+
+def test_one_cent_is_not_called_cents():
+    stream = io.StringIO()
+    Screen(stream).summarize(summary(debit(1, "demo #3 a")))
+    assert stream.getvalue().endswith(" 30 s, 1 cent\n")
+
+
+def test_a_build_without_jobs_has_its_whole_reason_and_no_table():
+    message = "render failed (exit 1): Traceback\n  File\x1b[2J x\nTypeError: no"
+    ended = build("failed", finished_at=START + timedelta(seconds=2), error_message=message)
+    stream = io.StringIO()
+    Screen(stream).summarize(Summary(ended, ()))
+    assert stream.getvalue().splitlines() == [
+        "",
+        "build #3 failed in 2.0 s: render failed (exit 1): Traceback",
+        "  File[2J x",
+        "TypeError: no",
+    ]

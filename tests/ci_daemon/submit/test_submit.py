@@ -41,7 +41,7 @@ def test_output_has_every_jobs_log_then_times_and_costs(
         assert submit() == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"created the pipeline demo in {service.org}"
-    assert lines[1] == f"build #1 of {service.org}/demo: 1 files packed"
+    assert lines[1] == f"build #1 of {service.org}/demo: 1 file packed"
     assert "Install | installed" in lines
     assert "Lint    | clean" in lines
     assert "test    | ok" in lines

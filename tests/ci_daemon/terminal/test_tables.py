@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from ci_daemon.terminal.durations import relative_time
-from ci_daemon.terminal.tables import DocumentTable, fit_widths, print_renderable
+from ci_daemon.terminal.tables import DocumentTable, fit_widths, print_renderable, property_table
 from tests.api.openapi.test_operation_names import OPERATIONS
 
 COLUMNS = ("id", "state", "branch", "commit", "created_at", "took_seconds", "note")
@@ -131,6 +131,18 @@ def test_in_a_pipe_a_row_is_one_line_without_colours(capsys: pytest.CaptureFixtu
     assert "\x1b" not in row
     assert "feature/a-very-long-name-that-nobody-would-want-to-type-twice" in row
     assert heading == heading.rstrip()
+
+
+def test_a_property_keeps_the_lines_of_its_text(capsys: pytest.CaptureFixture[str]):
+    """A traceback is readable, and no line of it can pass as a property."""
+    print_renderable(property_table({"name": "x", "error_message": "Traceback:\n  File \x1b[2J\nname  y", "number": 1}))
+    assert capsys.readouterr().out.splitlines() == [
+        "name           x",
+        "error message  Traceback:",
+        "                 File  [2J",
+        "               name  y",
+        "number         1",
+    ]
 
 
 @pytest.mark.parametrize(
