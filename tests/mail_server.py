@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
+import secrets
 import socket
 import ssl
 import threading
@@ -133,7 +134,8 @@ def password_check(user: str, password: str) -> Callable[..., AuthResult]:
 def certificate(folder: Path, name: str = "localhost") -> tuple[ssl.SSLContext, Path]:
     """Make a certificate of a host; return a server's context, and the file that a client trusts."""
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    authority = x509.NameAttribute(NameOID.ORGANIZATION_NAME, secrets.token_hex(8))  # a client may trust several
+    subject = x509.Name([authority, x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)
     signed = (
         x509.CertificateBuilder()

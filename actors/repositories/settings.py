@@ -54,8 +54,8 @@ class RepositorySettings:
     )
     networks: tuple[str, ...] = setting(
         (),
-        "The networks of this host's surroundings in which admins of organizations may connect repositories, as in"
-        ' `"10.1.0.0/16"`; all others must be public.',
+        "The networks of this host's surroundings in which admins of organizations may connect repositories, and"
+        ' other hosts may have submodules and files of git LFS, as in `"10.1.0.0/16"`; all others must be public.',
     )
 
     def __post_init__(self) -> None:

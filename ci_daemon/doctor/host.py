@@ -81,7 +81,7 @@ def packages() -> Iterator[Check]:
     yield _program("skopeo", "skopeo", "skopeo", "`ci-daemon image pull` downloads with it", needed=False)
     yield _program("umoci", "umoci", "umoci", "`ci-daemon image pull` unpacks with it", needed=False)
     yield _program("git", "git", "git", "repositories are fetched with it", needed=False)
-    yield _program("git-lfs", "git-lfs", "git-lfs", "files of git LFS are fetched with it", needed=False)
+    yield _program("git-lfs", "git-lfs", "git-lfs", "it fetches git LFS from paths and over ssh", needed=False)
     yield _program("ssh", "ssh", "openssh-client", "repositories at ssh URLs are fetched with it", needed=False)
 
 

@@ -7,7 +7,7 @@ import os
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -27,6 +27,9 @@ class HttpsServer:
     seen: list[str] = field(default_factory=list)
     """The Authorization headers of all requests."""
 
+    requests: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    """The paths and headers of all requests."""
+
     redirect: str = ""
     """The address that all requests are sent to, if not empty."""
 
@@ -35,6 +38,15 @@ class HttpsServer:
 
     lfs_address: str = ""
     """The server from which files of git LFS are downloaded, if not this one."""
+
+    lfs_header: dict[str, str] = field(default_factory=dict)
+    """The headers that downloads of files of git LFS are told to have."""
+
+    moved: dict[str, str] = field(default_factory=dict)
+    """The addresses to which requests are redirected, by a part of their paths."""
+
+    replaced: dict[str, bytes] = field(default_factory=dict)
+    """Answers instead of those of git, by a part of the paths."""
 
     def url(self, name: str) -> str:
         return f"https://localhost:{self.port}/{name}"
@@ -68,10 +80,12 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         served, given = self.server_state, self.headers.get("Authorization", "")
         served.seen.append(given)
+        served.requests.append((self.path, dict(self.headers)))
+        moved = next((to for part, to in served.moved.items() if part in self.path), "") or served.redirect
         expected = [base64.b64encode(f"{each}:{it}".encode()).decode() for each, it in served.users.items()]
-        if served.redirect:
+        if moved:
             self.send_response(302)
-            self.send_header("Location", served.redirect + self.path)
+            self.send_header("Location", moved + self.path)
             self.end_headers()
         elif served.users and given.removeprefix("Basic ") not in expected:
             self.send_response(401)
@@ -100,13 +114,15 @@ class _Handler(BaseHTTPRequestHandler):
         }
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         lfs_address = self.server_state.lfs_address or self.server_state.url("")[:-1]
-        lfs = lfs_answer(self.server_state.root, lfs_address, path, body)
+        replaced = next((it for part, it in self.server_state.replaced.items() if part in path), None)
+        lfs = replaced or lfs_answer(self.server_state.root, lfs_address, path, body, self.server_state.lfs_header)
         if lfs is not None:
             self.send_response(200)
             self.send_header("Content-Type", "application/vnd.git-lfs+json")
             self.send_header("Content-Length", str(len(lfs)))
             self.end_headers()
-            self.wfile.write(lfs)
+            with suppress(OSError):  # the client ends what it does not want
+                self.wfile.write(lfs)
             return
         if b"command=fetch" in body:
             self.server_state.before_pack()

@@ -19,11 +19,11 @@ def path_with_lfs() -> str:
     return f"{Path(unpacked_program('git-lfs')).parent}:{os.environ['PATH']}"
 
 
-def lfs_answer(root: Path, address: str, path: str, body: bytes) -> bytes | None:
+def lfs_answer(root: Path, address: str, path: str, body: bytes, header: dict[str, str]) -> bytes | None:
     """Return the answer of a server of git LFS; None to other requests.
 
     The objects of the bare repositories below a folder are those that pushes to a path left there; they are served
-    below the ``address``.
+    below the ``address``, to requests with ``header``.
     """
     if found := _OBJECT.fullmatch(path):
         return _stored(root, found["repository"], found["oid"]).read_bytes()
@@ -34,7 +34,7 @@ def lfs_answer(root: Path, address: str, path: str, body: bytes) -> bytes | None
         href = f"{address}{found['repository']}/lfs-objects/{each['oid']}"
         there = _stored(root, found["repository"], each["oid"]).exists()
         missing = {"error": {"code": 404, "message": "it is gone"}}
-        objects.append({**each, **({"actions": {"download": {"href": href}}} if there else missing)})
+        objects.append({**each, **({"actions": {"download": {"href": href, "header": header}}} if there else missing)})
     return json.dumps({"transfer": "basic", "objects": objects}).encode()
 
 

@@ -39,6 +39,18 @@ class SshServer:
     def user(self) -> str:
         return pwd.getpwuid(os.getuid()).pw_name
 
+    @property
+    def commands(self) -> list[str]:
+        """The commands that keys were let run by ``let_run``."""
+        log = self.folder / "commands"
+        return log.read_text().splitlines() if log.exists() else []
+
+    def let_run(self, public_key: str, programs: Path) -> None:
+        """Let a key in, for which the programs of a folder are there, too."""
+        command = r"\"$SSH_ORIGINAL_COMMAND\""
+        shell = f"echo {command} >>{self.folder}/commands; PATH={programs}:$PATH; eval {command}"
+        self.authorized.write_text(f'command="{shell}" {public_key}\n')
+
     def url(self, path: Path) -> str:
         return f"ssh://{self.user}@127.0.0.1:{self.port}{path}"
 

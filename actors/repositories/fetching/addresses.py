@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from actors.repositories.fetching.remote import Remote
     from actors.repositories.settings import RepositorySettings
 
-__all__ = ["allowed_address"]
+__all__ = ["allowed_address", "allowed_addresses"]
 
 _HTTPS_PORT = 443
 
@@ -23,13 +23,21 @@ def allowed_address(remote: Remote, settings: RepositorySettings) -> str:
 
     Raises GitError for one in this host's surroundings that `repositories.networks` lacks.
     """
-    port = remote.port or _HTTPS_PORT
+    return allowed_addresses(remote.host, remote.port or _HTTPS_PORT, settings)[0]
+
+
+def allowed_addresses(host: str, port: int, settings: RepositorySettings, *, anywhere: bool = False) -> list[str]:
+    """Return the addresses of a host that may be connected to; ``anywhere`` for all that it has.
+
+    Raises GitError if there are none.
+    """
     try:
-        found = socket.getaddrinfo(remote.host.strip("[]"), port, type=socket.SOCK_STREAM)
+        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise GitError(f"{remote.host} is not found: {error}") from error
-    for each in found:
-        address = ip_address(str(each[4][0]).partition("%")[0])
-        if is_public(address) or is_within(address, settings.allowed_networks):
-            return str(address)
-    raise GitError(f"{remote.host} has no public address: allow its network in repositories.networks")
+        raise GitError(f"{host} is not found: {error}") from error
+    networks = settings.allowed_networks
+    addresses = dict.fromkeys(ip_address(str(each[4][0]).partition("%")[0]) for each in found)
+    allowed = [each for each in addresses if anywhere or is_public(each) or is_within(each, networks)]
+    if not allowed:
+        raise GitError(f"{host} has no public address: allow its network in repositories.networks")
+    return [str(each) for each in allowed]

@@ -43,14 +43,27 @@ _SSH = (
     "-o", "UpdateHostKeys=no",
 )  # fmt: skip
 
+_WITHOUT_HTTP = (
+    "by_key() {{ for last; do :; done; case $last in 'git-lfs-authenticate '*) exit 1;; esac;"
+    ' exec {} "$@"; }}; by_key'
+)
+"""ssh that does not ask where files of git LFS are by HTTP.
+
+git-lfs would go to any address that the host names.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Authentication:
-    """Settings and environment of one git command, and the texts that must not be shown of its output."""
+    """Settings and environment of one git command, and the texts of its output to hide.
+
+    ``ssh`` is the beginning of a command line that connects to the host; empty if there is no key for it.
+    """
 
     settings: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     hidden: tuple[str, ...] = ()
+    ssh: tuple[str, ...] = ()
 
     def shown(self, output: str) -> str:
         """Return the output without what is hidden."""
@@ -72,9 +85,13 @@ def authentication(remote: Remote, credential: Credential | None) -> Iterator[Au
                 key = files.enter_context(_memory_file(private_key))
                 known = files.enter_context(_memory_file(f"{_HOST_ALIAS} {host_key}\n"))
                 ssh = (*_SSH, "-i", key, "-o", f"UserKnownHostsFile={known}")
-                yield Authentication(environment={"GIT_SSH_COMMAND": shlex.join(ssh), "GIT_SSH_VARIANT": "ssh"})
+                yield Authentication(environment=_environment(_WITHOUT_HTTP.format(shlex.join(ssh))), ssh=ssh)
             case _:
-                yield Authentication(environment={"GIT_SSH_COMMAND": "false", "GIT_SSH_VARIANT": "ssh"})
+                yield Authentication(environment=_environment("false"))
+
+
+def _environment(ssh: str) -> dict[str, str]:
+    return {"GIT_SSH_COMMAND": ssh, "GIT_SSH_VARIANT": "ssh"}
 
 
 @contextmanager

@@ -156,6 +156,10 @@ class Git:
             self._run(arguments, at, seconds, "", check, Authentication(), out)
         check()
 
+    def free_bytes(self) -> int:
+        """Return the bytes that more may be fetched."""
+        return max(self.max_bytes - self._measured(), 0)
+
     def _check_size(self) -> None:
         if self._measured() > self.max_bytes:
             limit = f"{self.max_bytes / 2**30:g} GB"

@@ -85,9 +85,9 @@ class Mirror:
         self.path = folder / "mirror.git"
         self._complete = self.path / "complete"
         self._url = url
-        self._settings = settings
+        self.settings = settings
         self.seconds = settings.fetch_timeout
-        self._credential = credential
+        self.credential = credential
         self._limited = limited or folder
         self.address = address
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -139,7 +139,7 @@ class Mirror:
         Nothing that is fetched into it comes into this one. Raises GitError if the URL is of another server.
         """
         with tempfile.TemporaryDirectory(dir=self.folder, prefix="borrowed-") as folder:
-            other = Mirror(Path(folder), url, self._settings, self._credential)
+            other = Mirror(Path(folder), url, self.settings, self.credential)
             mine, its = self.git.remote, other.git.remote
             if url != self._url and (its.protocol != "https" or its.origin != mine.origin):
                 raise GitError(f"{url} is not at the server of {self._url}")
@@ -160,10 +160,6 @@ class Mirror:
         if not self.has(commit):
             self.fetch_ref(commit)
 
-    def fetch_lfs(self, commit: str) -> None:
-        """Fetch the files of git LFS that a commit has. Raises GitError."""
-        self._ask("lfs", "fetch", self.git.remote.lfs_url, commit, at=self.path)
-
     def submodule(self, url: str, *, with_credential: bool) -> Mirror:
         """Return the mirror of a submodule, whose URL a commit names.
 
@@ -171,12 +167,12 @@ class Mirror:
         """
         mine, its = self.git.remote, self.git.remote.resolve(url)
         same_host = its.origin == mine.origin
-        credential = self._credential if same_host and with_credential else None
+        credential = self.credential if same_host and with_credential else None
         if its.protocol == "ssh" and credential is None:
             raise GitError("there is no deploy key for its host: give it an https URL")
-        address = self.address if same_host else allowed_address(its, self._settings)
+        address = self.address if same_host else allowed_address(its, self.settings)
         folder = self.folder / "submodules" / hashlib.sha256(its.url.encode()).hexdigest()
-        return Mirror(folder, its.url, self._settings, credential, limited=self._limited, address=address)
+        return Mirror(folder, its.url, self.settings, credential, limited=self._limited, address=address)
 
     def fetched(self, commit: str) -> str | None:
         """Return the full name of a commit that is here; an abbreviated one must be what `fetch_ref` got.
@@ -271,7 +267,7 @@ class Mirror:
 
     def _ask(self, *arguments: str, at: Path) -> bytes:
         seconds = min(self.seconds, _QUICK) if arguments[0] == "ls-remote" else self.seconds
-        return self.git.fetch(*arguments, at=at, seconds=seconds, credential=self._credential)
+        return self.git.fetch(*arguments, at=at, seconds=seconds, credential=self.credential)
 
     def _commits(self) -> dict[str, str]:
         """Return the commit of each branch and tag; tags of other objects and unusable names are left out."""

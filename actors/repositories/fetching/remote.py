@@ -68,6 +68,13 @@ class Remote:
             case "file":
                 return f"file://{quote(self.url)}"
 
+    @property
+    def ssh_destination(self) -> str:
+        """The user and host that ssh connects to."""
+        start, _ = self.split()
+        user = start.removeprefix("ssh://").rpartition("@")[0]
+        return f"{user}@{self.host.strip('[]')}" if user else self.host.strip("[]")
+
     def resolve(self, url: str) -> Remote:
         """Return the remote of a submodule of this repository, whose URL may be relative.
 

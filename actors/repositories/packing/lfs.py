@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors.repositories.fetching.git import CommitRefused, GitError
+from actors.repositories.fetching.lfs import Selection, fetch_objects, object_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from actors.repositories.fetching.mirror import Mirror
 
-__all__ = ["CLEAN", "Pointer", "fetch_objects", "pointers_in"]
+__all__ = ["CLEAN", "Pointer", "fetch_contents", "pointers_in", "without_excluded"]
 
 _POINTER = re.compile(
     rb"version https://git-lfs\.github\.com/spec/v1\noid sha256:(?P<oid>[0-9a-f]{64})\nsize (?P<size>[0-9]{1,15})\n"
@@ -45,7 +46,7 @@ class Pointer:
 
     def object_in(self, mirror: Mirror) -> Path:
         """Return the file that has the content, once it was fetched."""
-        return mirror.path / "lfs" / "objects" / self.oid[:2] / self.oid[2:4] / self.oid
+        return object_path(mirror, self.oid)
 
 
 def pointers_in(mirror: Mirror, files: Path, history: Path) -> dict[str, Pointer]:
@@ -67,17 +68,21 @@ def pointers_in(mirror: Mirror, files: Path, history: Path) -> dict[str, Pointer
     return {path: pointer for path, pointer in found.items() if path in tracked}
 
 
-def fetch_objects(mirror: Mirror, commit: str, pointers: Mapping[str, Pointer]) -> dict[str, Path]:
-    """Return the files with the contents, by path; one that the repository excludes from fetches has none.
+def without_excluded(mirror: Mirror, commit: str, pointers: Mapping[str, Pointer]) -> dict[str, Pointer]:
+    """Return the pointers but for those that the `.lfsconfig` of the commit excludes from fetches."""
+    chosen = Selection.of(mirror, commit)
+    return {path: pointer for path, pointer in pointers.items() if chosen.has(path)}
 
-    git-lfs compares the hashes. Raises CommitRefused, also if a pointer lies about the size.
-    """
-    if any(not each.object_in(mirror).exists() for each in pointers.values()):
+
+def fetch_contents(mirror: Mirror, commit: str, pointers: Mapping[str, Pointer]) -> dict[str, Path]:
+    """Return the files with the contents, by path. Raises CommitRefused, also for a wrong size."""
+    missing = {each.oid: each.size for each in pointers.values() if not each.object_in(mirror).exists()}
+    if missing:
         try:
-            mirror.fetch_lfs(commit)
+            fetch_objects(mirror, commit, missing)
         except GitError as error:
             raise CommitRefused(f"the files of git LFS cannot be fetched: {error}") from error
-    contents = {path: each.object_in(mirror) for path, each in pointers.items() if each.object_in(mirror).exists()}
+    contents = {path: each.object_in(mirror) for path, each in pointers.items()}
     for path, content in contents.items():
         if content.stat().st_size != pointers[path].size:
             raise CommitRefused(f"{path} of git LFS has {content.stat().st_size} bytes, and not {pointers[path].size}")

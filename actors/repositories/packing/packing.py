@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from actors.repositories.fetching.git import TOO_LARGE, CommitRefused, GitError
 from actors.repositories.fetching.remote import RemoteInvalid
 from actors.repositories.packing.history import Checkout, add_history, make_history
-from actors.repositories.packing.lfs import CLEAN, fetch_objects, pointers_in
+from actors.repositories.packing.lfs import CLEAN, fetch_contents, pointers_in, without_excluded
 from actors.repositories.packing.limited_buffer import LimitedBuffer
 from actors.repositories.packing.submodules import MOST_SUBMODULES, submodules_of
 
@@ -111,9 +111,10 @@ class _Packer:
         pointers = pointers_in(mirror, files, history)
         if not pointers:
             return {}
-        self._claim(sum(each.size for each in pointers.values()))
+        wanted = without_excluded(mirror, commit, pointers)
+        self._claim(sum(each.size for each in wanted.values()))
         mirror.git.copy("config", "filter.lfs.clean", CLEAN, at=history, seconds=mirror.seconds)
-        return fetch_objects(mirror, commit, pointers)
+        return fetch_contents(mirror, commit, wanted)
 
     def _add_submodule(self, parent: Mirror, submodule: Submodule, path: str) -> None:
         self._submodules += 1

@@ -147,3 +147,12 @@ def test_a_missing_git_lfs_is_told(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(CommitRefused, match="run `apt-get install git-lfs`"):
         packed(mirror, remote.git("rev-parse", "HEAD"))
+
+
+def test_files_that_the_commit_excludes_stay_pointers(remote: GitRepository, mirror: Mirror, tmp_path: Path):
+    (remote.path / ".lfsconfig").write_text("[lfs]\n\tfetchexclude = hostile.bin, elsewhere\n")
+    remote.git("add", ".lfsconfig")
+    commit = commit_pointer(remote, pointer("1" * 64, 10**12))
+    source = unpacked(packed(mirror, commit), tmp_path / "workspace")
+    assert (source.path / "folder" / "a.bin").read_text() == CONTENT
+    assert (source.path / "hostile.bin").read_text() == pointer("1" * 64, 10**12)

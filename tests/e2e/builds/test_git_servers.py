@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -114,18 +117,40 @@ def test_a_build_by_https_has_all_but_the_password(
     assert PASSWORD not in daemon.log
 
 
-def test_a_build_by_ssh_has_all_but_the_deploy_key(daemon: Daemon, client: Client, ssh: SshServer, root: Path):
+def test_a_build_by_ssh_has_all_but_the_deploy_key(
+    daemon: Daemon,
+    client: Client,
+    ssh: SshServer,
+    https: HttpsServer,
+    root: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """One file is in git LFS, and the host says by ssh where, and the token for it."""
+    monkeypatch.setenv("PATH", path_with_lfs())
     repository = begun(root / "by-ssh")
-    url = ssh.url(repository.bare)
-    document = connected(daemon, client, url)
+    repository.git("lfs", "install", "--local")
+    repository.git("lfs", "track", "*.bin")
+    repository.commit("Parts", **{"folder__a.bin": "content of LFS\n"})
+    repository.push("main")
+    token = f"Basic {b64encode(f'ci:{PASSWORD}'.encode()).decode()}"
+    https.lfs_header["Authorization"] = token
+    answer = {"href": https.url("by-ssh/acme/web.git/info/lfs"), "header": https.lfs_header}
+    program = tmp_path / "git-lfs-authenticate"
+    program.write_text(f"#!/bin/sh\necho {shlex.quote(json.dumps(answer))}\n")
+    program.chmod(0o755)
+    url = ssh.url(repository.bare).replace("127.0.0.1", "localhost")
+    document = connected(daemon, client, url, "--lfs")
     with closing(Storage.open(daemon.state, SystemClock())) as storage:
         (found,) = [each for each in storage.repositories.all() if each.url == url]
         key = storage.repository_credentials.of(found)
     assert isinstance(key, DeployKey)
     assert key.public_key == document["deploy_key"]
-    ssh.authorized.write_text(f"{key.public_key}\n")
+    ssh.let_run(key.public_key, tmp_path)
     daemon.command("repo", "edit", url, "--org", client.org)
     log = built(daemon, client, repository, url, key.private_key.splitlines()[2])
-    assert log.splitlines()[0].startswith("v1-1-g")
+    assert log.splitlines()[0].startswith("v1-2-g")
+    assert "content of LFS" in log.splitlines()
+    assert token in https.seen
     assert [each for each in log.splitlines() if each.startswith("found")] == ["found in /tmp/planted"]
     assert key.private_key.splitlines()[2] not in daemon.log
