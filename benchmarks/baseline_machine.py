@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from actors.vms import SshEndpoint
 from actors.vms.qemu.command_line import command_line
-from actors.vms.qemu.hot_plug import plug
+from actors.vms.qemu.hot_plug import plug_disk, plug_shape
 from actors.vms.qemu.qmp import Qmp
 from actors.vms.qemu.seed import Seed
 from actors.vms.sandbox.keys import KeyPair
@@ -58,7 +58,8 @@ class BaselineMachine:
     def plug(self, shape: Shape, layers: Sequence[Path]) -> None:
         """Plug in a disk of these layers, its own first, and a shape."""
         with self.qmp() as qmp:
-            plug(qmp, shape, layers)
+            plug_shape(qmp, shape)
+            plug_disk(qmp, layers)
 
     def save(self, file: Path) -> None:
         """Stop the guest and write its memory and devices into a file."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from actors.vms.qemu.qmp import Qmp
     from storage import Shape
 
-__all__ = ["await_flat", "flatten", "job_drive", "memory_modules", "plug"]
+__all__ = ["await_flat", "flatten", "job_drive", "memory_modules", "plug_disk", "plug_shape"]
 
 _FIRST_SET = 1000
 """The first of QEMU's sets of descriptors that have the layers of the job's disk."""
@@ -25,8 +25,8 @@ _BELOW = f"layer{_FIRST_SET + 1}"
 _FIRST_MODULE_GB = 8
 
 
-def plug(qmp: Qmp, shape: Shape, layers: Sequence[Path]) -> None:
-    """Give a parked machine its shape and its disk, whose own layer is the first and whose image the last.
+def plug_shape(qmp: Qmp, shape: Shape) -> None:
+    """Give a parked machine its memory and processors.
 
     Raises VmError, also if no machine can have this shape.
     """
@@ -38,6 +38,13 @@ def plug(qmp: Qmp, shape: Shape, layers: Sequence[Path]) -> None:
     free = [slot for slot in qmp.execute("query-hotpluggable-cpus") if "qom-path" not in slot]
     for slot in sorted(free, key=lambda slot: slot["props"]["core-id"])[: shape.cpu - PARKED.cpu]:
         qmp.execute("device_add", {"driver": slot["type"], **slot["props"]})
+
+
+def plug_disk(qmp: Qmp, layers: Sequence[Path]) -> None:
+    """Give a parked machine its disk, whose own layer is the first and whose image the last.
+
+    Raises VmError.
+    """
     for number, layer in enumerate(layers, _FIRST_SET):
         with layer.open("r+b" if number == _FIRST_SET else "rb") as file:
             qmp.execute("add-fd", {"fdset-id": number}, descriptor=file.fileno())

@@ -33,11 +33,14 @@ mount -t tmpfs -o mode=755,size=1m none /tmp
 mkdir -m 755 /tmp/root
 mkdir -m 700 /tmp/command
 mount -c --rbind . /tmp/root
-exec mke2fs -q -F -t ext4 -b 4096 -m 0 -J size=4 -N "$2" -E lazy_itable_init=1,nodiscard,root_owner=0:0 -d /tmp "$1"
+options=lazy_itable_init=1,nodiscard,root_owner=0:0
+exec mke2fs -q -F -t ext4 -O ^has_journal -b 4096 -m 0 -N "$2" -E "$options" -d /tmp "$1"
 """
 """Make a file system of the working directory as `root`, beside a folder for the output of commands.
 
-With -c, mount does not resolve the path of the folder, which may be closed to the mapped ids.
+With -c, mount does not resolve the path of the folder, which may be closed to the mapped ids. A journal would cost each
+disk half a megabyte as it grows, and for nothing: what becomes a snapshot was frozen, and a disk whose machine ended
+otherwise is lost.
 """
 
 

@@ -10,7 +10,7 @@ from actors.vms.provider import SshEndpoint, VmDisk, VmError, VmLost, VmSpec
 from actors.vms.qemu.acceleration import KVM, Accelerator
 from actors.vms.qemu.command_line import PARKED, command_line
 from actors.vms.qemu.disks import Disks
-from actors.vms.qemu.hot_plug import await_flat, flatten, plug
+from actors.vms.qemu.hot_plug import await_flat, flatten, plug_disk, plug_shape
 from actors.vms.qemu.image_disks import ImageDisks
 from actors.vms.qemu.launch import CONSOLE, attach, commands, let_end, park
 from actors.vms.qemu.preparation import Preparation
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
+    from actors.vms.qemu.qmp import Qmp
     from actors.vms.qemu.settings import QemuSettings
     from actors.vms.sandbox.host_vms import ImageRoots
     from actors.vms.sandbox.settings import SandboxSettings
@@ -56,7 +57,7 @@ _FREEZE = "exec fsfreeze --freeze /run/ci-daemon/disk"
 _LIMITS = (
     Enforcement("cpu", enforced=True, how="QEMU gives a machine no more processors"),
     Enforcement("memory", enforced=True, how="QEMU gives a machine no more memory"),
-    Enforcement("pids", enforced=False, how="the processes of a machine are those of its own kernel"),
+    Enforcement("pids", enforced=True, how="a control group of the machine's own kernel"),
     Enforcement("disk", enforced=True, how="the disk of a machine is no larger"),
 )
 
@@ -152,11 +153,16 @@ class QemuProvider(HostVms):
             chain = self._chain_of(spec)
             image = self._image_disks.path(chain.image)
             disk = self._disks.make(spec.id, chain, max(spec.shape.disk_gb * _GB, image.stat().st_size))
-            Seed(vm.folder).add_job(spec)
             self.limits.widen_groups(self.group_name(spec.id), self._group_limits(spec.shape))
             layers = [*disk.layers, image]
             job = {"network": spec.network, "largest_file": disk.size + disk.size // 8}
-            attach(vm, job, lambda qmp: plug(qmp, spec.shape, layers), self._left(deadline))
+
+            def plug(qmp: Qmp) -> None:
+                plug_shape(qmp, spec.shape)
+                Seed(vm.folder).add_job(spec, self._clock.now().timestamp())  # the guest reads it once it has the disk
+                plug_disk(qmp, layers)
+
+            attach(vm, job, plug, self._left(deadline))
             if len(chain.layers) >= self._max_layers:
                 vm.folder.joinpath(_FLATTENING).touch()
                 with commands(vm, self._left(deadline)) as qmp:

@@ -34,14 +34,15 @@ class Seed:
         entry = {"host_key": host.private, "authorized_key": caller.public, "processes": processes}
         self.path.write_bytes(marshal.dumps(entry).ljust(2 * SEED_PART_BYTES, b"\0"))
 
-    def add_job(self, spec: VmSpec) -> None:
-        """Write what a job brings."""
+    def add_job(self, spec: VmSpec, now: float) -> None:
+        """Write what a job brings, and the time."""
         job = {
             "cpu": spec.shape.cpu,
             "limits": list(_JOB_LIMITS),
             "memory_bytes": spec.shape.memory_gb * _GB,
             "network": spec.network,
             "resolver": RESOLVER if spec.network else None,
+            "time": now,
         }
         with self.path.open("r+b") as file:
             file.seek(SEED_PART_BYTES)

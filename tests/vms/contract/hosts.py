@@ -135,7 +135,9 @@ class QemuHost(Host):
         share_image_disks(folder)
 
     def _open(self, allow: tuple[str, ...]) -> QemuProvider:
-        shared = SandboxSettings(create_seconds=_SLOW_SECONDS, network=NetworkSettings(allow=allow))
+        shared = SandboxSettings(
+            create_seconds=_SLOW_SECONDS, processes=PROCESSES, network=NetworkSettings(allow=allow)
+        )
         settings = QemuSettings(system=unpacked_kernel())
         return QemuProvider(self.folder, self._images, IdMap.of_caller(), SystemClock(), settings, shared)
 

@@ -11,7 +11,7 @@ import pytest
 from actors.vms import ImageStore, QemuProvider, QemuSettings
 from actors.vms.sandbox import IdMap, SandboxSettings
 from storage import SystemClock
-from tests.actors.vms.qemu.machines import SECONDS
+from tests.actors.vms.qemu.machines import PROCESSES, SECONDS
 from tests.machines import share_image_disks, unpacked_kernel
 
 
@@ -23,7 +23,7 @@ def opened(tmp_path: Path, image_store: ImageStore, idmap: IdMap) -> Iterator[Ca
     made: list[QemuProvider] = []
 
     def provider() -> QemuProvider:
-        shared = SandboxSettings(create_seconds=SECONDS)
+        shared = SandboxSettings(create_seconds=SECONDS, processes=PROCESSES)
         made.append(QemuProvider(folder, image_store, idmap, SystemClock(), settings, shared, max_layers=1))
         return made[-1]
 

@@ -7,10 +7,12 @@ from pathlib import Path
 from actors.vms import Connection, in_job
 from actors.vms.sandbox.vm_folder import VmFolder
 
-__all__ = ["IMAGE", "SECONDS", "qemu_of", "says"]
+__all__ = ["IMAGE", "PROCESSES", "SECONDS", "qemu_of", "says"]
 
 IMAGE = "debian:12"
 SECONDS = 1200.0
+PROCESSES = 300
+"""The most in a machine: few, so that a fork bomb is soon over."""
 
 
 def says(connection: Connection, script: str) -> str:

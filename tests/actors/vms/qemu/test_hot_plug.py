@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from actors.vms import VmError
-from actors.vms.qemu.hot_plug import job_drive, memory_modules, plug
+from actors.vms.qemu.hot_plug import job_drive, memory_modules, plug_disk, plug_shape
 from actors.vms.qemu.qmp import Qmp
 from storage import Shape
 
@@ -80,7 +80,8 @@ def test_a_job_brings_memory_processors_and_its_disk(machine: Make, tmp_path: Pa
         layer.touch()
     qemu = machine(well)
     with Qmp(qemu.ours, 60) as qmp:
-        plug(qmp, Shape(cpu=3, memory_gb=12), layers)
+        plug_shape(qmp, Shape(cpu=3, memory_gb=12))
+        plug_disk(qmp, layers)
     done = [(each["execute"], each["arguments"]) for each in qemu.commands]
     assert [each["size"] >> 30 for name, each in done if name == "object-add"] == [8, 3]
     plugged = [each for name, each in done if name == "device_add"]
@@ -105,7 +106,7 @@ def test_memory_comes_in_at_most_two_modules(memory_gb: int, modules: list[int])
 @pytest.mark.parametrize("shape", [Shape(cpu=65), Shape(memory_gb=257)])
 def test_a_shape_past_all_bounds_is_refused_with_the_bounds(machine: Make, shape: Shape):
     with Qmp(machine(well).ours, 60) as qmp, pytest.raises(VmError, match="at most 64 and 256"):
-        plug(qmp, shape, [])
+        plug_shape(qmp, shape)
 
 
 @pytest.mark.parametrize(

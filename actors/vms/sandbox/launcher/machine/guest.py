@@ -12,6 +12,7 @@ import array
 import marshal
 import os
 import resource
+import time
 
 from .. import init, outer
 from ..job.root import HOSTNAME
@@ -25,7 +26,8 @@ from ..kernel import (
     unshare,
 )
 from ..network import raise_loopback
-from . import job_parts
+from ..shares import limit_of_job
+from . import job_group, job_parts
 from .words import ATTACHED, FAILED, READY, SSH_PORT
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
@@ -87,11 +89,13 @@ def _attach(parts: job_parts.Arrivals) -> NoReturn:
     try:
         parts.await_disk()
         job = job_parts.job_of(_SEED)
+        _catch_up(job["time"])
         parts.await_shape(job["cpu"], job["memory_bytes"])
+        group = job_group.make(limit_of_job(), job_parts.present_memory_bytes())
         disk, output = job_parts.mounted_disk()
         control = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
         control.connect(_CONTROL)
-        descriptors = array.array("i", [disk, output, os.open("/dev/console", os.O_WRONLY)])
+        descriptors = array.array("i", [disk, output, os.open("/dev/console", os.O_WRONLY), group])
         rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, descriptors.tobytes())
         control.sendmsg([marshal.dumps(job)], [rights])
         word, _, why = control.recv(_ANSWER_BYTES).decode(errors="replace").strip().partition(" ")
@@ -100,6 +104,15 @@ def _attach(parts: job_parts.Arrivals) -> NoReturn:
         _say(FAILED, str(error))
     finally:
         os._exit(0)
+
+
+def _catch_up(now: float) -> None:
+    """Set the clock if it is behind.
+
+    It was read in whole seconds, and stands while the machine is not run at all.
+    """
+    if time.time() < now:
+        time.clock_settime(time.CLOCK_REALTIME, now)
 
 
 def _say(word: bytes, why: str = "") -> None:

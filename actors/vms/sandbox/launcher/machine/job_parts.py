@@ -9,7 +9,7 @@ import os
 import struct
 
 from .. import outer
-from ..kernel import copy_of_mount, mount
+from ..kernel import MS_REMOUNT, copy_of_mount, mount
 from .words import SEED_PART_BYTES
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
@@ -40,7 +40,7 @@ class Arrivals:
         """Listen, from before any part can come."""
         self._events = _socket.socket(_socket.AF_NETLINK, _socket.SOCK_DGRAM, _NETLINK_KOBJECT_UEVENT)
         self._events.bind((0, 1))
-        self._memory_bytes = _memory_bytes()
+        self._memory_bytes = present_memory_bytes()
 
     def await_disk(self) -> None:
         """Wait for the job's disk."""
@@ -52,7 +52,7 @@ class Arrivals:
             self._await(lambda: os.path.exists(_CPU % number))  # noqa: B023 - called in this turn alone
             with open(_CPU % number, "wb", buffering=0) as file:
                 file.write(b"1")
-        self._await(lambda: _memory_bytes() >= self._memory_bytes + memory_bytes - _GB)
+        self._await(lambda: present_memory_bytes() >= self._memory_bytes + memory_bytes - _GB)
 
     def _await(self, come: Callable[[], bool]) -> None:
         while not come():
@@ -75,10 +75,12 @@ def job_of(seed: str) -> dict[str, Any]:
 def mounted_disk() -> tuple[int, int]:
     """Mount the job's disk, grown to the size of its device.
 
-    Returns descriptors of its root and of a new file beside it for the command's output. Raises OSError.
+    Returns descriptors of its root and of a new file beside it for the command's output. Raises OSError. What is new of
+    a disk is zero, so its tables of inodes need not be made so: the kernel would do it at once as it grows, if told
+    before, and else later.
     """
     os.mkdir(_FOLDER, 0o700)
-    mount(_DEVICE, _FOLDER, "ext4", data="noinit_itable")
+    mount(_DEVICE, _FOLDER, "ext4")
     with open(_DIRTY, "wb", buffering=0) as file:
         file.write(b"%d" % _DIRTY_HUNDREDTHS)
     device = os.open(_DEVICE, os.O_RDONLY)
@@ -89,6 +91,7 @@ def mounted_disk() -> tuple[int, int]:
         folder = os.open(_FOLDER, os.O_RDONLY)
         fcntl.ioctl(folder, _EXT4_IOC_RESIZE_FS, struct.pack("Q", size // _BLOCK_BYTES))
         os.close(folder)
+    mount(_DEVICE, _FOLDER, "ext4", MS_REMOUNT, "noinit_itable")
     command = f"{_FOLDER}/command"
     for name in os.listdir(command):
         os.unlink(f"{command}/{name}")
@@ -96,5 +99,6 @@ def mounted_disk() -> tuple[int, int]:
     return copy_of_mount(f"{_FOLDER}/root"), output
 
 
-def _memory_bytes() -> int:
+def present_memory_bytes() -> int:
+    """Return the memory that the kernel has by now."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

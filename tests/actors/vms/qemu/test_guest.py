@@ -1,0 +1,40 @@
+"""The guest of a machine: what serves the job ranks above it, and its clock and identity are its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from actors.vms import CommandSpec, Connection, QemuProvider, VmSpec, start, terminate
+from storage import Shape, SystemClock
+from tests.actors.vms.commands import ended
+from tests.actors.vms.qemu.machines import IMAGE, PROCESSES, SECONDS, says
+from tests.vms.contract.bomb import bomb
+from tests.vms.contract.hogs import HOGS
+
+CLOCK = "cat /sys/devices/system/clocksource/clocksource0/current_clocksource"
+
+
+@pytest.mark.timeout(1800)
+def test_a_guest_has_the_hosts_time_and_ranks_above_its_job(opened: Callable[[], QemuProvider]):
+    """Its clock stood while it was parked; then its job takes all processes and all of the CPU."""
+    provider = opened()
+    provider.hurry("vm")
+    provider.park("vm")
+    with Connection(provider.connect("vm"), SystemClock(), timeout=SECONDS) as connection:
+        assert connection.run("date -s 2001-01-01 && test -w /proc/sysrq-trigger", timeout=SECONDS).exit_code == 0
+        provider.attach(VmSpec("vm", IMAGE, None, Shape(cpu=1, memory_gb=1, disk_gb=1), network=False))
+        assert abs(float(says(connection, "date +%s.%N")) - time.time()) < 60
+        assert says(connection, CLOCK) in {"hpet", "kvm-clock"}
+        assert says(connection, "cat /etc/machine-id 2>/dev/null || true") == ""
+
+        says(connection, f"cat > /workspace/bomb.py <<'END'\n{bomb(4 * PROCESSES)}\nEND")
+        assert int(says(connection, "python3 /workspace/bomb.py")) < PROCESSES
+        says(connection, f"cat > /workspace/hog.py <<'END'\n{HOGS['CPU']}\nEND")
+        hog = start(connection, CommandSpec("exec python3 hog.py", {"PATH": "/usr/bin"}))
+        assert next(iter(hog)).startswith(b"up\n")
+        assert connection.run("echo well", timeout=SECONDS).stdout == b"well\n"
+        terminate(connection, grace=0.5)
+        assert ended(connection).exit_code == 137
