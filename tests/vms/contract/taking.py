@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["AS_SEVERAL_USERS", "IN_FLIGHT", "TAKERS", "taking"]
+__all__ = ["AS_SEVERAL_USERS", "IN_FLIGHT", "PIPES", "PIPE_BYTES", "TAKERS", "taking"]
 
 AS_SEVERAL_USERS = """\
 import ctypes, os, signal, struct
@@ -36,6 +36,23 @@ TAKERS = {
     name = b"/%d-%d" % (os.getpid(), queues)
     return libc.mq_open(name, os.O_CREAT | os.O_RDWR, 0o600, attributes) >= 0""",
 }
+
+PIPES = """\
+import os, signal
+held = [os.pipe() for _ in range(4000)]
+print(len(held), flush=True)
+signal.pause()
+"""
+"""Four times as many as a kernel gives one user at their full size."""
+
+PIPE_BYTES = """\
+import fcntl, os
+read, write = os.pipe()
+os.write(write, bytes(4096))
+assert len(os.read(read, 4096)) == 4096
+print(fcntl.fcntl(read, fcntl.F_GETPIPE_SZ))
+"""
+"""It prints the size of a new pipe."""
 
 IN_FLIGHT = """\
 import array, resource, signal, socket

@@ -6,7 +6,7 @@ import pytest
 
 from actors.vms import Provider
 from tests.vms.contract.conftest import Boot, Vm
-from tests.vms.contract.taking import AS_SEVERAL_USERS, IN_FLIGHT, TAKERS, taking
+from tests.vms.contract.taking import AS_SEVERAL_USERS, IN_FLIGHT, PIPE_BYTES, PIPES, TAKERS, taking
 from tests.vms.contract.traces import LEAVE, OWN_KERNEL_PLACES, PLACES, SEEK
 
 
@@ -48,6 +48,14 @@ def test_no_vm_takes_it_from_another_under_any_number_of_ids(boot: Boot, what: s
     assert leave(greedy, taking(what) + AS_SEVERAL_USERS) > 0
     prepared = "libc = ctypes.CDLL(None, use_errno=True)\nprint(take(), os.strerror(ctypes.get_errno()))"
     assert other.python(taking(what) + prepared).startswith("True")
+
+
+@pytest.mark.real
+def test_pipes_work_whatever_another_vm_has_taken(boot: Boot, provider: Provider):
+    """They may be smaller where VMs share a kernel."""
+    assert leave(boot(), PIPES) == 4000
+    size = int(boot().python(PIPE_BYTES))
+    assert size == 1 << 16 if provider.description.own_kernel else size >= 1 << 12
 
 
 @pytest.mark.real

@@ -1,0 +1,67 @@
+"""Images of machines: those of a registry run as others do, and a base without python is told."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from actors.vms import Connection, ImageStore, QemuProvider, QemuSettings, VmError, VmSpec
+from actors.vms.images import PullOptions, Reference
+from actors.vms.sandbox import IdMap, SandboxSettings, run_mapped
+from storage import Shape, SystemClock
+from tests.actors.vms.qemu.machines import IMAGE, SECONDS, says
+from tests.machines import share_image_disks, unpacked_kernel
+from tests.registry import busybox, registry
+
+PULLED = "pulled:1"
+SHAPE = Shape(cpu=1, memory_gb=1, disk_gb=1)
+
+
+@pytest.fixture
+def opened(tmp_path: Path, image_store: ImageStore, idmap: IdMap) -> Iterator[Callable[[str], QemuProvider]]:
+    """Open a provider with a base image, beside which there is one of a registry."""
+    store, folder = ImageStore(tmp_path / "images", idmap), tmp_path / "qemu"
+    (tmp_path / "registry").mkdir()
+    with registry(tmp_path / "registry") as served:
+        reference = Reference.parse(served.add(PULLED, busybox(), env={"GREETING": "hello"}))
+        store.pull(reference, PULLED, PullOptions(max_bytes=1 << 30, timeout=60.0))
+    made: list[QemuProvider] = []
+
+    class Both:
+        def path(self, name: str) -> Path:
+            return (image_store if name == IMAGE else store).path(name)
+
+    def provider(base: str) -> QemuProvider:
+        share_image_disks(folder)
+        settings, shared = QemuSettings(system=unpacked_kernel()), SandboxSettings(create_seconds=SECONDS)
+        images, clock = Both(), SystemClock()
+        made.append(QemuProvider(folder, images, idmap, clock, settings, shared, base_image=lambda: base))
+        return made[-1]
+
+    yield provider
+    for each in made:
+        for vm_id in each.list():
+            each.destroy(vm_id)
+        each.close()
+    shutil.rmtree(folder)
+    run_mapped(["rm", "-rf", "images"], idmap=idmap.with_caller(), cwd=tmp_path)
+
+
+@pytest.mark.timeout(1800)
+def test_a_job_runs_in_an_image_of_a_registry(opened: Callable[[str], QemuProvider]):
+    provider = opened(IMAGE)
+    provider.create(VmSpec("vm", PULLED, None, SHAPE, network=False))
+    with Connection(provider.connect("vm"), SystemClock(), timeout=SECONDS) as connection:
+        assert says(connection, "readlink /bin/ls; echo kept > /workspace/file; cat /workspace/file") == "busybox\nkept"
+
+
+@pytest.mark.timeout(1800)
+def test_a_start_that_fails_shows_the_console(opened: Callable[[str], QemuProvider]):
+    """The base image has no python, so that the kernel has nothing to run and panics."""
+    provider = opened(PULLED)
+    with pytest.raises(VmError, match=r"(?s)could not be created: .*Kernel panic"):
+        provider.create(VmSpec("vm", IMAGE, None, SHAPE, network=False))
+    assert list(provider.list()) == []
