@@ -191,7 +191,7 @@ class Engine:
 
     def collectors(self) -> Iterable[Collector]:
         """Return the Prometheus collectors of the actors: current gauges, and counts since the start."""
-        return EngineGauges(lambda: self.settings.pool), self._composition.metrics
+        return EngineGauges(lambda: self.settings.pool, self._composition.providers), self._composition.metrics
 
     def pending_reason(self, job: Job) -> str | None:
         """Return why a job waits; None if it does not. Never blocks."""

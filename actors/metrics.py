@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from actors.builds.outcome import AttemptResult
     from actors.builds.states import JobEvent
     from actors.settings import PoolSettings
+    from actors.vms import Providers
     from storage import Build, Lease
 
 __all__ = ["EngineGauges", "EngineMetrics"]
@@ -225,13 +226,15 @@ class EngineMetrics(Collector):
 class EngineGauges(Collector):
     """Gauges of the pool's settings in force and of the actors, read when Prometheus asks."""
 
-    def __init__(self, pool_settings: Callable[[], PoolSettings]) -> None:
+    def __init__(self, pool_settings: Callable[[], PoolSettings], providers: Providers) -> None:
         self._pool_settings = pool_settings
+        self._providers = providers
 
     def collect(self) -> Iterator[Metric]:
         """Yield the gauges, without a call to any actor."""
         pool = self._pool_settings()
-        yield GaugeMetricFamily("ci_daemon_vms_max", "VMs that jobs may hold at once.", value=pool.host().vms)
+        most = pool.host(self._providers.named(pool.provider).size()).vms
+        yield GaugeMetricFamily("ci_daemon_vms_max", "VMs that jobs may hold at once.", value=most)
         yield GaugeMetricFamily("ci_daemon_parked_vms_wanted", "VMs to be parked, where there is room.", pool.parked)
         help_text = "Free disk below which no job starts."
         yield GaugeMetricFamily("ci_daemon_disk_low_bytes", help_text, pool.low_disk_gb * 2**30)

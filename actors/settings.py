@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections.abc import Mapping  # noqa: TC003 - the configuration's reader evaluates the annotations
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from actors.scheduling.capacity import Capacity
 from storage import ProviderName, setting
+
+if TYPE_CHECKING:
+    from actors.vms import HostSize
 
 __all__ = ["ArtifactSettings", "CacheSettings", "JobSettings", "PoolSettings", "RetentionSettings"]
 
@@ -20,10 +23,6 @@ _ONE_DAY = 86_400
 _THIRTY_YEARS = 30 * 365 * _ONE_DAY
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED = re.compile(r"CI|CI_.*")
-
-
-def _host_memory_gb() -> int:
-    return max(1, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +41,14 @@ class PoolSettings:
         " choice.",
         live=True,
     )
-    max_vms: int = setting(0, "The most VMs at once on the host; 0 is two per core.", at_least=0, live=True)
-    max_cpu: int = setting(0, "The most vCPUs of all VMs together; 0 is four per core.", at_least=0, live=True)
+    max_vms: int = setting(
+        0, "The most VMs at once; 0 is two per core of the host, or of the engine's members.", at_least=0, live=True
+    )
+    max_cpu: int = setting(
+        0, "The most vCPUs of all VMs together; 0 is four per core of the host or members.", at_least=0, live=True
+    )
     max_memory_gb: int = setting(
-        0, "The most GB of memory of all VMs together; 0 is all memory of the host.", at_least=0, live=True
+        0, "The most GB of memory of all VMs together; 0 is all memory of the host or members.", at_least=0, live=True
     )
     max_disk_gb: int = setting(0, "The most GB of disk of all VMs together; 0 is no cap.", at_least=0, live=True)
     max_vms_per_organization: int = setting(
@@ -85,13 +88,12 @@ class PoolSettings:
         live=True,
     )
 
-    def host(self) -> Capacity:
-        """Return the caps for all VMs together on this host."""
-        cores = os.cpu_count() or 1
+    def host(self, size: HostSize) -> Capacity:
+        """Return the caps for all VMs together, on hosts of this size."""
         return Capacity(
-            vms=self.max_vms or 2 * cores,
-            cpu=self.max_cpu or 4 * cores,
-            memory_gb=self.max_memory_gb or _host_memory_gb(),
+            vms=self.max_vms or 2 * size.cpus,
+            cpu=self.max_cpu or 4 * size.cpus,
+            memory_gb=self.max_memory_gb or size.memory_gb,
             disk_gb=self.max_disk_gb,
         )
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import ssl
 from contextlib import closing
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
+
+from cryptography.x509 import load_pem_x509_certificate
 
 from actors.vms.incus import (
     Engine,
     EngineSetup,
     JoinToken,
     access_of,
+    contents,
     member_urls,
-    members,
     new_certificate,
     server_certificate,
 )
@@ -23,15 +26,16 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from actors.vms.incus import Access, Member, SetupStep
+    from actors.vms.incus import Access, MemberContents, SetupStep
     from ci_daemon.config import Config
 
-__all__ = ["PreparedEngine", "members_of", "prepare_engine"]
+__all__ = ["PreparedEngine", "contents_of", "prepare_engine"]
 
 _FOLDER = "incus"
 """The folder of the state directory that has the provider's certificates, and its VMs' keys."""
 
 _DEFAULT_PROJECT = "default"
+_LEAST_VALID = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +68,11 @@ def prepare_engine(state_dir: Path, config: Config, token: str | None, now: date
         return _prepare(engine, config, certificate)
 
 
-def members_of(state_dir: Path, config: Config) -> list[Member]:
-    """Return the members of the configured engine. Raises VmError."""
-    access = access_of(state_dir / _FOLDER, config.incus)
-    with closing(Engine(access, config.incus.project)) as engine:
-        return members(engine)
+def contents_of(state_dir: Path, config: Config) -> list[MemberContents]:
+    """Return the members of the configured engine, with what the service has on each. Raises VmError."""
+    folder = state_dir / _FOLDER
+    with closing(Engine(access_of(folder, config.incus), config.incus.project)) as engine:
+        return contents(engine, config.incus, folder)
 
 
 def _prepare(engine: Engine, config: Config, certificate: bytes) -> PreparedEngine:
@@ -84,9 +88,13 @@ def _join(engine: Engine, token: JoinToken) -> None:
 
 
 def _certificate(access: Access, now: datetime) -> bytes:
-    """Return the service's certificate in DER form; it and its key are made if they are missing."""
-    if not (access.certificate.exists() and access.key.exists()):
+    """Return the service's certificate in DER form; a new one with a key if it is missing or ends soon."""
+    if not (access.certificate.exists() and access.key.exists()) or _ends_soon(access.certificate, now):
         certificate, key = new_certificate(now)
         write_private(access.key, key)
         write_private(access.certificate, certificate)
     return ssl.PEM_cert_to_DER_cert(access.certificate.read_text(encoding="ascii"))
+
+
+def _ends_soon(certificate: Path, now: datetime) -> bool:
+    return load_pem_x509_certificate(certificate.read_bytes()).not_valid_after_utc < now + _LEAST_VALID

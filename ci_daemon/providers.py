@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING
 
 from actors import vms
 from actors.vms import sandbox
+from actors.vms.incus import known_size
 from storage import PROVIDERS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from actors.scheduling import Capacity
     from ci_daemon.config import Config
     from storage import Clock
 
-__all__ = ["IMAGES", "VMS", "has_vms", "open_images", "open_providers"]
+__all__ = ["IMAGES", "VMS", "has_vms", "open_images", "open_providers", "pool_capacity"]
 
 IMAGES = "images"
 VMS = PROVIDERS
@@ -33,7 +35,7 @@ def open_images(state_dir: Path, config: Config) -> vms.Images:
 
 def open_providers(state_dir: Path, config: Config, images: vms.Images, clock: Clock) -> vms.Providers:
     """Return the providers of a state directory's VMs, new and existing. Raises NoSubIds."""
-    ids, most = sandbox.IdMap.of_caller(), 2 * config.pool.host().vms + config.render.vms
+    ids, most = sandbox.IdMap.of_caller(), 2 * config.pool.host(vms.HostSize.here()).vms + config.render.vms
 
     def sandboxes() -> vms.Provider:
         return vms.SandboxProvider(
@@ -60,6 +62,12 @@ def open_providers(state_dir: Path, config: Config, images: vms.Images, clock: C
         {"sandbox": sandboxes, "qemu": machines, "incus": instances},
         used=[name for name in VMS if (state_dir / name).is_dir()],
     )
+
+
+def pool_capacity(state_dir: Path, config: Config) -> Capacity:
+    """Return the caps for all VMs together, as the pool knows them."""
+    size = known_size(state_dir / "incus") if config.pool.provider == "incus" else vms.HostSize.here()
+    return config.pool.host(size)
 
 
 def has_vms(state_dir: Path) -> bool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
+from actors.vms import ProviderAway
 from storage import HoldEnd
 
 if TYPE_CHECKING:
     from actors.settings import JobSettings
     from actors.vms import Providers
-    from storage import Build, Storage
+    from storage import Build, Lease, Storage
 
 __all__ = ["end_holds", "seconds_to_hold"]
 
@@ -33,5 +34,13 @@ def end_holds(storage: Storage, providers: Providers) -> None:
     for hold in holds.open():
         if hold.id in over:
             holds.end(hold.id, HoldEnd.EXPIRED)
-        elif (lease := storage.leases.get(hold.lease_id)) is None or not providers.of(lease).alive(hold.vm):
+        elif (lease := storage.leases.get(hold.lease_id)) is None or _is_lost(providers, lease):
             holds.end(hold.id, HoldEnd.LOST)
+
+
+def _is_lost(providers: Providers, lease: Lease) -> bool:
+    """Tell whether a VM is gone; not while nobody can tell."""
+    try:
+        return not providers.of(lease).alive(lease.uuid)
+    except ProviderAway:
+        return False

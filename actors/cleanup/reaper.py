@@ -16,7 +16,7 @@ from actors.cleanup import retention
 from actors.cleanup.eviction import evict, free_disks
 from actors.cleanup.holds import end_holds
 from actors.messages import Released
-from actors.vms import VmError
+from actors.vms import ProviderAway, VmError
 from storage import DatabaseUnavailable, JobState, LeaseState
 
 if TYPE_CHECKING:
@@ -195,7 +195,11 @@ class Reaper:
         """Remove the images that were pulled for jobs and not used for ``unused``, or the configured time."""
         in_use = {lease.image for lease in self._storage.leases.live() if lease.image is not None}
         for snapshot in self._storage.snapshots.all():
-            if (image := self._providers.of(snapshot).snapshot_image(snapshot.name)) is not None:
+            try:
+                image = self._providers.of(snapshot).snapshot_image(snapshot.name)
+            except ProviderAway:
+                return  # an image that may be in use is left for the next round
+            if image is not None:
                 in_use.add(image)
         for name in self._images.retire(in_use, self._clock.now(), unused):
             _log.info("image %s was not used for long and was removed; it is pulled again when a job names it", name)
@@ -215,10 +219,13 @@ class Reaper:
         return render is None or render.finished_at is not None or render.lease_id != lease.id
 
     def _is_lost(self, lease: Lease) -> bool:
-        """Tell whether the VM of a lease without a job is gone, or was never made."""
+        """Tell whether the VM of a lease without a job is gone, or was never made; not while nobody can tell."""
         if lease.state is LeaseState.PARKED:
             provider = self._providers.of(lease)
-            return not (provider.alive(lease.uuid) if lease.is_preview else provider.parked(lease.uuid))
+            try:
+                return not (provider.alive(lease.uuid) if lease.is_preview else provider.parked(lease.uuid))
+            except ProviderAway:
+                return False
         return lease.created_at < self._clock.now() - _ORPHAN_AGE
 
     def _destroy(self, provider: str, vm: str) -> bool:

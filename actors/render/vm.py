@@ -33,7 +33,7 @@ def running_vm(
 ) -> Iterator[vms.Connection]:
     """Attach the disk to the parked VM of a lease, or make the VM, and connect; destroy it afterwards.
 
-    Raises VmError and Abandoned.
+    While the provider is away, it waits without a limit. Raises VmError and Abandoned.
     """
     try:
         link.check()
@@ -41,15 +41,19 @@ def running_vm(
         if (connection := parked.take(lease.uuid)) is not None:
             link.use(connection)
         link.check()
-        if provider.parked(lease.uuid):
-            provider.attach(spec_of(lease))
-        else:
-            provider.create(spec_of(lease))
-        yield link.connected()
+        link.patiently(lambda: _make(provider, lease))
+        yield link.patiently(link.connected)
     finally:
         parked.discard(lease.uuid)
         link.disconnect()
         release(storage, provider, lease)
+
+
+def _make(provider: vms.Provider, lease: Lease) -> None:
+    if provider.parked(lease.uuid):
+        provider.attach(spec_of(lease))
+    else:
+        provider.create(spec_of(lease))
 
 
 def release(storage: Storage, provider: vms.Provider, lease: Lease) -> None:

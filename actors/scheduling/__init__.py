@@ -8,10 +8,20 @@ from storage import on_first_use
 
 if TYPE_CHECKING:
     from actors.scheduling.admission import admission_block
+    from actors.scheduling.capacity import Capacity
     from actors.scheduling.pending_reason import Waiting, awaits_image, back_off
     from actors.scheduling.recovery import load_fair_share
     from actors.scheduling.scheduler import queue_order, schedule_next
 else:
     __getattr__ = on_first_use(__name__)
 
-__all__ = ["Waiting", "admission_block", "awaits_image", "back_off", "load_fair_share", "queue_order", "schedule_next"]
+__all__ = [
+    "Capacity",
+    "Waiting",
+    "admission_block",
+    "awaits_image",
+    "back_off",
+    "load_fair_share",
+    "queue_order",
+    "schedule_next",
+]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from actors.scheduling.parked_stock import Demand, ParkedStock, divide
 from actors.scheduling.parked_vms import DestroyVm, ParkVm, VmParked, destroy, park
+from actors.vms import ProviderAway
 from storage import LeaseState
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class Parking:
         self._work = work
         self._stocks: defaultdict[str, ParkedStock] = defaultdict(ParkedStock)
         self._demands: defaultdict[str, Demand] = defaultdict(Demand)
+        self._away: set[str] = set()
 
     def next(self, provider: str, member: str | None = None) -> Lease | None:
         """Return the VM that the next job or render at a provider takes; it may still be being made.
@@ -74,10 +76,20 @@ class Parking:
 
     def take_over(self, lease: Lease) -> None:
         """Keep a VM of an earlier pool that waits; destroy one that it did not finish."""
-        if lease.state is LeaseState.PARKED and self._providers.of(lease).parked(lease.uuid):
+        if lease.state is LeaseState.PARKED and self._still_waits(lease):
             self._stocks[lease.provider].adopt(lease)
         else:
             self._destroy(lease)
+
+    def _still_waits(self, lease: Lease) -> bool:
+        """Tell whether a parked VM is there; while nobody can tell, its job may find out."""
+        if lease.provider in self._away:
+            return True
+        try:
+            return self._providers.of(lease).parked(lease.uuid)
+        except ProviderAway:
+            self._away.add(lease.provider)  # to ask for each VM would take seconds each
+            return True
 
     def taken(self, lease: Lease) -> None:
         """Note that a job or a render has a lease, of a parked VM or of one that it makes itself."""
@@ -168,7 +180,8 @@ class Parking:
         wanted[host] = max(self._cores, wanted.get(host, 0))
         parking = {name: count for name, count in wanted.items() if self._providers.named(name).description.parks}
         settings = self._live_settings.now.pool
-        return divide(min(settings.parked, settings.host().vms), parking)
+        most = settings.host(self._providers.named(host).size()).vms
+        return divide(min(settings.parked, most), parking)
 
     def _destroy(self, lease: Lease) -> None:
         self._work(

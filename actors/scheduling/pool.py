@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from actors.engine_settings import LiveSettings
     from actors.messages import ImagePullerMessage, RootMessage
     from actors.metrics import EngineMetrics
+    from actors.scheduling.capacity import Capacity
     from actors.scheduling.parked_vms import ParkedConnections
     from actors.scheduling.pending_reason import PendingReasons
     from actors.scheduling.provider_choice import ProviderChoice
@@ -89,6 +90,7 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
         self._root = root
         self._image_puller = image_puller
         self._storage = storage
+        self._providers = providers
         self._choice = choice
         self._images = images
         self._clock = clock
@@ -117,6 +119,11 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
     @property
     def _settings(self) -> PoolSettings:
         return self._live_settings.now.pool
+
+    @property
+    def _host(self) -> Capacity:
+        """The caps for all VMs together, by the size of the hosts of the default provider."""
+        return self._settings.host(self._providers.named(self._choice.host).size())
 
     def begin(self) -> None:
         """Take over from an earlier pool: leases of jobs, parked VMs, recent usage."""
@@ -223,7 +230,7 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
     def _grant(self) -> Waiting:
         """Grant VMs in fair order until the next job does not fit; return what keeps the jobs waiting."""
         queue, now = self._storage.queue, self._clock.monotonic()
-        if (full_host := host_full(self._fair_share, self._settings.host())) is not None:
+        if (full_host := host_full(self._fair_share, self._host)) is not None:
             return full_host
         heads = {job.organization_id: job for job in queue.heads()}
         while (decision := self._schedule_next(heads, now)).job is not None:
@@ -237,8 +244,7 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
         return decision.waiting
 
     def _schedule_next(self, heads: dict[int, QueuedJob], now: float) -> Decision:
-        host, organization = self._settings.host(), self._settings.organization()
-        return schedule_next(heads.values(), self._fair_share, host, organization, now)
+        return schedule_next(heads.values(), self._fair_share, self._host, self._settings.organization(), now)
 
     def _grant_to(self, job: QueuedJob) -> None:
         if self._cache.take_hit(job.job_id):  # another build has stored the result meanwhile

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         start,
         terminate,
     )
-    from actors.vms.description import Enforcement, ProviderDescription
+    from actors.vms.description import Enforcement, HostSize, ProviderDescription
     from actors.vms.file_download import DownloadedFile, InvalidDownload, download_files, list_files
     from actors.vms.guest import in_job, in_workspace, script
     from actors.vms.images import ImageError, Images, ImageSettings, ImageStore, InsufficientDisk
@@ -72,6 +72,7 @@ __all__ = [
     "Enforcement",
     "Exited",
     "HostKeyMismatch",
+    "HostSize",
     "ImageError",
     "ImageNotFound",
     "ImageSettings",

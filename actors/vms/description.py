@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
-__all__ = ["Enforcement", "ProviderDescription"]
+__all__ = ["Enforcement", "HostSize", "ProviderDescription"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,20 @@ class Enforcement:
     resource: str
     enforced: bool
     how: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostSize:
+    """The processors and memory of the hosts that VMs are on, all together."""
+
+    cpus: int
+    memory_gb: int
+
+    @classmethod
+    def here(cls) -> HostSize:
+        """Return the size of this host."""
+        memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**30
+        return cls(os.cpu_count() or 1, max(1, memory_gb))
 
 
 @dataclass(frozen=True, slots=True)

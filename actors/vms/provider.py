@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Iterable
 
-    from actors.vms.description import ProviderDescription
+    from actors.vms.description import HostSize, ProviderDescription
 
 __all__ = [
     "ImageNotFound",
@@ -103,7 +103,7 @@ class Provider(Protocol):
     """A maker of VMs, which finds them again, freezes their disks and frees them.
 
     Every call may block; none needs a lock. A VM belongs to no process: it outlives the caller and is found again by
-    its id alone. A provider whose VMs are elsewhere may raise ProviderAway from any call but `member`, `use`, `close`.
+    its id alone. A provider whose VMs are elsewhere may raise ProviderAway from calls that may block for it.
     """
 
     name: str
@@ -156,6 +156,10 @@ class Provider(Protocol):
 
     def member(self, vm_id: str) -> str | None:
         """Return the name of the member of a cluster that a VM is on; None if all VMs are on one host. Cheap."""
+        ...
+
+    def size(self) -> HostSize:
+        """Return the processors and memory of the hosts of VMs, as last known. Cheap."""
         ...
 
     def use(self, vm_id: str) -> VmUse:

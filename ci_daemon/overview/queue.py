@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from actors import PoolSettings
+    from actors.scheduling import Capacity
     from storage import Clock, Job, Storage
 
 __all__ = ["WaitingBuild", "WaitingJob", "waiting_builds", "waiting_jobs"]
@@ -67,17 +68,17 @@ def waiting_builds(storage: Storage, limit: int) -> list[WaitingBuild]:
 
 
 def waiting_jobs(
-    storage: Storage, settings: PoolSettings, clock: Clock, limit: int, *, running: bool
+    storage: Storage, settings: PoolSettings, host: Capacity, clock: Clock, limit: int, *, running: bool
 ) -> list[WaitingJob]:
     """Return at most ``limit`` waiting jobs: those in line first, then for an image, then backing off.
 
-    The order is an estimate, because the organizations' turns change with their usage. ``running`` says whether the
-    service runs.
+    The order is an estimate, because the organizations' turns change with their usage. ``host`` has the caps for all
+    VMs together; ``running`` says whether the service runs.
     """
     fair_share, now = load_fair_share(storage, clock), clock.monotonic()
     block = admission_block(storage, settings.low_disk_gb)
     heads = storage.queue.heads()
-    decision = schedule_next(heads, fair_share, settings.host(), settings.organization(), now)
+    decision = schedule_next(heads, fair_share, host, settings.organization(), now)
     reasons = Waiting(admission=block.reason) if block is not None else decision.waiting
     queues = {head.organization_id: storage.queue.following(head.organization_id, limit) for head in heads}
     found: list[WaitingJob] = []

@@ -8,52 +8,123 @@ from pathlib import Path
 
 import pytest
 
-from actors.vms import Connection, VmSpec
+from actors.vms import VmError, VmSpec
 from actors.vms.images import ImageStore
 from actors.vms.incus import EngineAway, IncusProvider
-from actors.vms.sandbox import IdMap, SandboxSettings
 from ci_daemon.config import load
 from ci_daemon.engine_setup import prepare_engine
 from storage import Shape, SystemClock
+from tests.fleet.certificate import ClientCertificate
+from tests.fleet.engine import INCUS
 from tests.fleet.fleet import POOL, Fleet
+from tests.fleet.prepared_cluster import prepare, provider_of, says
 from tests.waiting import until
 
-_SECONDS = 60.0
+_POOL_BYTES = 3 << 30
+_ENGINE = "$(pgrep -xf '/usr/libexec/incus/incusd --group root')"
+
+
+@pytest.fixture(scope="module")
+def alone() -> Iterator[Fleet]:
+    """A member alone with a small disk, in whose network the tests of this module run."""
+    with Fleet(INCUS, pool_bytes=_POOL_BYTES) as fleet, fleet.switch.entered():
+        yield fleet
 
 
 @pytest.fixture
-def provider(tmp_path: Path, lone: Fleet, image_store: ImageStore) -> Iterator[IncusProvider]:
-    """VMs on a lone member, which is prepared for them."""
-    config = load(tmp_path, {})
-    config = replace(config, incus=replace(config.incus, storage=POOL, socket=lone.members[0].socket))
-    prepare_engine(tmp_path, config, None, SystemClock().now())
-    made = IncusProvider(
-        tmp_path / "vms", image_store, IdMap.of_caller(), SystemClock(), config.incus, SandboxSettings()
-    )
-    yield made
-    made.close()
+def state(tmp_path: Path, alone: Fleet) -> Path:
+    prepare(alone, tmp_path / "state")
+    return tmp_path / "state"
 
 
-def test_a_vm_runs_on_while_its_engine_is_away(lone: Fleet, provider: IncusProvider) -> None:
+@pytest.fixture
+def provider(state: Path, image_store: ImageStore) -> Iterator[IncusProvider]:
+    """VMs on the member; all end with the test."""
+    with provider_of(state, image_store) as made:
+        yield made
+        for vm_id in made.list():
+            made.destroy(vm_id)
+
+
+def test_a_vm_runs_on_while_its_engine_is_away(alone: Fleet, provider: IncusProvider) -> None:
     """Nothing is declared lost while nobody can tell."""
-    provider.create(VmSpec("vm-1", "debian:12", None, Shape(memory_gb=1), False))
-    assert _says(provider, "touch /run/mark; echo made") == "made"
-    lone.members[0].kill_engine()
+    provider.create(spec("vm-1"))
+    assert says(provider, "vm-1", "touch /run/mark; echo made") == "made"
+    alone.members[0].kill_engine()
     with pytest.raises(EngineAway):
         provider.alive("vm-1")
-    lone.members[0].start_engine()
+    alone.members[0].start_engine()
     assert provider.alive("vm-1")
-    assert _says(provider, "test -e /run/mark && echo kept") == "kept"
+    assert says(provider, "vm-1", "test -e /run/mark && echo kept") == "kept"
 
 
-def test_an_instance_that_others_removed_is_a_lost_vm(lone: Fleet, provider: IncusProvider) -> None:
-    provider.create(VmSpec("vm-1", "debian:12", None, Shape(memory_gb=1), False))
-    lone.members[0].run("incus delete --force --project ci ci-vm-vm-1")
+def test_an_engine_that_does_not_answer_in_time_loses_no_vm(alone: Fleet, provider: IncusProvider) -> None:
+    provider.create(spec("vm-1"))
+    alone.members[0].run(f"kill -STOP {_ENGINE}")
+    try:
+        with pytest.raises(EngineAway):
+            provider.alive("vm-1")
+    finally:
+        alone.members[0].run(f"kill -CONT {_ENGINE}")
+    assert provider.alive("vm-1")
+
+
+def test_an_instance_that_others_removed_is_a_lost_vm(alone: Fleet, provider: IncusProvider) -> None:
+    provider.create(spec("vm-1"))
+    alone.members[0].run("incus delete --force --project ci ci-vm-vm-1")
     until(lambda: not provider.alive("vm-1"), "the loss of the VM")
     provider.destroy("vm-1")
     assert provider.list() == []
 
 
-def _says(provider: IncusProvider, script: str) -> str:
-    with Connection(provider.connect("vm-1"), SystemClock(), timeout=_SECONDS) as connection:
-        return connection.run(script, timeout=_SECONDS).stdout.decode().strip()
+def test_an_instance_of_others_with_a_vms_name_is_left_alone(alone: Fleet, provider: IncusProvider) -> None:
+    member = alone.members[0]
+    member.run("incus init --empty --project ci --profile ci ci-vm-taken")
+    try:
+        with pytest.raises(VmError, match="not this service's"):
+            provider.create(spec("taken"))
+        provider.destroy("taken")
+        assert "ci-vm-taken" in member.run("incus list --project ci --format csv --columns n")
+    finally:
+        member.run("incus delete --force --project ci ci-vm-taken")
+
+
+def test_a_full_pool_refuses_a_vm_and_takes_one_when_it_has_room(provider: IncusProvider) -> None:
+    provider.create(spec("vm-1"))
+    filled = says(provider, "vm-1", "dd if=/dev/urandom of=/workspace/filling bs=1M 2>&1 | grep -c 'No space left'")
+    assert filled == "1"
+    with pytest.raises(VmError, match=r"(?i)no space left"):
+        provider.create(spec("vm-2"))
+    provider.destroy("vm-1")
+    assert provider.list() == []
+    until(lambda: _created(provider, "vm-2"), "room for another VM", 120.0)  # btrfs frees what is removed later
+    assert says(provider, "vm-2", "echo made") == "made"
+
+
+def test_an_expired_certificate_loses_no_vm_and_is_replaced(
+    state: Path, provider: IncusProvider, image_store: ImageStore, tmp_path: Path, alone: Fleet
+) -> None:
+    provider.create(spec("vm-1"))
+    expired = ClientCertificate.make(tmp_path, days=-1)
+    expired.file.rename(state / "incus/client.crt")
+    expired.key.rename(state / "incus/client.key")
+    with provider_of(state, image_store) as later, pytest.raises(EngineAway, match="incus setup"):
+        later.alive("vm-1")
+    config = load(state, {})
+    on_socket = replace(config.incus, addresses=(), socket=alone.members[0].socket, storage=POOL)
+    prepare_engine(state, replace(config, incus=on_socket), None, SystemClock().now())
+    with provider_of(state, image_store) as renewed:
+        assert renewed.alive("vm-1")
+        assert says(renewed, "vm-1", "echo still here") == "still here"
+
+
+def _created(provider: IncusProvider, vm_id: str) -> bool:
+    try:
+        provider.create(spec(vm_id))
+    except VmError:
+        return False
+    return True
+
+
+def spec(vm_id: str) -> VmSpec:
+    return VmSpec(vm_id, "debian:12", None, Shape(memory_gb=1), False)

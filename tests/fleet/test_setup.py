@@ -58,7 +58,9 @@ def test_an_engine_is_prepared_once_and_says_what_it_has(fleet: Fleet, run: RunJ
     done = {step["part"].partition(" ")[0]: step["done"] for step in made["steps"]}
     assert [done[part] for part in ("ACL", "network", "project", "profile")] == ["made"] * 4
     assert {step["done"] for step in run("incus", "setup")["steps"]} == {"as it should be"}
-    names = [member["name"] for member in run("incus", "status")]
+    status = run("incus", "status")
+    assert {(member["vms"], member["snapshots"], *member["images"]) for member in status} == {(0, 0)}
+    names = [member["name"] for member in status]
     assert names == [member.name for member in fleet.members] or len(names) == len(fleet.members) == 1
 
 

@@ -11,8 +11,10 @@ from functools import partial
 from typing import Protocol
 
 from actors.vms import (
+    HostSize,
     ImageNotFound,
     Provider,
+    ProviderAway,
     ProviderDescription,
     Providers,
     SnapshotNotFound,
@@ -97,12 +99,15 @@ class MemoryProvider:
         self._images = images
         self._world = world or World()
         self.members: dict[str, str] = {}
+        self.away = False
+        """True while every question to it raises ProviderAway; VMs run on."""
 
     def create(self, spec: VmSpec) -> None:
         self.park(spec.id)
         self.attach(spec)
 
     def park(self, vm_id: str) -> None:
+        self._ask()
         check_disk_name(vm_id)
         with self._world.lock:
             if vm_id in self._world.vms:
@@ -114,6 +119,7 @@ class MemoryProvider:
         pass
 
     def attach(self, spec: VmSpec) -> None:
+        self._ask()
         with self._world.lock:
             if self._vm(spec.id).spec is not None:
                 message = f"VM {spec.id} has a disk already"
@@ -135,6 +141,7 @@ class MemoryProvider:
         vm.guest.files.update(files)
 
     def connect(self, vm_id: str) -> SshEndpoint:
+        self._ask()
         with self._world.lock:
             vm = self._vm(vm_id)
             if not vm.alive:
@@ -145,24 +152,31 @@ class MemoryProvider:
         return SshEndpoint(client, vm.caller.private, vm.host_key.public)
 
     def alive(self, vm_id: str) -> bool:
+        self._ask()
         vm = self._world.vms.get(vm_id)
         return vm is not None and vm.spec is not None and vm.alive
 
     def parked(self, vm_id: str) -> bool:
+        self._ask()
         vm = self._world.vms.get(vm_id)
         return vm is not None and vm.spec is None and vm.alive
 
     def member(self, vm_id: str) -> str | None:
         return self.members.get(vm_id)
 
+    def size(self) -> HostSize:
+        return HostSize.here()
+
     def use(self, vm_id: str) -> VmUse:
         vm = self._world.vms.get(vm_id)
         return VmUse() if vm is None else VmUse(0.0, _size(vm.guest.files))
 
     def disk(self, vm_id: str) -> VmDisk:
+        self._ask()
         return VmDisk(_size(self._vm(vm_id).own_files))
 
     def snapshot(self, vm_id: str, name: str) -> None:
+        self._ask()
         check_disk_name(name)
         with self._world.lock:
             vm = self._vm(vm_id)
@@ -183,6 +197,7 @@ class MemoryProvider:
         return sorted(self._world.snapshots)
 
     def snapshot_image(self, name: str) -> str | None:
+        self._ask()
         try:
             image = self._snapshot(name).image
             self._images.path(image)
@@ -203,6 +218,7 @@ class MemoryProvider:
             self._world.snapshots.pop(name, None)
 
     def destroy(self, vm_id: str) -> None:
+        self._ask()
         check_disk_name(vm_id)
         with self._world.lock:
             vm = self._world.vms.pop(vm_id, None)
@@ -214,10 +230,16 @@ class MemoryProvider:
         self._vm(vm_id).end()
 
     def list(self) -> Iterable[str]:
+        self._ask()
         return sorted(self._world.vms)
 
     def close(self) -> None:
         pass
+
+    def _ask(self) -> None:
+        if self.away:
+            message = "the provider does not answer"
+            raise ProviderAway(message)
 
     def _vm(self, vm_id: str) -> _Vm:
         try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from actors.builds.attempt.workspace import build_of_job, manifest_on_disk
 from actors.builds.states import JobEvent, next_state
-from actors.vms import SnapshotNotFound
+from actors.vms import ProviderAway, SnapshotNotFound
 from storage import CacheName
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class DiskCache:
     def take_hit(self, job_id: int) -> bool:
         """Let a scheduled job pass on a cache hit; tell whether it did. The caller lets its build go on.
 
-        False if the cache has nothing for it, or the job's state was changed meanwhile.
+        False if the cache has nothing for it, or cannot tell, or the job's state was changed meanwhile.
         """
         job = self._storage.jobs.get(job_id)
         if job is None or job.cache_key is None or (target := next_state(job.state, JobEvent.CACHE_HIT)) is None:
@@ -76,7 +76,10 @@ class DiskCache:
 
     def keep(self, build: Build, job: Job, lease: Lease) -> None:
         """Store the disk of a job's VM in the cache for later builds, unless the cache has one already."""
-        image = self._providers.of(lease).snapshot_image(lease.uuid)
+        try:
+            image = self._providers.of(lease).snapshot_image(lease.uuid)
+        except ProviderAway:
+            return
         if job.cache_key is None or image is None or not self._enabled:
             return
         if self._storage.cache.store(CacheName(build.pipeline_id, image, job.cache_key, lease.provider), lease.uuid):
@@ -87,13 +90,19 @@ class DiskCache:
         return self._live_settings.now.cache.max_bytes > 0
 
     def _find(self, build: Build, job: Job, provider: str) -> CacheEntry | None:
-        """Return a job's cache entry, or None. An entry that cannot be used is dropped: see `_is_usable`."""
+        """Return a job's cache entry, or None, also while the provider is away.
+
+        An entry that cannot be used is dropped: see `_is_usable`.
+        """
         if job.cache_key is None or not self._enabled:
             return None
         image = self._images.resolve(job.image)
         entry = self._storage.cache.find(CacheName(build.pipeline_id, image, job.cache_key, provider))
-        if entry is None or self._is_usable(build, entry):
-            return entry
+        try:
+            if entry is None or self._is_usable(build, entry):
+                return entry
+        except ProviderAway:
+            return None
         _log.warning("the cached disk %s is no longer usable and is removed from the cache", entry.snapshot)
         self._storage.cache.drop([entry])
         return None

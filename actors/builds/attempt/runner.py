@@ -96,9 +96,9 @@ class AttemptRunner:
             with self._ending_lost_log():
                 self._connection.reconnect()
             return
-        if self._provider.alive(self._lease.uuid):
+        if self._connection.patiently(lambda: self._provider.alive(self._lease.uuid)):
             try:
-                self._connection.connect()
+                self._connection.patiently(self._connection.connect)
             except vms.VmError:  # half made by a process that died
                 self._connection.disconnect()
             else:
@@ -116,7 +116,7 @@ class AttemptRunner:
         VmError and VmLost.
         """
         with self._ending_lost_log():
-            connection = self._connection.connected()
+            connection = self._connection.patiently(self._connection.connected)
             state = vms.CommandState.NOT_STARTED if self._fresh else vms.inspect(connection)
         if state is vms.CommandState.NOT_STARTED:
             if self._lease.started_at is not None:
@@ -208,7 +208,11 @@ class AttemptRunner:
 
     def measure(self) -> DiskUse:
         """Measure how much the VM has written and how much the host has left."""
-        disk, free = self._provider.disk(self._lease.uuid), self._free()
+        try:
+            disk, free = self._provider.disk(self._lease.uuid), self._free()
+        except vms.VmLost:
+            self._connection.disconnect()  # no packet tells of a member that lost its power
+            raise
         limit, min_free = self._lease.shape.disk_gb * 2**30, self._settings.jobs.min_free_bytes
         fills_host = self._host_disk.note(self._lease.uuid, disk, limit, free=free, min_free=min_free)
         self._last_use = DiskUse(disk.bytes, free, fills_host)
@@ -223,7 +227,8 @@ class AttemptRunner:
         storage, settings = self._storage, self._settings.artifacts
         room = shutil.disk_usage(storage.directory).free - self._settings.jobs.min_free_bytes
         store = ArtifactStore(storage.artifacts.files, self._build.uuid, max(0, min(room, settings.max_bytes)))
-        collected = collect(self._connection.connected(), self._job.artifacts, store, settings, self._clock)
+        connection = self._connection.patiently(self._connection.connected)
+        collected = collect(connection, self._job.artifacts, store, settings, self._clock)
         if self._connection.abandoned:
             storage.artifacts.files.remove(self._build.uuid, (file.uuid for file in collected.files.values()))
             raise Abandoned
@@ -237,7 +242,7 @@ class AttemptRunner:
         self._connection.disconnect()
         name, provider = self._lease.uuid, self._provider
         self._storage.snapshots.add(name, self._job.id, provider.name, base=self._base())
-        provider.snapshot(name, name)
+        self._connection.patiently(lambda: provider.snapshot(name, name))
         self._host_disk.forget(name, kept=True)
 
     def release(self) -> None:
@@ -257,24 +262,18 @@ class AttemptRunner:
     def _create(self) -> None:
         """Attach the disk to the parked VM, or make a VM; retry with pauses until the acquire time-out.
 
-        Raises Abandoned before it makes one.
+        While the provider is away, it waits without a limit. Raises Abandoned before it makes one.
         """
-        provider, clock = self._provider, self._clock
+        clock = self._clock
         spec = spec_of(self._lease, self._base())
         deadline = clock.monotonic() + self._settings.jobs.acquire_timeout
         pauses = iter(self._acquire_pauses)
         while True:
             self._connection.check()
             try:
-                if provider.parked(self._lease.uuid):
-                    provider.attach(spec)
-                    break
-                self._connection.disconnect()
-                provider.destroy(self._lease.uuid)
-                with self._metrics.making():
-                    provider.create(spec)
+                self._connection.patiently(lambda: self._make(spec))
                 break
-            except (vms.ImageNotFound, vms.SnapshotNotFound):
+            except (vms.ImageNotFound, vms.SnapshotNotFound, vms.VmLost):
                 raise
             except vms.VmError:
                 pause = next(pauses, None)
@@ -282,6 +281,16 @@ class AttemptRunner:
                     raise
                 self._connection.pause(pause)
         self._fresh = True
+
+    def _make(self, spec: vms.VmSpec) -> None:
+        provider = self._provider
+        if provider.parked(spec.id):
+            provider.attach(spec)
+            return
+        self._connection.disconnect()
+        provider.destroy(spec.id)
+        with self._metrics.making():
+            provider.create(spec)
 
     def _free(self) -> int:
         return shutil.disk_usage(self._storage.directory).free

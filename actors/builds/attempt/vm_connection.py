@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import socket
 import threading
-from typing import TYPE_CHECKING
+from itertools import chain, repeat
+from typing import TYPE_CHECKING, TypeVar
 
 from actors import vms
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from storage import Clock
+
+T = TypeVar("T")
 
 __all__ = ["Abandoned", "VmConnection"]
 
+_log = logging.getLogger(__name__)
+
 _RECONNECT_WAITS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
+_AWAY_WAITS = (0.5, 1.0, 2.0)
+_AWAY_SECONDS = 5.0
+"""The pauses between questions to a provider that is away."""
 
 
 class Abandoned(Exception):
@@ -79,18 +90,18 @@ class VmConnection:
         return self.connect()
 
     def reconnect(self) -> None:
-        """Connect again, with pauses, while the VM is alive.
+        """Connect again, with pauses, while the VM is alive; nobody can tell while its provider is away.
 
         Raises VmLost if the VM is gone or does not answer in the end, and Abandoned.
         """
         self.disconnect()
         for wait in _RECONNECT_WAITS:
             self.check()
-            if not self._provider.alive(self._vm_id):
+            if not self.patiently(lambda: self._provider.alive(self._vm_id)):
                 message = "the VM of the command is gone"
                 raise vms.VmLost(message)
             try:
-                self.connect()
+                self.patiently(self.connect)
             except vms.VmLost:
                 raise
             except vms.VmError:
@@ -99,6 +110,19 @@ class VmConnection:
                 return
         message = "the VM runs but no longer answers on SSH"
         raise vms.VmLost(message)
+
+    def patiently(self, call: Callable[[], T]) -> T:
+        """Call, again and again while the provider is away, for as long as it takes.
+
+        Raises Abandoned, and what the call raises else.
+        """
+        for wait in chain(_AWAY_WAITS, repeat(_AWAY_SECONDS)):
+            try:
+                return call()
+            except vms.ProviderAway as error:
+                _log.warning("VM %s waits for its provider: %s", self._vm_id, error)
+                self.pause(wait)
+        raise AssertionError
 
     def disconnect(self) -> None:
         """Close the connection, and abort one that is being made."""

@@ -9,9 +9,11 @@ from storage import on_first_use
 if TYPE_CHECKING:
     from actors.vms.incus.aliases import ROOT, EngineAliases
     from actors.vms.incus.certificates import JoinToken, new_certificate, server_certificate
+    from actors.vms.incus.contents import MemberContents, contents
     from actors.vms.incus.engine import Access, Engine, EngineAway, EngineError, NotFound
     from actors.vms.incus.engine_setup import EngineSetup, SetupStep
     from actors.vms.incus.inspection import MemberReport, inspect_member, member_addresses
+    from actors.vms.incus.known_size import known_size
     from actors.vms.incus.member import Member, member_urls, members
     from actors.vms.incus.provider import IncusProvider, access_of
     from actors.vms.incus.settings import IncusSettings
@@ -30,11 +32,14 @@ __all__ = [
     "IncusSettings",
     "JoinToken",
     "Member",
+    "MemberContents",
     "MemberReport",
     "NotFound",
     "SetupStep",
     "access_of",
+    "contents",
     "inspect_member",
+    "known_size",
     "member_addresses",
     "member_urls",
     "members",

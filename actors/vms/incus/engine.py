@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import httpx
 
-from actors.vms.provider import VmError
+from actors.vms.provider import ProviderAway, VmError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -44,8 +44,11 @@ class NotFound(EngineError):
     """The engine has nothing of that name."""
 
 
-class EngineAway(VmError):
-    """No member answers, or the database of the cluster has no majority. Nothing is known of any VM."""
+class EngineAway(ProviderAway):
+    """No member answers, or the one that is needed does not, or the database has no majority.
+
+    So it is if the members do not trust the service's certificate. Nothing is known of any VM.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +204,8 @@ class Engine:
             try:
                 answer = client.request(method, path, params=params, timeout=timeout, **sent)
                 self._first = number
+                if answer.status_code == HTTPStatus.FORBIDDEN:
+                    self._check_trusted(client)
                 return _checked(answer)
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 failed.append(f"{client.base_url}: {error}")
@@ -210,6 +215,15 @@ class Engine:
                     break
         message = f"the engine does not answer ({'; '.join(failed)}): is it running?"
         raise EngineAway(message)
+
+    def _check_trusted(self, client: httpx.Client) -> None:
+        """Raise EngineAway if the members do not know this caller, to whom they forbid nearly everything."""
+        if _checked(client.get("/1.0"))["metadata"]["auth"] != "trusted":
+            message = (
+                f"the engine does not trust the certificate {self.access.certificate}: has it expired, or was it"
+                " removed? Run `ci-daemon incus setup`, and restart the service"
+            )
+            raise EngineAway(message)
 
     def _in_turn(self) -> list[int]:
         """Return the numbers of the members, from the one that answered last."""
@@ -239,12 +253,19 @@ def _checked(answer: httpx.Response) -> dict[str, Any]:
 
 
 _NO_MAJORITY = ("no available dqlite leader", "database is locked", "no known leader", "checkpoint in progress")
+_NO_MEMBER = (
+    "missing event connection", "server isn't ready", "daemon is starting up", "daemon is shutting down", "dial tcp",
+    "unable to connect", "connection refused", "no route to host", "i/o timeout", "failed to begin transaction",
+)  # fmt: skip
+"""Words of a member that does not reach the one which has the instance or volume."""
 
 
 def _refusal(text: str, code: int) -> VmError:
     lowered = text.lower()
     if any(each in lowered for each in _NO_MAJORITY):
         return EngineAway(f"the database of the cluster does not answer: {text}")
+    if any(each in lowered for each in _NO_MEMBER):
+        return EngineAway(f"a member of the engine does not answer: {text}")
     if code == HTTPStatus.NOT_FOUND or lowered.endswith("not found"):
         return NotFound(text)
     return EngineError(text)

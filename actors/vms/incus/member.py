@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from actors.vms.incus.engine import EngineError
@@ -14,13 +14,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Member", "member_urls", "members"]
 
-_ONLINE = "Online"
+_ONLINE, _OFFLINE = "Online", "Offline"
 _MEMORY = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of an engine. ``state`` is the engine's word; sizes are None where it does not answer."""
+    """A member of an engine. ``state`` is the engine's word; sizes are None where it does not answer.
+
+    One that is ``draining`` keeps its VMs and gets no others: its `scheduler.instance` is `manual`.
+    """
 
     name: str
     state: str
@@ -28,18 +31,30 @@ class Member:
     cpus: int | None = None
     memory_mb: int | None = None
     memory_free_mb: int | None = None
+    draining: bool = False
 
     @property
-    def online(self) -> bool:
+    def takes_vms(self) -> bool:
         """True if the member takes new VMs."""
-        return self.state == _ONLINE
+        return self.state == _ONLINE and not self.draining
+
+    @property
+    def answers(self) -> bool:
+        """False if the other members do not reach it; one that is evacuated answers."""
+        return self.state != _OFFLINE
+
+    @classmethod
+    def of_cluster(cls, found: Mapping[str, Any]) -> Member:
+        """Return a member without its sizes, as the engine lists it."""
+        draining = (found.get("config") or {}).get("scheduler.instance") == "manual"
+        return cls(found["server_name"], found["status"], found.get("message", ""), draining=draining)
 
 
 def members(engine: Engine) -> list[Member]:
     """Return the members by name; an engine without a cluster is one. Raises EngineError and EngineAway."""
     environment = engine.get("/1.0")["environment"]
     if not environment.get("server_clustered"):
-        return [_member(environment.get("server_name") or "the server", _ONLINE, "", _resources(engine, None))]
+        return [_sized(Member(environment.get("server_name") or "the server", _ONLINE, ""), _resources(engine, None))]
     found = engine.get("/1.0/cluster/members", {"recursion": 1})
     return sorted((_of_cluster(engine, each) for each in found), key=lambda member: member.name)
 
@@ -53,17 +68,16 @@ def member_urls(engine: Engine) -> tuple[str, ...]:
 
 
 def _of_cluster(engine: Engine, found: Mapping[str, Any]) -> Member:
-    name, state = found["server_name"], found["status"]
-    resources = _resources(engine, name) if state == _ONLINE else None
-    return _member(name, state, found.get("message", ""), resources)
+    member = Member.of_cluster(found)
+    return _sized(member, _resources(engine, member.name) if member.state == _ONLINE else None)
 
 
-def _member(name: str, state: str, message: str, resources: Mapping[str, Any] | None) -> Member:
+def _sized(member: Member, resources: Mapping[str, Any] | None) -> Member:
     if resources is None:
-        return Member(name, state, message)
+        return member
     memory = resources["memory"]
-    free = memory["total"] - memory["used"]
-    return Member(name, state, message, resources["cpu"]["total"], memory["total"] // _MEMORY, free // _MEMORY)
+    total, free = memory["total"] // _MEMORY, (memory["total"] - memory["used"]) // _MEMORY
+    return replace(member, cpus=resources["cpu"]["total"], memory_mb=total, memory_free_mb=free)
 
 
 def _resources(engine: Engine, member: str | None) -> Mapping[str, Any] | None:

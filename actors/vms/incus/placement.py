@@ -16,13 +16,13 @@ _MB = 1024
 
 
 def choose(members: Iterable[Member], placed: Sequence[tuple[str, Shape]], parent: str | None) -> str | None:
-    """Return the member for a VM; None if none is online.
+    """Return the member for a VM; None if none takes any.
 
     ``placed`` has the member and shape of each VM. A VM is made where its parent's disk is, because all of it would
     have to be copied to another member; else where the largest part is free.
     """
-    online = [member for member in members if member.online]
-    free = {member.name: _free(member, [each for name, each in placed if name == member.name]) for member in online}
+    taking = [member for member in members if member.takes_vms]
+    free = {member.name: _free(member, [each for name, each in placed if name == member.name]) for member in taking}
     if parent in free:
         return parent
     return max(sorted(free), key=lambda name: free[name], default=None)

@@ -20,7 +20,7 @@ from actors.vms.incus.names import Names
 from actors.vms.incus.network import Bridge
 from actors.vms.incus.places import Places
 from actors.vms.incus.volumes import Volumes
-from actors.vms.provider import SshEndpoint, VmDisk, VmError, VmLost, VmSpec, VmUse
+from actors.vms.provider import SnapshotNotFound, SshEndpoint, VmDisk, VmError, VmLost, VmSpec, VmUse
 from actors.vms.sandbox.keys import KeyPair
 from actors.vms.sandbox.launcher.container.words import DISK
 from actors.vms.sandbox.userns import restrict_to_owner
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
+    from actors.vms.description import HostSize
     from actors.vms.incus.settings import IncusSettings
     from actors.vms.sandbox.host_vms import ImageRoots
     from actors.vms.sandbox.settings import SandboxSettings
@@ -86,7 +87,7 @@ class IncusProvider:
         self._settings = settings
         self._shared = shared
         self._engine = Engine(access_of(folder, settings), settings.project)
-        self._places = Places(self._engine, self._vms)
+        self._places = Places(self._engine, self._vms, clock, settings.lost_seconds)
         self._streams = ExecStreams(self._engine)
         self._names = Names(settings.prefix)
         self._instances = Instances(self._engine, settings.profile, self._names)
@@ -99,6 +100,7 @@ class IncusProvider:
 
     def create(self, spec: VmSpec) -> None:
         """Make a VM and return when its sshd answers, or raise and leave nothing behind."""
+        self._check_parent(spec)
         self._park(spec.id, self._disks.check(spec), spec.shape)
         self.attach(spec)
 
@@ -131,6 +133,7 @@ class IncusProvider:
         """Give a parked VM its disk, shape and network, or raise and leave nothing behind."""
         deadline = self._clock.monotonic() + self._settings.create_seconds
         instance, vm = self._names.vm(spec.id), self._vm(spec.id)
+        self._check_parent(spec)
         with vm.attaching(), self._destroyed_on_error(spec.id):
             bridge = self._bridge()
             volume = self._disks.make(spec, self._places.of(spec.id), _IMAGE_GB)
@@ -146,8 +149,8 @@ class IncusProvider:
         instance, record = self._names.vm(vm_id), self._vm(vm_id).record()
         try:
             program = programs.connect(self._streams, instance)
-        except EngineError as error:
-            if not self._instances.runs(instance):
+        except VmError as error:
+            if not self._runs(vm_id):
                 message = f"VM {vm_id} has ended"
                 raise VmLost(message) from error
             raise
@@ -155,16 +158,20 @@ class IncusProvider:
 
     def alive(self, vm_id: str) -> bool:
         """Tell whether the VM still runs, with its disk. Raises EngineAway."""
-        return self._vm(vm_id).attached and self._instances.runs(self._names.vm(vm_id))
+        return self._vm(vm_id).attached and self._runs(vm_id)
 
     def parked(self, vm_id: str) -> bool:
-        """Tell whether the VM runs and waits for a disk. Raises EngineAway."""
-        vm = self._vm(vm_id)
-        return vm.folder.exists() and vm.parked and self._instances.runs(self._names.vm(vm_id))
+        """Tell whether the VM runs and waits for a disk, and its member takes jobs. Raises EngineAway."""
+        takes_jobs = self._waits(vm_id) and self._places.takes_vms(self._places.of(vm_id))
+        return takes_jobs and self._instances.runs(self._names.vm(vm_id))
 
     def member(self, vm_id: str) -> str | None:
         """Return the name of the member that a VM is on; None if the engine is no cluster."""
         return self._places.of(vm_id)
+
+    def size(self) -> HostSize:
+        """Return the size of the members that take VMs, as last known; this host's until then."""
+        return self._places.size()
 
     def use(self, vm_id: str) -> VmUse:
         """Return the CPU time and memory of the VM's instance; unknown if it is gone, or no member answers."""
@@ -175,7 +182,8 @@ class IncusProvider:
 
     def disk(self, vm_id: str) -> VmDisk:
         """Return the space of what the VM has written beyond its image or snapshot."""
-        if self.parked(vm_id):
+        self._places.check(self._places.of(vm_id))
+        if self._waits(vm_id):
             return VmDisk(0)
         self._disks.check_made(vm_id)
         return VmDisk(self._used_bytes(vm_id))
@@ -183,6 +191,7 @@ class IncusProvider:
     def snapshot(self, vm_id: str, name: str) -> None:
         """Keep the VM's disk under ``name`` and end the VM, whose keys wait for ``destroy``."""
         instance = self._names.vm(vm_id)
+        self._places.check(self._places.of(vm_id))
         if not self._disks.check_free(vm_id, name):
             return
         used = self._used_bytes(vm_id)
@@ -206,8 +215,12 @@ class IncusProvider:
         self._disks.remove_snapshot(name)
 
     def destroy(self, vm_id: str) -> None:
-        """Remove the VM's instance, disk and keys, in any state; ``list`` names it until all is gone."""
+        """Remove the VM's instance, disk and keys, in any state; ``list`` names it until all is gone.
+
+        Raises VmLost and EngineAway while its member is offline.
+        """
         instance, vm = self._names.vm(vm_id), self._vm(vm_id)
+        self._places.check(self._places.of(vm_id))
         self._instances.remove(instance)
         self._disks.remove(vm_id)
         vm.remove()
@@ -221,6 +234,29 @@ class IncusProvider:
         """Close the connections to the engine; VMs live on."""
         self._streams.close()
         self._engine.close()
+
+    def _waits(self, vm_id: str) -> bool:
+        """Tell whether a VM was made and no disk attached."""
+        vm = self._vm(vm_id)
+        return vm.folder.exists() and vm.parked
+
+    def _runs(self, vm_id: str) -> bool:
+        """Tell whether a VM's instance runs; it does not on a member that is lost. Raises EngineAway."""
+        try:
+            self._places.check(self._places.of(vm_id))
+        except VmLost:
+            return False
+        return self._instances.runs(self._names.vm(vm_id))
+
+    def _check_parent(self, spec: VmSpec) -> None:
+        """Raise SnapshotNotFound if the parent is on a lost member, EngineAway if nobody can tell."""
+        if spec.snapshot is None:
+            return
+        try:
+            self._places.check(self._volumes.member(self._names.snapshot(spec.snapshot)))
+        except VmLost as error:
+            message = f"the disk to start from cannot be read, so the build has to run again: {error}"
+            raise SnapshotNotFound(message) from error
 
     def _vm(self, vm_id: str) -> VmFolder:
         self._names.vm(vm_id)
@@ -245,11 +281,20 @@ class IncusProvider:
                 self._instances.make(instance, base, _PARKED, {"eth0": bridge.device(address)}, member)
             except EngineError as error:
                 self._instances.remove(instance)
+                self._check_name(instance, error)
                 if not left or not _is_of_address(error):
                     raise
             else:
                 return address
         raise AssertionError
+
+    def _check_name(self, instance: str, cause: EngineError) -> None:
+        """Raise VmError if somebody else has an instance of this name."""
+        if self._instances.find(instance) is not None:
+            message = (
+                f"the project has an instance {instance} that is not this service's: rename it, or set incus.prefix"
+            )
+            raise VmError(message) from cause
 
     def _check_wanted(self, vm: VmFolder) -> None:
         """Raise VmError if another thread has destroyed the VM meanwhile."""

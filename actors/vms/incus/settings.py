@@ -44,4 +44,9 @@ class IncusSettings:
     network: str = setting("ci", "The managed bridge that the instances are on.")
     prefix: str = setting("ci", "The begin of all names; each service in a project needs its own.")
     create_seconds: float = setting(120.0, "The most seconds to make a VM.", at_least=0)
+    lost_seconds: float = setting(
+        30.0,
+        "The seconds that a member is offline before its VMs count as lost: their jobs then run again elsewhere.",
+        at_least=0,
+    )
     processes: int = setting(4096, "The most processes in a VM, the service's own included.", at_least=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
 
 from actors.vms.incus.engine import NotFound, part
 
@@ -37,6 +38,14 @@ class Volumes:
     def names(self) -> Iterable[str]:
         """Return the names of all volumes of the project, by one cheap request."""
         return names_of(self._engine.get(self._path))
+
+    def member(self, name: str) -> str | None:
+        """Return the member that has a volume, which need not answer; None without a cluster."""
+        for path in self._engine.get(self._path):
+            own, _, query = path.partition("?")
+            if own.rpartition("/")[2] == name:
+                return dict(parse_qsl(query)).get("target")
+        return None
 
     def all(self) -> list[Volume]:
         """Return all volumes of the project."""

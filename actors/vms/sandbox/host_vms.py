@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from actors.vms.description import HostSize
 from actors.vms.provider import ImageNotFound, SnapshotNotFound, VmError, VmLost, VmUse
 from actors.vms.sandbox.disks import LayerChain, check_disk_name
 from actors.vms.sandbox.resource_use import measure
@@ -87,6 +88,10 @@ class HostVms(ABC):
     def member(self, vm_id: str) -> str | None:
         """Return None: all VMs are on this host."""
         return None
+
+    def size(self) -> HostSize:
+        """Return the size of this host."""
+        return HostSize.here()
 
     def use(self, vm_id: str) -> VmUse:
         """Read the VM's control groups; the result is unknown if it has none, or is gone."""

@@ -12,6 +12,7 @@ from ci_daemon.command.support.session import Session, pass_session
 from ci_daemon.command.support.texts import watch_option
 from ci_daemon.command.support.timestamps import timestamp
 from ci_daemon.host.lock import served_by
+from ci_daemon.providers import pool_capacity
 from storage import SystemClock
 
 __all__ = ["queue"]
@@ -33,12 +34,13 @@ def queue(session: Session, *, limit: int, watch: bool) -> None:
     an image or back off before another attempt come last and have no position. Builds that wait as a whole, for an
     approval or for their turn in a concurrency group, follow without position and step.
     """
-    pool = session.config().pool
+    config = session.config()
     with session.storage_without_billing() as storage:
 
         def read() -> list[dict[str, object]]:
             running = served_by(session.state_dir) is not None
-            jobs = overview.waiting_jobs(storage, pool, SystemClock(), limit, running=running)
+            host = pool_capacity(session.state_dir, config)
+            jobs = overview.waiting_jobs(storage, config.pool, host, SystemClock(), limit, running=running)
             builds = overview.waiting_builds(storage, limit - len(jobs))
             return [*map(_of_job, jobs), *map(_of_build, builds)]
 

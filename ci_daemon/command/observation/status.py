@@ -22,7 +22,7 @@ from ci_daemon.command.support.session import Session, pass_session
 from ci_daemon.command.support.texts import watch_option
 from ci_daemon.command.support.timestamps import timestamp
 from ci_daemon.host.lock import served_by
-from ci_daemon.providers import open_images
+from ci_daemon.providers import open_images, pool_capacity
 from ci_daemon.terminal.counts import counted
 from ci_daemon.terminal.durations import relative_time
 from ci_daemon.terminal.printable import printable
@@ -88,7 +88,8 @@ def _document(session: Session, storage: Storage, config: Config, server: Servin
     health = _health(server)
     cents, overdrawn = storage.ledger.totals()
     leases = Counter(storage.leases.counts())
-    next_up = overview.waiting_jobs(storage, config.pool, SystemClock(), 1, running=server is not None)
+    host = pool_capacity(session.state_dir, config)
+    next_up = overview.waiting_jobs(storage, config.pool, host, SystemClock(), 1, running=server is not None)
     oldest = storage.queue.oldest()
     return {
         "state_dir": str(session.state_dir),
@@ -111,7 +112,7 @@ def _document(session: Session, storage: Storage, config: Config, server: Servin
                 [each.state for each in overview.vms_in_use(storage)] + [LeaseState.PARKED] * leases[LeaseState.PARKED]
             )
         ),
-        "max_vms": config.pool.host().vms,
+        "max_vms": host.vms,
         "disk_low": free < config.pool.low_disk_gb * _GIB,
         "disk_free_bytes": free,
         "disk": {**_data_sizes(storage), "images": _image_bytes(session.state_dir, config)},

@@ -16,7 +16,7 @@ from ci_daemon.command.support.command_classes import Command
 from ci_daemon.command.support.session import Session, pass_session
 from ci_daemon.command.support.timestamps import timestamp
 from ci_daemon.host.lock import served_by
-from ci_daemon.providers import open_images, open_providers
+from ci_daemon.providers import open_images, open_providers, pool_capacity
 from ci_daemon.terminal.live import redraw
 from ci_daemon.terminal.printable import printable
 from ci_daemon.terminal.tables import print_renderable
@@ -70,7 +70,8 @@ def top(session: Session, *, once: bool) -> None:
 
 def _read(session: Session, storage: Storage, providers: Providers, config: Config) -> _ScreenData:
     clock, running = SystemClock(), served_by(session.state_dir) is not None
-    queue = overview.waiting_jobs(storage, config.pool, clock, _MAX_QUEUED, running=running)
+    host = pool_capacity(session.state_dir, config)
+    queue = overview.waiting_jobs(storage, config.pool, host, clock, _MAX_QUEUED, running=running)
     in_use = [(each, providers.named(each.provider).use(each.vm)) for each in overview.vms_in_use(storage)]
     return _ScreenData(clock.now(), running, in_use, queue, storage.queue.length())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,12 +13,14 @@ from ci_daemon.command.support.session import Failure, Session, pass_session
 from storage import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    from actors.vms.incus import MemberContents
 
 __all__ = ["incus"]
 
-_COLUMNS = ("name", "state", "cpus", "memory_mb", "memory_free_mb", "message")
+_COLUMNS = ("name", "state", "cpus", "memory_mb", "memory_free_mb", "vms", "snapshots", "images", "message")
 
 
 @click.group(cls=Group)
@@ -55,15 +57,27 @@ def setup(session: Session, *, token: str | None) -> None:
 @incus.command(reads=True)
 @pass_session
 def status(session: Session) -> None:
-    """List the members, with the processors and memory that each has."""
+    """List the members, with the processors and memory of each, and the VMs, snapshots and images on it."""
     from actors.vms import VmError  # noqa: PLC0415 - as above
-    from ci_daemon.engine_setup import members_of  # noqa: PLC0415 - as above
+    from ci_daemon.engine_setup import contents_of  # noqa: PLC0415 - as above
 
     try:
-        found = members_of(session.state_dir, session.config())
+        found = contents_of(session.state_dir, session.config())
     except VmError as error:
         raise Failure(str(error)) from None
-    session.table([asdict(member) for member in found], _COLUMNS, "the engine has no members")
+    documents = [_document(each) for each in found]
+    rows = documents if session.json else map(_row, documents)
+    session.table(list(rows), _COLUMNS, "the engine has no members")
+
+
+def _document(found: MemberContents) -> dict[str, Any]:
+    kept = {"vms": found.instances, "snapshots": found.snapshots, "images": list(found.images)}
+    return {**asdict(found.member), **kept}
+
+
+def _row(document: Mapping[str, Any]) -> dict[str, object]:
+    state = f"{document['state']}, draining" if document["draining"] else document["state"]
+    return {**document, "state": state, "images": ", ".join(document["images"])}
 
 
 def _toml(socket: Path, addresses: Sequence[str]) -> str:

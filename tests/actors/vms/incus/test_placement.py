@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from actors.vms.incus.member import Member
 from actors.vms.incus.placement import choose
 from storage import Shape
@@ -35,6 +37,12 @@ def test_a_member_that_is_evacuated_or_lost_gets_nothing():
     members = [member("a", state="Evacuated"), member("b", state="Offline"), member("c")]
     assert choose(members, [("c", ONE)] * 9, "a") == "c"
     assert choose(members[:2], [], "a") is None
+
+
+def test_a_member_that_drains_gets_nothing_new_not_even_forks():
+    drains = replace(member("a"), draining=True)
+    assert choose([drains, member("b")], [("b", ONE)] * 9, "a") == "b"
+    assert choose([drains], [], None) is None
 
 
 def test_a_full_cluster_still_gets_what_the_pool_lets_through():
