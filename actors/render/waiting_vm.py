@@ -157,5 +157,5 @@ class WaitingVm:
             storage.leases.end(lease.id)
             raise
         vm = loaded_vm(storage, provider, ParkedConnections(), wanted.settings, lease, link)
-        storage.leases.parked(lease.id)
+        storage.leases.parked(lease.id, provider.member(lease.uuid))
         return vm
