@@ -1,4 +1,4 @@
-"""Images of machines: those of a registry run as others do, and a base without python is told."""
+"""Images of machines: those of a registry run as others do, and a base that is none says so."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_job_runs_in_an_image_of_a_registry(opened: Callable[[str], QemuProvid
 
 @pytest.mark.timeout(1800)
 def test_a_start_that_fails_shows_the_console(opened: Callable[[str], QemuProvider]):
-    """The base image has no python, so that the kernel has nothing to run and panics."""
+    """The base image lacks all that a guest mounts on, so the first root gives up and the kernel panics."""
     provider = opened(PULLED)
     with pytest.raises(VmError, match=r"(?s)could not be created: .*Kernel panic"):
         provider.create(VmSpec("vm", IMAGE, None, SHAPE, network=False))
