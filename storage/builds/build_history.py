@@ -25,6 +25,7 @@ _PRICE = (
     .join(JobRow, on=JobRow.id == LeaseRow.job)
     .where(JobRow.build == BuildRow.id)
 )
+_FAILED = [state for state in JobState if state.failed]
 _PEOPLE = Columns(
     BuildPeople,
     BuildOriginRow.author_name,
@@ -48,6 +49,10 @@ class BuildHistory:
         in_organization = PipelineRow.organization_id + 0 == slot("organization_id")
         self._unfinished = Query(database, newest.where(in_organization, BuildRow.finished_at.is_null()), BUILD)
         self._failed = Query(database, newest.where(in_organization, BuildRow.state == BuildState.FAILED), BUILD)
+        failed_jobs = (JobRow.build == slot("id"), JobRow.state.in_(_FAILED), JobRow.soft_failed == 0)
+        self._failed_jobs = Query(
+            database, JobRow.select(JobRow.name).where(*failed_jobs).order_by(JobRow.position), lambda row: str(row[0])
+        )
         # Numbers are dense, so that the last builds of each pipeline are a range of its index.
         recent = PipelineRow.build_count - slot("count") < BuildRow.number
         self._recent = Query(
@@ -123,6 +128,10 @@ class BuildHistory:
     def failed(self, organization_id: int, limit: int) -> list[Build]:
         """Return an organization's builds that failed last."""
         return self._failed.all(organization_id=organization_id, limit=limit)
+
+    def failed_jobs(self, build_id: int) -> list[str]:
+        """Return the names of the jobs that failed a build, in the order of its pipeline."""
+        return self._failed_jobs.all(id=build_id)
 
     def recent(self, organization_id: int, count: int) -> dict[int, list[PastBuild]]:
         """Return the last ``count`` builds of each pipeline of an organization, oldest first, by its id."""

@@ -11,6 +11,8 @@ from api.console.words import title_of
 from storage import BuildState
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import falcon
 
     from api.console.site import Site
@@ -21,11 +23,12 @@ __all__ = ["BuildLine", "HomePage", "OrganizationNews"]
 _MOST_ORGANIZATIONS = 50
 _MOST_UNFINISHED = 20
 _MOST_FAILED = 5
+_MOST_NAMES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class BuildLine:
-    """A build in a list; ``why`` says why it waits, empty if it does not, ``who`` whose it is."""
+    """A build in a list; ``why`` says why it waits or failed, empty if it did neither, ``who`` whose it is."""
 
     build: Build
     why: str = ""
@@ -76,7 +79,7 @@ class HomePage(Page):
         return OrganizationNews(
             organization,
             tuple(BuildLine(build, self._why(build)) for build in unfinished),
-            tuple(BuildLine(build) for build in failed),
+            tuple(BuildLine(build, _named(storage.build_history.failed_jobs(build.id))) for build in failed),
             empty=not unfinished and not failed and not storage.pipelines.page(organization.id, 1, None).rows,
         )
 
@@ -90,3 +93,9 @@ class HomePage(Page):
             return self._site.engine.renders_wait() or "its pipeline files are being rendered"
         reasons = (self._site.engine.pending_reason(job) for job in self._site.storage.jobs.of_build(build.id))
         return next((reason for reason in reasons if reason), "")
+
+
+def _named(jobs: Sequence[str]) -> str:
+    """Return the first names of jobs, and how many there are besides."""
+    others = len(jobs) - _MOST_NAMES
+    return ", ".join(jobs[:_MOST_NAMES]) + (f" and {others} more" if others > 0 else "")

@@ -27,6 +27,8 @@ def test_unfinished_and_failed_builds_of_an_organization(storage: Storage):
     assert [build.id for build in history.unfinished(one.organization_id, 9)] == [waits]
     assert [build.id for build in history.failed(one.organization_id, 9)] == [failed]
     assert history.failed(other.organization_id, 9) == []
+    assert history.failed_jobs(failed) == [job.name for job in storage.jobs.of_build(failed)]
+    assert history.failed_jobs(waits) == []
 
 
 def test_the_last_builds_of_each_pipeline(storage: Storage):

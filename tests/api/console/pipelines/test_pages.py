@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from storage import BuildState, JobState
 from tests.api.console.browser import Browser
-from tests.api.world import Account, PipelinePath, World
+from tests.api.world import Account, PipelinePath, World, steps
 
 
 def test_home_leads_a_new_person_on(ada: Account):
@@ -16,8 +16,9 @@ def test_home_leads_a_new_person_on(ada: Account):
 
 
 def test_home_shows_what_waits_and_what_failed(world: World, ada: Account, pipeline: PipelinePath):
-    failed = pipeline.build(message="Broken")
-    failed.job().end(JobState.CANCELED)
+    failed = pipeline.build(message="Broken", pipeline_ir=steps(*(f"step{n}" for n in range(5))))
+    for number in range(5):
+        failed.job(number).end(JobState.FAILED)
     world.storage.builds.move(failed.stored.id, BuildState.SCHEDULED, BuildState.FAILED)
     pipeline.build(message="Waits")
     shown = Browser.of(ada).get("/").text
@@ -25,6 +26,7 @@ def test_home_shows_what_waits_and_what_failed(world: World, ada: Account, pipel
     assert "Waits" in waits
     assert "host is full (4 of 4)" in waits
     assert "Broken" in broken
+    assert "make step0, make step1, make step2 and 2 more" in broken
 
 
 def test_home_shows_only_organizations_of_the_caller(bob: Account, pipeline: PipelinePath):
