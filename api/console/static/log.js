@@ -64,7 +64,7 @@ class LogView {
     this.frame.addEventListener("wheel", event => {
       if (!this.scaled || event.ctrlKey) return;
       event.preventDefault();
-      this.moveTo(this.top + event.deltaY / HEIGHT);
+      this.goTo(this.top + event.deltaY / HEIGHT);
     }, {passive: false});
     this.frame.addEventListener("keydown", event => {
       const page = this.room - 1;
@@ -74,7 +74,7 @@ class LogView {
       }[event.key];
       if (to === undefined || event.target !== this.frame) return;
       event.preventDefault();
-      this.moveTo(to);
+      this.goTo(to);
     });
     this.content.addEventListener("click", event => {
       const number = event.target.closest("a.number");
@@ -164,6 +164,12 @@ class LogView {
     const height = Math.min(this.folds.count * HEIGHT, TALLEST);
     this.sizer.style.height = `${Math.max(height, this.frame.clientHeight)}px`;
     this.top = Math.min(this.top, this.last);
+  }
+
+  // Goes where a person wants to be: a log that grows is followed at its end alone.
+  goTo(top) {
+    if (!this.source.complete) this.follow(top >= this.last);
+    this.moveTo(top);
   }
 
   moveTo(top) {

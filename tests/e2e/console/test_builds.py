@@ -103,6 +103,11 @@ def test_a_log_is_followed_and_searched(browser: Browser, client: Client, pipeli
         page = ada.open(f"/pipelines/{pipeline.slug}/builds/{number}")
         page.get_by_role("link", name="Step 0").click()
         expect(page.locator(".line").last).to_contain_text("line 3000")
+        follow = page.get_by_role("button", name="Follow")
+        page.locator(".log-frame").focus()
+        for key, followed in (("PageUp", "false"), ("End", "true")):
+            page.keyboard.press(key)
+            expect(follow).to_have_attribute("aria-pressed", followed)
         let_go(pipeline, number, "s0")
         expect(page.locator(".line").last).to_contain_text("<b>end</b>")
         expect(page.get_by_text("3,009 lines.")).to_be_visible()
