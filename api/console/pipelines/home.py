@@ -28,7 +28,7 @@ _MOST_NAMES = 3
 
 @dataclass(frozen=True, slots=True)
 class BuildLine:
-    """A build in a list; ``why`` says why it waits or failed, empty if it did neither, ``who`` whose it is."""
+    """A build in a list; ``why`` says why it waits or failed, empty if neither, ``who`` whose it is."""
 
     build: Build
     why: str = ""

@@ -197,19 +197,27 @@ def test_pages_have_no_barriers(browser: Browser, client: Client, pipeline: Pipe
 def test_without_scripts_every_page_reads(browser: Browser, client: Client, pipeline: Pipeline):
     number = submit(pipeline)
     with visitor(browser, client) as ada:
-        build = f"/pipelines/{pipeline.slug}/builds/{number}"
+        above = f"/pipelines/{pipeline.slug}"
+        build = f"{above}/builds/{number}"
         expect(ada.open(build).locator("#summary")).to_have_attribute("data-state", "failed")
+        runs = submit(pipeline, script(HELD))
+        expect(ada.open(f"{above}/builds/{runs}").locator("#job-0 .state")).to_have_text("Running")
         cookies = ada.page.context.cookies()
-    context = browser.new_context(java_script_enabled=False)
+    context = browser.new_context(java_script_enabled=False, viewport={"width": 360, "height": 780})
     context.add_cookies(cookies)
     page = context.new_page()
     url = f"{client.daemon.url.replace('127.0.0.1', 'localhost')}/{client.org}"
+    for path in ("/../", "", above, f"{above}/settings", f"{above}/builds/{runs}", f"{build}?view=time", "/billing"):
+        page.goto(f"{url}{path}")
+        expect(page.get_by_role("heading", level=1)).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
     page.goto(f"{url}{build}?view=graph")
     expect(page.get_by_role("link", name="Unit tests")).to_be_visible()
     page.goto(f"{url}{build}")
     page.get_by_role("link", name="Unit tests").click()
     expect(page.get_by_text("1 failed", exact=True)).to_be_visible()
     context.close()
+    let_go(pipeline, runs, "s0")
 
 
 def test_a_form_survives_the_end_of_its_session(browser: Browser, client: Client, pipeline: Pipeline):
