@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests import records
 from tests.api.console.browser import Browser
 from tests.api.world import Account, JobPath, PipelinePath, World
 
@@ -83,3 +84,10 @@ def test_members_see_the_vm_of_a_job_and_its_price(ada: Account, job: JobPath):
     assert f"<dd>{lease.amount_cents / 100:.2f}</dd>" in shown
     ada.client.simulate_patch(f"{ada.path}/pipelines/demo", json={"visibility": "public"})
     assert "<dt>VM</dt>" not in Browser(ada.world).get(page_of(job)).text
+
+
+def test_a_vm_on_a_cluster_has_its_member(ada: Account, job: JobPath):
+    storage = ada.world.storage
+    lease = records.assigned(storage, job.stored, provider="incus")
+    assert storage.leases.active(lease.id, member="m2")
+    assert "<dd>incus on m2, 2 CPU, 4 GB</dd>" in Browser.of(ada).get(page_of(job)).text
