@@ -19,6 +19,7 @@ from ci_daemon.engine_sections import engine_settings
 from ci_daemon.host import journal
 from ci_daemon.host.lock import AlreadyServed, served_by, serving
 from ci_daemon.host.open_files import raise_open_file_limit
+from ci_daemon.local.folders import CacheUnusable
 from ci_daemon.providers import open_images, open_providers
 from storage import BillingSettings, Clock, HoldEnd, NewPipeline, Pipeline, Storage, SystemClock
 
@@ -181,7 +182,7 @@ def local_service(directory: Path, config: Config, busy: Callable[[int | None], 
     """Run an engine over a state directory, which is made if it is missing; at the end no VM is left.
 
     ``busy`` is called with the id of another process that has the directory, before the wait for its end. Raises
-    NoSubIds, and what opening a storage raises.
+    NoSubIds, CacheUnusable, and what opening a storage raises.
     """
     with ExitStack() as stack:
         directory.mkdir(mode=0o700, exist_ok=True)
@@ -224,10 +225,15 @@ def _park(storage: Storage, provider: Provider) -> Lease | None:
 
 
 def _open_storage(directory: Path, config: Config) -> Storage:
+    """Open the storage of a project, made if it is missing. Raises CacheUnusable."""
     clock, limit = SystemClock(), config.jobs.log_limit_bytes
     with suppress(storages.AlreadyInitialized):
         return Storage.create(directory, clock, billing=_FREE, log_limit=limit)
-    return Storage.open(directory, clock, billing=_FREE, log_limit=limit)
+    try:
+        return Storage.open(directory, clock, billing=_FREE, log_limit=limit)
+    except storages.SchemaTooNew as error:
+        message = f"a newer release ran this project: run that one, or remove its cached steps and logs, {directory}"
+        raise CacheUnusable(message) from error
 
 
 def _cancel_unfinished(storage: Storage) -> None:

@@ -142,8 +142,14 @@ def _backup_lines(taken: Backup, where: str) -> Iterator[str]:
 
 
 def _content(manifest: Manifest) -> str:
-    counts = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in manifest.counts.items())
+    counts = ", ".join(_count(kind.replace("_", " "), count) for kind, count in manifest.counts.items())
     return f"{counts} and {counted(len(manifest.members), 'file')} of {manifest.bytes / _MIB:.1f} MiB"
+
+
+def _count(rows: str, count: int) -> str:
+    """Return the number of the rows of a table, whose name is in the plural."""
+    one = f"{rows.removesuffix('ies')}y" if rows.endswith("ies") else rows.removesuffix("s")
+    return counted(count, one, rows)
 
 
 def _document(manifest: Manifest) -> dict[str, object]:

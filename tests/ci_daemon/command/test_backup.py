@@ -36,9 +36,7 @@ def test_backup_and_restore_print_their_verification(
     file, new = tmp_path / "x.backup", tmp_path / "new"
     assert run("backup", file) == 0
     saved, how, *verification = capsys.readouterr().out.splitlines()
-    assert saved.startswith(
-        "saved 1 organizations, 1 users, 0 pipelines, 0 builds, 0 jobs, 0 ledger entries and 2 files"
-    )
+    assert saved.startswith("saved 1 organization, 1 user, 0 pipelines, 0 builds, 0 jobs, 0 ledger entries and 2 files")
     assert saved.endswith(f" in {file}, {file.stat().st_size} bytes")
     assert how == "verified it by reading it as a restore does:"
     assert run("restore", file, at=new) == 0

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import signal
+import sqlite3
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -93,6 +95,16 @@ def test_a_signal_while_the_first_vm_is_made_leaves_nothing(project: Project):
         assert "Traceback" not in rest(process)
         assert process.wait(60) == 130
     assert project.vms() == []
+
+
+def test_a_state_of_a_newer_release_is_named_with_its_folder(project: Project):
+    project.write(Graph().step("only", "true"))
+    assert project.run("--step", "misspelt")[0] == 1  # makes the state
+    with closing(sqlite3.connect(project.state / "ci-daemon.sqlite3")) as database:
+        database.execute("PRAGMA user_version = 9999")
+    code, printed = project.run()
+    assert code == 1
+    assert f"or remove its cached steps and logs, {project.state}\n" in printed
 
 
 def test_a_second_signal_does_not_wait_for_the_command(project: Project):
