@@ -39,11 +39,14 @@ class ProviderDescription:
     """The VMs of a provider on this host, as far as those of another may differ.
 
     ``parks``: VMs can wait without a disk. If not, `park` does nothing and `attach` makes the whole VM. ``own_kernel``:
-    each VM has a kernel of its own; if not, all share the host's. ``limits``: the enforcement of each part of a shape.
+    each VM has a kernel of its own; if not, all share the host's. ``reserves``: what serves a VM has a share of it that
+    the job cannot take; if not, a VM whose job takes all of its memory may refuse new connections until the job ends.
+    ``limits``: the enforcement of each part of a shape.
     """
 
     parks: bool
     own_kernel: bool
+    reserves: bool
     limits: tuple[Enforcement, ...]
 
     def enforces(self, resource: str) -> bool:

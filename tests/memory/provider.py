@@ -92,7 +92,7 @@ def only(*providers: Provider) -> Providers:
 class MemoryProvider:
     """A provider of VMs in a world, with the name of one in whose place it is. See Provider for the calls."""
 
-    description = ProviderDescription(parks=True, own_kernel=False, limits=())
+    description = ProviderDescription(parks=True, own_kernel=False, reserves=True, limits=())
 
     def __init__(self, images: _Images, world: World | None = None, name: str = "sandbox") -> None:
         self.name = name

@@ -63,7 +63,7 @@ class IncusProvider:
     """A provider that makes VMs on an engine. See Provider for the calls."""
 
     name = "incus"
-    description = ProviderDescription(parks=True, own_kernel=False, limits=_LIMITS)
+    description = ProviderDescription(parks=True, own_kernel=False, reserves=False, limits=_LIMITS)
 
     def __init__(
         self,

@@ -70,7 +70,7 @@ class QemuProvider(HostVms):
 
     name = "qemu"
     _disks: Disks
-    description = ProviderDescription(parks=True, own_kernel=True, limits=_LIMITS)
+    description = ProviderDescription(parks=True, own_kernel=True, reserves=True, limits=_LIMITS)
 
     def __init__(
         self,

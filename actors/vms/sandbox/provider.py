@@ -77,7 +77,8 @@ class SandboxProvider(HostVms):
     @property
     def description(self) -> ProviderDescription:
         """Describe the sandboxes of this host."""
-        return ProviderDescription(parks=True, own_kernel=False, limits=tuple(self.limits.describe()))
+        limits = tuple(self.limits.describe())
+        return ProviderDescription(parks=True, own_kernel=False, reserves=True, limits=limits)
 
     def create(self, spec: VmSpec) -> None:
         """Make a VM and return when its sshd answers, or raise and leave nothing behind."""

@@ -90,6 +90,11 @@ class Host(ABC):
         """Tell whether no VM gets more of a resource than its shape says."""
         return any(each.enforced for each in cls.limits() if each.resource == resource)
 
+    @classmethod
+    def reserves(cls) -> bool:
+        """Tell whether what serves a VM has a share that its job cannot take, as the provider describes it."""
+        return True
+
     @abstractmethod
     def crash(self, vm_id: str) -> None:
         """Kill the VM from outside, as a fault of the host would; return at once."""
@@ -181,6 +186,10 @@ class IncusHost(Host):
     @classmethod
     def limits(cls) -> Sequence[Enforcement]:
         return IncusProvider.description.limits
+
+    @classmethod
+    def reserves(cls) -> bool:
+        return IncusProvider.description.reserves
 
     def crash(self, vm_id: str) -> None:
         self._fleet.kill_instance(f"{self._fleet.config.incus.prefix}-vm-{vm_id}")
