@@ -32,6 +32,7 @@ _LIBRARY_LEVELS = {
     "asyncio": logging.WARNING,
     "opentelemetry": logging.CRITICAL,
     "urllib3": logging.ERROR,
+    "httpx": logging.WARNING,
 }
 
 _NO_VALUE = "-"

@@ -252,10 +252,13 @@ def _checked(answer: httpx.Response) -> dict[str, Any]:
     return content
 
 
-_NO_MAJORITY = ("no available dqlite leader", "database is locked", "no known leader", "checkpoint in progress")
+_NO_MAJORITY = (
+    "dqlite leader", "cowsql leader", "database is locked", "no known leader", "checkpoint in progress",
+    "failed to begin transaction",
+)  # fmt: skip
 _NO_MEMBER = (
     "missing event connection", "server isn't ready", "daemon is starting up", "daemon is shutting down", "dial tcp",
-    "unable to connect", "connection refused", "no route to host", "i/o timeout", "failed to begin transaction",
+    "unable to connect", "connection refused", "no route to host", "i/o timeout", "context deadline exceeded",
 )  # fmt: skip
 """Words of a member that does not reach the one which has the instance or volume."""
 
@@ -264,7 +267,7 @@ def _refusal(text: str, code: int) -> VmError:
     lowered = text.lower()
     if any(each in lowered for each in _NO_MAJORITY):
         return EngineAway(f"the database of the cluster does not answer: {text}")
-    if any(each in lowered for each in _NO_MEMBER):
+    if code == HTTPStatus.SERVICE_UNAVAILABLE or any(each in lowered for each in _NO_MEMBER):
         return EngineAway(f"a member of the engine does not answer: {text}")
     if code == HTTPStatus.NOT_FOUND or lowered.endswith("not found"):
         return NotFound(text)

@@ -26,12 +26,13 @@ class Bridge:
     allow: tuple[IPv4Network, ...]
 
     @classmethod
-    def of(cls, engine: Engine, name: str, allow: tuple[str, ...]) -> Bridge:
+    def of(cls, engine: Engine, name: str, allow: tuple[str, ...], member: str | None) -> Bridge:
         """Look a bridge up, by its state: the engine hides its configuration from all but administrators.
 
+        It is the same on all members, but is down on one that is evacuated, so the VM's ``member`` is asked.
         Raises EngineError if it has no IPv4 network, or an allowed network is not in CIDR form.
         """
-        state = engine.get(f"/1.0/networks/{part(name)}/state")
+        state = engine.get(f"/1.0/networks/{part(name)}/state", {} if member is None else {"target": member})
         own = [each for each in state["addresses"] or () if (each["family"], each["scope"]) == ("inet", "global")]
         if not own:
             message = f"the network {name!r} of the engine has no IPv4 address: see docs/fleet.md"

@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
-from actors.vms.incus.engine import EngineAway
+from actors.vms.incus.engine import EngineAway, EngineError
 from actors.vms.incus.known_size import known_size, note_size, size_of
 from actors.vms.incus.member import Member, members
 from actors.vms.incus.placement import choose
@@ -115,7 +115,11 @@ class Places:
         at, found = self._seen
         if self._clock.monotonic() - at <= fresh_seconds:
             return found
-        listed = self._engine.get("/1.0/cluster/members", {"recursion": 1})
+        try:
+            listed = self._engine.get("/1.0/cluster/members", {"recursion": 1})
+        except EngineError as error:  # it has them, so something is wrong with the engine
+            message = f"the engine does not list its members: {error}"
+            raise EngineAway(message) from error
         found = sorted(map(Member.of_cluster, listed), key=lambda member: member.name)
         now = self._clock.monotonic()
         with self._lock:

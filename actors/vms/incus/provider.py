@@ -115,12 +115,13 @@ class IncusProvider:
         """Make an instance, on the member that has the parent of the job's disk, if it has one."""
         deadline = self._clock.monotonic() + self._settings.create_seconds
         instance, vm = self._names.vm(vm_id), self._vm(vm_id)
-        bridge, base = self._bridge(), self._images.base()
+        base = self._images.base()
         vm.make()
         with self._destroyed_on_error(vm_id):
             host, caller = KeyPair.make(), KeyPair.make()
             vm.write(VmRecord(caller.private, host.public, ()))
             member = self._places.take(vm_id, parent, *([] if shape is None else [shape]))
+            bridge = self._bridge(member)
             address = self._make(instance, base, bridge, member)
             keys = programs.keys_of(
                 host, caller, self._settings.processes, bridge.settings(address),
@@ -135,8 +136,9 @@ class IncusProvider:
         instance, vm = self._names.vm(spec.id), self._vm(spec.id)
         self._check_parent(spec)
         with vm.attaching(), self._destroyed_on_error(spec.id):
-            bridge = self._bridge()
-            volume = self._disks.make(spec, self._places.of(spec.id), _IMAGE_GB)
+            member = self._places.of(spec.id)
+            bridge = self._bridge(member)
+            volume = self._disks.make(spec, member, _IMAGE_GB)
             self._places.grow(spec.id, spec.shape)
             devices = {DISK_DEVICE: self._volumes.device(volume, DISK)}
             self._instances.change(instance, _limits(spec.shape), devices)
@@ -246,7 +248,11 @@ class IncusProvider:
             self._places.check(self._places.of(vm_id))
         except VmLost:
             return False
-        return self._instances.runs(self._names.vm(vm_id))
+        try:
+            return self._instances.runs(self._names.vm(vm_id))
+        except EngineError as error:  # it neither has it nor lacks it
+            message = f"the engine does not tell whether VM {vm_id} runs: {error}"
+            raise EngineAway(message) from error
 
     def _check_parent(self, spec: VmSpec) -> None:
         """Raise SnapshotNotFound if the parent is on a lost member, EngineAway if nobody can tell."""
@@ -270,8 +276,8 @@ class IncusProvider:
         used = self._instances.disk_bytes(instance)
         return self._disks.used_bytes(vm_id) if used is None else used
 
-    def _bridge(self) -> Bridge:
-        return Bridge.of(self._engine, self._settings.network, self._shared.network.allow)
+    def _bridge(self, member: str | None) -> Bridge:
+        return Bridge.of(self._engine, self._settings.network, self._shared.network.allow, member)
 
     def _make(self, instance: str, base: str, bridge: Bridge, member: str | None) -> str:
         """Make an instance with a random address; return the address. Raises VmError."""
