@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ssl
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from cryptography.x509 import load_pem_x509_certificate
@@ -16,6 +18,7 @@ from actors.vms.incus import (
     JoinToken,
     access_of,
     contents,
+    fingerprint_of,
     member_urls,
     new_certificate,
     server_certificate,
@@ -23,8 +26,8 @@ from actors.vms.incus import (
 from ci_daemon.host.private_file import write_private
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import datetime
-    from pathlib import Path
 
     from actors.vms.incus import Access, MemberContents, SetupStep
     from ci_daemon.config import Config
@@ -63,8 +66,7 @@ def prepare_engine(state_dir: Path, config: Config, token: str | None, now: date
         return prepared
     joined = JoinToken.parse(token)
     write_private(access.server_certificate, server_certificate(joined))
-    with closing(Engine(replace(access, addresses=joined.addresses), _DEFAULT_PROJECT)) as engine:
-        _join(engine, joined)
+    with _administrator(replace(access, addresses=joined.addresses), joined, now) as engine:
         return _prepare(engine, config, certificate)
 
 
@@ -80,11 +82,26 @@ def _prepare(engine: Engine, config: Config, certificate: bytes) -> PreparedEngi
     return PreparedEngine(steps, member_urls(engine))
 
 
-def _join(engine: Engine, token: JoinToken) -> None:
-    """Let the engine trust the certificate, unless it does; Incus and LXD name a token differently."""
-    if engine.get("/1.0")["auth"] != "trusted":
-        body = {"type": "client", "name": "ci-daemon", "trust_token": token.text, "password": token.text}
-        engine.do("POST", "/1.0/certificates", body)
+@contextmanager
+def _administrator(access: Access, token: JoinToken, now: datetime) -> Iterator[Engine]:
+    """Administer the engine of a token by a certificate that it trusts until the end of the block.
+
+    The service's own certificate cannot: after the first set-up it is good in one project alone.
+    """
+    certificate, key = new_certificate(now)
+    with TemporaryDirectory() as folder:
+        files = replace(access, certificate=Path(folder, "client.crt"), key=Path(folder, "client.key"))
+        write_private(files.certificate, certificate)
+        write_private(files.key, key)
+        with closing(Engine(files, _DEFAULT_PROJECT)) as engine:
+            # Incus and LXD name a token differently.
+            body = {"type": "client", "name": "ci-daemon", "trust_token": token.text, "password": token.text}
+            engine.do("POST", "/1.0/certificates", body)
+            try:
+                yield engine
+            finally:
+                fingerprint = fingerprint_of(ssl.PEM_cert_to_DER_cert(certificate))
+                engine.do("DELETE", f"/1.0/certificates/{fingerprint}")
 
 
 def _certificate(access: Access, now: datetime) -> bytes:

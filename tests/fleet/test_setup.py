@@ -66,10 +66,10 @@ def test_an_engine_is_prepared_once_and_says_what_it_has(fleet: Fleet, run: RunJ
 
 def test_a_token_lets_a_service_use_the_project_alone(fleet: Fleet, state: Path, run: RunJson):
     """From another host, over TLS."""
-    name = "" if fleet.engine.name == "incus" else "--name "
-    token = fleet.members[0].run(f"{fleet.engine.client} config trust add {name}ci-daemon").split()[-1]
     with fleet.switch.entered():
-        addresses = run("incus", "setup", "--token", token)["addresses"]
+        addresses = run("incus", "setup", "--token", _token(fleet))["addresses"]
+        again = run("incus", "setup", "--token", _token(fleet))
+        assert (again["addresses"], {step["done"] for step in again["steps"]}) == (addresses, {"as it should be"})
         assert addresses == [member.url for member in fleet.members]
         configure(state, f"addresses = {json.dumps(addresses)}")
         assert all(member["state"] == "Online" for member in run("incus", "status"))
@@ -80,3 +80,8 @@ def test_a_token_lets_a_service_use_the_project_alone(fleet: Fleet, state: Path,
         with pytest.raises(EngineError):
             engine.get("/1.0/instances", {"project": "default"})
         engine.close()
+
+
+def _token(fleet: Fleet) -> str:
+    name = "" if fleet.engine.name == "incus" else "--name "
+    return fleet.members[0].run(f"{fleet.engine.client} config trust add {name}ci-daemon").split()[-1]

@@ -8,7 +8,7 @@ from storage import on_first_use
 
 if TYPE_CHECKING:
     from actors.vms.incus.aliases import ROOT, EngineAliases
-    from actors.vms.incus.certificates import JoinToken, new_certificate, server_certificate
+    from actors.vms.incus.certificates import JoinToken, fingerprint_of, new_certificate, server_certificate
     from actors.vms.incus.contents import MemberContents, contents
     from actors.vms.incus.engine import Access, Engine, EngineAway, EngineError, NotFound
     from actors.vms.incus.engine_setup import EngineSetup, SetupStep
@@ -38,6 +38,7 @@ __all__ = [
     "SetupStep",
     "access_of",
     "contents",
+    "fingerprint_of",
     "inspect_member",
     "known_size",
     "member_addresses",
