@@ -483,7 +483,7 @@ class Everything:
         storage.switches.drain()
         storage.traces_sent.note(self.clock.now())
         parked = storage.leases.reserve_parked(str(uuid4()), "sandbox")
-        storage.leases.parked(parked.id)
+        storage.leases.parked(parked.id, member="m1")
         storage.leases.reserve_unclaimed(str(uuid4()), "sandbox", "debian:12", SHAPE)
         storage.audit.write("root", "force-finish", "acme/web/1", "stuck", origin="pts/0", organization="acme")
 
