@@ -232,6 +232,9 @@ class PushBuilds:
             builds = self._commits.add(pushed_commit, declared)
         self._commits.announce(builds)
         _log.info("%s of %s is at %s: %d builds", ref, repository.url, commit, len(builds))
+        if isinstance(declared, RenderFailed) and not builds:  # no build shows it, such as before the first one
+            last_line = str(declared).rpartition("\n")[2]  # a stranger's words, so without its own line ends
+            _log.warning("no pipeline of %s is built for %s: %r", repository.url, commit, last_line)
 
 
 def _before(commits: Mapping[str, str], pushed: list[PushedRef]) -> dict[str, str]:

@@ -32,7 +32,7 @@ def cctray(statuses: Iterable[PipelineStatus], url: str) -> bytes:
             lastBuildStatus=_outcome(status),
             lastBuildLabel="" if status.finished_number is None else str(status.finished_number),
             lastBuildTime=when.strftime("%Y-%m-%dT%H:%M:%SZ"),
-            webUrl=f"{url}/api/v0/organizations/{status.organization_slug}/pipelines/{status.pipeline_slug}/builds",
+            webUrl=f"{url}/{status.organization_slug}/pipelines/{status.pipeline_slug}",
         )
     ET.indent(projects)
     written: bytes = ET.tostring(projects, encoding="utf-8", xml_declaration=True)

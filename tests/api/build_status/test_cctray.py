@@ -31,7 +31,7 @@ def test_a_project_has_every_field_of_the_format():
         "lastBuildStatus": "Success",
         "lastBuildLabel": "7",
         "lastBuildTime": "2026-01-02T09:30:15Z",
-        "webUrl": f"{URL}/api/v0/organizations/acme/pipelines/web/builds",
+        "webUrl": f"{URL}/acme/pipelines/web",
     }
 
 

@@ -171,4 +171,4 @@ def test_the_feed_shows_the_default_branch_alone(world: World, public: PipelineP
 
     assert project.attrib["activity"] == "Building"
     assert (project.attrib["lastBuildStatus"], project.attrib["lastBuildLabel"]) == ("Success", "1")
-    assert project.attrib["webUrl"] == f"https://ci.example.org{public.path}/builds"
+    assert project.attrib["webUrl"] == f"https://ci.example.org{public.path.removeprefix('/api/v0/organizations')}"

@@ -164,6 +164,15 @@ def test_a_push_that_cannot_be_rendered_is_a_failed_build(daemon: Daemon, client
     assert "NameError" in record["error_message"]
 
 
+def test_a_first_pipeline_that_cannot_be_rendered_is_logged(daemon: Daemon, client: Client, repository: GitRepository):
+    """There is no pipeline yet whose failed build would say so."""
+    commit = repository.commit("Bad", **{".hm__pipeline.py": "oops"})
+    repository.push("main")
+    until(lambda: f"no pipeline of {repository.bare} is built for {commit}" in daemon.log, "the warning", 90)
+    assert "NameError" in daemon.log
+    assert builds(client) == []
+
+
 def test_a_repository_that_is_gone_says_so(daemon: Daemon, client: Client, repository: GitRepository):
     away = repository.bare.rename(repository.bare.with_name("away.git"))
     until(lambda: connection(daemon, repository)["last_error"], "an error")
