@@ -28,7 +28,8 @@ _COMMANDS = "commands"
 """The socket of a VM's folder on which QEMU takes commands."""
 
 _READY = b"ready"
-_SHOWN_CHARS = 2000
+_SHOWN_CHARS = 4000
+"""The end of a console that is shown: a panic of the kernel, with what led to it."""
 
 
 def park(vm: VmFolder, spec: dict[str, Any], zygote: Zygote, seconds: float) -> None:

@@ -86,6 +86,7 @@ class _Monitor:
                 turns[each]()
             if set(ready) - turns.keys() or kernel.child_ended(0):
                 break
+        self._keep_rest()
         self._tell(b"failed QEMU ended: " + self._console.last_line)
 
     def _keep_output(self) -> None:
@@ -94,6 +95,15 @@ class _Monitor:
             self._tell(b"ready")
         elif self._console.has(FAILED):
             self._tell(b"failed " + self._console.last_line)
+
+    def _keep_rest(self) -> None:
+        """Keep what QEMU printed before it ended, which tells why."""
+        os.set_blocking(self._output, False)
+        try:
+            while rest := os.read(self._output, console.CHUNK_BYTES):
+                self._console.keep(rest)
+        except BlockingIOError:  # it still runs: the VM is being removed
+            return
 
     def _tell(self, what: bytes) -> None:
         """Report how the start or the attach went, once."""
