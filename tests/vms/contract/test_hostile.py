@@ -100,7 +100,7 @@ def test_a_disk_of_strange_files_is_measured_kept_and_forked(boot: Boot, provide
     vm = boot()
     vm.python(STRANGE_FILES)
     vm.says("ln -sfn /workspace/elsewhere /srv; rm -rf /mnt && ln -s ../../../../../tmp /mnt")
-    assert provider.disk(vm.id).bytes > 3000 * 1024
+    until(lambda: provider.disk(vm.id).bytes > 3000 * 1024, "the files on the disk")
     fork = boot(vm.snapshot("taken"))
     assert fork.says("ls /workspace | wc -l; readlink /mnt") == "9\n../../../../../tmp"
 
