@@ -43,11 +43,10 @@ def ran(job: Job) -> float:
     return (job.finished_at - job.started_at).total_seconds()
 
 
-def begin(host: Host, graph: Graph, sleeper: Sleeper) -> Build:
-    """Start a build, and wait until its sleeper runs and a job is recorded as running."""
+def begin(host: Host, graph: Graph) -> Build:
+    """Start a build, and wait until the start of its job ``only`` is recorded."""
     build = host.build(graph.ir())
-    sleeper.wait_for(runs=True)
-    until(lambda: any(job.state is JobState.RUNNING for job in host.storage.jobs.of_build(build.id)), "a start")
+    until(lambda: host.job(build).started_at is not None, "the start")
     return build
 
 
@@ -84,7 +83,7 @@ class TestAway:
 
     def test_a_step_that_ended_without_a_daemon_is_recorded(self, host: Host):
         sleeper = Sleeper()
-        build = begin(host, Graph().step("only", sleeper.command, timeout_seconds=1), sleeper)
+        build = begin(host, Graph().step("only", sleeper.command, timeout_seconds=1))
         away(host, sleeper, host.job(build), seconds=2.5)
         ended = host.finish(build)
         job = host.job(build)
@@ -102,7 +101,7 @@ class TestAway:
     def test_the_builds_time_out_comes_though_no_daemon_is_there(self, host: Host):
         sleeper = Sleeper()
         graph = Graph(timeout_seconds=2).step("only", sleeper.command, timeout_seconds=600)
-        build = begin(host, graph.step("next", "true", after=("only",)), sleeper)
+        build = begin(host, graph.step("next", "true", after=("only",)))
         away(host, sleeper, host.job(build), seconds=3)
         assert host.finish(build).state == "failed"
         job, waiting = host.job(build), host.job(build, "next")
@@ -113,7 +112,7 @@ class TestAway:
     def test_a_later_step_has_what_is_left_of_its_builds_time(self, host: Host):
         sleeper = Sleeper()
         graph = Graph(timeout_seconds=3).step("first", "sleep 1").step("only", sleeper.command, after=("first",))
-        build = begin(host, graph, sleeper)
+        build = begin(host, graph)
         away(host, sleeper, host.job(build), seconds=2.8)
         assert host.finish(build).state == "failed"
         job = host.job(build)
@@ -129,7 +128,7 @@ class TestAway:
         sleeper = Sleeper()
         quick = f"{sleeper.command} & sleep 0.5; echo done"
         graph = Graph(timeout_seconds=graph.timeout_seconds).step("only", quick, **options)
-        build = begin(host, graph, sleeper)
+        build = begin(host, graph)
         away(host, sleeper, host.job(build), seconds=4)
         assert host.finish(build).state == "passed"
         assert host.job(build).exit_code == 0

@@ -78,8 +78,8 @@ def survey(way, proc=PROC):
             mounts = {int(line.split()[0]) for line in text(f"{pid}/mountinfo", proc).splitlines()}
         except OSError:
             continue
-        if mounts & FORBIDDEN:
-            say(way, f"the mounts of {name}")
+        for mount in mounts & FORBIDDEN:
+            say(way, f"mount {mount} by the mounts of {name}")
 
 def become_root():
     for name, content in (("setgroups", "deny"), ("uid_map", "0 0 1"), ("gid_map", "0 0 1")):
