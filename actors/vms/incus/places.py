@@ -9,7 +9,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from actors.vms.incus.engine import EngineAway, EngineError
-from actors.vms.incus.known_size import known_size, note_size, size_of
+from actors.vms.incus.fleet_size import known_size, note_size, size_of
 from actors.vms.incus.member import Member, members
 from actors.vms.incus.placement import choose
 from actors.vms.provider import VmLost

@@ -79,7 +79,7 @@ class VmChurn:
             "folders": {path.name for path in (folder / "vms").iterdir()},
             "disks": {path.name for path in (folder / "trees" / "disks").iterdir()},
             "trash": {path.name for kind in (folder / "trees" / "trash").iterdir() for path in kind.iterdir()},
-            "groups": {group.name.removeprefix(prefix) for group in groups},
+            "groups": {group.name.removeprefix(prefix).removesuffix("@service") for group in groups},
             "processes": _vms_of(folder.parent),
             "snapshots": {path.name for path in (folder / "trees" / "snapshots").iterdir()},
         }
