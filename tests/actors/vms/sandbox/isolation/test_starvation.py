@@ -58,7 +58,8 @@ def test_a_vm_answers_while_its_job_takes_all_it_can(
 def test_a_bomb_of_an_entered_shell_leaves_room_to_answer(boot: Boot, provider: SandboxProvider) -> None:
     vm: Guest = boot(provider=provider)
     vm.run("cat >/root/hog.py", stdin=HOGS["processes"].encode())
-    vm.says("setsid -f python3 /root/hog.py >/run/up 2>&1; until [ -s /run/up ]; do sleep 0.01; done")
+    # Once it has begun, the shell could not start another program.
+    vm.says("mkfifo /run/up; setsid python3 /root/hog.py >/run/up 2>&1 & read line </run/up")
     with Connection(provider.connect(vm.id), SystemClock()) as another:
         assert inspect(another) is CommandState.NOT_STARTED
         assert another.run("echo well", timeout=20).stdout == b"well\n"
