@@ -153,9 +153,10 @@ class WaitingVm:
         link = VmConnection(provider, self._clock, lease.uuid)
         try:
             provider.park(lease.uuid)  # at a low priority, because nobody waits for it
+            member = provider.member(lease.uuid)
         except vms.VmError:
             storage.leases.end(lease.id)
             raise
         vm = loaded_vm(storage, provider, ParkedConnections(), wanted.settings, lease, link)
-        storage.leases.parked(lease.id, provider.member(lease.uuid))
+        storage.leases.parked(lease.id, member)
         return vm
