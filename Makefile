@@ -143,8 +143,8 @@ test-packages: setup deb
 
 # Real members of Incus and LXD, alone and as a cluster of three, in namespaces, so only as root. Makes the Debians that
 # they start from first, which takes a minute and a half. The essential cases of the
-# VMs' contract are part of it, by the engine's socket and over TLS.
-test-fleet: export ESSENTIAL_CONTRACT := incus-tls
+# VMs' contract are part of it: on Incus by its socket and over TLS, and on LXD.
+test-fleet: export ESSENTIAL_CONTRACT := incus-tls,lxd
 test-fleet: setup
 	$(BIN)/python -m pytest --timeout 600 -k "fleet or incus or lxd" tests/fleet tests/vms/contract
 

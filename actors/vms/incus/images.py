@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from actors.vms.incus.engine import EngineError, NotFound, part
 from actors.vms.incus.names import IMAGE, OWNER, STAMP
 from actors.vms.incus.tarballs import base_image, launcher_digest, tree_tar
+from actors.vms.incus.volumes import SHIFTED
 from actors.vms.provider import ImageNotFound, VmError
 from actors.vms.sandbox.host_vms import ImageRoots, stamp_of
 
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 __all__ = ["EngineImages"]
 
 _UPLOAD_SECONDS = 1800.0
+_NO_MAPPING = "idmap"
+"""The word in an engine's refusal to map ids as it mounts a volume."""
+
 _KEY_CHARS = 20
 _BLOCK_BYTES = 1 << 18
 _PLACE = "/mnt"
@@ -131,6 +135,18 @@ class EngineImages:
                         engine.do("DELETE", image)
 
     def _fill(self, key: str, tree: Path, labels: dict[str, str], member: str | None) -> None:
+        """Make an image's volume. Raises VmError.
+
+        Where the engine cannot map ids in mounts, it gives all files of a disk to the instance that has it.
+        """
+        try:
+            self._fill_volume(key, tree, {**labels, SHIFTED: "true"}, member)
+        except EngineError as error:
+            if _NO_MAPPING not in str(error):
+                raise
+            self._fill_volume(key, tree, {**labels, SHIFTED: "false"}, member)
+
+    def _fill_volume(self, key: str, tree: Path, labels: dict[str, str], member: str | None) -> None:
         """Make an image's volume: unpack the tree by an instance, then give the volume its name."""
         on, name = self._on, self._on.names.filling(key)
         on.instances.remove(name)

@@ -13,7 +13,16 @@ if TYPE_CHECKING:
 
     from actors.vms.incus.engine import Engine
 
-__all__ = ["Volume", "Volumes", "names_of"]
+__all__ = ["SHIFTED", "Volume", "Volumes", "names_of"]
+
+SHIFTED = "security.shifted"
+"""The label "true" of a volume whose files have the ids that instances see.
+
+The engine maps them as it mounts the volume, so it need not change the files for each instance.
+"""
+
+_OWNERS = (SHIFTED, "volatile.idmap.last", "volatile.idmap.next")
+"""The labels by which the engine knows whose the files of a volume are on its disk."""
 
 _COPY_SECONDS = 1800.0
 
@@ -60,17 +69,21 @@ class Volumes:
 
     def make(self, name: str, labels: Mapping[str, str], member: str | None) -> Volume:
         """Make an empty volume on a member. Raises EngineError, if there is one of that name too."""
-        self._engine.do("POST", self._path, self._body(name, labels), _on(member))
+        self._engine.do("POST", self._path, _body(name, labels), _on(member))
         return Volume(name, member, labels)
 
     def copy(
         self, source: Volume, name: str, labels: Mapping[str, str], member: str | None, size: str | None = None
     ) -> Volume:
-        """Copy a volume; at once on its own member, by its content to another. Raises EngineError."""
+        """Copy a volume; at once on its own member, by its content to another. Raises EngineError.
+
+        The copy has its own labels, and the source's notes of whose the files are.
+        """
         of: dict[str, Any] = {"type": "copy", "name": source.name, "pool": self.pool, "volume_only": True}
         if source.member is not None:
             of["location"] = source.member
-        body = {**self._body(name, labels, size), "source": of}
+        owners = {key: source.labels[key] for key in _OWNERS if key in source.labels}
+        body = {**_body(name, {**labels, **owners}, size), "source": of}
         self._engine.do("POST", self._path, body, _on(member), seconds=_COPY_SECONDS)
         return Volume(name, member, labels)
 
@@ -98,18 +111,15 @@ class Volumes:
         """Return the device by which an instance has a volume at a path."""
         return {"type": "disk", "pool": self.pool, "source": name, "path": path}
 
-    def _body(self, name: str, labels: Mapping[str, str], size: str | None = None) -> dict[str, Any]:
-        """Return the request for a volume whose files have the ids that instances see.
-
-        So one attached to any instance need not be changed for it, and a copy shares all with its source.
-        """
-        config = {**labels, "security.shifted": "true"} | ({} if size is None else {"size": size})
-        return {"name": name, "type": "custom", "content_type": "filesystem", "config": config}
-
 
 def names_of(paths: Iterable[str]) -> list[str]:
     """Return the names at the end of the paths by which the engine lists things."""
     return [path.partition("?")[0].rpartition("/")[2] for path in paths]
+
+
+def _body(name: str, labels: Mapping[str, str], size: str | None = None) -> dict[str, Any]:
+    config = {**labels} | ({} if size is None else {"size": size})
+    return {"name": name, "type": "custom", "content_type": "filesystem", "config": config}
 
 
 def _volume(found: Mapping[str, Any]) -> Volume:
