@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from actors.vms import VmSpec
 from actors.vms.images import ImageStore
 from actors.vms.incus import IncusProvider
+from actors.vms.sandbox import SnapshotInUse
 from ci_daemon.config import load
 from ci_daemon.engine_setup import contents_of
 from storage import Shape
@@ -17,6 +19,10 @@ from tests.fleet.engine import INCUS
 from tests.fleet.fleet import Fleet
 from tests.fleet.prepared_cluster import prepare, provider_of, says
 from tests.waiting import until
+
+_MB = 1 << 20
+_FILLED_MB = 30
+_FILL = f"dd if=/dev/urandom bs=1M count={_FILLED_MB} status=none"
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +46,14 @@ def provider(state: Path, image_store: ImageStore) -> Iterator[IncusProvider]:
 
 
 @pytest.fixture(autouse=True)
-def _no_vm_is_left(provider: IncusProvider) -> Iterator[None]:
+def _nothing_is_left(provider: IncusProvider) -> Iterator[None]:
     yield
     for vm_id in provider.list():
         provider.destroy(vm_id)
+    while left := list(provider.snapshots()):
+        for name in left:
+            with suppress(SnapshotInUse):
+                provider.remove_snapshot(name)
 
 
 def test_vms_spread_over_members_and_forks_stay(provider: IncusProvider) -> None:
@@ -59,9 +69,6 @@ def test_vms_spread_over_members_and_forks_stay(provider: IncusProvider) -> None
         provider.create(spec(vm_id, "disk"))
         assert provider.member(vm_id) == home
     assert says(provider, "other", "cat /workspace/mark") == "kept"
-    for vm_id in ("fork", "other"):
-        provider.destroy(vm_id)
-    provider.remove_snapshot("disk")
 
 
 def test_a_member_that_drains_or_is_evacuated_gets_nothing_new(
@@ -88,6 +95,41 @@ def test_a_member_that_drains_or_is_evacuated_gets_nothing_new(
     asked.run(f"incus cluster restore {other} --force")
 
 
+@pytest.mark.parametrize(
+    ("leave", "come_back"),
+    [
+        ("incus cluster set {} scheduler.instance=manual", "incus cluster unset {} scheduler.instance"),
+        ("incus cluster evacuate {} --force", "incus cluster restore {} --force"),
+    ],
+    ids=["drains", "evacuated"],
+)
+def test_a_fork_is_copied_from_a_member_that_takes_no_vms(
+    three: Fleet, provider: IncusProvider, leave: str, come_back: str
+) -> None:
+    """The parent's part does not count to its disk, and its own forks stay with it."""
+    provider.create(spec("one"))
+    home = provider.member("one")
+    says(provider, "one", f"{_FILL} of=/workspace/file; sha256sum /workspace/file >/workspace/sums")
+    provider.snapshot("one", "disk")
+    provider.destroy("one")
+    three.members[0].run(leave.format(home))
+    try:
+        provider.create(spec("fork", "disk"))
+        other = provider.member("fork")
+        assert other != home
+        assert says(provider, "fork", "sha256sum --check --quiet /workspace/sums && stat -c %u:%g /workspace") == "0:0"
+        assert provider.disk("fork").bytes < _MB
+        says(provider, "fork", f"{_FILL} of=/workspace/more")
+        assert _FILLED_MB * _MB <= provider.disk("fork").bytes < (_FILLED_MB + 1) * _MB
+        provider.snapshot("fork", "later")
+        provider.destroy("fork")
+        provider.create(spec("again", "later"))
+        assert provider.member("again") == other
+        assert says(provider, "again", "cat /workspace/file /workspace/more | wc -c") == str(2 * _FILLED_MB * _MB)
+    finally:
+        three.members[0].run(come_back.format(home))
+
+
 def test_the_status_has_what_is_on_each_member(state: Path, provider: IncusProvider) -> None:
     for vm_id in ("one", "two"):
         provider.create(spec(vm_id))
@@ -96,8 +138,6 @@ def test_the_status_has_what_is_on_each_member(state: Path, provider: IncusProvi
     assert sum(each.instances for each in found.values()) == 1
     at = provider.member("two") or ""
     assert (found[at].snapshots, found[at].images) == (1, ("debian:12",))
-    provider.destroy("two")
-    provider.remove_snapshot("disk")
 
 
 def spec(vm_id: str, snapshot: str | None = None) -> VmSpec:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actors.vms.incus.names import BYTES, IMAGE, OWNER, PARENT, STAMP
+from actors.vms.incus.names import BASE, BYTES, IMAGE, OWNER, PARENT, STAMP
 from actors.vms.provider import ImageNotFound, SnapshotNotFound, VmError, VmLost, VmSpec
 from actors.vms.sandbox.disks import SnapshotInUse
 
@@ -33,8 +33,8 @@ class EngineDisks:
             return None
         return self._parent(spec.snapshot).member
 
-    def make(self, spec: VmSpec, member: str | None, base_gb: int) -> str:
-        """Make the disk of a VM on a member; return the name of its volume.
+    def make(self, spec: VmSpec, member: str | None, base_gb: int) -> Volume:
+        """Make the disk of a VM on a member; return its volume, with the label `BASE` if it shares nothing.
 
         It may grow by the shape's size beyond ``base_gb``, the most that lies below it. Raises ImageNotFound,
         SnapshotNotFound and VmError.
@@ -45,9 +45,11 @@ class EngineDisks:
         else:
             source = self._parent(spec.snapshot)
             labels = {key: source.labels[key] for key in (IMAGE, STAMP)} | {PARENT: spec.snapshot}
+            if source.member != member:
+                labels[BASE] = "0"
         name = self._names.disk(spec.id)
         size = f"{spec.shape.disk_gb + base_gb}GiB"
-        return self._volumes.copy(source, name, {**labels, OWNER: self._names.prefix}, member, size).name
+        return self._volumes.copy(source, name, {**labels, OWNER: self._names.prefix}, member, size)
 
     def used_bytes(self, vm_id: str) -> int:
         """Return the bytes that a VM's disk takes beyond its parent. Raises VmLost if there is no disk."""
@@ -75,9 +77,13 @@ class EngineDisks:
             raise VmLost(message)
         return has_disk
 
-    def check_made(self, vm_id: str) -> None:
-        """Raise VmLost if a VM has no disk."""
-        self._disk(vm_id)
+    def base_bytes(self, vm_id: str) -> int:
+        """Return the bytes that a VM's disk has had from its start. Raises VmLost if there is no disk."""
+        return int(self._disk(vm_id).labels.get(BASE, 0))
+
+    def note_base(self, disk: Volume, used: int) -> None:
+        """Note the bytes that a new disk has."""
+        self._volumes.label(disk, {BASE: str(used)})
 
     def keep(self, vm_id: str, snapshot: str, used: int) -> None:
         """Make a snapshot of a disk that no instance has any more.

@@ -12,7 +12,7 @@ from actors.vms.sandbox.disks import check_disk_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["BYTES", "IMAGE", "OWNER", "PARENT", "STAMP", "Names"]
+__all__ = ["BASE", "BYTES", "IMAGE", "OWNER", "PARENT", "STAMP", "Names"]
 
 OWNER = "user.ci-daemon.owner"
 """The label of an instance or volume of the service; its value is the service's prefix."""
@@ -23,6 +23,9 @@ PARENT = "user.ci-daemon.parent"
 
 BYTES = "user.ci-daemon.bytes"
 """The bytes of a snapshot beyond the one below it, as they were measured when it was made."""
+
+BASE = "user.ci-daemon.base"
+"""The bytes that a disk has had from its start, which came from another member."""
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,46}[A-Za-z0-9])?")
 

@@ -13,19 +13,32 @@ if TYPE_CHECKING:
 __all__ = ["choose"]
 
 _MB = 1024
+_VCPUS_OF_A_CORE = 4
+"""The vCPUs of a core at which a member is full, as the lease pool counts if nobody says otherwise."""
 
 
-def choose(members: Iterable[Member], placed: Sequence[tuple[str, Shape]], parent: str | None) -> str | None:
-    """Return the member for a VM; None if none takes any.
+def choose(
+    members: Iterable[Member], placed: Sequence[tuple[str, Shape]], shape: Shape, parent: str | None
+) -> str | None:
+    """Return the member for a VM of a shape; None if none takes any.
 
-    ``placed`` has the member and shape of each VM. A VM is made where its parent's disk is, because all of it would
-    have to be copied to another member; else where the largest part is free.
+    ``placed`` has the member and shape of each VM. A VM is made where its parent's disk is; else where the largest part
+    is free. The disk is copied only from a member that is full to one that is not, or from one that takes no VMs: that
+    takes seconds, and a place comes free when a job ends.
     """
     taking = [member for member in members if member.takes_vms]
-    free = {member.name: _free(member, [each for name, each in placed if name == member.name]) for member in taking}
-    if parent in free:
+    on = {member.name: [each for name, each in placed if name == member.name] for member in taking}
+    fit = {member.name for member in taking if _fits(member, [*on[member.name], shape])}
+    if parent in on and (parent in fit or not fit):
         return parent
-    return max(sorted(free), key=lambda name: free[name], default=None)
+    free = {member.name: _free(member, on[member.name]) for member in taking}
+    return max(sorted(free), key=lambda name: (name in fit, free[name]), default=None)
+
+
+def _fits(member: Member, shapes: Sequence[Shape]) -> bool:
+    """Tell whether a member has the memory for VMs of these shapes, and the processors."""
+    vcpus, memory = sum(shape.cpu for shape in shapes), sum(shape.memory_gb for shape in shapes) * _MB
+    return vcpus <= (member.cpus or 1) * _VCPUS_OF_A_CORE and (member.memory_mb is None or memory <= member.memory_mb)
 
 
 def _free(member: Member, shapes: Sequence[Shape]) -> float:

@@ -57,7 +57,7 @@ class Places:
         found = self._with_sizes(self._members(fresh_seconds=0))
         self._note_size(found)
         with self._lock:
-            member = choose(found, list(self._placed()), parent)
+            member = choose(found, list(self._placed()), shape, parent)
             if member is None:
                 states = ", ".join(f"{each.name} is {_state(each)}" for each in found)
                 message = f"no member of the engine takes VMs: {states}"

@@ -16,7 +16,7 @@ from actors.vms.incus.engine import Access, Engine, EngineAway, EngineError
 from actors.vms.incus.exec_streams import ExecStreams
 from actors.vms.incus.images import EngineImages
 from actors.vms.incus.instances import DISK_DEVICE, Instances
-from actors.vms.incus.names import Names
+from actors.vms.incus.names import BASE, Names
 from actors.vms.incus.network import Bridge
 from actors.vms.incus.places import Places
 from actors.vms.incus.volumes import Volumes
@@ -138,12 +138,14 @@ class IncusProvider:
         with vm.attaching(), self._destroyed_on_error(spec.id):
             member = self._places.of(spec.id)
             bridge = self._bridge(member)
-            volume = self._disks.make(spec, member, _IMAGE_GB)
+            disk = self._disks.make(spec, member, _IMAGE_GB)
             self._places.grow(spec.id, spec.shape)
-            devices = {DISK_DEVICE: self._volumes.device(volume, DISK)}
+            devices = {DISK_DEVICE: self._volumes.device(disk.name, DISK)}
             self._instances.change(instance, _limits(spec.shape), devices)
             job = programs.job_of(spec, bridge.resolver)
             programs.attach(self._streams, instance, job, self._left(deadline))
+            if BASE in disk.labels:
+                self._disks.note_base(disk, self._used_bytes(spec.id))
             self._check_wanted(vm)
 
     def connect(self, vm_id: str) -> SshEndpoint:
@@ -187,8 +189,8 @@ class IncusProvider:
         self._places.check(self._places.of(vm_id))
         if self._waits(vm_id):
             return VmDisk(0)
-        self._disks.check_made(vm_id)
-        return VmDisk(self._used_bytes(vm_id))
+        base = self._disks.base_bytes(vm_id)
+        return VmDisk(max(0, self._used_bytes(vm_id) - base))
 
     def snapshot(self, vm_id: str, name: str) -> None:
         """Keep the VM's disk under ``name`` and end the VM, whose keys wait for ``destroy``."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
-from actors.vms.incus.engine import NotFound, part
+from actors.vms.incus.engine import NotFound, operation_of, part
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -75,17 +75,33 @@ class Volumes:
     def copy(
         self, source: Volume, name: str, labels: Mapping[str, str], member: str | None, size: str | None = None
     ) -> Volume:
-        """Copy a volume; at once on its own member, by its content to another. Raises EngineError.
+        """Copy a volume; at once on its own member, by its content to another.
 
-        The copy has its own labels, and the source's notes of whose the files are.
+        The copy has its own labels, and the source's notes of whose the files are. Raises EngineError and
+        EngineAway.
         """
-        of: dict[str, Any] = {"type": "copy", "name": source.name, "pool": self.pool, "volume_only": True}
-        if source.member is not None:
-            of["location"] = source.member
         owners = {key: source.labels[key] for key in _OWNERS if key in source.labels}
+        of = self._here(source) if source.member == member else self._there(source)
         body = {**_body(name, {**labels, **owners}, size), "source": of}
         self._engine.do("POST", self._path, body, _on(member), seconds=_COPY_SECONDS)
         return Volume(name, member, labels)
+
+    def _here(self, source: Volume) -> dict[str, Any]:
+        return {"type": "copy", "name": source.name, "pool": self.pool, "volume_only": True}
+
+    def _there(self, source: Volume) -> dict[str, Any]:
+        """Begin to send a volume from its member; return how another one takes it.
+
+        By itself, a member copies another's volume for administrators alone.
+        """
+        home = self._engine.get(f"/1.0/cluster/members/{part(source.member or '')}")["url"]
+        certificate = self._engine.get("/1.0")["environment"]["certificate"]
+        body = {"name": source.name, "migration": True, "volume_only": True}
+        sending = self._engine.begin("POST", f"{self._path}/{part(source.name)}", body, _on(source.member))
+        return {
+            "type": "migration", "mode": "pull", "volume_only": True, "certificate": certificate,
+            "operation": f"{home}{operation_of(sending)}", "secrets": sending["metadata"]["metadata"],
+        }  # fmt: skip
 
     def rename(self, volume: Volume, name: str) -> None:
         """Rename a volume that no instance uses. Raises EngineError, if the name is taken too."""

@@ -18,32 +18,52 @@ def member(name: str, cpus: int = 4, memory_gb: int = 16, state: str = "Online")
 def test_vms_spread_by_the_part_of_a_member_that_is_free():
     members, placed = [member("a", cpus=4), member("b", cpus=8)], []
     for _ in range(12):
-        chosen = choose(members, placed, None)
+        chosen = choose(members, placed, ONE, None)
         assert chosen is not None
         placed.append((chosen, ONE))
     assert [name for name, _ in placed].count("a") == 4
 
 
 def test_a_fork_is_made_where_its_parents_disk_is():
-    assert choose([member("a"), member("b")], [("b", ONE)], "b") == "b"
+    assert choose([member("a"), member("b")], [("b", ONE)], ONE, "b") == "b"
 
 
 def test_memory_fills_a_member_too():
     large = Shape(cpu=1, memory_gb=10)
-    assert choose([member("a"), member("b")], [("b", large)], None) == "a"
+    assert choose([member("a"), member("b")], [("b", large)], ONE, None) == "a"
 
 
 def test_a_member_that_is_evacuated_or_lost_gets_nothing():
     members = [member("a", state="Evacuated"), member("b", state="Offline"), member("c")]
-    assert choose(members, [("c", ONE)] * 9, "a") == "c"
-    assert choose(members[:2], [], "a") is None
+    assert choose(members, [("c", ONE)] * 9, ONE, "a") == "c"
+    assert choose(members[:2], [], ONE, "a") is None
 
 
 def test_a_member_that_drains_gets_nothing_new_not_even_forks():
     drains = replace(member("a"), draining=True)
-    assert choose([drains, member("b")], [("b", ONE)] * 9, "a") == "b"
-    assert choose([drains], [], None) is None
+    assert choose([drains, member("b")], [("b", ONE)] * 9, ONE, "a") == "b"
+    assert choose([drains], [], ONE, None) is None
 
 
 def test_a_full_cluster_still_gets_what_the_pool_lets_through():
-    assert choose([member("a")], [("a", ONE)] * 9, "a") == "a"
+    assert choose([member("a")], [("a", ONE)] * 99, ONE, "a") == "a"
+    assert choose([member("a"), member("b")], [("a", ONE), ("b", ONE)] * 99, ONE, "a") == "a"
+
+
+def test_a_disk_is_copied_from_a_full_member_to_one_with_room():
+    large = Shape(cpu=1, memory_gb=8)
+    full = [("a", large)]
+    assert choose([member("a"), member("b")], full, large, "a") == "a"
+    assert choose([member("a"), member("b")], full * 2, large, "a") == "b"
+    assert choose([member("a"), member("b")], full * 2 + [("b", large)] * 2, large, "a") == "a"
+
+
+def test_processors_fill_a_member_of_a_parents_disk_too():
+    assert choose([member("a"), member("b")], [("a", ONE)] * 15, ONE, "a") == "a"
+    assert choose([member("a", memory_gb=64), member("b")], [("a", ONE)] * 16, ONE, "a") == "b"
+
+
+def test_a_vm_goes_where_it_fits_rather_than_where_more_is_free():
+    large = Shape(cpu=1, memory_gb=10)
+    members = [member("a", cpus=4, memory_gb=16), member("b", cpus=4, memory_gb=8)]
+    assert choose(members, [("a", ONE)], large, None) == "a"
