@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
+from uuid import UUID
 
 from actors.vms.provider import ImageNotFound
 from actors.vms.sandbox.host_vms import stamp_of
@@ -43,6 +45,12 @@ disk half a megabyte as it grows, and for nothing: what becomes a snapshot was f
 otherwise is lost.
 """
 
+_RECIPE = hashlib.sha256(_MAKE.encode()).hexdigest()[:8]
+"""A part of each disk's name: those that another release has made in another way are outdated."""
+
+_UUID_AT, _UUID_BYTES = 1024 + 104, 16
+"""The place of a file system's id in its superblock."""
+
 
 class ImageDisks:
     """A folder with the disks of images, which several processes may share. Safe in any thread."""
@@ -56,7 +64,7 @@ class ImageDisks:
     def path(self, name: str) -> Path:
         """Return the disk of an image, which is made if it is missing. Raises ImageNotFound and VmError."""
         tree = self._images.path(name)
-        disk = self._folder / f"{quote(name, safe='')}@{stamp_of(tree)}{_SUFFIX}"
+        disk = self._place(name, tree)
         if not disk.exists():
             with self._alone():
                 if not disk.exists():
@@ -65,6 +73,18 @@ class ImageDisks:
                     self._make(tree, unfinished)
                     unfinished.rename(disk)
         return disk
+
+    def stamp(self, name: str) -> str:
+        """Return the id of an image's disk, which is another one whenever it is made anew.
+
+        What was written over the one fits no other, even of the same files. Raises ImageNotFound and VmError.
+        """
+        with self.path(name).open("rb") as disk:
+            disk.seek(_UUID_AT)
+            return str(UUID(bytes=disk.read(_UUID_BYTES)))
+
+    def _place(self, name: str, tree: Path) -> Path:
+        return self._folder / f"{quote(name, safe='')}@{stamp_of(tree)}-{_RECIPE}{_SUFFIX}"
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -95,10 +115,13 @@ class ImageDisks:
             os.close(descriptor)
 
     def _remove_outdated(self) -> None:
-        """Remove the disks of images that were removed or replaced; running VMs have theirs open."""
+        """Remove the disks of images that were removed or replaced, and of other releases.
+
+        Running VMs have theirs open.
+        """
         for disk in self._folder.iterdir():
-            name, _, stamp = disk.name.removesuffix(_SUFFIX).rpartition("@")
+            name = unquote(disk.name.rpartition("@")[0])
             with suppress(ImageNotFound):
-                if disk.suffix == _SUFFIX and stamp_of(self._images.path(unquote(name))) == stamp:
+                if disk == self._place(name, self._images.path(name)):
                     continue
             disk.unlink(missing_ok=True)

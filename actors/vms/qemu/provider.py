@@ -234,6 +234,9 @@ class QemuProvider(HostVms):
         grouped = self.limits.names_with(self.group_name(""))
         return sorted(grouped | {path.name for path in self._vms.iterdir()})
 
+    def _stamp(self, image: str) -> str:
+        return self._image_disks.stamp(image)
+
     def _group_limits(self, shape: Shape) -> GroupLimits:
         """Return the limits of the control groups of a machine of this shape, with all that runs it."""
         return GroupLimits(shape.cpu, shape.memory_gb * _GB + self._settings.overhead_mb * _MB, _PROCESSES)

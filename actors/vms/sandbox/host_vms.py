@@ -174,16 +174,20 @@ class HostVms(ABC):
     def _chain_of(self, spec: VmSpec) -> LayerChain:
         """Return the layers that a VM's disk lies on. Raises ImageNotFound and SnapshotNotFound."""
         if spec.snapshot is None:
-            return LayerChain(spec.image, stamp_of(self._images.path(spec.image)))
+            return LayerChain(spec.image, self._stamp(spec.image))
         return self._chain_on(spec.snapshot)
 
     def _chain_on(self, snapshot: str) -> LayerChain:
         """Return the chain of a disk that starts from a snapshot. Raises SnapshotNotFound, ImageNotFound."""
         chain = self._disks.chain_on(snapshot)
-        if chain.stamp != stamp_of(self._images.path(chain.image)):
+        if chain.stamp != self._stamp(chain.image):
             message = f"snapshot {snapshot!r} was made on an image {chain.image!r} that has been replaced since"
             raise SnapshotNotFound(message)
         return chain
+
+    def _stamp(self, image: str) -> str:
+        """Return a text that tells what disks lie on from a later image of the name. Raises ImageNotFound."""
+        return stamp_of(self._images.path(image))
 
 
 def stamp_of(root: Path) -> str:

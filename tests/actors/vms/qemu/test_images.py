@@ -10,7 +10,9 @@ import pytest
 
 from actors.vms import Connection, ImageStore, QemuProvider, QemuSettings, VmError, VmSpec
 from actors.vms.images import PullOptions, Reference
+from actors.vms.qemu.image_disks import ImageDisks
 from actors.vms.sandbox import IdMap, SandboxSettings, run_mapped
+from actors.vms.sandbox.disks import LayerChain
 from storage import Shape, SystemClock
 from tests.actors.vms.qemu.machines import IMAGE, SECONDS, says
 from tests.machines import share_image_disks, unpacked_kernel
@@ -21,13 +23,23 @@ SHAPE = Shape(cpu=1, memory_gb=1, disk_gb=1)
 
 
 @pytest.fixture
-def opened(tmp_path: Path, image_store: ImageStore, idmap: IdMap) -> Iterator[Callable[[str], QemuProvider]]:
-    """Open a provider with a base image, beside which there is one of a registry."""
-    store, folder = ImageStore(tmp_path / "images", idmap), tmp_path / "qemu"
+def store(tmp_path: Path, idmap: IdMap) -> Iterator[ImageStore]:
+    """Images, of which one was pulled from a registry."""
+    store = ImageStore(tmp_path / "images", idmap)
     (tmp_path / "registry").mkdir()
     with registry(tmp_path / "registry") as served:
         reference = Reference.parse(served.add(PULLED, busybox(), env={"GREETING": "hello"}))
         store.pull(reference, PULLED, PullOptions(max_bytes=1 << 30, timeout=60.0))
+    yield store
+    run_mapped(["rm", "-rf", "images"], idmap=idmap.with_caller(), cwd=tmp_path)
+
+
+@pytest.fixture
+def opened(
+    tmp_path: Path, store: ImageStore, image_store: ImageStore, idmap: IdMap
+) -> Iterator[Callable[[str], QemuProvider]]:
+    """Open a provider with a base image, beside which there is one of a registry."""
+    folder = tmp_path / "qemu"
     made: list[QemuProvider] = []
 
     class Both:
@@ -47,7 +59,6 @@ def opened(tmp_path: Path, image_store: ImageStore, idmap: IdMap) -> Iterator[Ca
             each.destroy(vm_id)
         each.close()
     shutil.rmtree(folder)
-    run_mapped(["rm", "-rf", "images"], idmap=idmap.with_caller(), cwd=tmp_path)
 
 
 @pytest.mark.timeout(1800)
@@ -65,3 +76,28 @@ def test_a_start_that_fails_shows_the_console(opened: Callable[[str], QemuProvid
     with pytest.raises(VmError, match=r"(?s)could not be created: .*Kernel panic"):
         provider.create(VmSpec("vm", IMAGE, None, SHAPE, network=False))
     assert list(provider.list()) == []
+
+
+def test_an_images_disk_of_an_older_release_is_made_anew(tmp_path: Path, store: ImageStore, idmap: IdMap):
+    """Its name was that of the image and its tree alone. That of this release is kept."""
+    disks = ImageDisks(tmp_path / "disks", store, idmap)
+    made, stamp = disks.path(PULLED), disks.stamp(PULLED)
+    assert ImageDisks(tmp_path / "disks", store, idmap).stamp(PULLED) == stamp
+    older = made.with_name(made.name.rpartition("-")[0] + made.suffix)
+    made.rename(older)
+    assert disks.stamp(PULLED) != stamp
+    assert list((tmp_path / "disks").iterdir()) == [made]
+
+
+def test_a_snapshot_fits_the_very_disk_of_its_image_alone(tmp_path: Path, store: ImageStore, idmap: IdMap):
+    """The same files lie elsewhere on another one."""
+    folder = tmp_path / "qemu"
+    provider = QemuProvider(folder, store, idmap, SystemClock(), QemuSettings(), SandboxSettings())
+    disks = ImageDisks(folder / "images", store, idmap)
+    snapshot = folder / "snapshots" / "taken"
+    snapshot.mkdir()
+    (snapshot / "chain").write_bytes(LayerChain(PULLED, disks.stamp(PULLED)).dumps())
+    assert provider.snapshot_image("taken") == PULLED
+    disks.path(PULLED).unlink()
+    assert provider.snapshot_image("taken") is None
+    provider.close()
