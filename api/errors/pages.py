@@ -44,7 +44,7 @@ class ErrorPagesResource:
             f"<table>\n<tr><th>Status</th><th>Code</th><th>Meaning</th></tr>\n{rows}\n</table>\n</main>"
         )
         head = f'<link rel="stylesheet" href="{docs}/static/page.css">'
-        respond_with_page(resp, "Errors", head, documentation(root, body))
+        respond_with_page(resp, root, "Errors", head, documentation(root, body))
 
     @operation("getError", Answer(200, "The page.", media_type=_HTML), errors=("route_not_found",), security="public")
     def on_get(self, req: falcon.Request, resp: falcon.Response, code: str) -> None:
@@ -63,7 +63,7 @@ class ErrorPagesResource:
             f"<h2>Endpoints</h2>\n{self._endpoints_with(problem)}\n</main>"
         )
         head = f'<link rel="stylesheet" href="{docs}/static/page.css">'
-        respond_with_page(resp, problem.code, head, documentation(root, body))
+        respond_with_page(resp, root, problem.code, head, documentation(root, body))
 
     def _endpoints_with(self, problem: Problem) -> str:
         endpoints = self._routes.endpoints

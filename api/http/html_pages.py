@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TEXT_ONLY", "documentation", "inline_html", "path_to_root", "respond_with_page"]
 
-TEXT_ONLY: Mapping[str, str] = {"style-src": "'self'"}
+TEXT_ONLY: Mapping[str, str] = {"style-src": "'self'", "img-src": "'self'"}
 """The sources from which a page of text may load, as directives of its content security policy."""
 
 _NOTHING_ELSE = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -24,6 +24,7 @@ _PAGE = """<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>{title}</title>
+<link rel="icon" href="{root}console/static/icon.svg" type="image/svg+xml">
 {head}
 </head>
 <body>
@@ -34,16 +35,17 @@ _PAGE = """<!doctype html>
 
 
 def respond_with_page(
-    resp: falcon.Response, title: str, head: str, body: str, allowed: Mapping[str, str] = TEXT_ONLY
+    resp: falcon.Response, root: str, title: str, head: str, body: str, allowed: Mapping[str, str] = TEXT_ONLY
 ) -> None:
     """Respond with a page; ``head`` and ``body`` are HTML, ``title`` is text.
 
-    ``allowed`` are the sources from which it may load, as directives of its content security policy.
+    ``root`` is the relative path to the service's root. ``allowed`` are the sources from which the page may load, as
+    directives of its content security policy.
     """
     resp.content_type = falcon.MEDIA_HTML
     policy = [_NOTHING_ELSE, *(f"{directive} {sources}" for directive, sources in allowed.items())]
     resp.set_header("Content-Security-Policy", "; ".join(policy))
-    resp.text = _PAGE.format(title=html.escape(title), head=head, body=body)
+    resp.text = _PAGE.format(root=root, title=html.escape(title), head=head, body=body)
 
 
 def documentation(root: str, content: str) -> str:

@@ -37,7 +37,7 @@ class ReferenceResource:
         """Show the reference, a page on which the endpoints can be tried."""
         root = path_to_root(req)
         body = documentation(root, _BODY.format(root=root))
-        respond_with_page(resp, "Reference", _HEAD.format(root=root), body, _ALLOWED)
+        respond_with_page(resp, root, "Reference", _HEAD.format(root=root), body, _ALLOWED)
 
 
 def reference_files() -> StaticFilesResource:

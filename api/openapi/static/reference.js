@@ -1,6 +1,7 @@
 "use strict";
 
-const OPENAPI = new URL("../../api/v0/openapi.json", document.currentScript.src).href;
+const ROOT = new URL("../..", document.currentScript.src).href;
+const OPENAPI = `${ROOT}api/v0/openapi.json`;
 const KEPT_AS = "ci-daemon.authorized";
 
 // A token survives a reload but not its tab: otherwise every later user of the browser could use it.
@@ -19,6 +20,18 @@ const keptAuthorization = {
         persistAuthorizationIfNeeded: (_original, { authSelectors }) => () => {
           storage?.setItem(KEPT_AS, JSON.stringify(authSelectors.authorized()));
         },
+      },
+    },
+  },
+};
+
+// The document names the service's configured address. The page may have another, such as localhost, and its policy lets it
+// ask its own alone.
+const askedHere = {
+  statePlugins: {
+    spec: {
+      wrapActions: {
+        updateJsonSpec: (original) => (document) => original({ ...document, servers: [{ url: ROOT.replace(/\/$/, "") }] }),
       },
     },
   },
@@ -77,7 +90,7 @@ const ui = SwaggerUIBundle({
   displayRequestDuration: true,
   docExpansion: "list",
   filter: true,
-  plugins: [keptAuthorization, filterByWords],
+  plugins: [askedHere, keptAuthorization, filterByWords],
   onComplete: () => restoreAuthorization(ui),
   validatorUrl: null,
 });

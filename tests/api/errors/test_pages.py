@@ -5,6 +5,7 @@ import html
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urljoin
 
 import pytest
 
@@ -72,12 +73,15 @@ def test_another_code_is_a_page_to_a_browser(world: World):
 
 
 @pytest.mark.parametrize("path", ["/docs/errors", "/docs/errors/busy"])
-def test_a_page_runs_nothing_and_loads_nothing_but_its_style(world: World, path: str):
+def test_a_page_runs_nothing_and_loads_its_style_and_icon_alone(world: World, path: str):
     answered = world.anonymous.simulate_get(path)
 
     assert "<script" not in answered.text
     assert "default-src 'none'" in answered.headers["Content-Security-Policy"]
     assert "script-src" not in answered.headers["Content-Security-Policy"]
+    loaded = [urljoin(path, each) for each in re.findall('<link [^>]*href="([^"]*)"', answered.text)]
+    assert loaded == ["/console/static/icon.svg", "/docs/static/page.css"]
+    assert [world.anonymous.simulate_get(each).status_code for each in loaded] == [200, 200]
     assert "//" not in re.sub(r"<code>.*?</code>", "", answered.text)
 
 

@@ -15,7 +15,7 @@ def test_the_reference_loads_only_files_of_the_service(world: World):
     page = world.anonymous.simulate_get("/docs")
 
     assert page.status_code == 200
-    assert len(re.findall(r'(?:src|href)="([^"]+)"', page.text)) == 8
+    assert len(re.findall(r'(?:src|href)="([^"]+)"', page.text)) == 9
 
 
 @pytest.mark.parametrize("slash", ["", "/"])

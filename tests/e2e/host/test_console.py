@@ -184,3 +184,16 @@ def test_without_scripts_the_pages_say_what_needs_them(browser: Browser, url: st
     page = browser.new_context(java_script_enabled=False).new_page()
     page.goto(f"{url}/login")
     expect(page.get_by_text("Passkeys need JavaScript")).to_be_visible()
+
+
+def test_the_reference_asks_the_address_of_its_page(browser: Browser, url: str):
+    """The document names 127.0.0.1, which the page may not ask if it is at localhost."""
+    page = browser.new_context().new_page()
+    faults: list[str] = []
+    page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+    page.goto(f"{url}/docs")
+    page.get_by_text("/api/v0/ping", exact=True).click()
+    page.get_by_role("button", name="Try it out").click()
+    page.get_by_role("button", name="Execute").click()
+    expect(page.locator(".live-responses-table .response-col_status").last).to_contain_text("200")
+    assert faults == []
