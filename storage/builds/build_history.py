@@ -49,6 +49,8 @@ class BuildHistory:
         in_organization = PipelineRow.organization_id + 0 == slot("organization_id")
         self._unfinished = Query(database, newest.where(in_organization, BuildRow.finished_at.is_null()), BUILD)
         self._failed = Query(database, newest.where(in_organization, BuildRow.state == BuildState.FAILED), BUILD)
+        # The number of a pipeline's last build is its count of builds: a look-up for each pipeline.
+        self._last = Query(database, newest.where(of_organization, BuildRow.number == PipelineRow.build_count), BUILD)
         failed_jobs = (JobRow.build == slot("id"), JobRow.state.in_(_FAILED), JobRow.soft_failed == 0)
         self._failed_jobs = Query(
             database, JobRow.select(JobRow.name).where(*failed_jobs).order_by(JobRow.position), lambda row: str(row[0])
@@ -80,7 +82,7 @@ class BuildHistory:
         )
         both = (
             jobs.select_extend(JobRow.step_key.alias("step_key"))
-            .where(BuildRow.commit.is_null(is_null=False), BuildRow.commit != "")
+            .where(peewee.fn.TRIM(BuildRow.commit, "0") != "")  # a tree without a commit has none, or one of zeros
             .group_by(BuildRow.commit, JobRow.step_key)
             .having(
                 peewee.fn.MAX(JobRow.state == JobState.FAILED) == 1, peewee.fn.MAX(JobRow.state == JobState.PASSED) == 1
@@ -128,6 +130,10 @@ class BuildHistory:
     def failed(self, organization_id: int, limit: int) -> list[Build]:
         """Return an organization's builds that failed last."""
         return self._failed.all(organization_id=organization_id, limit=limit)
+
+    def last(self, organization_id: int) -> Build | None:
+        """Return the build that an organization began last, whatever its state."""
+        return self._last.one(organization_id=organization_id, limit=1)
 
     def failed_jobs(self, build_id: int) -> list[str]:
         """Return the names of the jobs that failed a build, in the order of its pipeline."""

@@ -61,8 +61,8 @@ class CaseHistory:
 
     @property
     def flaky(self) -> bool:
-        """True if it failed and passed on one commit."""
-        passed = {run.commit for run in self.runs if run.commit and run.outcome is CaseOutcome.PASSED}
+        """True if it failed and passed on one commit. A tree without a commit has none, or one of zeros."""
+        passed = {run.commit for run in self.runs if run.commit.strip("0") and run.outcome is CaseOutcome.PASSED}
         return any(run.commit in passed for run in self.failed)
 
     @property

@@ -33,7 +33,9 @@ def browser() -> Iterator[Browser]:
 
 def test_hostile_files_are_shown_and_run_nothing(browser: Browser, client: Client, pipeline: Pipeline):
     for result in ("", FAILED):
-        build = pipeline.build(one(f"RESULT={result!r}\n{KEEP}", runner_args={"artifacts": ["out/**"]}))
+        build = pipeline.build(
+            one(f"RESULT={result!r}\n{KEEP}", runner_args={"artifacts": ["out/**"]}), commit="c0ffee"
+        )
         assert build.finish()["state"] == "passed", build.jobs()
     with visitor(browser, client, bypass_csp=True) as ada:
         page = ada.open(f"/{build.path}?view=tests")

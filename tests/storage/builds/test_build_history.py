@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from storage import BuildState, JobState, NewBuild, NewOrigin, OriginEvent, Pipeline, Storage
 from tests import records
 
 
-def new_build(storage: Storage, pipeline: Pipeline, branch: str = "main") -> int:
-    return storage.builds.create(pipeline, NewBuild(branch=branch, commit="c0ffee"), [records.new_job()]).id
+def new_build(storage: Storage, pipeline: Pipeline, branch: str = "main", commit: str = "c0ffee") -> int:
+    return storage.builds.create(pipeline, NewBuild(branch=branch, commit=commit), [records.new_job()]).id
 
 
 def fail(storage: Storage, build_id: int) -> None:
@@ -29,6 +31,8 @@ def test_unfinished_and_failed_builds_of_an_organization(storage: Storage):
     assert history.failed(other.organization_id, 9) == []
     assert history.failed_jobs(failed) == [job.name for job in storage.jobs.of_build(failed)]
     assert history.failed_jobs(waits) == []
+    last = [history.last(organization) for organization in (one.organization_id, 0)]
+    assert [build and build.id for build in last] == [waits, None]
 
 
 def test_the_last_builds_of_each_pipeline(storage: Storage):
@@ -109,3 +113,12 @@ def test_slow_and_flaky_steps(storage: Storage):
     (slow,) = storage.build_history.slowest(pipeline.id, 9, 9)
     assert (slow.name, slow.runs, slow.mean_seconds >= 0) == ("step", 2, True)
     assert storage.build_history.flaky(pipeline.id, 1, 9) == []
+
+
+@pytest.mark.parametrize("commit", ["", "0" * 40])
+def test_trees_without_a_commit_make_no_step_flaky(storage: Storage, commit: str):
+    pipeline = records.new_pipeline(storage)
+    fail(storage, new_build(storage, pipeline, commit=commit))
+    (job,) = storage.jobs.of_build(new_build(storage, pipeline, commit=commit))
+    records.finish(storage, job, records.started(storage, job))
+    assert storage.build_history.flaky(pipeline.id, 9, 9) == []

@@ -18,7 +18,8 @@ def test_a_test_that_failed_and_passed_on_one_commit_is_flaky():
     failed, passed = CaseOutcome.FAILED, CaseOutcome.PASSED
     assert history(("a", failed), ("b", passed), ("a", passed)).flaky
     assert not history(("a", failed), ("b", passed)).flaky
-    assert not history(("", failed), ("", passed)).flaky
+    for tree in ("", "0" * 40):
+        assert not history((tree, failed), (tree, passed)).flaky
 
 
 def test_a_history_is_said_and_drawn():
