@@ -1,4 +1,4 @@
-"""The position of the error for which a pipeline was rejected; pure."""
+"""The error for which a pipeline was rejected, and its position; pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import re
 from dataclasses import dataclass
 
-__all__ = ["Position", "position_of"]
+__all__ = ["Position", "cause_of", "position_of"]
 
 _IN_JSON = re.compile(r": line ([0-9]{1,9}) column ([0-9]{1,9})$")
 _IN_FILE = re.compile(
@@ -15,6 +15,7 @@ _IN_FILE = re.compile(
 )
 _IN_IR = re.compile(r"^(\w+(?:\.\w+|\[[0-9]{1,9}\])*): expected ")
 _PARTS = re.compile(r"(\w+)|\[([0-9]+)\]")
+_TRACEBACK = "Traceback (most recent call last):\n"
 _AROUND = 60
 _LONGEST = 400
 
@@ -25,6 +26,17 @@ class Position:
 
     place: str
     excerpt: str
+
+
+def cause_of(message: str) -> str:
+    """Return a message without the frames of its traceback: only the error that ends it."""
+    before, _, traceback = message.partition(_TRACEBACK)
+    if not traceback:
+        return message
+    lines = traceback.rstrip().splitlines()
+    frames = [place for place, line in enumerate(lines) if line.startswith(" ")]
+    error = lines[frames[-1] + 1 :] if frames else lines
+    return before + "\n".join(error or lines[-1:]).strip()
 
 
 def position_of(message: str, render_log: str, pipeline_ir: str | None) -> Position | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from api.console.artifacts.tree import trees
 from api.console.builds.debugging import held_vms
-from api.console.builds.error_position import position_of
+from api.console.builds.error_position import cause_of, position_of
 from api.console.builds.graph import NODE_HEIGHT, NODE_WIDTH, GraphEdge, GraphNode, lay_out
 from api.console.builds.live import Moment
 from api.console.builds.states import view_of
@@ -118,15 +118,17 @@ class BuildPage(Page):
         }
 
     def _rejection(self, build: Build) -> dict[str, object]:
-        """Return the output of the pipeline's files, if they failed, and the place of the error."""
+        """Return why a build failed as a whole, its pipeline files' output, and the place of the error."""
         storage = self._site.storage
+        message = build.error_message or ""
         if build.error_code is None:
-            return {"render_log": "", "position": None}
+            return {"why": message, "render_log": "", "position": None}
         log = ""
         if storage.renders.get(build.id) is not None and build.logs_expired_at is None:
             log = storage.logs.reader(build.uuid, RENDER_LOG).read(0, _RENDER_LOG_BYTES).decode("utf-8", "replace")
-        position = position_of(build.error_message or "", log, storage.builds.pipeline_ir(build.id))
-        return {"render_log": log, "position": position}
+        position = position_of(message, log, storage.builds.pipeline_ir(build.id))
+        # The output has the whole traceback.
+        return {"why": cause_of(message) if log else message, "render_log": log, "position": position}
 
 
 def _worst(positions: Sequence[int], by_position: Mapping[int, JobView]) -> str:

@@ -5,54 +5,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from actors import wait_reason
 from api.console.pages import Page, redirect
-from api.console.words import title_of
-from storage import BuildState
+from api.console.pipelines.lines import line_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import falcon
 
+    from api.console.pipelines.lines import BuildLine
     from api.console.site import Site
     from storage import Build, Organization
 
-__all__ = ["BuildLine", "HomePage", "OrganizationNews"]
+__all__ = ["HomePage", "OrganizationNews"]
 
 _MOST_ORGANIZATIONS = 50
 _MOST_UNFINISHED = 20
 _MOST_FAILED = 5
-_MOST_NAMES = 3
-
-
-@dataclass(frozen=True, slots=True)
-class BuildLine:
-    """A build in a list; ``why`` says why it waits or failed, empty if neither, ``who`` whose it is."""
-
-    build: Build
-    why: str = ""
-    who: str = ""
-
-    @property
-    def title(self) -> str:
-        """The first line of its message."""
-        return title_of(self.build.message, self.build.commit)
-
-    @property
-    def runs(self) -> bool:
-        """True if time passes for it."""
-        return self.build.started_at is not None and self.build.finished_at is None
 
 
 @dataclass(frozen=True, slots=True)
 class OrganizationNews:
-    """An organization with its unfinished builds and the last that failed."""
+    """An organization with its unfinished builds, those that failed last, and its last one, if any."""
 
     organization: Organization
     unfinished: tuple[BuildLine, ...]
     failed: tuple[BuildLine, ...]
-    empty: bool
+    last: Build | None
 
 
 class HomePage(Page):
@@ -78,24 +55,7 @@ class HomePage(Page):
         failed = storage.build_history.failed(organization.id, _MOST_FAILED)
         return OrganizationNews(
             organization,
-            tuple(BuildLine(build, self._why(build)) for build in unfinished),
-            tuple(BuildLine(build, _named(storage.build_history.failed_jobs(build.id))) for build in failed),
-            empty=not unfinished and not failed and not storage.pipelines.page(organization.id, 1, None).rows,
+            tuple(line_of(self._site, build) for build in unfinished),
+            tuple(line_of(self._site, build) for build in failed),
+            storage.build_history.last(organization.id),
         )
-
-    def _why(self, build: Build) -> str:
-        """Return why a build waits: what its first waiting job waits for."""
-        if build.state is not BuildState.SCHEDULED:
-            return ""
-        if (reason := wait_reason(self._site.storage, build)) is not None:
-            return reason
-        if self._site.storage.renders.pending(build.id):
-            return self._site.engine.renders_wait() or "its pipeline files are being rendered"
-        reasons = (self._site.engine.pending_reason(job) for job in self._site.storage.jobs.of_build(build.id))
-        return next((reason for reason in reasons if reason), "")
-
-
-def _named(jobs: Sequence[str]) -> str:
-    """Return the first names of jobs, and how many there are besides."""
-    others = len(jobs) - _MOST_NAMES
-    return ", ".join(jobs[:_MOST_NAMES]) + (f" and {others} more" if others > 0 else "")

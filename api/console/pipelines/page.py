@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from api.console.pages import Page, whole_number
-from api.console.pipelines.home import BuildLine
+from api.console.pipelines.lines import line_of
 from storage import BuildState
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class PipelinePage(Page):
             "pipelines/pipeline",
             pipeline=found,
             org=org,
-            lines=[BuildLine(each.build, who=each.people.first if member else "") for each in page.rows],
+            lines=[line_of(self._site, each.build, each.people.first if member else "") for each in page.rows],
             more=None if page.next_key is None else urlencode({**kept, "before": page.next_key}),
             given=given,
             states=list(BuildState),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from actors.ir import IrError, IrSettings, load
-from api.console.builds.error_position import position_of
+from api.console.builds.error_position import cause_of, position_of
 
 TRACEBACK = """printed first
 Traceback (most recent call last):
@@ -30,6 +30,23 @@ def test_the_message_serves_if_there_is_no_log():
     found = position_of('failed: Traceback:\n  File "/workspace/.hm/a.py", line 1\n    x =\n      ^\n', "", None)
     assert found is not None
     assert (found.place, found.excerpt) == (".hm/a.py, line 1", "x =\n  ^")
+
+
+@pytest.mark.parametrize(
+    ("message", "cause"),
+    [
+        ("a number is expected", "a number is expected"),
+        ("Traceback (most recent call last):\n", "Traceback (most recent call last):\n"),
+        (
+            f"render failed (exit 1): {TRACEBACK.partition(chr(10))[2]}",
+            "render failed (exit 1): TypeError: unsupported",
+        ),
+        ('Traceback (most recent call last):\n  File "a"\nError: one\ntwo\n', "Error: one\ntwo"),
+        ("Traceback (most recent call last):\n  cut here", "cut here"),
+    ],
+)
+def test_the_cause_is_the_error_that_ends_a_traceback(message: str, cause: str):
+    assert cause_of(message) == cause
 
 
 @pytest.mark.parametrize("text", ['{"version": "0",\n\t"steps": oops}', "x" * 500])

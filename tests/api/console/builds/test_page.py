@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from api.console import pages
-from storage import BuildState, JobState, NewBuild, Storage
+from storage import RENDER_LOG, BuildState, JobState, NewBuild, Storage
 from tests.api.console.browser import Browser
 from tests.api.world import Account, BuildPath, PipelinePath, World, steps
 from tests.records import new_job
@@ -114,6 +114,27 @@ def test_a_rejected_build_says_why(ada: Account, pipeline: PipelinePath):
     shown = Browser.of(ada).get("/ada-example-org/pipelines/demo/builds/1").text
     assert "Why it failed" in shown
     assert "This build has no jobs." in shown
+
+
+def test_a_traceback_is_shown_once(world: World, ada: Account, pipeline: PipelinePath):
+    """The reason is the error that ends it, also in lists; the output below has the frames."""
+    stored = pipeline.build().stored
+    trace = (
+        'Traceback (most recent call last):\n  File "/workspace/.hm/a.py", line 3, in ci\n    oops()\nNameError: oops\n'
+    )
+    made = world.storage.pipelines.by_id(stored.pipeline_id)
+    assert made is not None
+    build = world.storage.renders.begin(made, NewBuild("main", "c0ffee"), None)
+    with world.storage.logs.writer(build.uuid, RENDER_LOG, 1) as writer:
+        writer.output(trace.encode())
+    world.storage.renders.refuse(build.id, "render_failed", f"render failed (exit 1): {trace}")
+    browser = Browser.of(ada)
+    shown = browser.get(f"/ada-example-org/pipelines/demo/builds/{build.number}").text
+    assert '<p class="lines">render failed (exit 1): NameError: oops</p>' in shown
+    assert "At .hm/a.py, line 3" in shown
+    assert shown.count("Traceback") == 1
+    for page in ("/", "/ada-example-org/pipelines/demo"):
+        assert '<span class="detail">render failed (exit 1): NameError: oops</span>' in browser.get(page).text
 
 
 def test_an_unknown_build_is_a_page(ada: Account, build: BuildPath):

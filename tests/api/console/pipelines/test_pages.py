@@ -29,6 +29,27 @@ def test_home_shows_what_waits_and_what_failed(world: World, ada: Account, pipel
     assert "make step0, make step1, make step2 and 2 more" in broken
 
 
+def test_home_names_the_last_build_if_nothing_runs(world: World, ada: Account, pipeline: PipelinePath):
+    for message in ("First", "Second"):
+        build = pipeline.build(message=message)
+        world.storage.builds.move(build.stored.id, BuildState.SCHEDULED, BuildState.PASSED)
+    shown = Browser.of(ada).get("/").text
+    assert "The last build was" in shown
+    assert ">demo #2</a>" in shown
+    assert "#1" not in shown
+
+
+def test_a_pipelines_list_says_which_jobs_failed_and_what_waits(world: World, ada: Account, pipeline: PipelinePath):
+    failed = pipeline.build(message="Broken", pipeline_ir=steps("lint", "unit"))
+    failed.job(0).end(JobState.PASSED)
+    failed.job(1).end(JobState.FAILED)
+    world.storage.builds.move(failed.stored.id, BuildState.SCHEDULED, BuildState.FAILED)
+    pipeline.build(message="Waits")
+    waits, _, broken = Browser.of(ada).get("/ada-example-org/pipelines/demo").text.partition("Broken")
+    assert "host is full (4 of 4)</span>" in waits
+    assert '<span class="detail">make unit</span>' in broken
+
+
 def test_home_shows_only_organizations_of_the_caller(bob: Account, pipeline: PipelinePath):
     pipeline.build(message="Secret plan")
     assert "Secret plan" not in Browser.of(bob).get("/").text
