@@ -69,12 +69,12 @@ class PushBuilds:
         self._hosts = hosts
         self._locks: dict[str, threading.Lock] = {}
 
-    def check(self, repository: Repository) -> None:
-        """Fetch a repository and build its pushes, once each. Raises GitError and VmError.
+    def check(self, repository: Repository) -> bool:
+        """Fetch a repository and build its pushes, once each; tell whether there were any. Raises GitError and VmError.
 
         What was there before the repository was connected is no push: at the first check only what was reported is.
         """
-        self._fetching(repository, lambda: self._check(repository))
+        return self._fetching(repository, lambda: self._check(repository))
 
     def head_build(self, repository: Repository, source_slug: str, branch: str, source: str) -> NewBuild:
         """Return a build of the head of a branch, with the pipeline that this commit declares.
@@ -137,7 +137,7 @@ class PushBuilds:
         settings = self._live_settings.now.repositories
         return Mirror(self._mirrors / repository.uuid, repository.url, settings, credential)
 
-    def _check(self, repository: Repository) -> None:
+    def _check(self, repository: Repository) -> bool:
         checks, deliveries = self._storage.repository_checks, self._storage.deliveries
         before = self._reruns.process(repository, deliveries.pending(repository.id))
         mirror = self._mirror(repository)
@@ -145,7 +145,8 @@ class PushBuilds:
         if repository.checked_at is None and not known:
             known = _before(heads.commits, self._pushed(before))
             checks.record_heads(repository, known)
-        if heads.commits != known or (repository.checked_at is None and repository.connection_id is None):
+        moved = heads.commits != known
+        if moved or (repository.checked_at is None and repository.connection_id is None):
             self._build_pushes(mirror, repository)
         done = self._pull_requests.process(mirror, repository, before)
         for event in self._events(before):
@@ -154,6 +155,7 @@ class PushBuilds:
         with self._storage.transaction():
             checks.checked(repository, heads.default_branch)
             deliveries.processed(repository.id, done)
+        return moved
 
     def _build_pushes(self, mirror: Mirror, repository: Repository) -> None:
         checks = self._storage.repository_checks

@@ -30,6 +30,7 @@ __all__ = ["RepositoryWatcher"]
 
 _AT_ONCE = 2
 _SWEEP_SECONDS = 60.0
+_REST_SECONDS = 0.25
 _INTERNAL_ERROR = "an internal error, see `ci-daemon logs`"
 
 
@@ -63,7 +64,15 @@ class _Handle:
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
-    """Worker: the check of this repository has ended."""
+    """Worker: the check of this repository has ended; ``moved`` tells whether there was a push."""
+
+    repository_id: int
+    moved: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Rested:
+    """Timer: this repository may be checked again."""
 
     repository_id: int
 
@@ -75,12 +84,15 @@ class _Handled:
     provider: str
 
 
-_Message: TypeAlias = RepositoryWatcherMessage | _Checked | _Handled | _Sweep
+_Message: TypeAlias = RepositoryWatcherMessage | _Checked | _Rested | _Handled | _Sweep
 _Task: TypeAlias = _Check | _Sweep | _Handle
 
 
 class RepositoryWatcher(Supervised[_Message, _Task]):
     """Checks each repository when it is due, two at once, and none twice at a time.
+
+    After a check that finds no push, a repository rests for a moment. So many deliveries that say the same, or nothing
+    new, cost a few checks a second, and a push that follows another is built at once.
 
     All of them are due at the start, so that what was pushed while the service was away is built; the connected
     accounts are looked at, too.
@@ -103,6 +115,7 @@ class RepositoryWatcher(Supervised[_Message, _Task]):
         self._pushes = pushes
         self._hosts = hosts
         self._checking: set[int] = set()
+        self._resting: set[int] = set()
         self._handling: set[str] = set()
 
     def begin(self) -> None:
@@ -120,8 +133,15 @@ class RepositoryWatcher(Supervised[_Message, _Task]):
                 self._poll()
             case _Handled(provider):
                 self._handling.discard(provider)
-            case _Checked(repository_id):
+            case _Checked(repository_id, moved):
                 self._checking.discard(repository_id)
+                if not moved:
+                    self._resting.add(repository_id)
+                    self._timer.tell_after(_REST_SECONDS, self.address, _Rested(repository_id))
+                self._poll()
+            case _Rested(repository_id):
+                self._resting.discard(repository_id)
+                self._poll()
             case _Sweep():
                 self.work(message, self._pushes.remove_orphans)
                 self._timer.tell_after(_SWEEP_SECONDS, self.address, message)
@@ -167,19 +187,21 @@ class RepositoryWatcher(Supervised[_Message, _Task]):
         free = _AT_ONCE - len(self._checking)
         if free <= 0 or admission_block(self._storage, self._live_settings.now.pool.low_disk_gb) is not None:
             return
-        due = self._storage.repository_checks.due(_AT_ONCE + free)
-        for repository in [each for each in due if each.id not in self._checking][:free]:
+        busy = self._checking | self._resting
+        due = self._storage.repository_checks.due(len(busy) + free)
+        for repository in [each for each in due if each.id not in busy][:free]:
             self._checking.add(repository.id)
             self._start(repository)
 
     def _start(self, repository: Repository) -> None:
         def run() -> _Checked:
+            moved = False
             try:
-                self._pushes.check(repository)
+                moved = self._pushes.check(repository)
             except (GitError, HostError, VmError, RenderFailed) as error:
                 self.log.warning("%s cannot be checked: %s", repository.url, error)
                 self._storage.repository_checks.failed(repository, str(error))
                 self._storage.deliveries.failed(repository.id, str(error))
-            return _Checked(repository.id)
+            return _Checked(repository.id, moved)
 
         self.work(_Check(repository), run)

@@ -97,6 +97,11 @@ class Channel(HTTPChannel):
         """The server, which responds to refused requests."""
         return cast("RefusalWriter", self.server)
 
+    @property
+    def patient(self) -> bool:
+        """True if the next request can wait for a moment."""
+        return cast("Parser", self.requests[0]).patient
+
     def receiving_since(self) -> float | None:
         """Return when the partly received request began, in monotonic time; None if there is none."""
         request = self.request

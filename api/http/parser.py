@@ -30,6 +30,7 @@ _SECRET_BODY = 400 * 2**10
 _OF_ORGANIZATION = r"/api/v0/organizations/[^/]+/(?:pipelines/[^/]+/)?"
 _TAKES_ARCHIVE = re.compile(_OF_ORGANIZATION + r"builds/?")
 _TAKES_SECRET = re.compile(_OF_ORGANIZATION + r"secrets/[^/]+/?")
+_REPORTS = re.compile(r"/webhooks/[^/]+/?")
 
 _MAX_CHUNK_LINE = 4096
 _MAX_FRAMING = 8 * 2**10
@@ -79,6 +80,11 @@ class Parser(HTTPRequestParser):
         if self.content_length > self._most_bytes:
             self.body_rcv, self.content_length = None, 0
             self.error = self._too_large()
+
+    @property
+    def patient(self) -> bool:
+        """True for the report of a source host, which may come with a thousand others."""
+        return _REPORTS.fullmatch(self.path) is not None
 
     @property
     def _most_bytes(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import threading
 import time
@@ -164,20 +165,24 @@ class _Listener(TcpWSGIServer):
         if not self.workers.leads:
             super().pull_trigger()
 
-    def _read(self) -> bool:
-        """Wait for requests, for a second at most; False after the last. Runs in the thread that leads."""
+    def _read(self, seconds: float) -> bool:
+        """Wait for requests, so many seconds at most; False after the last. Runs in the thread that leads."""
         if not self._closing.is_set():
-            wasyncore.loop(timeout=1.0, use_poll=True, map=self.map, count=1)
+            self._wait(seconds)
             return True
         if self._close_by is None:
             self._close_by = time.monotonic() + self._settings.stop_timeout
             wasyncore.dispatcher.close(self)
         if self._close_idle() and time.monotonic() < self._close_by:
-            wasyncore.loop(timeout=0.1, use_poll=True, map=self.map, count=1)
+            self._wait(min(seconds, 0.1))
             return True
         for channel in self.channels():
             HTTPChannel.handle_close(channel)
         return False
+
+    def _wait(self, seconds: float) -> None:
+        rounded = math.ceil(seconds * 1000) / 1000  # waitress cuts off what is less, and would not wait at all
+        wasyncore.loop(timeout=rounded, use_poll=True, map=self.map, count=1)
 
     def _close_idle(self) -> bool:
         """Close idle connections; return whether others remain."""

@@ -3,6 +3,9 @@
 A thread gives up the GIL in every query and system call, and has it back at once unless another thread wants it. With
 several threads at work, each of those calls waits for switches between threads, which together take longer than the
 rest of a short request. So while requests are short only one thread works. If one takes long, another thread leads.
+
+Patient tasks are served one after the other, with a pause after each begins, so that a thousand of them at once leave
+the CPU to all else.
 """
 
 from __future__ import annotations
@@ -25,10 +28,19 @@ __all__ = ["Task", "Workers"]
 _log = logging.getLogger(__name__)
 
 _LONG_SECONDS = 0.005
+_PAUSE_SECONDS = 0.004
+"""Seconds between the beginnings of two patient tasks: a thousand begin within the time that source hosts wait."""
+
+_READ_SECONDS = 1.0
 
 
 class Task(Protocol):
     """Work for a worker thread: a connection with a request on it."""
+
+    @property
+    def patient(self) -> bool:
+        """True if the task can wait for a moment; it is asked when the task is added."""
+        ...
 
     def service(self) -> None:
         """Do the work. Runs in a worker thread."""
@@ -42,14 +54,16 @@ class Task(Protocol):
 class Workers:
     """A thread that leads, and up to ``limit`` others that serve long tasks.
 
-    Each of the others led until its task took long, and ends after it. The thread that leads calls ``read``, which
-    waits for requests, adds them as tasks, and returns False at the end.
+    Each of the others led until its task took long, and ends after it. The thread that leads calls ``read`` with the
+    most seconds to wait for requests; it adds them as tasks, and returns False at the end.
     """
 
-    def __init__(self, limit: int, read: Callable[[], bool]) -> None:
+    def __init__(self, limit: int, read: Callable[[float], bool]) -> None:
         self._limit = limit
         self._read = read
         self._tasks: deque[Task] = deque()
+        self._patient: deque[Task] = deque()
+        self._pause_until = 0.0
         self._lock = threading.Lock()
         self._left = threading.Condition(self._lock)
         self._alive = 0
@@ -69,8 +83,8 @@ class Workers:
         return self._leader == threading.get_ident()
 
     def add_task(self, task: Task) -> None:
-        """Serve a task as soon as ``read`` returns."""
-        self._tasks.append(task)
+        """Serve a task as soon as ``read`` returns, and after a pause if it is patient."""
+        (self._patient if task.patient else self._tasks).append(task)
 
     def hand_over(self) -> None:
         """Let another thread lead if this one does, because its task is going to wait."""
@@ -93,8 +107,9 @@ class Workers:
 
     def close(self, timeout: float) -> None:
         """Cancel tasks that did not start, and wait ``timeout`` seconds for busy threads, after `run`."""
-        while self._tasks:
-            self._tasks.popleft().cancel()
+        for tasks in (self._tasks, self._patient):
+            while tasks:
+                tasks.popleft().cancel()
         with self._lock:
             self._left.wait_for(lambda: not self._alive, timeout)
 
@@ -123,21 +138,35 @@ class Workers:
         with self._lock:
             if self.leads:
                 self._serving_since = None
-            elif self._tasks and self._is_full():
-                return self._tasks.popleft()
+            elif self._is_full() and (task := self._take()) is not None:
+                return task
             else:
                 self._leave()
                 return None
         while True:
-            if self._tasks:
+            if self._tasks or self._patient:
                 with self._lock:
-                    if self._tasks and not self._is_full():
+                    if not self._is_full() and (task := self._take()) is not None:
                         self._serving_since = time.monotonic()
                         if not self._serving.is_set():
                             self._serving.set()
-                        return self._tasks.popleft()
-            if not self._read():
+                        return task
+            if not self._read(self._seconds_to_read()):
                 return None
+
+    def _take(self) -> Task | None:
+        """Remove the task to serve now. A patient one whose pause is over is first, so that none waits for ever."""
+        now = time.monotonic()
+        if self._patient and now >= self._pause_until:
+            self._pause_until = now + _PAUSE_SECONDS
+            return self._patient.popleft()
+        return self._tasks.popleft() if self._tasks else None
+
+    def _seconds_to_read(self) -> float:
+        if not self._patient:
+            return _READ_SECONDS
+        left = self._pause_until - time.monotonic()
+        return left if left > 0 else _PAUSE_SECONDS  # it is over, but no thread was free
 
     def _is_full(self) -> bool:
         """Tell whether no other thread could lead. The leader then only reads, and others take its tasks."""

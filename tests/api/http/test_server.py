@@ -9,6 +9,7 @@ from select import select
 import pytest
 
 from api import CannotListen, HttpSettings, Server
+from api.http import workers
 from tests.api.http.served import Served, answer, refusal, serving
 from tests.waiting import until
 
@@ -49,6 +50,18 @@ def test_many_clients_at_once_are_all_answered(served: Served):
         client.join()
 
     assert not failures
+
+
+def test_a_delivery_waits_for_a_pause_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(workers, "_PAUSE_SECONDS", 600.0)
+    with serving(tmp_path / "state", stop_timeout=0.0) as served:
+        delivery = served.request("POST", "/webhooks/git", "Content-Length: 0")
+        assert refusal(served.send(delivery)) == (401, "unauthorized")
+        waiting = served.connect()
+        waiting.sendall(delivery)
+
+        assert served.get("/api/v0/user").status == 200
+        assert select([waiting], [], [], 0) == ([], [], [])
 
 
 def test_a_change_that_waits_for_another_delays_no_reader(served: Served):

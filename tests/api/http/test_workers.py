@@ -3,7 +3,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from queue import SimpleQueue
+from functools import partial
+from queue import Empty, SimpleQueue
 
 import pytest
 
@@ -17,7 +18,8 @@ LIMIT = 3
 class RecordingTask:
     """A task that records the thread that runs it."""
 
-    def __init__(self, work: Callable[[], object] = lambda: None) -> None:
+    def __init__(self, work: Callable[[], object] = lambda: None, *, patient: bool = False) -> None:
+        self.patient = patient
         self._work = work
         self.thread: threading.Thread | None = None
         self.begun = threading.Event()
@@ -46,8 +48,8 @@ class Crew:
         self._watcher = threading.Thread(target=self.workers.run)
         self._watcher.start()
 
-    def ask(self, work: Callable[[], object] = lambda: None) -> RecordingTask:
-        task = RecordingTask(work)
+    def ask(self, work: Callable[[], object] = lambda: None, *, patient: bool = False) -> RecordingTask:
+        task = RecordingTask(work, patient=patient)
         self._arriving.put(task)
         return task
 
@@ -61,8 +63,11 @@ class Crew:
         self._watcher.join(60)
         self.workers.close(timeout)
 
-    def _read(self) -> bool:
-        task = self._arriving.get()
+    def _read(self, seconds: float) -> bool:
+        try:
+            task = self._arriving.get(timeout=seconds)
+        except Empty:
+            return True
         if task is not None:
             self.workers.add_task(task)
         return task is not None
@@ -138,6 +143,37 @@ def test_tasks_above_the_limit_wait_for_a_thread(crew: Crew):
     assert all(task.done.wait(60) for task in left)
 
 
+@pytest.mark.usefixtures("patience")
+def test_only_patient_tasks_wait_for_a_pause(crew: Crew, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(workers_module, "_PAUSE_SECONDS", 600.0)
+    first, second = (crew.ask(patient=True) for _ in range(2))
+    others = [crew.ask() for _ in range(3)]
+
+    assert all(task.done.wait(60) for task in (first, *others))
+    assert not second.begun.is_set()
+
+
+def test_patient_tasks_are_served_in_their_order_after_all(crew: Crew):
+    order: list[int] = []
+    tasks = [crew.ask(partial(order.append, number), patient=True) for number in range(20)]
+
+    assert all(task.done.wait(60) for task in tasks)
+    assert order == list(range(20))
+
+
+@pytest.mark.usefixtures("patience")
+def test_a_patient_task_is_not_kept_waiting_by_others(crew: Crew):
+    order: list[str] = []
+    crew.ask_for_long()
+    tasks = [RecordingTask(partial(order.append, each), patient=each == "patient") for each in ("other", "patient")]
+    for task in tasks:
+        crew.workers.add_task(task)
+    crew.hold.set()
+
+    assert all(task.done.wait(60) for task in tasks)
+    assert order == ["patient", "other"]
+
+
 def test_a_host_without_threads_delays_tasks_only(crew: Crew, monkeypatch: pytest.MonkeyPatch):
     refused = threading.Event()
 
@@ -179,18 +215,17 @@ def test_a_tasks_context_ends_with_it(crew: Crew):
 
 def test_closing_waits_and_cancels_tasks_not_begun(crew: Crew):
     long = [crew.ask_for_long() for _ in range(LIMIT)]
-    left = crew.ask()
+    left = [crew.ask(), crew.ask(patient=True)]
     crew.end(0.05)
     assert crew.workers.alive == LIMIT
-    assert left.canceled
-    assert not left.begun.is_set()
+    assert all(task.canceled and not task.begun.is_set() for task in left)
     crew.hold.set()
 
     assert all(task.done.wait(60) for task in long)
 
 
 def test_reading_that_fails_ends_the_workers(monkeypatch: pytest.MonkeyPatch):
-    def fail() -> bool:
+    def fail(_seconds: float) -> bool:
         raise OSError("of the test")
 
     failures: list[threading.ExceptHookArgs] = []
