@@ -50,8 +50,8 @@ class HttpSettings:
     )
     max_body_bytes: int = setting(
         12 * 2**20,
-        "The most bytes of a request that creates a build, because it may bring an archive; a body that sets a secret"
-        " has at most 400 KiB, any other 64 KiB.",
+        "The most bytes of a request that creates a build, because it may bring an archive, and of a source host's"
+        " delivery; a body that sets a secret has at most 400 KiB, any other 64 KiB.",
         at_least=1,
     )
     max_header_bytes: int = setting(64 * 2**10, "The most bytes of the header of a request.", at_least=1)

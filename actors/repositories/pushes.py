@@ -70,9 +70,10 @@ class PushBuilds:
         self._locks: dict[str, threading.Lock] = {}
 
     def check(self, repository: Repository) -> bool:
-        """Fetch a repository and build its pushes, once each; tell whether there were any. Raises GitError and VmError.
+        """Fetch a repository and build its pushes, once each; tell whether there were any.
 
         What was there before the repository was connected is no push: at the first check only what was reported is.
+        Raises GitError and VmError.
         """
         return self._fetching(repository, lambda: self._check(repository))
 

@@ -22,7 +22,7 @@ MAX_HEADERS = 500
 """The most header lines of a request."""
 
 _SMALL_BODY = 64 * 2**10
-"""The most bytes of a body that contains neither an archive nor a secret."""
+"""The most bytes of a body without an archive, a secret, or a report of a source host."""
 
 _SECRET_BODY = 400 * 2**10
 """The most bytes of a body that sets a secret: JSON may need six for each of the 64 KiB of its value."""
@@ -90,7 +90,7 @@ class Parser(HTTPRequestParser):
     def _most_bytes(self) -> int:
         """The most bytes that the body of this request may have."""
         most: int = self.adj.max_request_body_size - 1
-        if _TAKES_ARCHIVE.fullmatch(self.path):
+        if self.patient or _TAKES_ARCHIVE.fullmatch(self.path):
             return most
         return min(most, _SECRET_BODY if _TAKES_SECRET.fullmatch(self.path) else _SMALL_BODY)
 

@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 _LONG_SECONDS = 0.005
 _PAUSE_SECONDS = 0.004
-"""Seconds between the beginnings of two patient tasks: a thousand begin within the time that source hosts wait."""
+"""Seconds from one patient task to the next: a thousand begin while source hosts wait."""
 
 _READ_SECONDS = 1.0
 
@@ -155,7 +155,10 @@ class Workers:
                 return None
 
     def _take(self) -> Task | None:
-        """Remove the task to serve now. A patient one whose pause is over is first, so that none waits for ever."""
+        """Remove and return the task to serve now.
+
+        A patient one whose pause is over is first, so that none waits for ever.
+        """
         now = time.monotonic()
         if self._patient and now >= self._pause_until:
             self._pause_until = now + _PAUSE_SECONDS

@@ -39,7 +39,7 @@ def test_a_body_at_the_limit_is_taken_and_one_byte_more_is_not(served: Served):
     assert refusal(served.send(too_long)) == (413, "body_too_large")
 
 
-def test_only_the_creation_of_builds_takes_large_bodies(tmp_path: Path):
+def test_only_new_builds_and_deliveries_take_large_bodies(tmp_path: Path):
     small, large = 64 * 2**10, 2**20
     json_of = "Content-Type: application/json"
     with serving(tmp_path / "state", max_body_bytes=large) as served:
@@ -48,6 +48,7 @@ def test_only_the_creation_of_builds_takes_large_bodies(tmp_path: Path):
             "/api/v0/organizations",
             "/api/v0/auth/cli/claim",
             "/nowhere",
+            "/webhooks/git/1",
             f"{builds}/1",
         ):
             request = served.request("POST", path, json_of, f"Content-Length: {small + 1}", token=False)
@@ -59,6 +60,13 @@ def test_only_the_creation_of_builds_takes_large_bodies(tmp_path: Path):
         for path in (builds, f"{builds.partition('/pipelines')[0]}/builds"):
             request = served.request("POST", path, json_of, f"Content-Length: {large}", body=b" " * large)
             assert refusal(served.send(request)) == (400, "malformed_json")
+
+        repositories = served.world.storage.repositories
+        connected = repositories.connect(served.ada.org_id, "/srv/git/acme/web.git", "acme/web", 60)
+        proof = f"Authorization: Bearer {repositories.mint_token(connected)}"
+        headers = (proof, "X-Delivery-Id: 1", f"Content-Length: {large}")
+        request = served.request("POST", "/webhooks/git", *headers, body=b" " * large, token=False)
+        assert served.send(request).status == 202
 
 
 @pytest.mark.parametrize("of", ["", "/pipelines/web"])
