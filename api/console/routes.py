@@ -53,7 +53,10 @@ __all__ = ["add_build_pages", "add_console"]
 
 _FILES = (
     *(StaticFile(f"{name}.css", CSS) for name in ("console", "builds", "log")),
-    *(StaticFile(f"{name}.js", JAVASCRIPT) for name in ("passkeys", "live", "forms", "copy", "graph", "plot")),
+    *(
+        StaticFile(f"{name}.js", JAVASCRIPT)
+        for name in ("passkeys", "live", "events", "forms", "copy", "graph", "plot")
+    ),
     *(
         StaticFile(f"{name}.js", JAVASCRIPT)
         for name in ("log", "log_folds", "log_rows", "log_search", "log_source", "log_text")

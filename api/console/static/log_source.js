@@ -8,6 +8,10 @@ const WAIT_SECONDS = 25;
 
 export class Gone extends Error {}
 
+async function seen() {
+  while (document.hidden) await new Promise(done => document.addEventListener("visibilitychange", done, {once: true}));
+}
+
 async function answered(response) {
   if (response.ok) return response;
   let message = `the service answered ${response.status}`;
@@ -137,12 +141,16 @@ export class LogSource {
     return (await (await answered(await fetch(`${this.url}/times?first=${first}&end=${end}`))).json()).times;
   }
 
-  // Waits for more, and tells of it, until the log is complete.
+  // Waits for more, and tells of it, until the log is complete; while its tab is not seen, it holds none of the few
+  // connections that a browser opens for all of its tabs.
   async follow(grew, lost) {
     while (!this.complete) {
+      await seen();
+      const waiting = new AbortController(), end = () => waiting.abort();
+      document.addEventListener("visibilitychange", end);
       try {
         const headers = {Range: `bytes=${this.size}-${this.size + FOLLOWED - 1}`};
-        const response = await fetch(`${this.url}?wait=${WAIT_SECONDS}`, {headers});
+        const response = await fetch(`${this.url}?wait=${WAIT_SECONDS}`, {headers, signal: waiting.signal});
         const complete = response.headers.get("X-Log-Complete") === "true";
         if (response.status === 416) {
           this.complete = complete;
@@ -153,8 +161,11 @@ export class LogSource {
         await grew();
       } catch (error) {
         if (error instanceof Gone) throw error;
+        if (error.name === "AbortError") continue;
         lost(true);
         await new Promise(done => setTimeout(done, 2000));
+      } finally {
+        document.removeEventListener("visibilitychange", end);
       }
     }
   }

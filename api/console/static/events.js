@@ -1,0 +1,50 @@
+// The events of a build, while its page is looked at. A browser opens six connections to a service, for all of its tabs, and
+// each stream holds one of them for as long as it lasts: a seventh tab would load nothing. So a tab that is not seen holds
+// none, and goes on where it was when it is seen again.
+
+const NAMES = ["states", "changes", "restarting", "end"];
+
+class SeenEvents extends EventTarget {
+  constructor(url) {
+    super();
+    this.url = new URL(url, location.href);
+    this.stream = null;
+    this.readyState = EventSource.CONNECTING;
+    this.turn = () => document.hidden ? this.drop() : this.open();
+    document.addEventListener("visibilitychange", this.turn);
+    this.turn();
+  }
+
+  open() {
+    if (this.stream) return;
+    const stream = this.stream = new EventSource(this.url);
+    stream.onopen = event => {
+      this.readyState = stream.readyState;
+      this.onopen?.(event);
+    };
+    stream.onerror = event => {
+      this.readyState = stream.readyState;
+      if (this.readyState === EventSource.CLOSED) this.close(); // htmx makes another one
+      this.onerror?.(event);
+    };
+    for (const name of NAMES) {
+      stream.addEventListener(name, ({data, lastEventId}) => {
+        if (lastEventId) this.url.searchParams.set("seen", lastEventId);
+        this.dispatchEvent(new MessageEvent(name, {data, lastEventId}));
+      });
+    }
+  }
+
+  drop() {
+    this.stream?.close();
+    this.stream = null;
+  }
+
+  close() {
+    document.removeEventListener("visibilitychange", this.turn);
+    this.readyState = EventSource.CLOSED;
+    this.drop();
+  }
+}
+
+htmx.createEventSource = url => new SeenEvents(url);
