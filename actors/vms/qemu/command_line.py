@@ -50,7 +50,7 @@ def command_line(program: str, *, kvm: bool) -> list[str]:
     """
     kernel, initramfs, base, seed, commands = range(FIRST_FILE, FIRST_FILE + 5)
     argv = [program, "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-sandbox", _SANDBOX]
-    argv += ["-machine", f"q35,usb=off,smbus=off,sata=off,vmport=off,hpet={'off' if kvm else 'on'}"]
+    argv += ["-machine", f"q35,usb=off,smbus=off,sata=off,i8042=off,smm=off,vmport=off,hpet={'off' if kvm else 'on'}"]
     argv += _processors(kvm=kvm)
     argv += ["-smp", f"cpus={PARKED.cpu},maxcpus={MOST_CPUS}"]
     argv += ["-m", f"size={PARKED.memory_gb}G,slots=2,maxmem={MOST_MEMORY_GB}G"]

@@ -18,6 +18,8 @@ def test_a_parked_machine_has_a_card_two_disks_and_a_slot():
     devices = [device.partition(",")[0] for device in values("-device")]
     assert devices == ["virtio-blk-pci", "virtio-blk-pci", "pcie-root-port", "virtio-net-pci"]
     assert "-nodefaults" in command_line(PROGRAM, kvm=False)
+    (board,) = values("-machine")
+    assert {"usb=off", "smbus=off", "sata=off", "i8042=off", "smm=off", "vmport=off"} <= set(board.split(","))
     assert not {"-vnc", "-fsdev", "-virtfs", "-usb", "-qmp"} & set(command_line(PROGRAM, kvm=False))
 
 
