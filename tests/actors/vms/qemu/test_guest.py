@@ -14,6 +14,7 @@ from tests.actors.vms.qemu.machines import IMAGE, PROCESSES, SECONDS, says
 from tests.vms.contract.bomb import bomb
 from tests.vms.contract.hogs import HOGS
 
+MOST_TO_WRITE_FOR_A_SNAPSHOT = 64 << 20
 CLOCK = "cat /sys/devices/system/clocksource/clocksource0/current_clocksource"
 
 
@@ -29,6 +30,7 @@ def test_a_guest_has_the_hosts_time_and_ranks_above_its_job(opened: Callable[[],
         assert abs(float(says(connection, "date +%s.%N")) - time.time()) < 60
         assert says(connection, CLOCK) in {"hpet", "kvm-clock"}
         assert says(connection, "cat /etc/machine-id 2>/dev/null || true") == ""
+        assert 0 < int(says(connection, "cat /proc/sys/vm/dirty_bytes")) <= MOST_TO_WRITE_FOR_A_SNAPSHOT
 
         says(connection, f"cat > /workspace/hog.py <<'END'\n{HOGS['CPU']}\nEND")
         hog = start(connection, CommandSpec("exec python3 hog.py", {"PATH": "/usr/bin"}))

@@ -20,9 +20,13 @@ if TYPE_CHECKING:
 _DEVICE = "/dev/vdc"
 _FOLDER = f"{outer.FOLDER}/disk"
 _CPU = "/sys/devices/system/cpu/cpu%d/online"
-_DIRTY = "/proc/sys/vm/dirty_expire_centisecs"
-_DIRTY_HUNDREDTHS = 500
-"""Data is on the disk, and so counted by the service, a few seconds after it was written."""
+_DIRTY = "/proc/sys/vm/dirty_"
+_DIRTY_LIMITS = {"expire_centisecs": 500, "background_bytes": 16 << 20, "bytes": 64 << 20}
+"""Limits of data that is in memory alone.
+
+It is on the disk, and so counted by the service, a few seconds after it was written, and what a snapshot has to write
+does not grow with what the job wrote, nor with its memory. The host keeps in memory what comes to the disk.
+"""
 
 _NETLINK_KOBJECT_UEVENT = 15
 _EVENT_BYTES = 1 << 13
@@ -81,8 +85,9 @@ def mounted_disk() -> tuple[int, int]:
     """
     os.mkdir(_FOLDER, 0o700)
     mount(_DEVICE, _FOLDER, "ext4")
-    with open(_DIRTY, "wb", buffering=0) as file:
-        file.write(b"%d" % _DIRTY_HUNDREDTHS)
+    for limit, value in _DIRTY_LIMITS.items():
+        with open(_DIRTY + limit, "wb", buffering=0) as file:
+            file.write(b"%d" % value)
     device = os.open(_DEVICE, os.O_RDONLY)
     (size,) = struct.unpack("Q", fcntl.ioctl(device, _BLKGETSIZE64, bytes(8)))
     os.close(device)
