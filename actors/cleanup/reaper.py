@@ -114,6 +114,7 @@ class Reaper:
     def expire(self) -> None:
         """Remove expired images, files and audit entries, and log and artifact files without a row."""
         self._remove_unused_images()
+        self._remove_image_copies()
         storage, now = self._storage, self._clock.now()
         expired = retention.expire(storage, self._live_settings.now.retention, now)
         kinds = ("logs", expired.logs), ("artifacts", expired.artifacts), ("sources", expired.sources)
@@ -203,6 +204,13 @@ class Reaper:
                 in_use.add(image)
         for name in self._images.retire(in_use, self._clock.now(), unused):
             _log.info("image %s was not used for long and was removed; it is pulled again when a job names it", name)
+
+    def _remove_image_copies(self) -> None:
+        for provider in self._providers:
+            try:
+                provider.remove_image_copies()
+            except (VmError, OSError) as error:
+                _log.warning("copies of images at the provider %s are left for the next hour: %s", provider.name, error)
 
     def _has_ended(self, lease_id: int, job_id: int, attempt: int) -> bool:
         """Tell whether a lease's job has ended without a hold on the VM, or has moved on to another attempt."""

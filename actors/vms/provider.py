@@ -190,6 +190,10 @@ class Provider(Protocol):
         """Free a snapshot that no VM and no other snapshot starts from; unknown names are fine."""
         ...
 
+    def remove_image_copies(self) -> None:
+        """Free what was made of images that the store has no more, or has anew; VMs and snapshots stay whole."""
+        ...
+
     def destroy(self, vm_id: str) -> None:
         """End the VM and free its processes, mounts and files; return when all are gone. Idempotent."""
         ...

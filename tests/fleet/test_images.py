@@ -13,6 +13,8 @@ import pytest
 
 from actors.vms import Connection, ImageStore, VmSpec, in_job
 from actors.vms.incus import Engine, IncusProvider, access_of
+from actors.vms.incus.names import IMAGE, OWNER
+from actors.vms.incus.volumes import Volumes
 from actors.vms.sandbox import IdMap, SandboxSettings, run_mapped
 from ci_daemon.command import main
 from storage import Shape, SystemClock
@@ -84,6 +86,33 @@ def test_an_alias_that_an_engine_lacks_is_said_with_others(
     _add_image(engine, "golden")
     assert _run(tmp_path, "image", "pull", "incus:silver") != 0
     assert "it has: golden" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("prepared", [INCUS], indirect=True, ids=["incus"])
+def test_copies_of_images_go_when_the_store_has_them_no_more(
+    tmp_path: Path, prepared: PreparedFleet, engine: Engine, store: ImageStore
+):
+    """So does what a service that was killed had begun to fill; what the store has stays, and so do disks."""
+    _add_image(engine, "golden")
+    assert _run(tmp_path, "image", "pull", "incus:golden") == 0
+    clock, idmap, volumes = SystemClock(), IdMap.of_caller(), Volumes(engine, prepared.config.incus.storage)
+    provider = IncusProvider(tmp_path / "vms", store, idmap, clock, prepared.config.incus, SandboxSettings())
+    with closing(provider):
+        for vm_id, image in (("vm-1", "incus:golden"), ("vm-2", "debian:12")):
+            provider.create(VmSpec(vm_id, image, None, Shape(memory_gb=1), network=False))
+        volumes.make("ci-fill-left", {OWNER: "ci"}, None)
+        volumes.make("ci-image-others", {}, None)
+        before = set(volumes.names())
+        provider.remove_image_copies()
+        assert before - set(volumes.names()) == {"ci-fill-left"}
+        store.remove("incus:golden")
+        provider.remove_image_copies()
+        left = [volume for volume in volumes.all() if volume.name.startswith("ci-image-")]
+        assert {volume.labels.get(IMAGE) for volume in left} == {"debian:12", None}
+        assert provider.alive("vm-1")
+        assert {"ci-disk-vm-1", "ci-disk-vm-2"} <= set(volumes.names())
+        for vm_id in provider.list():
+            provider.destroy(vm_id)
 
 
 def _run(folder: Path, *words: str) -> int:

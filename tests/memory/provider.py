@@ -80,6 +80,7 @@ class World:
 
     vms: dict[str, _Vm] = field(default_factory=dict)
     snapshots: dict[str, _Snapshot] = field(default_factory=dict)
+    image_copies: set[str] = field(default_factory=set)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
@@ -137,6 +138,7 @@ class MemoryProvider:
             base = self._snapshot(spec.snapshot)
             image, files = base.image, base.files
         self._images.path(image)
+        self._world.image_copies.add(image)
         vm.spec, vm.image, vm.base_files = spec, image, files
         vm.guest.files.update(files)
 
@@ -216,6 +218,19 @@ class MemoryProvider:
                 message = f"snapshot {name} is in use"
                 raise VmError(message)
             self._world.snapshots.pop(name, None)
+
+    @property
+    def image_copies(self) -> set[str]:
+        """The images that jobs started from, as a provider has copies of them that keeps its VMs elsewhere."""
+        return self._world.image_copies
+
+    def remove_image_copies(self) -> None:
+        self._ask()
+        for image in sorted(self.image_copies):
+            try:
+                self._images.path(image)
+            except ImageNotFound:
+                self._world.image_copies.remove(image)
 
     def destroy(self, vm_id: str) -> None:
         self._ask()

@@ -74,6 +74,7 @@ class EngineImages:
         self._base = base
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._known: set[str] = set()
+        self._filling: set[str] = set()
 
     def stamp(self, image: str) -> str:
         """Return a text that tells an image's content from a later one of its name. Raises ImageNotFound."""
@@ -110,11 +111,33 @@ class EngineImages:
                 return here
             labels = {OWNER: self._on.names.prefix, IMAGE: image, STAMP: stamp}
             self._fill(_key(image, stamp), tree, labels, member)
-            self._remove_outdated()
+            self.remove_outdated()
             if made := self._on.volumes.find(name, member):
                 return made
         message = f"the volume of image {image!r} was removed by somebody else as it was made"
         raise VmError(message)
+
+    def remove_outdated(self) -> None:
+        """Remove the volumes of images that were removed or replaced, and those that nobody fills any more.
+
+        The disks of jobs stay whole. Raises VmError.
+        """
+        on = self._on
+        for volume in on.volumes.all():
+            if on.names.own(volume.labels) and self._is_outdated(volume):
+                if any(on.names.of_kind("fill", [volume.name])):
+                    on.instances.remove(volume.name)
+                on.volumes.remove(volume)
+
+    def _is_outdated(self, volume: Volume) -> bool:
+        if any(self._on.names.of_kind("fill", [volume.name])):
+            return volume.name not in self._filling
+        if not any(self._on.names.of_kind("image", [volume.name])):
+            return False
+        try:
+            return self.stamp(volume.labels[IMAGE]) != volume.labels[STAMP]
+        except ImageNotFound:
+            return True
 
     def _publish(self, alias: str, tree: Path) -> None:
         """Send the outer layer's image, and remove those that it replaces; instances live on without theirs."""
@@ -149,6 +172,7 @@ class EngineImages:
     def _fill_volume(self, key: str, tree: Path, labels: dict[str, str], member: str | None) -> None:
         """Make an image's volume: unpack the tree by an instance, then give the volume its name."""
         on, name = self._on, self._on.names.filling(key)
+        self._filling.add(name)
         on.instances.remove(name)
         if (left := on.volumes.find(name, member)) is not None:
             on.volumes.remove(left)
@@ -157,9 +181,11 @@ class EngineImages:
             device = on.volumes.device(name, _PLACE)
             on.instances.make(name, self.base(), {}, {"disk": device}, member)
             self._unpack(name, tree)
+            on.instances.remove(name)
+            on.volumes.rename(volume, on.names.image(key))
         finally:
             on.instances.remove(name)
-        on.volumes.rename(volume, on.names.image(key))
+            self._filling.discard(name)
 
     def _unpack(self, instance: str, tree: Path) -> None:
         unpacking = self._on.streams.start(instance, ["/bin/sh", "-c", _UNPACK])
@@ -172,16 +198,6 @@ class EngineImages:
             reason = unpacking.errors.decode(errors="replace").strip()
             message = f"the image at {tree} could not be unpacked on the engine: {reason}"
             raise VmError(message)
-
-    def _remove_outdated(self) -> None:
-        """Remove the volumes of images that were removed or replaced; the disks of jobs stay whole."""
-        volumes = self._on.volumes
-        for volume in volumes.all():
-            if self._on.names.own(volume.labels) and any(self._on.names.of_kind("image", [volume.name])):
-                with suppress(ImageNotFound):
-                    if self.stamp(volume.labels[IMAGE]) == volume.labels[STAMP]:
-                        continue
-                volumes.remove(volume)
 
 
 class _Hashed:

@@ -218,6 +218,10 @@ class IncusProvider:
         """Remove a snapshot; unknown names are fine. Raises SnapshotInUse if a VM or snapshot starts from it."""
         self._disks.remove_snapshot(name)
 
+    def remove_image_copies(self) -> None:
+        """Remove the volumes of images that were removed or replaced, and what a killed service was filling."""
+        self._images.remove_outdated()
+
     def destroy(self, vm_id: str) -> None:
         """Remove the VM's instance, disk and keys, in any state; ``list`` names it until all is gone.
 

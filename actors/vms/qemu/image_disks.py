@@ -74,6 +74,14 @@ class ImageDisks:
                     unfinished.rename(disk)
         return disk
 
+    def remove_outdated(self) -> None:
+        """Remove the disks of images that were removed or replaced, and of other releases.
+
+        Running VMs have theirs open.
+        """
+        with self._alone():
+            self._remove_outdated()
+
     def stamp(self, name: str) -> str:
         """Return the id of an image's disk, which is another one whenever it is made anew.
 
@@ -115,10 +123,6 @@ class ImageDisks:
             os.close(descriptor)
 
     def _remove_outdated(self) -> None:
-        """Remove the disks of images that were removed or replaced, and of other releases.
-
-        Running VMs have theirs open.
-        """
         for disk in self._folder.iterdir():
             name = unquote(disk.name.rpartition("@")[0])
             with suppress(ImageNotFound):

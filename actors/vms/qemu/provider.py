@@ -172,6 +172,10 @@ class QemuProvider(HostVms):
         """Tell how machines run here, after a trial boot the first time. Raises VmError if they cannot."""
         return self._preparation.done().accelerator
 
+    def remove_image_copies(self) -> None:
+        """Remove the disks of images that were removed or replaced."""
+        self._image_disks.remove_outdated()
+
     def connect(self, vm_id: str) -> SshEndpoint:
         """Connect to the VM's SSH server; also works after a restart of the daemon.
 

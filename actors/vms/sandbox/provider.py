@@ -92,6 +92,9 @@ class SandboxProvider(HostVms):
         self._hurried.add(vm_id)
         self.limits.set_weight(self.group_name(vm_id) + _SERVICE, _WEIGHT)
 
+    def remove_image_copies(self) -> None:
+        """Do nothing: VMs use the trees of the store."""
+
     def park(self, vm_id: str) -> None:
         """Make a VM without a disk, or raise and leave nothing behind."""
         deadline = self._clock.monotonic() + self._settings.create_seconds

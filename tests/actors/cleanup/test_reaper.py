@@ -18,6 +18,7 @@ from storage import Build, JobState, LeaseState, NewBuild, Shape, Storage
 from tests.actors.conftest import Host
 from tests.clock import LaterClock
 from tests.e2e.pipelines import Graph, one
+from tests.memory.provider import MemoryProvider
 from tests.state import run_sql
 from tests.waiting import until
 
@@ -321,3 +322,13 @@ def test_vms_of_renders_that_ended_or_started_again_are_reaped(living: Living):
     living.storage.renders.refuse(build.id, "render_failed", "for the test")
     living.reap()
     living.stays()
+
+
+def test_copies_of_images_that_the_store_lacks_go_at_a_provider(host: Host):
+    provider = host.provider
+    assert isinstance(provider, MemoryProvider)
+    assert host.finish(host.build(one("true"))).state == "passed"
+    (used,) = provider.image_copies
+    provider.image_copies.add("gone:1")
+    host.reaper().expire()
+    assert provider.image_copies == {used}
