@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -21,6 +23,7 @@ from tests.fleet.prepared_cluster import prepare, provider_of, says
 from tests.waiting import until
 
 _POOL_BYTES = 3 << 30
+_RUNS_SECONDS, _STANDS_SECONDS = 0.2, 0.6
 _ENGINE = "$(pgrep -xf '/usr/libexec/incus/incusd --group root')"
 
 
@@ -67,6 +70,42 @@ def test_an_engine_that_does_not_answer_in_time_loses_no_vm(alone: Fleet, provid
     finally:
         alone.members[0].run(f"kill -CONT {_ENGINE}")
     assert provider.alive("vm-1")
+
+
+def test_a_slow_engine_loses_no_vm(alone: Fleet, provider: IncusProvider) -> None:
+    """It stands still for three quarters of the time, while a VM is made, used and destroyed."""
+    provider.create(spec("first"))  # the engine takes the images
+    member, ended = alone.members[0], Event()
+
+    def stutter() -> None:
+        while not ended.wait(_RUNS_SECONDS):
+            member.run(f"kill -STOP {_ENGINE}")
+            ended.wait(_STANDS_SECONDS)
+            member.run(f"kill -CONT {_ENGINE}")
+
+    with ThreadPoolExecutor() as threads:
+        stuttering = threads.submit(stutter)
+        try:
+            provider.create(spec("vm-1"))
+            assert says(provider, "vm-1", "echo made") == "made"
+            assert provider.alive("vm-1")
+            provider.destroy("vm-1")
+            assert provider.list() == ["first"]
+        finally:
+            ended.set()
+            stuttering.result()
+
+
+def test_a_vm_is_listed_until_it_was_really_destroyed(alone: Fleet, provider: IncusProvider) -> None:
+    provider.create(spec("vm-1"))
+    alone.members[0].kill_engine()
+    with pytest.raises(EngineAway):
+        provider.destroy("vm-1")
+    alone.members[0].start_engine()
+    assert provider.list() == ["vm-1"]
+    provider.destroy("vm-1")
+    assert provider.list() == []
+    assert alone.members[0].run("incus list --project ci --format csv") == ""
 
 
 def test_an_instance_that_others_removed_is_a_lost_vm(alone: Fleet, provider: IncusProvider) -> None:
