@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
+from tests.actors.vms.qemu.machines import qemu_of
 from tests.e2e.daemon import Client, Daemon, Pipeline
 from tests.e2e.pipelines import one
 from tests.machines import share_image_disks, unpacked_kernel
 from tests.waiting import until
+
+_numbers = itertools.count(1)
 
 SECONDS = 300.0
 """The time for a machine that is emulated on a busy host to boot and run a job."""
@@ -41,9 +47,16 @@ def settings() -> dict[str, str]:
 def machines(daemon: Daemon) -> Client:
     """A user whose organization has machines, while all others have sandboxes."""
     share_image_disks(daemon.state / "qemu")
-    client = Client.create(daemon, "machines@example.org")
+    client = Client.create(daemon, f"machines{next(_numbers)}@example.org")
     daemon.command("org", "set", client.org, "--provider", "qemu")
     return client
+
+
+def providers(client: Client) -> list[str]:
+    """Return what has made each VM that an organization is billed for."""
+    window = {"from": "2000-01-01T00:00:00Z", "to": "2100-01-01T00:00:00Z"}
+    builds = client.get(f"/api/v0/billing/usage/{client.org}/breakdown", params=window)["data"]
+    return [job["provider"] for build in builds for job in build["jobs"]]
 
 
 @pytest.mark.timeout(1800)
@@ -75,8 +88,13 @@ def test_machines_beside_sandboxes_share_a_cap_and_live_on(daemon: Daemon, pipel
     }
 
 
-def providers(client: Client) -> list[str]:
-    """Return what has made each VM that an organization is billed for."""
-    window = {"from": "2000-01-01T00:00:00Z", "to": "2100-01-01T00:00:00Z"}
-    builds = client.get(f"/api/v0/billing/usage/{client.org}/breakdown", params=window)["data"]
-    return [job["provider"] for build in builds for job in build["jobs"]]
+@pytest.mark.timeout(1800)
+def test_a_machine_that_does_not_answer_ends_with_its_jobs_time(daemon: Daemon, machines: Client):
+    """Its guest keeps no time any more, so the service does, and destroys it."""
+    build = machines.pipeline().build(one("echo up; sleep 600", timeout_seconds=5))
+    build.says("up\n", seconds=SECONDS)
+    (lease,) = daemon.json("lease", "list")
+    os.kill(int(qemu_of(daemon.state / "qemu", lease["id"]).name), signal.SIGSTOP)
+    assert build.finish(SECONDS)["state"] == "failed"
+    assert [job["error_code"] for job in build.jobs().values()] == ["step_timeout"]
+    daemon.wait_until_idle()
