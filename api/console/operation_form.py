@@ -7,6 +7,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from api.console.pages import Page, redirect
+from api.errors.responses import ApiError
 from api.openapi.operations import performs
 from api.request import ApiRequest
 
@@ -52,7 +53,16 @@ class OperationForm(Page):
             _, fields = self._site.cookies.form(req, resp)
             named = {name: fields.get(name, "") for name in self._in_path}
             body = json.dumps(self._document(fields)).encode()
-            self._responder(_with_body(req, body), resp, **params, **named)
+            try:
+                self._responder(_with_body(req, body), resp, **params, **named)
+            except ApiError as error:
+                if error.build_number is None:
+                    raise
+                # The page of the build that failed at once says why, and where.
+                build = f"{params['org']}/pipelines/{params['pipeline']}/builds/{error.build_number}"
+                resp.context.build_number = error.build_number
+                redirect(req, resp, build)
+                return
             resp.data = None
             self._after(req, resp, params, resp.context.get("record"))
 

@@ -65,6 +65,7 @@ class Pages:
             message=error.message,
             problem=problem,
             request_id=req.request_id,
+            of_form=req.method == "POST",
         )
 
 

@@ -90,10 +90,10 @@ class AuditTrail:
 def _outcome(endpoint: Endpoint, resp: falcon.Response) -> str | None:
     """Return a prefix for the note; None if there is nothing to note."""
     operation = endpoint.operation
-    if resp.status_code < _CLIENT_ERROR:
-        return "" if operation.changes else None
     if resp.context.get("build_number") is not None:
         return "rejected, "
+    if resp.status_code < _CLIENT_ERROR:
+        return "" if operation.changes else None
     signs_in = operation.security == "public" and _SIGN_IN_PATH.match(endpoint.path) is not None
     return "refused, " if signs_in and operation.id not in _POLLS and resp.status_code != _RATE_LIMITED else None
 

@@ -31,7 +31,19 @@ def test_a_person_starts_a_build(ada: Account, pipeline: PipelinePath):
 def test_a_malformed_variable_starts_nothing(ada: Account, pipeline: PipelinePath, env: str):
     refused = Browser.of(ada).send(PAGE, form(f"{PAGE}/builds"), branch="m", commit="c", env=env, pipeline_ir=HELLO)
     assert refused.status_code == 422
+    assert "go back in your browser" in refused.text
     assert ada.world.storage.builds.find("ada-example-org", "demo", 1) is None
+
+
+def test_a_rejected_plan_leads_to_its_build(ada: Account, pipeline: PipelinePath):
+    browser = Browser.of(ada)
+    fields = {"commit": "c0ffee", "branch": "main", "pipeline_ir": '{"version": "0", "steps": 7}'}
+    started = browser.send(PAGE, form(f"{PAGE}/builds"), **fields)
+    assert (started.status_code, started.headers["Location"]) == (303, f"./../../..{PAGE}/builds/1")
+    shown = browser.get(f"{PAGE}/builds/1").text
+    assert "Why it failed" in shown
+    assert "At steps of the pipeline as JSON" in shown
+    assert "rejected, " in browser.get("/ada-example-org/audit").text
 
 
 def test_settings_are_changed(ada: Account, pipeline: PipelinePath):
