@@ -29,6 +29,8 @@ __all__ = ["BuildEvents"]
 _HEARTBEAT_SECONDS = 15.0
 _TAG = re.compile(r"[0-9a-f]{16}")
 _RETRY = b"retry: 3000\n\n"
+_BEGIN = b"event: begin\ndata: \n\n"
+_AGAIN = b"event: again\ndata: \n\n"
 _RESTARTING = b"event: restarting\ndata: \nretry: 1000\n\n"
 _END = b"event: end\ndata: \n\n"
 _HEARTBEAT = b": still here\n\n"
@@ -40,7 +42,8 @@ class BuildEvents:
     """Sends what changes in a build until its end.
 
     Each stream holds a thread and a stream slot. Without a free slot it ends after the first event, and the browser
-    asks again in some seconds.
+    asks again in some seconds. So it does with the parameter ``once``, which a page gives that hears nothing of a
+    stream: a proxy may keep an answer until it is whole.
     """
 
     def __init__(self, site: Site, slots: StreamSlots, addresses: ClientAddresses) -> None:
@@ -60,12 +63,12 @@ class BuildEvents:
         resp.content_type = "text/event-stream; charset=utf-8"
         resp.cache_control = ["no-store"]
         resp.set_header("X-Accel-Buffering", "no")
-        slot = self._slots.acquire_for_reader(reader)
+        slot = None if req.get_param("once") == "yes" else self._slots.acquire_for_reader(reader)
         if slot is None:
             with self._watch(build) as live:
                 now = live.latest(time.monotonic())
                 event = live.event(seen, now) if now.tag != seen else b""
-            resp.data = _RETRY + event + (_END if now.view.build.state.terminal else b"")
+            resp.data = _RETRY + event + (_END if now.view.build.state.terminal else _AGAIN)
             return
         waiting = RequestWait.of(req, self._site.clock, self._slots)
         resp.stream = StreamBody(self._events(build, seen, waiting), slot)
@@ -74,7 +77,7 @@ class BuildEvents:
         """Yield the events. Runs, and waits, in the request's thread."""
         clock = self._site.clock
         with self._site.engine.watch(build.uuid) as watch, self._watch(build) as live:
-            yield _RETRY
+            yield _RETRY + _BEGIN
             while True:
                 now = live.latest(time.monotonic())
                 if now.tag != seen:

@@ -1,4 +1,4 @@
-"""Many tabs of one browser, which opens six connections to a service for all of them."""
+"""Live pages in many tabs of one browser, and behind a proxy that keeps answers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.e2e.browser import chromium
+from tests.e2e.buffering_proxy import buffering_proxy
 from tests.e2e.console.visitor import HELD, graph, let_go, visitor
 from tests.e2e.daemon import Client, Pipeline
 from tests.e2e.pipelines import one
@@ -73,3 +74,16 @@ def test_a_log_that_is_not_seen_takes_no_connection_from_others(browser: Browser
             assert "ends" not in page.locator(".line").last.inner_text()
             hide(page, yes=False)
             expect(page.locator(".line").last).to_contain_text("ends")
+
+
+def test_a_build_is_followed_through_a_proxy_that_keeps_answers(browser: Browser, client: Client, pipeline: Pipeline):
+    with visitor(browser, client) as ada, buffering_proxy(client.daemon.url) as proxy:
+        number = int(pipeline.build(graph(HELD)).path.rpartition("/")[2])
+        page = ada.page
+        page.goto(f"{proxy}/{ada.org}/pipelines/{pipeline.slug}/builds/{number}")
+        expect(page.locator("#job-0 .state")).to_have_text("Running")
+        let_go(pipeline, number, "build")
+        expect(page.locator("#job-3 .state")).to_have_text("Skipped")
+        expect(page.locator("#summary")).to_have_attribute("data-state", "failed")
+        expect(page.locator("#connection")).to_be_hidden()
+        assert ada.faults == []

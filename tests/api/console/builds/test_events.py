@@ -44,6 +44,13 @@ def test_without_a_slot_the_browser_asks_again(world: World, ada: Account, page:
     assert all(slot.text.startswith("retry: 3000\n\n") for slot in slots)
 
 
+def test_a_page_behind_a_proxy_that_keeps_answers_asks_again(ada: Account, page: str):
+    answered = Browser.of(ada).get(f"{page}/live?once=yes").text
+    assert "event: begin" not in answered
+    assert answered.count("event: changes") == 1
+    assert answered.endswith("event: again\ndata: \n\n")
+
+
 def test_strangers_watch_public_builds_alone(world: World, bob: Account, ada: Account, page: str):
     end(world, page)
     assert Browser.of(bob).get(f"{page}/live").status_code == 404
