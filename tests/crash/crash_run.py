@@ -20,8 +20,8 @@ _UNFINISHED_BUILDS = 6
 _MAX_VM_KILLS = 2
 _MAX_CALL = 4
 _LIFE_SECONDS = (0.1, 2.5)
-_START_TIMEOUT_SECONDS = 30.0
-_REST_TIMEOUT_SECONDS = 240.0
+_TIMEOUT_SECONDS = 240.0
+"""A bound for a host that is busy with something else, not for the service: see `benchmarks/recovery.py`."""
 
 
 class CrashRun:
@@ -71,7 +71,7 @@ class CrashRun:
         until(
             lambda: not self.storage.builds.unfinished(),
             "the end of all builds",
-            _REST_TIMEOUT_SECONDS,
+            _TIMEOUT_SECONDS,
         )
         assert self.daemon.stop() == 0
         self.daemon.start()
@@ -81,7 +81,7 @@ class CrashRun:
         rng = self._rng
         ends = time.monotonic() + rng.uniform(*_LIFE_SECONDS)
         fault = self._spawn()
-        if until(self._up_or_dead, "the daemon's start", _START_TIMEOUT_SECONDS) == "up":
+        if until(self._up_or_dead, "the daemon's start", _TIMEOUT_SECONDS) == "up":
             self._keep_busy()
             ends = max(ends, time.monotonic() + rng.uniform(*_LIFE_SECONDS))
         for _ in range(rng.choice((0, 0, 1, 1, 2))):
