@@ -19,7 +19,9 @@ from tests.waiting import until
 
 JOBS = int(os.environ.get("LEAK_JOBS") or 40)
 JOBS_OF_BUILD = 20
-STOCK = 4
+STOCK = 2
+"""The parked VMs that a host with two cores keeps whatever jobs it has had."""
+
 SECONDS = 120.0
 
 
