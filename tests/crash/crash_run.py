@@ -21,7 +21,7 @@ _MAX_VM_KILLS = 2
 _MAX_CALL = 4
 _LIFE_SECONDS = (0.1, 2.5)
 _TIMEOUT_SECONDS = 240.0
-"""A bound for a host that is busy with something else, not for the service: see `benchmarks/recovery.py`."""
+"""A bound for a busy host, not for the service, whose starts `benchmarks/recovery.py` measures."""
 
 
 class CrashRun:

@@ -68,7 +68,7 @@ class Processes:
         self.end = os.pidfd_open(self._command)
 
     def enter(self) -> None:
-        """Let the process prepare on the job's disk. Raises OSError, with its last words, if it has ended."""
+        """Let the process prepare on the job's disk. Raises OSError if it has ended, with what it said."""
         try:
             os.write(self._spec, _GO)
         except BrokenPipeError as error:
@@ -109,7 +109,7 @@ class Processes:
 
 
 def _become_command(received: int, limits: list[tuple[int, int, int]], groups: list[int], output: int) -> NoReturn:
-    """Prepare what needs neither disk nor path, then all that needs no spec, and execute the command of the spec."""
+    """Prepare what needs no path, then what needs the disk but no spec, and execute the command."""
     try:
         for group in groups:
             os.write(group, b"0")  # to move another process would take the kernel 13 ms
