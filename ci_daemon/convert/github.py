@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ci_daemon.convert.github_expressions import literals
 from ci_daemon.convert.github_job import JobReader
 from ci_daemon.convert.github_triggers import triggers_of
-from ci_daemon.convert.jobs import Job, levels
+from ci_daemon.convert.jobs import Job, circular, levels
 from ci_daemon.draft import DraftPipeline
 from storage import slugify
 
@@ -31,6 +31,10 @@ def convert_github(document: Located, slug: str, omissions: Omissions) -> tuple[
         steps = reader.steps(name, job)
         if steps is not None:
             converted[name] = Job(name, steps, job.get("needs").texts() or ())
+    for name in sorted(circular({name: job.needs for name, job in converted.items()})):
+        why = "the whole job is left out: it needs itself, through others"
+        omissions.add(jobs[name].get("needs"), f"jobs.{name}.needs", why)
+        del converted[name]
     while lost := [job for job in converted.values() if set(job.needs) - set(converted)]:
         for unmet in lost:
             why = "the whole job is left out: it needs one that is left out"

@@ -34,6 +34,10 @@ _KNOWN = frozenset(
     | {"defaults", "if"}
 )
 _RUN = frozenset({"name", "id", "run", "env", "working-directory", "shell", "continue-on-error"})
+_STRATEGY = frozenset({"matrix", "fail-fast"})
+"""A failure stops no other step here, but the build fails as it does there."""
+
+_RUNNER = re.compile(r"ubuntu-(latest|slim|\d\d\.\d\d)")
 _SECRET = re.compile(r"\$\{\{\s*secrets\.(\w+)\s*\}\}")
 _SHELLS = {"bash": "bash --noprofile --norc -eo pipefail -c", "sh": "sh -e -c"}
 _UNSAID = {True: "sh -e -c", False: "bash -e -c"}
@@ -58,11 +62,11 @@ class JobReader:
             if (part := job.get(member)).value is not None:
                 self._omissions.add(part, f"{key}.{member}", f"the whole job is left out: {why}")
                 return None
-        if not (job.get("runs-on").text or "").startswith("ubuntu-"):
+        if not _RUNNER.fullmatch(job.get("runs-on").text or ""):
             self._omissions.add(
                 job,
                 f"{key}.runs-on",
-                "the whole job is left out: only Ubuntu's runners are known here",
+                "the whole job is left out: only GitHub's own runners of Ubuntu on x86-64 are known here",
             )
             return None
         cells = self._cells(key, job.get("strategy"))
@@ -73,6 +77,7 @@ class JobReader:
         return tuple(each for each in steps if each is not None) or None
 
     def _cells(self, key: str, strategy: Located) -> list[dict[str, str]] | None:
+        self._omissions.unknown(strategy, _STRATEGY, f"{key}.strategy.")
         axes = strategy.get("matrix")
         if axes.value is None:
             return [{}]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ci_daemon.convert.gitlab_job import JobReader
 from ci_daemon.convert.gitlab_triggers import EVERY_PUSH, triggers_of
-from ci_daemon.convert.jobs import Job, levels
+from ci_daemon.convert.jobs import Job, circular, levels
 from ci_daemon.convert.located import EMPTY, Located
 from ci_daemon.draft import DraftPipeline
 
@@ -39,20 +39,17 @@ def convert_gitlab(document: Located, omissions: Omissions) -> tuple[DraftPipeli
     }
     counts = Counter(each for each in triggers.values() if each is not None)
     common = counts.most_common(1)[0][0] if counts else EVERY_PUSH
-    kept = _kept(jobs, triggers, common, omissions)
+    stages = _stages(document)
+    kept = _met(_kept(jobs, triggers, common, omissions), stages, omissions)
     variables = _variables(document.get("variables"), omissions)
     reader = JobReader(omissions, frozenset(variables))
-    converted = [
-        Job(name, steps, _needs(job, kept, _stages(document)))
-        for name, job in kept.items()
-        if (steps := reader.steps(name, job)) is not None
-    ]
-    _tell_artifacts(kept, _stages(document), omissions)
-    there = {job.name for job in converted}
-    stages = levels([Job(job.name, job.steps, tuple(each for each in job.needs if each in there)) for job in converted])
-    if not stages:
+    converted = {name: steps for name, job in kept.items() if (steps := reader.steps(name, job)) is not None}
+    there = _met({name: kept[name] for name in converted}, stages, omissions)
+    _tell_artifacts(there, stages, omissions)
+    ordered = levels([Job(name, converted[name], _needs(job, there, stages)) for name, job in there.items()])
+    if not ordered:
         return ()
-    return (DraftPipeline("ci", stages, env=variables, triggers=common),)
+    return (DraftPipeline("ci", ordered, env=variables, triggers=common),)
 
 
 def _jobs(document: Located, omissions: Omissions) -> Iterator[tuple[str, Located]]:
@@ -75,7 +72,7 @@ def _jobs(document: Located, omissions: Omissions) -> Iterator[tuple[str, Locate
             omissions.add(
                 job.get("extends"),
                 f"{name}.extends",
-                "it names no job, or leads back to itself",
+                "the whole job is left out: this names no job of the file, or leads back to itself",
             )
             continue
         if (inherit := extended.get("inherit")).value is not None:
@@ -118,21 +115,30 @@ def _kept(
     common: tuple[Trigger, ...],
     omissions: Omissions,
 ) -> dict[str, Located]:
-    """Return the jobs that run whenever the pipeline does, and need no others."""
+    """Return the jobs that run whenever the pipeline does."""
     kept = {name: job for name, job in jobs.items() if triggers[name] == common}
     for name, job in jobs.items():
         if triggers[name] is not None and name not in kept:
             why = "the whole job is left out: it runs for other events than most jobs; make it a pipeline of its own"
             omissions.add(job, name, why)
-    while lost := [(name, job) for name, job in kept.items() if set(_needed(job) or ()) - set(kept)]:
-        for name, job in lost:
-            omissions.add(
-                job.get("needs"),
-                f"{name}.needs",
-                "the whole job is left out: it needs one that is left out",
-            )
-            del kept[name]
     return kept
+
+
+def _met(jobs: Mapping[str, Located], stages: tuple[str, ...], omissions: Omissions) -> dict[str, Located]:
+    """Return the jobs whose stage is there, and who need none that is not."""
+    met = {name: job for name, job in jobs.items() if _stage(job, stages) < len(stages)}
+    for name, job in jobs.items():
+        if name not in met:
+            why = f"the whole job is left out: `stages` has no {job.get('stage').text or 'test'}"
+            omissions.add(job, f"{name}.stage", why)
+    for name in sorted(circular({name: _needs(job, met, stages) for name, job in met.items()})):
+        omissions.add(met.pop(name), f"{name}.needs", "the whole job is left out: it waits for itself, through others")
+    while lost := [(name, job) for name, job in met.items() if set(_needed(job) or ()) - set(met)]:
+        for name, job in lost:
+            why = "the whole job is left out: it needs one that is left out"
+            omissions.add(job.get("needs"), f"{name}.needs", why)
+            del met[name]
+    return met
 
 
 def _needed(job: Located) -> tuple[str, ...] | None:

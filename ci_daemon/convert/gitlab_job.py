@@ -75,10 +75,10 @@ class JobReader:
             )
             return None
         command = self._command(name, job)
-        image = self._image(name, job)
         copies = self._copies(name, job.get("parallel"))
         if command is None or copies is None:
             return None
+        image = self._image(name, job)
         omissions.unknown(job, _KNOWN, f"{name}.")
         env = self.variables(job.get("variables"), f"{name}.variables")
         self._tell_variables(name, job, command, {*env, *chain(*copies.values())})

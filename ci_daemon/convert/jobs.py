@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from ci_daemon.convert.located import Located
     from ci_daemon.draft import DraftStep
 
-__all__ = ["Job", "levels", "matrix", "variables_in"]
+__all__ = ["Job", "circular", "levels", "matrix", "variables_in"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,16 @@ class Job:
     needs: tuple[str, ...] = field(default=())
 
 
+def circular(needs: Mapping[str, Collection[str]]) -> frozenset[str]:
+    """Return the jobs that need themselves through others, and those between two such circles."""
+    left = {name: set(each) & set(needs) for name, each in needs.items()}
+    while free := {name for name, each in left.items() if not each} | (set(left) - set().union(*left.values())):
+        left = {name: each - free for name, each in left.items() if name not in free}
+    return frozenset(left)
+
+
 def levels(jobs: Sequence[Job]) -> tuple[tuple[DraftStep, ...], ...]:
-    """Return stages in which every job comes after those that it needs. Jobs in a circle are left out."""
+    """Return stages in which every job comes after those that it needs, none of which is in a circle."""
     level: dict[str, int] = {}
     waiting = list(jobs)
     while ready := [job for job in waiting if all(each in level for each in job.needs)]:

@@ -102,7 +102,8 @@ def read(text: str) -> Located:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = "" if mark is None else f"line {mark.line + 1}: "
-        message = f"{where}{error.problem or error.context}"
+        problem = (error.problem or error.context or "it is not YAML").removeprefix("but ")
+        message = f"{where}{problem}"
         raise NotReadable(message) from error
     except (yaml.YAMLError, ValueError) as error:
         message = f"it is not YAML: {str(error).splitlines()[0]}"

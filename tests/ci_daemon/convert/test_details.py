@@ -41,6 +41,9 @@ def github(text: str) -> tuple[tuple[DraftPipeline, ...], list[str]]:
         ("a: {script: x, inherit: {default: false}}", "a.inherit"),
         ("a: {script: x, parallel: {matrix: [{B: {c: d}}]}}", "a.parallel"),
         ("a: {script: x, needs: [b]}", "a.needs"),
+        ("a: {script: x, needs: [a]}", "a.needs"),
+        ("a: {script: x, stage: none}", "a.stage"),
+        ("stages: [b]\na: {script: x}", "a.stage"),
         ("a: nothing", "a"),
     ],
 )
@@ -67,6 +70,37 @@ def test_a_job_of_gitlab_that_would_differ_is_left_out(text: str, key: str):
 def test_a_member_of_gitlabs_job_is_left_out_alone(member: str, key: str):
     pipelines, left_out = gitlab(f"a:\n  script: x\n  {member}\n")
     assert (len(pipelines), left_out) == (1, [key])
+
+
+CIRCLE = {
+    "gitlab": "a: {script: x, needs: [b]}\nb: {script: x, needs: [a]}\nc: {script: x, needs: [b]}\nd: {script: x}\n"
+    "e: {script: x, stage: deploy}\n",
+    "github": "on: push\njobs:\n" + "".join(
+        f"  {name}: {{runs-on: ubuntu-latest, container: a, needs: {needs}, steps: [{{run: x}}]}}\n"
+        for name, needs in {"a": "b", "b": "a", "c": "b", "d": "[]", "e": "d"}.items()
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("system", CIRCLE)
+def test_jobs_in_a_circle_are_listed_and_others_stay(system: str):
+    prefix = "" if system == "gitlab" else "jobs."
+    (pipeline,), left_out = (gitlab if system == "gitlab" else github)(CIRCLE[system])
+    assert [[step.label for step in stage] for stage in pipeline.stages] == [["d"], ["e"]]
+    assert sorted(left_out) == [f"{prefix}{name}.needs" for name in "abc"]
+
+
+def test_a_job_of_gitlab_is_left_out_with_what_it_needs():
+    pipelines, left_out = gitlab("a: {script: !reference [b, script]}\nc: {script: x, needs: [a]}\n")
+    assert (pipelines, left_out) == ((), ["a", "c.needs"])
+
+
+def test_an_option_of_a_matrix_is_listed():
+    text = (
+        GITHUB.replace("    steps", "    strategy: {max-parallel: 1, matrix: {b: [1]}}\n    steps") + "      - run: x\n"
+    )
+    pipelines, left_out = github(text)
+    assert (len(pipelines), left_out) == (1, ["jobs.a.strategy.max-parallel"])
 
 
 def test_triggers_of_gitlab_are_those_of_most_jobs():
@@ -114,6 +148,8 @@ def test_steps_of_github_end_as_they_do_there(steps: str, code: int, output: str
     ("text", "key"),
     [
         (GITHUB.replace("ubuntu-latest", "macos-14") + "      - run: x\n", "jobs.a.runs-on"),
+        (GITHUB.replace("ubuntu-latest", "ubuntu-24.04-arm") + "      - run: x\n", "jobs.a.runs-on"),
+        (GITHUB.replace("    steps", "    needs: a\n    steps") + "      - run: x\n", "jobs.a.needs"),
         (GITHUB.replace("    steps", "    if: true\n    steps") + "      - run: x\n", "jobs.a.if"),
         (GITHUB.replace("    steps", "    strategy: {matrix: {include: [{b: 1}]}}\n    steps") + "      - run: x\n",
          "jobs.a.strategy.matrix"),
