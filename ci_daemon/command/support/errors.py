@@ -59,8 +59,9 @@ _ADVICE = {
     "secret_not_found": "`ci-daemon secret list ORG` shows all",
     "invite_not_found": "`ci-daemon invite list ORG` shows all",
     "api_token_not_found": "`ci-daemon token list` shows yours",
+    "session_required": "`ci-daemon login URL` makes one",
 }
-"""The way to the right name, by the error codes of a service."""
+"""The way on, by the error codes of a service."""
 
 
 def error_message(error: Exception) -> str:

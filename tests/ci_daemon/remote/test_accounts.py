@@ -81,7 +81,7 @@ def test_a_session_makes_api_keys(
     service: ScriptedService, run_json: RunJson, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     assert main(["token", "create"]) == 1
-    assert "session" in capsys.readouterr().err
+    assert "send a session token: `ci-daemon login URL` makes one" in capsys.readouterr().err
     caller = service.storage.tokens.caller(service.token)
     assert caller is not None
     monkeypatch.setenv("CI_DAEMON_TOKEN", service.storage.tokens.create_session(caller.user.id, "laptop")[1])
