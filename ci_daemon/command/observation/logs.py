@@ -48,7 +48,9 @@ def logs(session: Session, *, follow: bool, lines: int | None, since: str | None
         with session.storage() as storage:
             uuid = find_build(storage, BuildName.parse(build)).uuid
     arguments = _arguments(follow=follow, lines=lines, since=since, build_uuid=uuid, json=session.json)
-    return subprocess.run([journal, *arguments], check=False, env=os.environ | {"SYSTEMD_COLORS": "auto"}).returncode
+    unseen = subprocess.DEVNULL if session.quiet and not session.json else None
+    environment = os.environ | {"SYSTEMD_COLORS": "auto"}
+    return subprocess.run([journal, *arguments], stdout=unseen, check=False, env=environment).returncode
 
 
 def _arguments(

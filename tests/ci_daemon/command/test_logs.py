@@ -40,6 +40,13 @@ def test_logs_reads_the_units_journal_and_keeps_its_exit_code(
     assert capfd.readouterr().out.splitlines() == ["--unit=ci-daemon.service", *asked]
 
 
+def test_quiet_prints_no_line_of_the_journal(run: Run, capfd: pytest.CaptureFixture[str]):
+    assert run("logs", "--quiet") == 7
+    assert capfd.readouterr().out == ""
+    assert run("logs", "--quiet", "--json") == 7
+    assert "--output=json" in capfd.readouterr().out
+
+
 def test_of_one_build_the_lines_are_asked_for_that_are_about_it(
     run: Run, state: Path, capfd: pytest.CaptureFixture[str]
 ):
