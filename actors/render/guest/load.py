@@ -14,6 +14,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
 _LINE_BYTES = 1 << 12
@@ -41,11 +42,35 @@ def main() -> None:
         except Exception:  # noqa: BLE001 - the user's code; the other files may have mistakes, too
             _print_traceback(*sys.exc_info())
             failed = True
-    if failed:
+    envelope = None
+    try:
+        envelope = harmont.dump_registry_json()
+    except Exception as error:  # noqa: BLE001 - the user's code; the other pipelines may have mistakes, too
+        _print_mistakes(error)
+    if failed or envelope is None:
         sys.exit(1)
-    envelope = harmont.dump_registry_json()
     with open(result, "w", encoding="utf-8") as file:
         file.write(envelope)
+
+
+def _print_mistakes(first: Exception) -> None:
+    """Print a traceback for each pipeline that cannot be rendered; the DSL ends at the ``first`` of them.
+
+    The DSL renders what is registered, and has no other way to render one pipeline.
+    """
+    import harmont  # noqa: PLC0415 - importable only now
+    from harmont._registry import REGISTRATIONS  # noqa: PLC0415 - see above
+
+    found = False
+    for each in list(REGISTRATIONS):
+        REGISTRATIONS[:] = [each]
+        try:
+            harmont.dump_registry_json()
+        except Exception as error:  # noqa: BLE001 - the user's code
+            _print_traceback(type(error), error, error.__traceback__, each.fn)
+            found = True
+    if not found:  # what failed has passed this time
+        _print_traceback(type(first), first, first.__traceback__)
 
 
 def _load(path: pathlib.Path) -> None:
@@ -56,14 +81,28 @@ def _load(path: pathlib.Path) -> None:
 
 
 def _print_traceback(
-    kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    kind: type[BaseException] | None,
+    error: BaseException | None,
+    trace: TracebackType | None,
+    pipeline: Callable[..., object] | None = None,
 ) -> None:
-    """Print a traceback that begins in the pipeline files, without the loader's frames."""
-    import traceback  # noqa: PLC0415 - most pipeline files have no error
+    """Print a traceback that begins in the pipeline files, without the loader's frames.
+
+    If none of its frames is there, it begins at the ``pipeline`` whose result the DSL refuses.
+    """
+    import inspect  # noqa: PLC0415 - most pipeline files have no error
+    import traceback  # noqa: PLC0415 - the same
 
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith("<"):
         trace = trace.tb_next
-    traceback.print_exception(kind, error, trace)
+    if kind is None or error is None:
+        return
+    shown = traceback.TracebackException(kind, error, trace)
+    here = os.path.join(os.getcwd(), "")  # noqa: PTH109, PTH118 - a prefix of names
+    if pipeline is not None and not any(frame.filename.startswith(here) for frame in shown.stack):
+        code = inspect.unwrap(pipeline).__code__
+        shown.stack.insert(0, traceback.FrameSummary(code.co_filename, code.co_firstlineno, code.co_name))
+    print(*shown.format(), sep="", end="", file=sys.stderr)  # noqa: T201 - it is for the build's log
 
 
 if __name__ == "__main__":

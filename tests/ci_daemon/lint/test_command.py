@@ -23,6 +23,24 @@ def good():
 """
 
 
+FAILING = """import harmont as hm
+
+
+@hm.pipeline("nonsense")
+def nonsense():
+    return hm.sh("make", nonsense=1)
+
+
+@hm.pipeline("nothing")
+def nothing():
+    return 7
+"""
+REFUSED = (
+    "  → hm.target: cannot use int as a pipeline leaf",
+    "  → return one of: Step, tuple[Step, ...], RustProject, RustToolchain, JsProject, UvProject",
+)
+
+
 def lint(cache: Path, images: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
     environ = {**os.environ, "XDG_CACHE_HOME": str(cache), "CI_DAEMON_IMAGES_DIR": str(images)}
     command = [sys.executable, "-m", "ci_daemon", "lint", *map(str, arguments)]
@@ -47,12 +65,16 @@ def test_a_project_is_rendered_and_all_mistakes_are_shown(tmp_path: Path, images
 
     (tree / ".hm" / "a.py").write_text("import lost\n")
     (tree / ".hm" / "b.py").write_text("x = 1\ny = 1 / 0\n")
+    (tree / ".hm" / "c.py").write_text(FAILING)
     done = lint(tmp_path, images_dir, tree)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines() == [
         ".hm/a.py:1: render_failed: ModuleNotFoundError: No module named 'lost'",
         ".hm/b.py:2: render_failed: ZeroDivisionError: division by zero",
-        "mistakes: 2",
+        ".hm/c.py:6: render_failed: TypeError: sh() got an unexpected keyword argument 'nonsense'",
+        ".hm/c.py:9: render_failed: TypeError: pipeline 'nothing': invalid return value",
+        *REFUSED,
+        "mistakes: 4",
     ]
 
 
