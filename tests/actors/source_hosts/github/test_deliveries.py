@@ -63,7 +63,7 @@ def test_every_example_is_received_read_and_handled(app: App, examples: list[dic
             seen[type(event).__name__] = seen.get(type(event).__name__, 0) + 1
         app.host.handle(delivery)
         app.storage.deliveries.handled(delivery)
-    assert len(examples) > 300
+    assert len(examples) > 700
     assert seen.keys() == {"PushedRef", "PullRequest", "RerunAsked"}
     assert seen["PushedRef"] == sum(each["name"] == "push" for each in examples)
     assert seen["PullRequest"] == sum(each["name"] == "pull_request" for each in examples)
