@@ -18,6 +18,7 @@ from actors.cleanup.host_disk import HostDisk
 from actors.cleanup.reaper import Reaper
 from actors.log_watchers import LogWatchers
 from actors.metrics import EngineMetrics
+from actors.render.discovery import Discovery
 from actors.render.pool import RenderPool
 from actors.render.recording import RenderRecorder
 from actors.render.rendering import Rendering
@@ -146,6 +147,20 @@ class Composition:
     def waiting_vm(self) -> WaitingVm:
         """The VM that waits for the next render."""
         return WaitingVm(self.storage, self.providers, self.clock, self.live_settings)
+
+    @cached_property
+    def discovery(self) -> Discovery:
+        """The discovery of the pipelines that archives declare."""
+        return Discovery(
+            storage=self.storage,
+            providers=self.providers,
+            choice=self.choice,
+            images=self.images,
+            clock=self.clock,
+            live_settings=self.live_settings,
+            waiting=self.waiting_vm,
+            renders=self.addresses.renders,
+        )
 
     def lease_pool(self) -> Address[LeasePoolMessage]:
         """Start a lease pool."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from actors.composition import Composition
 from actors.engine_settings import EngineSettings, LiveSettings
 from actors.messages import BuildCreated, CancelBuild, Drain, PollStorage, Reschedule, ResyncLeases
 from actors.metrics import EngineGauges
-from actors.render.discovery import discover
 from actors.root import RootSupervisor
 from actors.scheduling.admission import admission_block
 from actors.supervision import spawn
@@ -155,18 +155,9 @@ class Engine:
         busy = "no VM is free to render the source: try again"
         if not self._discovering.acquire(timeout=_DISCOVERY_TIMEOUT):
             raise EngineBusy(busy)
-        parts = self._composition
         try:
-            return discover(
-                parts.storage,
-                parts.providers.named(parts.choice.of_archive(organization, parts.images.resolve(None))),
-                parts.images,
-                parts.clock,
-                self.settings,
-                organization=organization,
-                slug=slug,
-                archive=archive,
-            )
+            with ExitStack() as leaving:
+                return self._composition.discovery.pipelines(organization, slug, archive, leaving)
         except VmError as error:
             raise EngineBusy(f"{busy}: {error}") from error
         finally:

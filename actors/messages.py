@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from storage import Lease, Render, Shape
 
 __all__ = [
+    "ArchiveRendered",
     "BuildCreated",
     "BuildMessage",
     "BuildTimedOut",
@@ -225,10 +226,15 @@ class TakeParked:
     taken: list[Lease] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class ArchiveRendered:
+    """To the render pool: an archive without a build was rendered, or could not be."""
+
+
 LeasePoolMessage = Reschedule | PollStorage | Released | ResyncLeases | Refill | Drain | TakeParked
 """The messages of the lease pool."""
 
-RenderPoolMessage = Reschedule | PollStorage | CancelBuild | Drain
+RenderPoolMessage = Reschedule | PollStorage | CancelBuild | Drain | ArchiveRendered
 """The messages of the render pool."""
 
 

@@ -73,10 +73,7 @@ class PollerComposition:
         storage, live_settings, hosts = self.parts.storage, self.parts.live_settings, self.hosts
         commits = CommitBuilds(
             storage=storage,
-            providers=self.parts.providers,
-            choice=self.parts.choice,
-            images=self.parts.images,
-            clock=self.parts.clock,
+            discovery=self.parts.discovery,
             live_settings=live_settings,
             root=self.parts.addresses.root,
             hosts=hosts,

@@ -10,19 +10,71 @@ from typing import TYPE_CHECKING
 from actors import vms
 from actors.builds.attempt.vm_connection import VmConnection
 from actors.cleanup.host_disk import HostDisk
+from actors.messages import ArchiveRendered
 from actors.render import phases
 from actors.render.envelope import Envelope
 from actors.render.envelope_cache import cache_name, keep
-from actors.render.loader import Loader
-from actors.render.vm import disk_limited, running_vm
+from actors.render.vm import disk_limited
+from actors.render.waiting_vm import VmWanted, loaded_vm
 from actors.scheduling.parked_vms import ParkedConnections
 
 if TYPE_CHECKING:
-    from actors.engine_settings import EngineSettings
-    from actors.render.settings import RenderSettings
-    from storage import Clock, Lease, Rendered, Shape, Storage
+    from contextlib import ExitStack
 
-__all__ = ["discover", "render_archive"]
+    from actors.addresses import Address
+    from actors.engine_settings import EngineSettings, LiveSettings
+    from actors.render.settings import RenderSettings
+    from actors.render.waiting_vm import RenderVm, WaitingVm
+    from actors.scheduling.provider_choice import ProviderChoice
+    from storage import Clock, Lease, Rendered, Storage
+
+__all__ = ["Discovery", "discover", "render_archive"]
+
+
+class Discovery:
+    """Finds the pipelines that archives declare, in the VM that waits for a render, or in a new one.
+
+    It blocks for as long as a render takes. Safe in any thread.
+    """
+
+    def __init__(
+        self,
+        *,
+        storage: Storage,
+        providers: vms.Providers,
+        choice: ProviderChoice,
+        images: vms.Images,
+        clock: Clock,
+        live_settings: LiveSettings,
+        waiting: WaitingVm,
+        renders: Address[ArchiveRendered],
+    ) -> None:
+        self._storage = storage
+        self._providers = providers
+        self._choice = choice
+        self._images = images
+        self._clock = clock
+        self._live_settings = live_settings
+        self._waiting = waiting
+        self._renders = renders
+
+    def pipelines(self, organization: str, slug: str, archive: bytes, leaving: ExitStack) -> Envelope:
+        """Return the pipelines that an archive declares, as `discover` does. Raises RenderFailed and VmError."""
+        try:
+            return discover(
+                self._storage,
+                self._providers.named(self._choice.of_archive(organization, self._images.resolve(None))),
+                self._images,
+                self._clock,
+                self._live_settings.now,
+                organization=organization,
+                slug=slug,
+                archive=archive,
+                leaving=leaving,
+                waiting=self._waiting,
+            )
+        finally:
+            self._renders.post(ArchiveRendered())
 
 
 def discover(
@@ -35,12 +87,15 @@ def discover(
     organization: str,
     slug: str,
     archive: bytes,
+    leaving: ExitStack,
     parked: Lease | None = None,
+    waiting: WaitingVm | None = None,
 ) -> Envelope:
     """Return the pipelines that an archive declares, for an organization without a pipeline of that slug.
 
     The result is cached, so a build of the new pipeline is not rendered again. It is rendered in the VM that is
-    ``parked``, which nobody else must use. Raises RenderFailed and VmError.
+    ``parked``, which nobody else must use, or in the one that is ``waiting``, and ``leaving`` destroys that VM. Raises
+    RenderFailed and VmError.
     """
     image = images.resolve(None)
     with tempfile.NamedTemporaryFile(suffix=".tar.gz") as file:
@@ -59,7 +114,9 @@ def discover(
                 archive=Path(file.name),
                 organization=organization,
                 slug=slug,
+                leaving=leaving,
                 parked=parked,
+                waiting=waiting,
             )
             keep(storage, clock, settings.render.cache_seconds, name, rendered)
     return Envelope.parse(rendered.envelope)
@@ -76,29 +133,40 @@ def render_archive(
     archive: Path,
     organization: str,
     slug: str,
+    leaving: ExitStack,
     parked: Lease | None = None,
+    waiting: WaitingVm | None = None,
 ) -> Rendered:
-    """Render an archive's pipeline files in a VM, new or ``parked``, then destroy the VM. Needs no actor.
+    """Render an archive's pipeline files in a VM, new, ``parked`` or ``waiting``. Needs no actor.
 
-    The archive is unpacked into the VM over SSH. Raises RenderFailed and VmError.
+    The archive is unpacked into the VM over SSH. ``leaving`` destroys the VM, which takes time. Raises RenderFailed and
+    VmError.
     """
     with tempfile.TemporaryDirectory() as temporary:
         manifest = Path(temporary, "manifest")
         phases.check_archive(archive, manifest, settings.shape.disk_gb * 2**30, "")
-        lease = _claim(storage, parked, image, settings.shape) or storage.leases.reserve_unclaimed(
-            str(uuid.uuid4()), provider.name, image, settings.shape
-        )
-        link = VmConnection(provider, clock, lease.uuid)
-        with running_vm(storage, provider, ParkedConnections(), lease, link) as connection:
+        wanted = VmWanted(provider.name, image, settings)
+        vm = _waiting_vm(storage, waiting, wanted) or _new_vm(storage, provider, clock, parked, wanted)
+        leaving.callback(vm.close)
+        with disk_limited(storage, provider, vm.lease, vm.link, HostDisk(), min_free=min_free):
             now, seconds = int(clock.now().timestamp()), settings.fetch_timeout
-            with (
-                disk_limited(storage, provider, lease, link, HostDisk(), min_free=min_free),
-                Loader(connection, settings) as loader,
-            ):
-                vms.update_workspace(connection, archive, manifest, time=now, timeout=seconds)
-                return loader.load(organization, slug)
+            vms.update_workspace(vm.link.connected(), archive, manifest, time=now, timeout=seconds)
+            return vm.loader.load(organization, slug)
 
 
-def _claim(storage: Storage, parked: Lease | None, image: str, shape: Shape) -> Lease | None:
-    """Take a parked VM, unless it is gone."""
-    return None if parked is None else storage.leases.assign_preview(parked.id, image, shape)
+def _waiting_vm(storage: Storage, waiting: WaitingVm | None, wanted: VmWanted) -> RenderVm | None:
+    """Return the VM that waits with the DSL loaded, if it is as wanted."""
+    vm = None if waiting is None else waiting.take(wanted)
+    if vm is not None and storage.leases.assign_preview(vm.lease.id, wanted.image, wanted.settings.shape) is None:
+        vm.close()  # its lease was ended
+        return None
+    return vm
+
+
+def _new_vm(storage: Storage, provider: vms.Provider, clock: Clock, parked: Lease | None, wanted: VmWanted) -> RenderVm:
+    """Attach the disk to the parked VM, unless it is gone, or make one, and start to load the DSL."""
+    image, shape = wanted.image, wanted.settings.shape
+    claimed = None if parked is None else storage.leases.assign_preview(parked.id, image, shape)
+    lease = claimed or storage.leases.reserve_unclaimed(str(uuid.uuid4()), provider.name, image, shape)
+    link = VmConnection(provider, clock, lease.uuid)
+    return loaded_vm(storage, provider, ParkedConnections(), wanted.settings, lease, link)

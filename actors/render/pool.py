@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
-from actors.messages import CancelBuild, Drain, PollStorage, RenderPoolMessage, Reschedule
+from actors.messages import ArchiveRendered, CancelBuild, Drain, PollStorage, RenderPoolMessage, Reschedule
 from actors.render.vm import release
 from actors.scheduling.admission import admission_block
 from actors.supervision import Supervised
@@ -151,11 +151,17 @@ class RenderPool(Supervised[_Message, _Task]):
             case _Rendered(build_id):
                 self._forget(build_id)
                 self._timer.tell_after(self._timings.rendered, self.address, _Idle())
+            case ArchiveRendered():
+                self._timer.tell_after(self._timings.rendered, self.address, _Idle())
             case _Idle():
-                if not self._running and self._may_wait:
-                    self.work(_MakeVm(), self._waiting.make)
+                self._make_vm()
             case _:
                 assert_never(message)
+
+    def _make_vm(self) -> None:
+        """Let a VM wait for the next render, if none runs."""
+        if not self._running and self._may_wait:
+            self.work(_MakeVm(), self._waiting.make)
 
     @property
     def _may_wait(self) -> bool:

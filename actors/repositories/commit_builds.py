@@ -8,21 +8,20 @@ from typing import TYPE_CHECKING
 
 from actors.ir import IrError, concerns, load, wants
 from actors.messages import BuildCreated, CancelBuild
-from actors.render.discovery import discover
 from actors.render.envelope import Envelope, RenderFailed
 from storage import BuildErrorCode, CancelSuperseded, DeclaringRepository, NewBuild, slugify
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
+    from contextlib import ExitStack
 
-    from actors import vms
     from actors.addresses import Address
     from actors.engine_settings import LiveSettings
     from actors.ir import PullRequestEvent, PushEvent
+    from actors.render.discovery import Discovery
     from actors.render.envelope import DeclaredPipeline
-    from actors.scheduling.provider_choice import ProviderChoice
     from actors.source_hosts.host import SourceHost
-    from storage import Build, Clock, NewOrigin, Pipeline, Repository, Storage
+    from storage import Build, NewOrigin, Pipeline, Repository, Storage
 
 __all__ = ["CommitBuilds", "PushedCommit"]
 
@@ -65,37 +64,25 @@ class CommitBuilds:
         self,
         *,
         storage: Storage,
-        providers: vms.Providers,
-        choice: ProviderChoice,
-        images: vms.Images,
-        clock: Clock,
+        discovery: Discovery,
         live_settings: LiveSettings,
         root: Address[BuildCreated | CancelBuild],
         hosts: Mapping[str, SourceHost],
     ) -> None:
         self._storage = storage
-        self._providers = providers
-        self._choice = choice
-        self._images = images
-        self._clock = clock
+        self._discovery = discovery
         self._live_settings = live_settings
         self._root = root
         self._hosts = hosts
 
-    def declared(self, repository: Repository, archive: bytes) -> Envelope:
-        """Return the pipelines that a commit declares. Raises RenderFailed and VmError."""
+    def declared(self, repository: Repository, archive: bytes, leaving: ExitStack) -> Envelope:
+        """Return the pipelines that a commit declares; ``leaving`` destroys the VM that rendered them.
+
+        Raises RenderFailed and VmError.
+        """
         organization = self._storage.organizations.by_id(repository.organization_id)
         slug = "" if organization is None else organization.slug
-        return discover(
-            self._storage,
-            self._providers.named(self._choice.of_archive(slug, self._images.resolve(None))),
-            self._images,
-            self._clock,
-            self._live_settings.now,
-            organization=slug,
-            slug=slugify(repository.repo_name) or "pipeline",
-            archive=archive,
-        )
+        return self._discovery.pipelines(slug, slugify(repository.repo_name) or "pipeline", archive, leaving)
 
     def add(self, commit: PushedCommit, declared: Envelope | RenderFailed) -> list[int]:
         """Add the builds that a commit's triggers want, and cancel those that they supersede.

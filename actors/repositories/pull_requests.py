@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -126,6 +127,13 @@ class PullRequestBuilds:
         return [each for each in self._hosts[delivery.provider].events(delivery) if isinstance(each, PullRequest)]
 
     def _build(self, fork: Mirror, repository: Repository, heads: Heads, change: PullRequest) -> None:
+        """Build a change; then destroy the VM that rendered it."""
+        with ExitStack() as leaving:
+            self._render_and_build(fork, repository, heads, change, leaving)
+
+    def _render_and_build(
+        self, fork: Mirror, repository: Repository, heads: Heads, change: PullRequest, leaving: ExitStack
+    ) -> None:
         head = fork.commit(change.head_commit)
         if skips_builds(head.message):
             return
@@ -138,7 +146,7 @@ class PullRequestBuilds:
         try:
             archive = pack_commit(fork, ref, change.head_commit, self._live_settings.now.source, branches, extras)
             if trust.approval_reason is None:
-                declared = self._commits.declared(repository, archive)
+                declared = self._commits.declared(repository, archive, leaving)
         except CommitRefused as error:
             declared = RenderFailed.exited("source fetch", 1, str(error))
         except RenderFailed as failure:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, TypeVar
 
 from actors.ir import PushEvent, skips_builds
@@ -93,7 +94,8 @@ class PushBuilds:
             return commit, mirror.commit(commit).message, self._pack(mirror, repository, ref, commit, heads)
 
         commit, message, archive = self._fetching(repository, fetched)
-        declared = self._commits.declared(repository, archive).find(source_slug)
+        with ExitStack() as leaving:
+            declared = self._commits.declared(repository, archive, leaving).find(source_slug)
         if declared is None:
             missing = f'the commit {commit} of {repository.url} declares no pipeline "{source_slug}"'
             raise RenderFailed(missing)
@@ -148,7 +150,7 @@ class PushBuilds:
             checks.record_heads(repository, known)
         moved = heads.commits != known
         if moved or (repository.checked_at is None and repository.connection_id is None):
-            self._build_pushes(mirror, repository)
+            self._build_pushes(mirror, repository, heads)
         done = self._pull_requests.process(mirror, repository, before)
         for event in self._events(before):
             if isinstance(event, ApprovalGiven):
@@ -158,9 +160,9 @@ class PushBuilds:
             deliveries.processed(repository.id, done)
         return moved
 
-    def _build_pushes(self, mirror: Mirror, repository: Repository) -> None:
+    def _build_pushes(self, mirror: Mirror, repository: Repository, listed: Heads) -> None:
         checks = self._storage.repository_checks
-        heads = mirror.fetch()
+        heads = mirror.fetch_listed(listed)
         # Those that came meanwhile tell the order of what was fetched. They wait on, as they may be of later pushes.
         reported = self._pushed(self._storage.deliveries.pending(repository.id))
         self._build_reported(mirror, repository, reported, heads)
@@ -195,7 +197,19 @@ class PushBuilds:
                 self._build(mirror, repository, pushed, new, heads)
 
     def _build(self, mirror: Mirror, repository: Repository, push: PushedRef, commit: str, heads: Heads) -> None:
-        """Build a head's new commit and note that, in one transaction."""
+        """Build a head's new commit and note that, in one transaction; then destroy the VM that rendered it."""
+        with ExitStack() as leaving:
+            self._render_and_build(mirror, repository, push, commit, heads, leaving)
+
+    def _render_and_build(
+        self,
+        mirror: Mirror,
+        repository: Repository,
+        push: PushedRef,
+        commit: str,
+        heads: Heads,
+        leaving: ExitStack,
+    ) -> None:
         ref, old = push.ref, push.old
         pushed = mirror.commit(commit)
         if skips_builds(pushed.message):
@@ -206,7 +220,7 @@ class PushBuilds:
         archive = None
         try:
             archive = self._pack(mirror, repository, ref, commit, heads)
-            declared: Envelope | RenderFailed = self._commits.declared(repository, archive)
+            declared: Envelope | RenderFailed = self._commits.declared(repository, archive, leaving)
         except CommitRefused as error:
             declared = RenderFailed.exited("source fetch", 1, str(error))
         except RenderFailed as failure:

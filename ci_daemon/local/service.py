@@ -124,17 +124,19 @@ class LocalService:
         """
         discover = render.discover
         self.prepare()
-        return discover(
-            self.storage,
-            self._host,
-            self.images,
-            self._clock,
-            self._settings,
-            organization=organization,
-            slug=slug,
-            archive=archive,
-            parked=self._parked[0].result() if self._started is None else None,
-        )
+        with ExitStack() as leaving:
+            return discover(
+                self.storage,
+                self._host,
+                self.images,
+                self._clock,
+                self._settings,
+                organization=organization,
+                slug=slug,
+                archive=archive,
+                leaving=leaving,
+                parked=self._parked[0].result() if self._started is None else None,
+            )
 
     def cancel(self, build_id: int) -> None:
         """Cancel a build; return soon, while its commands are being ended."""

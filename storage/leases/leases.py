@@ -154,7 +154,7 @@ class Leases:
     def assign_preview(self, lease_id: int, image: str, shape: Shape) -> Lease | None:
         """Give the lease of a VM without a job to the render of an archive, as `assign_render` does.
 
-        No lease pool may run, for it would give the VM to a job, too.
+        No lease pool may know the VM, for it would give it to a job, too.
         """
         return self._assign(lease_id, Claim(image, shape))
 

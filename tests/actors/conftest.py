@@ -19,6 +19,7 @@ from actors import (
     PoolSettings,
     RetentionSettings,
 )
+from actors.addresses import Address
 from actors.cleanup.host_disk import HostDisk
 from actors.cleanup.reaper import Reaper
 from actors.composition import Composition, Poller
@@ -28,14 +29,29 @@ from actors.mail import MailSettings
 from actors.messages import Reschedule
 from actors.notifications import NotificationSettings
 from actors.render import RenderSettings
+from actors.render.discovery import Discovery
+from actors.render.waiting_vm import WaitingVm
 from actors.repositories import RepositorySettings, SourceSettings
+from actors.scheduling.provider_choice import ProviderChoice
 from actors.source_hosts import PlainGit
 from actors.timings import Timings
-from actors.vms import Images, ImageSettings, ImageStore, Provider, SandboxProvider
+from actors.vms import Images, ImageSettings, ImageStore, Provider, Providers, SandboxProvider
 from actors.vms.images.image import Image
 from actors.vms.images.names import folder_of
 from actors.vms.sandbox.userns import IdMap
-from storage import GIT, BillingSettings, Build, Clock, Job, JobState, NewBuild, NewPipeline, Pipeline, SystemClock
+from storage import (
+    GIT,
+    BillingSettings,
+    Build,
+    Clock,
+    Job,
+    JobState,
+    NewBuild,
+    NewPipeline,
+    Pipeline,
+    Storage,
+    SystemClock,
+)
 from tests.memory.provider import MemoryProvider, only
 from tests.records import new_owner
 from tests.state import database_in, new_storage
@@ -66,6 +82,22 @@ def _document(build: Build) -> dict[str, object]:
 
 
 _NOT_STARTED = {JobState.PENDING, JobState.SCHEDULED, JobState.ASSIGNED}
+
+
+def discovery_in(
+    storage: Storage, providers: Providers, images: Images, clock: Clock, live_settings: LiveSettings
+) -> Discovery:
+    """Return a discovery of pipelines that tells nobody of its renders."""
+    return Discovery(
+        storage=storage,
+        providers=providers,
+        choice=ProviderChoice(storage, live_settings),
+        images=images,
+        clock=clock,
+        live_settings=live_settings,
+        waiting=WaitingVm(storage, providers, clock, live_settings),
+        renders=Address(),
+    )
 
 
 class Host:

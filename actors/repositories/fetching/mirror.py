@@ -113,6 +113,15 @@ class Mirror:
 
         A mirror that git cannot use, such as after a crash, is made anew.
         """
+        self._update()
+        return Heads(self._commits(), self._default_branch())
+
+    def fetch_listed(self, listed: Heads) -> Heads:
+        """Do as `fetch` does after `remote_heads`, whose default branch still holds."""
+        self._update()
+        return Heads(self._commits(), listed.default_branch)
+
+    def _update(self) -> None:
         made = self._make()
         try:
             self._fetch()
@@ -126,7 +135,6 @@ class Mirror:
             self.distrust()
             self._make()
             self._fetch()
-        return Heads(self._commits(), self._default_branch())
 
     def distrust(self) -> None:
         """Let the mirror be made anew at the next fetch, because git cannot read it."""
@@ -204,11 +212,11 @@ class Mirror:
 
     def changed(self, old: str | None, new: str) -> tuple[str, ...] | None:
         """Return the paths in which two commits differ; of a renamed file both. None if that is not known."""
-        if old is None or not self.has(old):
+        if old is None:
             return None
         try:
             names = self.run("diff-tree", "-r", "-z", "--no-renames", "--name-only", "--end-of-options", old, new)
-        except GitError:  # such as too many of them
+        except GitError:  # such as too many of them, or a commit that is not here
             return None
         return tuple(name.decode(errors="replace") for name in names.split(b"\0") if name)
 

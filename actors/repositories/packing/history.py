@@ -52,12 +52,11 @@ def make_history(git: Git, source: Path, folder: Path, checkout: Checkout, depth
         wanted.setdefault(f"refs/remotes/origin/{branch}", checkout.commit)  # a fork may have a branch of that name
     wanted[f"{_HEADS}{branch}" if branch else "refs/ci/commit"] = checkout.commit
     folder.mkdir()
-    run("init", "--quiet", "--bare", "--template=", str(folder))
+    head = (f"--initial-branch={branch}",) if branch else ()
+    run("init", "--quiet", "--bare", "--template=", *head, str(folder))
     refs = (f"{commit}:{name}" for name, commit in wanted.items())
     run("fetch", "--quiet", f"--depth={depth}", "--no-write-fetch-head", "--", str(source), *refs)
-    if branch:
-        run("symbolic-ref", "HEAD", f"{_HEADS}{branch}")
-    else:
+    if not branch:
         run("update-ref", "--no-deref", "HEAD", checkout.commit)
     run("read-tree", checkout.commit)
     run("pack-refs", "--all")
@@ -84,6 +83,8 @@ def add_history(tar: tarfile.TarFile, folder: Path, prefix: str = "") -> None:
 
 def _distance(git: Git, source: Path, commit: str, tip: str, seconds: float) -> int:
     """Return the depth of the merge base of two commits; 0 if there is none, or too far away."""
+    if commit == tip:
+        return 1
     try:
         base = git.run("merge-base", commit, tip, at=source, seconds=seconds).decode().strip()
     except GitError:

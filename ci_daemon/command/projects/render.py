@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
@@ -50,7 +51,7 @@ def _on_box(session: Session, tree: Path, pipeline: str | None, org: str) -> ren
     config, clock = session.config(), SystemClock()
     images = open_images(session.state_dir, config)
     provider = open_providers(session.state_dir, config, images, clock).named(config.pool.provider)
-    with session.storage() as storage, tempfile.NamedTemporaryFile(suffix=".tar.gz") as archive:
+    with session.storage() as storage, tempfile.NamedTemporaryFile(suffix=".tar.gz") as archive, ExitStack() as leaving:
         archive.write(source.data)
         archive.flush()
         rendered = rendering.render_archive(
@@ -63,5 +64,6 @@ def _on_box(session: Session, tree: Path, pipeline: str | None, org: str) -> ren
             archive=Path(archive.name),
             organization=org,
             slug=pipeline or submission.default_slug(tree),
+            leaving=leaving,
         )
     return rendering.Envelope.parse(rendered.envelope)

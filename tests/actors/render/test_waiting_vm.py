@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +14,7 @@ import pytest
 
 from actors.engine_settings import EngineSettings, LiveSettings
 from actors.render import phases
+from actors.render.discovery import discover
 from actors.render.waiting_vm import RenderVm, VmWanted, WaitingVm
 from actors.vms import update_workspace
 from storage import LeaseState
@@ -80,6 +81,33 @@ def test_it_renders_for_whoever_takes_it(waiting: Waiting, tmp_path: Path):
         assert vm.lease.uuid == name
         assert not waiting.vm.is_there
         assert json.loads(envelope_of(vm, tmp_path, "acme"))["pipelines"][0]["slug"] == "demo"
+    assert waiting.is_gone()
+
+
+@pytest.mark.parametrize("is_lost", [False, True], ids=["waits", "lost"])
+def test_an_archive_without_a_build_is_rendered_in_it(waiting: Waiting, host: Host, is_lost: bool):
+    """Or in another VM if its lease was ended."""
+    name = waiting.make()
+    if is_lost:
+        host.storage.leases.end(host.storage.leases.live()[0].id)
+    archive = pipeline_file(HELLO)
+    with ExitStack() as leaving:
+        envelope = discover(
+            host.storage,
+            host.provider,
+            host.images,
+            waiting.clock,
+            host.settings,
+            organization="acme",
+            slug="web",
+            archive=archive,
+            leaving=leaving,
+            waiting=waiting.vm,
+        )
+        assert [each.slug for each in envelope.pipelines] == ["demo"]
+        (lease,) = host.storage.leases.live()
+        assert (lease.uuid == name) is not is_lost
+        assert not waiting.vm.is_there
     assert waiting.is_gone()
 
 

@@ -14,7 +14,6 @@ from actors.repositories.commit_builds import CommitBuilds
 from actors.repositories.fetching.mirror import Mirror
 from actors.repositories.host_approvals import HostApprovals
 from actors.repositories.pull_requests import HeadUnavailable, PullRequestBuilds
-from actors.scheduling.provider_choice import ProviderChoice
 from actors.source_hosts import PlainGit
 from actors.source_hosts.host import ApprovalGiven, HostError, PullRequest
 from storage import (
@@ -28,7 +27,7 @@ from storage import (
     Pipeline,
     SecretScope,
 )
-from tests.actors.conftest import Host
+from tests.actors.conftest import Host, discovery_in
 from tests.git_repository import GitRepository
 
 pytestmark = pytest.mark.sandbox
@@ -69,10 +68,7 @@ class World:
         hosts = {"git": _Host(self.storage, self.writers)}
         commits = CommitBuilds(
             storage=self.storage,
-            providers=host.providers,
-            choice=ProviderChoice(host.storage, self.live_settings),
-            images=host.images,
-            clock=host.clock,
+            discovery=discovery_in(host.storage, host.providers, host.images, host.clock, self.live_settings),
             live_settings=self.live_settings,
             root=host.engine.addresses.root,
             hosts=hosts,

@@ -15,11 +15,10 @@ from actors.repositories.host_approvals import HostApprovals
 from actors.repositories.pull_requests import PullRequestBuilds
 from actors.repositories.pushes import PushBuilds
 from actors.repositories.reruns import Reruns
-from actors.scheduling.provider_choice import ProviderChoice
 from actors.source_hosts import PlainGit
 from actors.source_hosts.host import HostEvent, PullRequest
 from storage import Declaration, DeclaringRepository, Delivery
-from tests.actors.conftest import images_in_memory, settings_with
+from tests.actors.conftest import discovery_in, images_in_memory, settings_with
 from tests.clock import ManualClock
 from tests.git_repository import GitRepository
 from tests.memory.provider import MemoryProvider, only
@@ -55,10 +54,7 @@ class World:
         hosts, images = {"git": _Host(self.storage)}, images_in_memory(folder / "images")
         commits = CommitBuilds(
             storage=self.storage,
-            providers=only(MemoryProvider(images)),
-            choice=ProviderChoice(self.storage, live_settings),
-            images=images,
-            clock=self.clock,
+            discovery=discovery_in(self.storage, only(MemoryProvider(images)), images, self.clock, live_settings),
             live_settings=live_settings,
             root=Address(),
             hosts=hosts,

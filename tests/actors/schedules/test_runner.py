@@ -24,13 +24,12 @@ from actors.repositories.pushes import PushBuilds
 from actors.repositories.reruns import Reruns
 from actors.schedules import new_schedule
 from actors.schedules.runner import ScheduleRunner
-from actors.scheduling.provider_choice import ProviderChoice
 from actors.source_hosts import PlainGit
 from actors.supervision import spawn
 from actors.timer import Timer
 from actors.timings import Timings
 from storage import Build, BuildState, NewBuild, NewPipeline, NewSchedule, Pipeline, Schedule
-from tests.actors.conftest import Host, images_in_memory, settings_with
+from tests.actors.conftest import Host, discovery_in, images_in_memory, settings_with
 from tests.clock import ManualClock
 from tests.e2e.pipelines import one
 from tests.memory.provider import MemoryProvider, only
@@ -87,10 +86,7 @@ class World:
         hosts = {"git": PlainGit(self.storage)}
         commits = CommitBuilds(
             storage=self.storage,
-            providers=only(MemoryProvider(images)),
-            choice=ProviderChoice(self.storage, live_settings),
-            images=images,
-            clock=self.clock,
+            discovery=discovery_in(self.storage, only(MemoryProvider(images)), images, self.clock, live_settings),
             live_settings=live_settings,
             root=Address(),
             hosts=hosts,

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from http.client import OK
+from pathlib import Path
 
 import pytest
 
-from tests.e2e.daemon import Build, Daemon, Pipeline
+from tests.e2e.daemon import Build, Client, Daemon, Pipeline
 from tests.e2e.renders import rendered
 from tests.e2e.sources import HELLO, pipeline_file
 from tests.e2e.stock import await_stock
+from tests.git_repository import GitRepository
 from tests.state import run_sql
 from tests.waiting import until
 
 _numbers = itertools.count()
+
+PUSHED = """
+import harmont as hm
+
+@hm.pipeline("pushed", triggers=[hm.push(branch="main")])
+def pushed():
+    return hm.sh("true")
+"""
 
 WAITS = "SELECT uuid FROM leases WHERE state = 'parked' AND image IS NOT NULL"
 RENDERED = "SELECT builds.number FROM leases JOIN builds ON builds.id = leases.build_id WHERE leases.uuid = :vm"
@@ -47,6 +58,31 @@ def test_after_a_render_a_vm_waits_for_the_next(daemon: Daemon, pipeline: Pipeli
     waits = waiting_vm(daemon)
     build = built(pipeline).record()
     assert run_sql(daemon.state, RENDERED, vm=waits) == [(build["number"],)]
+    assert waiting_vm(daemon) != waits
+
+
+@pytest.fixture
+def repository(daemon: Daemon, client: Client, tmp_path: Path) -> Iterator[GitRepository]:
+    """A connected repository that was looked at."""
+    made = GitRepository(tmp_path)
+    made.commit("Begin")
+    made.push("main")
+    daemon.command("repo", "connect", str(made.bare), "--org", client.org, "--poll", "1")
+    until(lambda: daemon.json("repo", "list")[0]["checked_at"], "the first look")
+    yield made
+    daemon.command("repo", "remove", str(made.bare), "--org", client.org)
+
+
+def test_a_push_is_rendered_in_the_vm_that_waits(
+    daemon: Daemon, client: Client, pipeline: Pipeline, repository: GitRepository
+):
+    built(pipeline)
+    waits = waiting_vm(daemon)
+    repository.commit("Build", **{".hm__pipeline.py": PUSHED})
+    repository.push("main")
+    path = "pipelines/acme-web-pushed/builds/1"
+    until(lambda: client.request("GET", path).status_code == OK, "the build of the push")
+    assert Build(client, path).finish()["state"] == "passed"
     assert waiting_vm(daemon) != waits
 
 
