@@ -64,6 +64,16 @@ def test_an_engine_is_prepared_once_and_says_what_it_has(fleet: Fleet, run: RunJ
     assert names == [member.name for member in fleet.members] or len(names) == len(fleet.members) == 1
 
 
+def test_networks_that_are_allowed_later_change_the_acl_alone(state: Path, run: RunJson):
+    run("incus", "setup")
+    with (state / "ci-daemon.toml").open("a") as configuration:
+        configuration.write('[sandbox.network]\nallow = ["10.20.0.0/16"]\n')
+    again = run("incus", "setup")["steps"]
+    assert [step["part"] for step in again if step["done"] == "changed"] == ["ACL ci"]
+    assert {step["done"] for step in again} == {"changed", "as it should be"}
+    assert {step["done"] for step in run("incus", "setup")["steps"]} == {"as it should be"}
+
+
 def test_a_token_lets_a_service_use_the_project_alone(fleet: Fleet, state: Path, run: RunJson):
     """From another host, over TLS."""
     with fleet.switch.entered():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actors.vms.incus.names import BASE, BYTES, IMAGE, OWNER, PARENT, STAMP
+from actors.vms.incus.volumes import SHIFTED
 from actors.vms.provider import ImageNotFound, SnapshotNotFound, VmError, VmLost, VmSpec
 from actors.vms.sandbox.disks import SnapshotInUse
 
@@ -34,7 +35,7 @@ class EngineDisks:
         return self._parent(spec.snapshot).member
 
     def make(self, spec: VmSpec, member: str | None, base_gb: int) -> Volume:
-        """Make the disk of a VM on a member; return its volume, with the label `BASE` if it shares nothing.
+        """Make the disk of a VM on a member; return its volume, labelled `BASE` if it does not share all.
 
         It may grow by the shape's size beyond ``base_gb``, the most that lies below it. Raises ImageNotFound,
         SnapshotNotFound and VmError.
@@ -45,8 +46,8 @@ class EngineDisks:
         else:
             source = self._parent(spec.snapshot)
             labels = {key: source.labels[key] for key in (IMAGE, STAMP)} | {PARENT: spec.snapshot}
-            if source.member != member:
-                labels[BASE] = "0"
+        if source.member != member or source.labels.get(SHIFTED) != "true":
+            labels[BASE] = "0"
         name = self._names.disk(spec.id)
         size = f"{spec.shape.disk_gb + base_gb}GiB"
         return self._volumes.copy(source, name, {**labels, OWNER: self._names.prefix}, member, size)
@@ -88,9 +89,12 @@ class EngineDisks:
     def keep(self, vm_id: str, snapshot: str, used: int) -> None:
         """Make a snapshot of a disk that no instance has any more.
 
-        ``used`` is noted on it: how many bytes it takes beyond its parent, which copies of it would hide.
+        It is noted how many bytes it takes beyond its parent, of those ``used``, which copies of it would hide. What
+        came from another member counts; the owners that the engine gave to files do not.
         """
         disk = self._disk(vm_id)
+        if disk.labels.get(SHIFTED) != "true":
+            used = max(0, used - int(disk.labels.get(BASE, 0)))
         self._volumes.label(disk, {BYTES: str(used)})
         self._volumes.rename(disk, self._names.snapshot(snapshot))
 

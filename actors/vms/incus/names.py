@@ -25,7 +25,7 @@ BYTES = "user.ci-daemon.bytes"
 """The bytes of a snapshot beyond the one below it, as they were measured when it was made."""
 
 BASE = "user.ci-daemon.base"
-"""The bytes that a disk has had from its start, which came from another member."""
+"""The bytes that a disk has had from its start and does not share with its parent."""
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,46}[A-Za-z0-9])?")
 
