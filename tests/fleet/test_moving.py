@@ -41,7 +41,7 @@ def daemon(lone: Fleet, images_dir: Path, tmp_path: Path) -> Iterator[Daemon]:
 
 
 def test_jobs_move_one_organization_first_and_then_all(lone: Fleet, daemon: Daemon) -> None:
-    """A job that runs in a sandbox ends there, and a step whose disk was cached for sandboxes runs once more."""
+    """Running jobs end where they are, and a step whose disk is cached for sandboxes runs anew."""
     stays, leads = (Client.create(daemon, f"{name}@example.org") for name in ("stays", "leads"))
     cached = Graph().step("kept", "echo ran", cache={"policy": "ttl", "duration_seconds": 3600, "key": "k"}).ir()
     first = stays.pipeline("first")

@@ -8,21 +8,23 @@ from typing import TYPE_CHECKING, Any
 from actors.vms.incus.engine import EngineError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from actors.vms.incus.engine import Engine
 
-__all__ = ["Member", "member_urls", "members"]
+__all__ = ["Member", "is_current", "member_urls", "members"]
 
 _ONLINE, _OFFLINE = "Online", "Offline"
 _MEMORY = 1 << 20
+_VOTERS = frozenset({"database", "database-leader"})
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
     """A member of an engine. ``state`` is the engine's word; sizes are None where it does not answer.
 
-    One that is ``draining`` keeps its VMs and gets no others: its `scheduler.instance` is `manual`.
+    One that is ``draining`` keeps its VMs and gets no others: its `scheduler.instance` is `manual`. The database
+    answers while most members answer that have a vote (``votes``).
     """
 
     name: str
@@ -32,6 +34,7 @@ class Member:
     memory_mb: int | None = None
     memory_free_mb: int | None = None
     draining: bool = False
+    votes: bool = False
 
     @property
     def takes_vms(self) -> bool:
@@ -47,7 +50,8 @@ class Member:
     def of_cluster(cls, found: Mapping[str, Any]) -> Member:
         """Return a member without its sizes, as the engine lists it."""
         draining = (found.get("config") or {}).get("scheduler.instance") == "manual"
-        return cls(found["server_name"], found["status"], found.get("message", ""), draining=draining)
+        votes = not _VOTERS.isdisjoint(found.get("roles") or ())
+        return cls(found["server_name"], found["status"], found.get("message", ""), draining=draining, votes=votes)
 
 
 def members(engine: Engine) -> list[Member]:
@@ -57,6 +61,16 @@ def members(engine: Engine) -> list[Member]:
         return [_sized(Member(environment.get("server_name") or "the server", _ONLINE, ""), _resources(engine, None))]
     found = engine.get("/1.0/cluster/members", {"recursion": 1})
     return sorted((_of_cluster(engine, each) for each in found), key=lambda member: member.name)
+
+
+def is_current(listed: Sequence[Member]) -> bool:
+    """Tell whether the states in an engine's list are those of now.
+
+    After the loss of its leader the database goes on, but for some seconds it has heard of no member, and calls even
+    the one offline that it answers by. So a list is out of date if most voters in it are offline.
+    """
+    voters = [member for member in listed if member.votes]
+    return not voters or 2 * sum(member.answers for member in voters) > len(voters)
 
 
 def member_urls(engine: Engine) -> tuple[str, ...]:

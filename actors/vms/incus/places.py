@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from actors.vms.incus.engine import EngineAway, EngineError
 from actors.vms.incus.fleet_size import known_size, note_size, size_of
-from actors.vms.incus.member import Member, members
+from actors.vms.incus.member import Member, is_current, members
 from actors.vms.incus.placement import choose
 from actors.vms.provider import VmLost
 from storage import Shape
@@ -121,6 +121,9 @@ class Places:
             message = f"the engine does not list its members: {error}"
             raise EngineAway(message) from error
         found = sorted(map(Member.of_cluster, listed), key=lambda member: member.name)
+        if not is_current(found):
+            message = "the engine has a new leader, which does not yet know the states of the members"
+            raise EngineAway(message)
         now = self._clock.monotonic()
         with self._lock:
             self._silent_since = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from actors.vms.incus.member import Member
+from actors.vms.incus.member import Member, is_current
 from actors.vms.incus.placement import choose
 from storage import Shape
 
@@ -67,3 +67,12 @@ def test_a_vm_goes_where_it_fits_rather_than_where_more_is_free():
     large = Shape(cpu=1, memory_gb=10)
     members = [member("a", cpus=4, memory_gb=16), member("b", cpus=4, memory_gb=8)]
     assert choose(members, [("a", ONE)], large, None) == "a"
+
+
+def test_a_list_that_its_own_database_could_not_give_is_old():
+    """The leader of three is lost, and its successor has heard of nobody yet."""
+    a, b, c = (replace(member(name), votes=True) for name in "abc")
+    beyond = [replace(member(f"d{number}"), state="Offline") for number in range(9)]
+    assert is_current([a, b, replace(c, state="Offline"), *beyond])
+    assert not is_current([a, replace(b, state="Offline"), replace(c, state="Offline"), *beyond])
+    assert is_current(beyond)
