@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,9 @@ pytestmark = pytest.mark.long
 
 _JOBS = 100
 _SECONDS = 400.0
-_COUNTS = "for number in $(seq 40); do echo $number; sleep 1; done; echo counted"
+_MEMBER = re.compile(r"runs on the member (\S+)")
+_COUNTED = [str(number) for number in range(1, 41)]
+_COUNTS = f"for number in {' '.join(_COUNTED)}; do echo $number; sleep 1; done; echo counted"
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +77,37 @@ def test_jobs_go_on_when_the_majority_was_lost(three: Fleet, daemon: Daemon, cli
             member.start_engine()
     assert [each.finish(_SECONDS)["state"] for each in (build, late)] == ["passed", "passed"]
     assert [each.jobs()["only"]["attempt"] for each in (build, late)] == [1, 1]
-    numbers = [line for line in build.log().splitlines() if line.isdigit()]
-    assert numbers == [str(number) for number in range(1, 41)]
+    assert [line for line in build.log().splitlines() if line.isdigit()] == _COUNTED
+
+
+def test_a_leader_that_loses_its_power_ends_no_job(three: Fleet, daemon: Daemon, client: Client) -> None:
+    """Running ones are followed through another member, and new ones begin."""
+    with _drained_leader(three) as leader:
+        build = client.pipeline("led").build(one(_COUNTS))
+        build.says("\n3\n", seconds=_SECONDS)
+        with _powerless(three, leader):
+            later = client.pipeline("later").build(one("echo later"))
+            assert [each.finish(_SECONDS)["state"] for each in (build, later)] == ["passed", "passed"]
+            assert [each.jobs()["only"]["attempt"] for each in (build, later)] == [1, 1]
+            assert [line for line in build.log().splitlines() if line.isdigit()] == _COUNTED
+
+
+def test_the_child_of_a_disk_on_a_lost_member_says_so(three: Fleet, daemon: Daemon, client: Client) -> None:
+    """Its parent's disk is on one member, and what it waits for runs on another."""
+    with _drained_leader(three):
+        graph = Graph().step("parent", "echo made >mark").step("waited", _COUNTS)
+        graph.step("child", "cat mark", builds_in="parent", after=("waited",))
+        build = client.pipeline("lost").build(graph.ir())
+        build.says("\n3\n", "waited", seconds=_SECONDS)
+        build.job("parent", "passed", _SECONDS)
+        home, other = (_MEMBER.findall(build.log(key))[0] for key in ("parent", "waited"))
+        assert home != other
+        with _powerless(three, next(member for member in three.members if member.name == home)):
+            assert build.finish(_SECONDS)["state"] == "failed"
+            jobs = build.jobs()
+            assert [jobs[key]["state"] for key in ("parent", "waited", "child")] == ["passed", "passed", "failed"]
+            assert jobs["child"]["error_code"] == "snapshot_failed"
+            assert f"the member {home} is offline" in jobs["child"]["error_message"]
 
 
 def test_no_job_of_a_hundred_is_lost_or_billed_twice(
@@ -101,6 +133,28 @@ def test_no_job_of_a_hundred_is_lost_or_billed_twice(
     _return(three, lost)
     _restart(daemon)
     until(lambda: not _instances(three.members[0]), "the end of what was left", _SECONDS)
+
+
+@contextmanager
+def _drained_leader(fleet: Fleet) -> Iterator[Member]:
+    """Let the leader get no VMs until the end of the block."""
+    leader = fleet.leader(fleet.members[0])
+    asked = fleet.first(but=leader)
+    asked.run(f"incus cluster set {leader.name} scheduler.instance=manual")
+    try:
+        yield leader
+    finally:
+        fleet.members[0].run(f"incus cluster unset {leader.name} scheduler.instance")
+
+
+@contextmanager
+def _powerless(fleet: Fleet, member: Member) -> Iterator[None]:
+    """Cut a member's power, and switch it on at the end of the block."""
+    member.kill()
+    try:
+        yield
+    finally:
+        _return(fleet, member)
 
 
 def _billed(daemon: Daemon, client: Client, build: Build) -> tuple[Counter[str], int, int]:
