@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from ci_daemon.local.cleaning import clean_up
     from ci_daemon.local.folders import CacheUnusable, LocalFolders
     from ci_daemon.local.interrupts import Interrupts
+    from ci_daemon.local.reading import LocalBuild
     from ci_daemon.local.request import Request
     from ci_daemon.local.requirements import HostUnfit, check_host, make_images
-    from ci_daemon.local.selection import step_named
+    from ci_daemon.local.selection import UnknownStep, select_steps, step_named
     from ci_daemon.local.service import ORGANIZATION, LocalService, local_config, local_service
 else:
     __getattr__ = on_first_use(__name__)
@@ -25,15 +26,18 @@ __all__ = [
     "CacheUnusable",
     "HostUnfit",
     "Interrupts",
+    "LocalBuild",
     "LocalFolders",
     "LocalRun",
     "LocalService",
     "Request",
     "TreeChanges",
+    "UnknownStep",
     "check_host",
     "clean_up",
     "local_config",
     "local_service",
     "make_images",
+    "select_steps",
     "step_named",
 ]

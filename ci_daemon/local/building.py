@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from actors.ir import IrError, Plan, load
-from actors.render import RenderFailed
-from ci_daemon.local.reading import LocalBuild
-from ci_daemon.local.selection import UnknownStep, select_steps, step_named
-from ci_daemon.submit import (
-    Follower,
-    JobCost,
-    SeveralPipelines,
-    Summary,
-    git_revision,
-    select_declared,
-)
+from actors import ir, render
+from ci_daemon import local
+from ci_daemon import submit as submission
 from storage import NewBuild, SecretInvalid, SecretScope
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TextIO
 
-    from ci_daemon.local.interrupts import Interrupts
-    from ci_daemon.local.request import Request
-    from ci_daemon.local.service import LocalService
-    from ci_daemon.submit import Archive, Screen
+    from ci_daemon.local import Interrupts, LocalService, Request
+    from ci_daemon.submit import Archive, Screen, Summary
     from storage import Build, Pipeline
 
 __all__ = ["BuildRefused", "LocalRun"]
@@ -38,14 +28,22 @@ class BuildRefused(Exception):
     """No build can be made of the tree or the options; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
 class LocalRun:
-    """Builds what is requested, and shows it."""
+    """Builds what is requested, and shows it on a stream.
 
-    service: LocalService
-    request: Request
-    screen: Screen
-    interrupts: Interrupts
+    The modules that plan, follow and show a build are imported while a VM renders it.
+    """
+
+    def __init__(self, service: LocalService, request: Request, stream: TextIO, interrupts: Interrupts) -> None:
+        self.service = service
+        self.request = request
+        self.interrupts = interrupts
+        self._stream = stream
+
+    @cached_property
+    def screen(self) -> Screen:
+        """The display of its builds."""
+        return submission.Screen(self._stream)
 
     def create(self, pack: Callable[[], Archive]) -> Build:
         """Pack, plan and store a build.
@@ -55,7 +53,7 @@ class LocalRun:
         if self.request.ir is not None:
             self.service.prepare()
         with ThreadPoolExecutor(1) as background:
-            asked = background.submit(git_revision, self.request.tree)
+            asked = background.submit(submission.git_revision, self.request.tree)
             archive = pack()
             pipeline_ir = self._rendered(archive) if self.request.ir is None else self.request.ir
             plan = self._plan(pipeline_ir)
@@ -79,15 +77,26 @@ class LocalRun:
 
     def follow(self, build: Build) -> Summary:
         """Run a stored build to its end, and show its logs. The first interrupt cancels it."""
-        reader = LocalBuild(self.service.storage, self.service.engine, build)
+        reader = local.LocalBuild(self.service.storage, self.service.engine, build)
         try:
             with self.interrupts.canceling(lambda: self._cancel(build)):
                 self.service.engine.jobs_added(build.id)
-                for event in Follower(reader, _POLL_SECONDS).events():
+                for event in submission.Follower(reader, _POLL_SECONDS).events():
                     self.screen.show(event)
         finally:
             self._forget_secrets(build)
-        return Summary(reader.build(), tuple(map(JobCost, reader.jobs())))
+        return submission.Summary(reader.build(), tuple(map(submission.JobCost, reader.jobs())))
+
+    def _import_the_rest(self) -> None:
+        """Import what comes after the render."""
+        _ = (
+            ir.load,
+            self.screen,
+            submission.Follower,
+            submission.Summary,
+            local.LocalBuild,
+            self.service.storage.pipelines,
+        )
 
     def _cancel(self, build: Build) -> None:
         self.screen.print("canceling the build; another Ctrl-C ends it at once")
@@ -97,14 +106,14 @@ class LocalRun:
         """Return the IR of the pipeline that the archive declares."""
         request = self.request
         try:
-            envelope = self.service.discover(request.pipeline, archive.data)
-            return select_declared(envelope, request.tree, request.slug).pipeline_ir
-        except SeveralPipelines as error:
+            envelope = self.service.discover(request.pipeline, archive.data, meanwhile=self._import_the_rest)
+            return submission.select_declared(envelope, request.tree, request.slug).pipeline_ir
+        except submission.SeveralPipelines as error:
             raise BuildRefused(str(error)) from error
-        except RenderFailed as failure:
+        except render.RenderFailed as failure:
             raise BuildRefused(self._shown(failure)) from failure
 
-    def _shown(self, failure: RenderFailed) -> str:
+    def _shown(self, failure: render.RenderFailed) -> str:
         """Show the output of the pipeline files; return what it does not say of their failure."""
         output = failure.log.decode(errors="replace")
         for line in output.splitlines():
@@ -112,19 +121,19 @@ class LocalRun:
         result, _, reason = str(failure).partition(": ")
         return result if reason.strip() and reason.strip() in output else str(failure)
 
-    def _plan(self, pipeline_ir: str) -> Plan:
+    def _plan(self, pipeline_ir: str) -> ir.Plan:
         try:
-            plan = load(pipeline_ir, self.service.config.ir)
-            plan = select_steps(plan, self.request.steps) if self.request.steps else plan
+            plan = ir.load(pipeline_ir, self.service.config.ir)
+            plan = local.select_steps(plan, self.request.steps) if self.request.steps else plan
             if self.request.shell is not None:
-                step_named(plan.jobs, self.request.shell)
+                local.step_named(plan.jobs, self.request.shell)
             return plan
-        except IrError as error:
+        except ir.IrError as error:
             raise BuildRefused(f"{error.code}: {error.message}") from error
-        except UnknownStep as error:
+        except local.UnknownStep as error:
             raise BuildRefused(str(error)) from error
 
-    def _check_secrets(self, plan: Plan) -> None:
+    def _check_secrets(self, plan: ir.Plan) -> None:
         for job in plan.jobs:
             for name in job.secrets:
                 if name not in self.request.secrets:

@@ -115,15 +115,24 @@ class LocalService:
         found = pipelines.by_slug(organization.id, slug)
         return found or pipelines.create(organization.id, NewPipeline(slug, slug, repository, branch))
 
-    def discover(self, slug: str, archive: bytes, organization: str = ORGANIZATION) -> Envelope:
+    def discover(
+        self,
+        slug: str,
+        archive: bytes,
+        organization: str = ORGANIZATION,
+        *,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> Envelope:
         """Render the pipelines of an archive, in a VM that is parked if the engine has not taken it over.
 
-        What rendering imports comes before what the engine does, because only rendering then waits for its VM.
+        What rendering imports comes before what the engine does, because only rendering then waits for its VM; after
+        the engine, another thread does what the caller wants ``meanwhile``.
 
         Raises RenderFailed and VmError.
         """
         discover = render.discover
         self.prepare()
+        self._starting.submit(meanwhile)
         with ExitStack() as leaving:
             return discover(
                 self.storage,

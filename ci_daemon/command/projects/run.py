@@ -123,7 +123,7 @@ def run(
 def _run(session: Session, request: Request, interrupts: Interrupts, *, watch: bool) -> int:
     """Run an engine for the builds of a request; return the exit code.
 
-    The first VMs are made before the modules of a build and of the screen are imported, so that both go on at once.
+    The first VMs are made while the modules that pack and render are imported.
     """
     say = partial(click.echo, err=session.json)
     folders = local.LocalFolders.of_user(os.environ)
@@ -135,8 +135,7 @@ def _run(session: Session, request: Request, interrupts: Interrupts, *, watch: b
     try:
         local.make_images(open_images(directory, config), directory, say)
         with local.local_service(directory, config, lambda pid: say(_busy(pid))) as service:
-            screen = submission.Screen(sys.stderr if session.json else sys.stdout)
-            runner = local.LocalRun(service, request, screen, interrupts)
+            runner = local.LocalRun(service, request, sys.stderr if session.json else sys.stdout, interrupts)
             code = _watch(session, runner) if watch else _once(session, runner)
         local.clean_up(folders, config)
     except VmError:
