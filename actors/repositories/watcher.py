@@ -166,8 +166,8 @@ class RepositoryWatcher(Supervised[_Message, _Task]):
                 assert_never(task)
 
     def _poll_hosts(self) -> None:
-        for provider in self._hosts.keys() - self._handling:
-            if self._storage.deliveries.next_unassigned(provider) is not None:
+        for provider in self._storage.deliveries.unassigned_providers():
+            if provider in self._hosts and provider not in self._handling:
                 self._handling.add(provider)
                 self.work(_Handle(provider), partial(self._handle_deliveries, provider))
 
@@ -185,11 +185,13 @@ class RepositoryWatcher(Supervised[_Message, _Task]):
 
     def _poll(self) -> None:
         free = _AT_ONCE - len(self._checking)
-        if free <= 0 or admission_block(self._storage, self._live_settings.now.pool.low_disk_gb) is not None:
+        if free <= 0:
             return
         busy = self._checking | self._resting
-        due = self._storage.repository_checks.due(len(busy) + free)
-        for repository in [each for each in due if each.id not in busy][:free]:
+        due = [each for each in self._storage.repository_checks.due(len(busy) + free) if each.id not in busy]
+        if not due or admission_block(self._storage, self._live_settings.now.pool.low_disk_gb) is not None:
+            return
+        for repository in due[:free]:
             self._checking.add(repository.id)
             self._start(repository)
 
