@@ -166,8 +166,8 @@ class RepositoryWatcher(Supervised[_Message, _Task]):
                 assert_never(task)
 
     def _poll_hosts(self) -> None:
-        for provider in self._storage.deliveries.unassigned_providers():
-            if provider in self._hosts and provider not in self._handling:
+        for provider in self._hosts.keys() - self._handling:
+            if self._storage.deliveries.next_unassigned(provider) is not None:
                 self._handling.add(provider)
                 self.work(_Handle(provider), partial(self._handle_deliveries, provider))
 

@@ -78,11 +78,6 @@ class Deliveries:
             deliveries.where(*unassigned, due).order_by(DeliveryRow.id).limit(1),
             _DELIVERY,
         )
-        self._unassigned_providers = Query(
-            database,
-            DeliveryRow.select(DeliveryRow.provider).distinct().where(DeliveryRow.repository.is_null(), waiting, due),
-            lambda row: str(row[0]),
-        )
         self._assign = Write(database, DeliveryRow.update(repository_id=slot("repository_id")).where(this))
         self._postpone = Write(
             database,
@@ -140,10 +135,6 @@ class Deliveries:
     def next_unassigned(self, provider: str) -> Delivery | None:
         """Return the oldest delivery of a kind of host that waits and belongs to no repository."""
         return self._unassigned.one(provider=provider, now=self._database.now())
-
-    def unassigned_providers(self) -> list[str]:
-        """Return the kinds of hosts of which a delivery waits that belongs to no repository."""
-        return self._unassigned_providers.all(now=self._database.now())
 
     def assign(self, delivery: Delivery, repository: Repository) -> None:
         """Let a delivery be processed with a repository that was not known when it came."""
