@@ -16,6 +16,7 @@ from benchmarks.builds import BUILDS
 from benchmarks.cache import CACHE
 from benchmarks.command import COMMAND
 from benchmarks.console import CONSOLE
+from benchmarks.fleet import FLEET
 from benchmarks.fork import FORK
 from benchmarks.http import HTTP
 from benchmarks.lease import LEASE
@@ -53,6 +54,7 @@ _ALL: dict[str, Report] = {
         CONSOLE,
         MACHINES,
         SCALE,
+        FLEET,
     )
 }
 
