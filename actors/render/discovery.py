@@ -58,12 +58,15 @@ class Discovery:
         self._waiting = waiting
         self._renders = renders
 
-    def pipelines(self, organization: str, slug: str, archive: bytes, leaving: ExitStack) -> Envelope:
+    def pipelines(
+        self, organization: str, slug: str, archive: bytes, leaving: ExitStack, *, from_fork: bool = False
+    ) -> Envelope:
         """Return the pipelines that an archive declares, as `discover` does. Raises RenderFailed and VmError."""
+        image = self._images.resolve(None)
         try:
             return discover(
                 self._storage,
-                self._providers.named(self._choice.of_archive(organization, self._images.resolve(None))),
+                self._providers.named(self._choice.of_archive(organization, image, from_fork=from_fork)),
                 self._images,
                 self._clock,
                 self._live_settings.now,

@@ -75,14 +75,17 @@ class CommitBuilds:
         self._root = root
         self._hosts = hosts
 
-    def declared(self, repository: Repository, archive: bytes, leaving: ExitStack) -> Envelope:
+    def declared(
+        self, repository: Repository, archive: bytes, leaving: ExitStack, *, from_fork: bool = False
+    ) -> Envelope:
         """Return the pipelines that a commit declares; ``leaving`` destroys the VM that rendered them.
 
         Raises RenderFailed and VmError.
         """
         organization = self._storage.organizations.by_id(repository.organization_id)
         slug = "" if organization is None else organization.slug
-        return self._discovery.pipelines(slug, slugify(repository.repo_name) or "pipeline", archive, leaving)
+        name = slugify(repository.repo_name) or "pipeline"
+        return self._discovery.pipelines(slug, name, archive, leaving, from_fork=from_fork)
 
     def add(self, commit: PushedCommit, declared: Envelope | RenderFailed) -> list[int]:
         """Add the builds that a commit's triggers want, and cancel those that they supersede.

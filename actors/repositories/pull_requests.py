@@ -146,7 +146,7 @@ class PullRequestBuilds:
         try:
             archive = pack_commit(fork, ref, change.head_commit, self._live_settings.now.source, branches, extras)
             if trust.approval_reason is None:
-                declared = self._commits.declared(repository, archive, leaving)
+                declared = self._commits.declared(repository, archive, leaving, from_fork=change.from_fork)
         except CommitRefused as error:
             declared = RenderFailed.exited("source fetch", 1, str(error))
         except RenderFailed as failure:

@@ -72,8 +72,8 @@ class ProviderChoice:
         own = None if organization is None else organization.provider
         return ProviderRules.of(self._live_settings.now).choose(image, own, from_fork=build.from_fork)
 
-    def of_archive(self, slug: str, image: str) -> str:
+    def of_archive(self, slug: str, image: str, *, from_fork: bool) -> str:
         """Return the provider of the VM in which an archive of an organization is rendered without a build."""
         organization = self._storage.organizations.by_slug(slug)
         own = None if organization is None else organization.provider
-        return ProviderRules.of(self._live_settings.now).choose(image, own, from_fork=False)
+        return ProviderRules.of(self._live_settings.now).choose(image, own, from_fork=from_fork)

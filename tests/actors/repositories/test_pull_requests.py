@@ -16,6 +16,7 @@ from actors.repositories.host_approvals import HostApprovals
 from actors.repositories.pull_requests import HeadUnavailable, PullRequestBuilds
 from actors.source_hosts import PlainGit
 from actors.source_hosts.host import ApprovalGiven, HostError, PullRequest
+from actors.vms import VmError
 from storage import (
     Build,
     BuildState,
@@ -234,6 +235,14 @@ def test_the_owner_may_give_forks_secrets(world: World):
     build = world.host.finish(world.only())
     assert (build.untrusted, build.from_fork) == (False, True)
     assert b"main 1 ***\n" in world.host.log(build)
+
+
+def test_a_fork_is_rendered_by_the_provider_for_forks(world: World):
+    world.configure(fork_approval="never", fork_provider="qemu")
+    with pytest.raises(VmError, match='no provider "qemu"'):
+        world.fork(world.head(a="1"))
+    world.report(world.head(2, a="2"), 2, from_fork=False)
+    assert not world.only().from_fork
 
 
 def test_a_fork_registers_no_pipelines(world: World):

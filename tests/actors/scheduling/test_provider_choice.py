@@ -61,8 +61,20 @@ def test_choices_apply_from_the_next_vm_on(storage: Storage):
     assert [choice.of_build(own.id, image) for image in ("debian:12", "alpine")] == ["sandbox", "qemu"]
     assert choice.of_build(fork.id, "debian:12") == "qemu"
     storage.organizations.configure(pipeline.organization_id, provider="qemu")
-    assert choice.of_build(own.id, "debian:12") == choice.of_archive(own.organization_slug, "debian:12") == "qemu"
-    assert choice.of_archive("nobody", "debian:12") == "sandbox"
+    assert choice.of_build(own.id, "debian:12") == "qemu"
+
+
+def test_an_archive_is_rendered_where_its_build_would_run(storage: Storage):
+    settings = settings_with(PoolSettings(provider="qemu"), JobSettings())
+    live = LiveSettings(replace(settings, repositories=RepositorySettings(fork_provider="incus")))
+    choice, pipeline = ProviderChoice(storage, live), new_pipeline(storage)
+    slug = storage.builds.create(pipeline, NewBuild("main", "c"), CHAIN).organization_slug
+    assert choice.of_archive(slug, "debian:12", from_fork=False) == "qemu"
+    assert choice.of_archive(slug, "debian:12", from_fork=True) == "incus"
+    storage.organizations.configure(pipeline.organization_id, provider="sandbox")
+    assert choice.of_archive(slug, "debian:12", from_fork=False) == "sandbox"
+    assert choice.of_archive(slug, "debian:12", from_fork=True) == "incus"
+    assert choice.of_archive("nobody", "debian:12", from_fork=False) == "qemu"
 
 
 def test_a_job_runs_where_the_disk_is_that_it_builds_in(storage: Storage):
