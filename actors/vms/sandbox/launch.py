@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import marshal
 import os
 import select
 import socket
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import IO, TYPE_CHECKING, Any
 
 from actors.vms.provider import VmError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
     from actors.vms.sandbox.vm_folder import VmFolder
     from actors.vms.sandbox.zygote import Zygote
     from storage import Clock
 
-__all__ = ["announced", "attach", "park"]
+__all__ = ["attach", "park"]
 
 _GREETING = b"SSH-"
 _READY = b"ready"
@@ -52,42 +48,16 @@ def park(vm: VmFolder, spec: dict[str, Any], zygote: Zygote, clock: Clock, deadl
     return connection
 
 
-@contextmanager
-def announced(vm: VmFolder, job: dict[str, Any], groups: Iterable[Path], seconds: float) -> Iterator[socket.socket]:
-    """Tell a parked VM of its job, so that it makes the job's processes while the disk is mounted.
-
-    ``groups`` are the files through which these join the job's control groups. Yields the connection on which the disk
-    is to come. Raises OSError.
-    """
-    with vm.connect(seconds, "control", socket.SOCK_SEQPACKET) as control:
-        control.settimeout(None)
-        with ExitStack() as opened:
-            descriptors = [_opened(group, opened) for group in groups]
-            socket.send_fds(control, [marshal.dumps(job)], descriptors)
-        yield control
-
-
-def _opened(join_file: Path, until: ExitStack) -> int:
-    """Open the file through which processes join a group, as the user who may.
-
-    In version 1 (``tasks``), a user other than root may move only its own processes, by a file that it has opened. So
-    the VM's root opens it again.
-    """
-    descriptor = os.open(join_file, os.O_PATH if join_file.name == "tasks" else os.O_WRONLY)
-    until.callback(os.close, descriptor)
-    return descriptor
-
-
-def attach(
-    vm: VmFolder, control: socket.socket, spec: dict[str, Any], zygote: Zygote, clock: Clock, deadline: float
-) -> None:
-    """Attach the disk that ``spec`` describes to a parked VM that knows of its job.
+def attach(vm: VmFolder, spec: dict[str, Any], zygote: Zygote, clock: Clock, deadline: float) -> None:
+    """Attach the disk that ``spec`` describes to a parked VM.
 
     Raises VmError; the VM is then of no more use.
     """
-    with _run(vm, "attach", spec, zygote, [control.fileno()]) as report:
-        _await_ready(vm, report.fileno(), _left(clock, deadline))
-    _await_ready(vm, control.fileno(), _left(clock, deadline))
+    with vm.connect(_left(clock, deadline), "control", socket.SOCK_SEQPACKET) as control:
+        control.settimeout(None)
+        with _run(vm, "attach", spec, zygote, [control.fileno()]) as report:
+            _await_ready(vm, report.fileno(), _left(clock, deadline))
+        _await_ready(vm, control.fileno(), _left(clock, deadline))
 
 
 def _run(vm: VmFolder, program: str, spec: dict[str, Any], zygote: Zygote, descriptors: list[int]) -> IO[bytes]:

@@ -12,7 +12,7 @@ from actors.vms.sandbox.cgroups import remove_groups
 from actors.vms.sandbox.disks import MAX_LAYERS, Disks, LayerChain
 from actors.vms.sandbox.host_vms import HostVms
 from actors.vms.sandbox.keys import KeyPair
-from actors.vms.sandbox.launch import announced, attach, park
+from actors.vms.sandbox.launch import attach, park
 from actors.vms.sandbox.limits import SERVICE_LIMITS, VmLimits
 from actors.vms.sandbox.network import RESOLVER, plan_network
 from actors.vms.sandbox.settings import SandboxSettings
@@ -131,23 +131,23 @@ class SandboxProvider(HostVms):
         vm = self._vm(spec.id)
         with vm.attaching(), self._destroyed_on_error(spec.id):
             self.hurry(spec.id)
-            job = {
-                "limits": self.limits.of_processes(spec.shape),
-                "memory_bytes": spec.shape.memory_gb * _GB,
-                "network": spec.network,
-                "resolver": RESOLVER if spec.network else None,
-            }
+            chain, layers = self._base_layers(spec)
             group = self.group_name(spec.id)
             self.limits.make_groups(group, self.limits.of_job(spec.shape))
-            with announced(vm, job, self.limits.join_files(group), self._settings.create_seconds) as control:
-                chain, layers = self._base_layers(spec)
-                disk = {
-                    "monitor": vm.monitor(),
-                    "folder": str(self._disks.folder / "disks" / spec.id),
-                    "layers": [str(layer) for layer in layers],
-                    "chain": chain.dumps(),
-                }
-                attach(vm, control, disk, self._zygote, self._clock, deadline)
+            attached = {
+                "monitor": vm.monitor(),
+                "disk": str(self._disks.folder / "disks" / spec.id),
+                "layers": [str(layer) for layer in layers],
+                "chain": chain.dumps(),
+                "cgroups": [str(join_file) for join_file in self.limits.join_files(group)],
+                "job": {
+                    "limits": self.limits.of_processes(spec.shape),
+                    "memory_bytes": spec.shape.memory_gb * _GB,
+                    "network": spec.network,
+                    "resolver": RESOLVER if spec.network else None,
+                },
+            }
+            attach(vm, attached, self._zygote, self._clock, deadline)
 
     def connect(self, vm_id: str) -> SshEndpoint:
         """Connect to the VM's SSH server; also works after a restart of the daemon."""

@@ -159,16 +159,11 @@ def child_ended(seconds: float) -> bool:
     return os.waitpid(-1, os.WNOHANG)[0] != 0
 
 
-def close_all_but(*keep: int, null: str = "/dev/null") -> None:
-    """Close all other descriptors, and open the null device as the standard ones."""
-    opened = os.open(null, os.O_RDWR)
+def close_all_but(*keep: int) -> None:
+    """Close all other descriptors, and open ``/dev/null`` as the standard ones."""
+    null = os.open("/dev/null", os.O_RDWR)
     for standard in range(3):
-        os.dup2(opened, standard)
-    close_others(*keep)
-
-
-def close_others(*keep: int) -> None:
-    """Close all other descriptors but the standard ones."""
+        os.dup2(null, standard)
     first = 3
     for number in sorted(keep):
         os.closerange(first, number)

@@ -27,9 +27,6 @@ JOB_ROOT = "/run/ci-daemon/job"
 STAGE = "/run/ci-daemon/stage"
 """The folder of mounts that wait for the job's disk."""
 
-STAGED_NULL = f"{STAGE}/dev/null"
-"""The null device that the job will have as well."""
-
 _SHELL = "/bin/sh"
 _SIZE = "64m"
 _SSHD_CONFIG = """\

@@ -60,8 +60,6 @@ def attach() -> None:
     """Hand the disk, which the engine has mounted, to the VM with the job on the standard input."""
     job = marshal.load(sys.stdin.buffer)  # noqa: S302 - from the service itself
     job["limits"] = list(_possible(job["limits"]))
-    control = _connected(CONTROL, _socket.SOCK_SEQPACKET)
-    control.send(marshal.dumps(job))
     for part, mode in (("root", 0o755), ("command", 0o700)):
         make_directory(f"{DISK}/{part}", mode)
     for name in os.listdir(f"{DISK}/command"):
@@ -71,8 +69,9 @@ def attach() -> None:
     unshare(CLONE_NEWNS)
     mount("none", DISK, flags=MS_PRIVATE)  # no root may be a mount that the engine shares with the instance
     descriptors = array.array("i", [copy_of_mount(f"{DISK}/root"), output, log])
+    control = _connected(CONTROL, _socket.SOCK_SEQPACKET)
     os.setresuid(NETWORK_PROGRAM_ID, 0, 0)  # what is on its way counts for an id that no VM has
-    control.sendmsg([b"disk"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, descriptors.tobytes())])
+    control.sendmsg([marshal.dumps(job)], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, descriptors.tobytes())])
     os.write(1, control.recv(MESSAGE_BYTES) or b"failed the VM has ended")
 
 

@@ -1,8 +1,7 @@
 """The init of a job's command: PID 1 of a PID namespace of the command's own, below the job's.
 
-It is made while the job's disk is mounted, and moves to the disk with all processes of the mount namespace. It signals
-the command's processes on request, and they end with it. No descriptor is sent to it: the kernel counts those on their
-way by the user id that all VMs share.
+It signals the command's processes on request, and they end with it. No descriptor is sent to it: the kernel counts
+those on their way by the user id that all VMs share.
 """
 
 from __future__ import annotations
@@ -13,13 +12,11 @@ import os
 import struct
 
 from ..kernel import CLONE_NEWPID, close_all_but, ignore_children, join_descriptor, set_dumpable, unshare
-from ..outer import STAGED_NULL
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
     from typing import NoReturn
 
-_ONLINE, _OFFLINE = b"online", b"offline"
 _READY, _JOINED, _ALL_DEAD = b"ready", b"joined", b"dead"
 _MESSAGE_BYTES = 1024
 _CREDENTIALS = struct.Struct("3i")
@@ -37,31 +34,18 @@ class CommandInit:
         self._socket.setsockopt(_socket.SOL_SOCKET, _socket.SO_PASSCRED, 1)  # tells the sender's id as it is here
         self.word, self.pidfd = self._socket.fileno(), -1
 
-    def await_job(self) -> bool:
-        """Wait for a job, in its PID 1; tell if it is to have a network."""
-        return self._theirs.recv(_MESSAGE_BYTES) == _ONLINE
-
     def fork(self) -> None:
-        """Start it, in the job's PID 1, which keeps no other descriptor. Raises OSError.
-
-        Once it is ready, the root may change at any moment, so that no path leads anywhere.
-        """
-        close_all_but(self._theirs.fileno(), null=STAGED_NULL)
-        unshare(CLONE_NEWPID)
-        if os.fork() == 0:
-            _run(self._theirs)
-
-    def fail(self, error: OSError) -> None:
-        """Let `join` raise an error of the job's PID 1."""
-        self._theirs.send(str(error).encode())
+        """Start it, in the job's PID 1. An error goes to `join`."""
+        try:
+            unshare(CLONE_NEWPID)
+            if os.fork() == 0:
+                _run(self._theirs)
+        except OSError as error:
+            self._theirs.send(str(error).encode())
 
     def close_theirs(self) -> None:
         """Leave its end of the socket to the process that will fork it."""
         self._theirs.close()
-
-    def begin(self, *, network: bool) -> None:
-        """Let the job's PID 1 start it. Raises OSError if that was killed."""
-        self._socket.send(_ONLINE if network else _OFFLINE)
 
     def join(self) -> None:
         """Let the next child of this process be in its PID namespace. Raises OSError."""
@@ -109,6 +93,7 @@ class CommandInit:
 def _run(service: _socket.socket) -> NoReturn:
     try:
         ignore_children()
+        close_all_but(service.fileno())
         set_dumpable(dumpable=True)  # so that the supervisor may join its namespace; no process of the job runs yet
         service.send(_READY)
         service.recv(_MESSAGE_BYTES)

@@ -1,7 +1,8 @@
-"""The namespaces of a job: made before its disk comes, and shown to sessions of the outer layer."""
+"""The namespaces of a job: made while its disk is mounted, and shown to sessions of the outer layer."""
 
 from __future__ import annotations
 
+import marshal
 import os
 import time
 
@@ -11,6 +12,7 @@ from ..kernel import (
     MS_PRIVATE,
     MS_REC,
     attach_mount,
+    close_all_but,
     copy_of_mount,
     ignore_children,
     join_descriptor,
@@ -31,11 +33,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, NoReturn
 
+_ERROR_BYTES = 4096
+_ORDER_BYTES = 4096
 _ID_BYTES = 16
 
 
 class Namespaces:
-    """The mount and PID namespaces of a job, and their PID 1.
+    """The mount and PID namespaces of a job, and their PID 1, which waits for the disk.
 
     This process keeps its own PID namespace: only its children are in the job's, or in that of the job's command.
     """
@@ -46,23 +50,29 @@ class Namespaces:
         self.command_init = CommandInit()
         unshare(CLONE_NEWNS | CLONE_NEWPID)
         mount("none", "/", flags=MS_REC | MS_PRIVATE)
+        order, self._order = os.pipe()
+        self._done, report = os.pipe()
         if os.fork() == 0:
-            _run_init(offline, self.command_init)
+            os.close(self._order)
+            _run_init(order, report, offline, self.command_init)
+        os.close(order)
+        os.close(report)
         self.command_init.close_theirs()
         self._of_children = os.open("/proc/self/ns/pid_for_children", os.O_RDONLY)
 
-    def begin(self, *, network: bool) -> None:
-        """Take the network of the job, and let the command's init start in it. Raises OSError."""
-        self.command_init.begin(network=network)
-        if not network:
-            join_descriptor(self._offline, 0)
-        os.close(self._offline)
-
     def enter(self, spec: dict[str, Any], disk: int) -> None:
-        """Make the mount of the job's disk the root of all processes of the mount namespace. Raises OSError."""
+        """Make the mount of the job's disk the root, also of this process. Raises OSError."""
         attach_mount(disk, JOB_ROOT)
         os.close(disk)
-        root.enter_root(JOB_ROOT, STAGE, spec["memory_bytes"])
+        os.write(self._order, marshal.dumps(spec))
+        if not spec["network"]:
+            join_descriptor(self._offline, 0)
+        answer = os.read(self._done, _ERROR_BYTES)
+        for descriptor in (self._offline, self._order, self._done):
+            os.close(descriptor)
+        if answer != b"1":
+            raise OSError(answer.decode() or "the job's namespaces cannot be made")
+        os.chdir("/")
 
     def next_child_joins_command(self) -> None:
         """Let the next child be in the PID namespace of the job's command. Raises OSError."""
@@ -104,20 +114,25 @@ def open_entrance(door: _socket.socket, descriptors: list[int]) -> int:
     return entrance
 
 
-def _run_init(offline: int, command_init: CommandInit) -> NoReturn:
+def _run_init(order: int, report: int, offline: int, command_init: CommandInit) -> NoReturn:
     """Be PID 1 of the job's PID namespace, whose orphans the kernel reaps, and start the command's init."""
     try:
         root.stage(STAGE)
         set_title(b"init")
-        if not command_init.await_job():
+        if not (received := os.read(order, _ORDER_BYTES)):
+            os._exit(1)
+        spec = marshal.loads(received)  # noqa: S302 - from the service itself
+        if not spec["network"]:
             join_descriptor(offline, 0)
+        root.enter_root(JOB_ROOT, STAGE, spec["memory_bytes"], spec["resolver"])
+        os.write(report, b"1")
         command_init.fork()
-        command_init.close_theirs()
+        close_all_but()
         ignore_children()
         while True:
             time.sleep(1 << 20)
     except OSError as error:
-        command_init.fail(error)
+        os.write(report, str(error).encode())
     finally:
         os._exit(1)
 

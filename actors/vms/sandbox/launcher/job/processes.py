@@ -1,8 +1,7 @@
 """The processes of a job's command: each runs in the job's namespaces, below those of the service.
 
-The process that becomes the command is made while the job's disk is mounted, and moves to the disk with all processes
-of the mount namespace. It is in the PID namespace of the command's init, but a child of the supervisor, which so learns
-of its end at once.
+The process that becomes the command is made before the command is known, while the service prepares the job. It is in
+the PID namespace of the command's init, but a child of the supervisor, which so learns of its end at once.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from ..kernel import (
     MS_NODEV,
     MS_NOEXEC,
     MS_NOSUID,
-    close_others,
     mount,
     restore_signals,
     set_dumpable,
@@ -34,8 +32,6 @@ if TYPE_CHECKING:
 
 _SHELLS = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/bin/sh")
 _OOM_SCORE = 1000
-_GO = b"1"
-_REASON_BYTES = 2000
 _NOT_STARTED = 127
 
 
@@ -66,14 +62,6 @@ class Processes:
             os.close(spec)
             os.close(output)
         self.end = os.pidfd_open(self._command)
-
-    def enter(self) -> None:
-        """Let the process prepare on the job's disk. Raises OSError if it has ended, with what it said."""
-        try:
-            os.write(self._spec, _GO)
-        except BrokenPipeError as error:
-            reason = os.read(self.output, _REASON_BYTES).decode(errors="replace").strip()
-            raise OSError(reason or "the process for the command was killed") from error
 
     def start(self, spec: dict[str, Any]) -> None:
         """Let the process become the command. Raises OSError if it was killed meanwhile."""
@@ -109,25 +97,21 @@ class Processes:
 
 
 def _become_command(received: int, limits: list[tuple[int, int, int]], groups: list[int], output: int) -> NoReturn:
-    """Prepare what needs no path, then what needs the disk but no spec, and execute the command."""
+    """Prepare all that needs no spec, wait for it, and execute the command."""
     try:
         for group in groups:
-            os.write(group, b"0")  # to move another process would take the kernel 13 ms
+            os.write(group, b"0")
+        unshare(CLONE_NEWNS | CLONE_NEWCGROUP)
+        mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
         os.setsid()
-        for standard in (1, 2):
-            os.dup2(output, standard)
-        close_others(received)
+        for number, descriptor in enumerate((os.open("/dev/null", os.O_RDONLY), output, output)):
+            os.dup2(descriptor, number)
+        os.closerange(3, received)
+        os.closerange(received + 1, os.sysconf("SC_OPEN_MAX"))
         for kind, soft, hard in limits:
             resource.setrlimit(kind, (soft, hard))
         os.umask(0o022)
         restore_signals()
-        if os.read(received, len(_GO)) != _GO:
-            os._exit(_NOT_STARTED)
-        unshare(CLONE_NEWNS | CLONE_NEWCGROUP)
-        mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
-        null = os.open("/dev/null", os.O_RDONLY)
-        os.dup2(null, 0)
-        os.close(null)
         set_title(b"command")
         set_dumpable(dumpable=True)  # so that it may write this file
         with open("/proc/self/oom_score_adj", "wb", buffering=0) as file:

@@ -33,7 +33,7 @@ def stage(folder: str) -> None:
     os.mkdir(f"{folder}/dev/shm", _TMP_MODE)  # noqa: S108 - the guest's own
 
 
-def enter_root(disk: str, staged: str, memory_bytes: int) -> None:
+def enter_root(disk: str, staged: str, memory_bytes: int, resolver: str | None) -> None:
     """Make the job's disk, a mount at ``disk``, the root of this mount namespace. Raises OSError.
 
     What is mounted in the folder ``staged`` moves there.
@@ -55,10 +55,10 @@ def enter_root(disk: str, staged: str, memory_bytes: int) -> None:
     os.chdir("/")
     os.close(outer)
     os.umask(0o022)
+    _identify(resolver)
 
 
-def identify(resolver: str | None) -> None:
-    """Write what tells a job its name and its ``resolver``, None without a network. Raises OSError."""
+def _identify(resolver: str | None) -> None:
     if stat.S_IMODE(os.stat("/tmp").st_mode) != _TMP_MODE:  # noqa: S108
         os.chmod("/tmp", _TMP_MODE)  # noqa: S108
     make_directory("/etc", 0o755)

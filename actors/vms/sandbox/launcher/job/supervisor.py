@@ -9,7 +9,6 @@ and a number (``guest/request.sh``).
 from __future__ import annotations
 
 import _socket
-import fcntl
 import marshal
 import os
 import resource
@@ -21,7 +20,7 @@ from ..answer import answer
 from ..kernel import await_children, ignore_broken_pipes, set_title
 from ..outer import REQUESTS, SUPERVISOR
 from ..shares import limit_of_job
-from . import namespaces, root
+from . import namespaces
 from .command import Command
 from .conversation import Conversation
 from .output import Output
@@ -40,10 +39,7 @@ _FAILED = 1
 
 
 def run(control: int, offline: int, door: _socket.socket) -> NoReturn:
-    """Make the namespaces of the job, enter its disk, and serve until killed.
-
-    On a connection to ``control`` come the job, and then its disk. Between them there is time to make processes.
-    """
+    """Make the namespaces of the job, enter its disk, which comes on ``control``, and serve until killed."""
     try:
         await_children()
         ignore_broken_pipes()
@@ -54,19 +50,19 @@ def run(control: int, offline: int, door: _socket.socket) -> NoReturn:
         try:
             if isinstance(prepared, OSError):
                 raise prepared
+            job = prepared
             requests = os.open(REQUESTS, os.O_RDWR | os.O_NONBLOCK)
             service = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
             service.bind(SUPERVISOR)
             service.listen(_BACKLOG)
-            message, received = _receive(connection)
-            spec, groups = marshal.loads(message), [_writable(group) for group in received]  # noqa: S302 - from the service itself
-            prepared.begin(network=spec["network"])
-            processes = Processes(prepared, spec["limits"], groups)
-            disk, output, log = _receive(connection)[1]
+            message, rights, _, _ = connection.recvmsg(_SPEC_BYTES, _socket.CMSG_SPACE(_MAX_DESCRIPTORS * 4))
+            spec = marshal.loads(message)  # noqa: S302 - from the service itself
+            disk, output, log, *groups = (
+                number for _, _, sent in rights for (number,) in struct.iter_unpack("i", sent)
+            )
             os.dup2(log, 2)
             os.close(log)
-            prepared.enter(spec, disk)
-            processes.enter()
+            job.enter(spec, disk)
             answer(connection.fileno(), b"ready\n")
         except OSError as error:
             answer(connection.fileno(), f"failed {error}\n".encode())
@@ -74,31 +70,12 @@ def run(control: int, offline: int, door: _socket.socket) -> NoReturn:
         connection.close()
         listener.close()
         entrance = _Entrance(door, groups, spec["limits"])
-        identified = _identified(processes, spec["resolver"])
-        _Supervisor(requests, service, Output(output), entrance, identified).serve()
+        processes = _made(job, spec["limits"], groups)
+        _Supervisor(requests, service, Output(output), entrance, processes).serve()
     except Exception as error:  # noqa: BLE001 - the boundary of this process
         os.write(2, f"{error}\n".encode())
     finally:
         os._exit(1)
-
-
-def _receive(connection: _socket.socket) -> tuple[bytes, list[int]]:
-    """Return a message and its descriptors."""
-    message, rights, _, _ = connection.recvmsg(_SPEC_BYTES, _socket.CMSG_SPACE(_MAX_DESCRIPTORS * 4))
-    return message, [number for _, _, sent in rights for (number,) in struct.iter_unpack("i", sent)]
-
-
-def _writable(group: int) -> int:
-    """Return a descriptor through which this process may join a control group.
-
-    In version 1 a user other than root may move only its own processes, by a file that it has opened. So the service
-    sends a path, and the VM's root opens it.
-    """
-    if not fcntl.fcntl(group, fcntl.F_GETFL) & os.O_PATH:
-        return group
-    opened = os.open(f"/proc/self/fd/{group}", os.O_WRONLY)
-    os.close(group)
-    return opened
 
 
 def _prepared(offline: int) -> namespaces.Namespaces | OSError:
@@ -109,16 +86,12 @@ def _prepared(offline: int) -> namespaces.Namespaces | OSError:
         return error
 
 
-def _identified(processes: Processes, resolver: str | None) -> Processes | OSError:
-    """Write the job's identity while the service asks for its first command.
-
-    Returns the processes of the command, or the reason why it cannot start.
-    """
+def _made(job: namespaces.Namespaces, limits: list[tuple[int, int, int]], groups: list[int]) -> Processes | OSError:
+    """Return the processes of the command, or the reason why they cannot be made, for its start."""
     try:
-        root.identify(resolver)
+        return Processes(job, limits, groups)
     except OSError as error:
         return error
-    return processes
 
 
 class _Entrance:

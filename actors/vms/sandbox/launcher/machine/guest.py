@@ -92,22 +92,18 @@ def _attach(parts: job_parts.Arrivals) -> NoReturn:
         _catch_up(job["time"])
         parts.await_shape(job["cpu"], job["memory_bytes"])
         group = job_group.make(limit_of_job(), job_parts.present_memory_bytes())
+        disk, output = job_parts.mounted_disk()
         control = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
         control.connect(_CONTROL)
-        _send(control, marshal.dumps(job), group)
-        disk, output = job_parts.mounted_disk()
-        _send(control, b"disk", disk, output, os.open("/dev/console", os.O_WRONLY))
+        descriptors = array.array("i", [disk, output, os.open("/dev/console", os.O_WRONLY), group])
+        rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, descriptors.tobytes())
+        control.sendmsg([marshal.dumps(job)], [rights])
         word, _, why = control.recv(_ANSWER_BYTES).decode(errors="replace").strip().partition(" ")
         _say(ATTACHED if word == "ready" else FAILED, why)
     except Exception as error:  # noqa: BLE001 - the boundary of this process
         _say(FAILED, str(error))
     finally:
         os._exit(0)
-
-
-def _send(control: _socket.socket, message: bytes, *descriptors: int) -> None:
-    rights = array.array("i", descriptors).tobytes()
-    control.sendmsg([message], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
 
 
 def _catch_up(now: float) -> None:
