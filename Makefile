@@ -177,7 +177,9 @@ endif
 pictures: setup test-browser
 	$(BIN)/python -m tests.e2e.console.pictures docs/pictures
 
+# `wrk` asks for answers without being a Python program itself.
 bench: setup test-machines
+	@.ci/install wrk wrk
 	$(BIN)/python -m benchmarks
 
 # Layers and images belong to sub-ids, so an ordinary user removes them as root of a user namespace with those ids.

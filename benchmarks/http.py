@@ -58,7 +58,7 @@ class HttpBenchmark:
     def report(self, testbed: Testbed) -> Table:
         """Measure, and return a line for each endpoint and number of connections. Exits if `wrk` is missing."""
         if shutil.which("wrk") is None:
-            sys.exit("The benchmark `http` needs wrk: `apt-get install wrk` installs it.")
+            sys.exit("The benchmark `http` needs wrk: `make bench` installs it, or `sudo apt-get install wrk`.")
         measured: dict[tuple[str, int], list[_Measured]] = {}
         state = testbed.folder / "state"
         daemon = Daemon(state, {"CI_DAEMON_IMAGES_DIR": str(testbed.images_dir), "CI_DAEMON_POOL_PARKED": "0"})
