@@ -71,8 +71,8 @@ def show(session: Session, *, name: BuildName) -> None:
 def open_build(session: Session, *, name: BuildName) -> None:
     """Open the page of a build in a browser, and print its URL."""
     with session.backend() as backend:
-        found = backend.builds.get(name)
-        url = f"{backend.pages_url}/{name.org}/pipelines/{name.pipeline}/builds/{found.number}"
+        backend.builds.get(name)
+        url = name.page(backend.pages_url)
     session.answer({"url": url}, url)
     if not session.json:
         webbrowser.open(url)

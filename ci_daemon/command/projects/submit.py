@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from api import pages_url
 from ci_daemon import submit as submission
 from ci_daemon.command.support.command_classes import CallerCommand
 from ci_daemon.command.support.exit_codes import ExitCode
@@ -105,8 +106,8 @@ def submit(
     With --git, jobs find the last commits, their tags and the default branch of origin, so that git describe and git
     diff origin/main... work. What is not committed is a change there. Hooks, settings and passwords are not packed.
 
-    Ctrl-C leaves the build running and prints how to cancel it. With --json the log goes to stderr, and stdout gets one
-    document at the end.
+    The address of the build's page comes first. Ctrl-C leaves the build running and prints how to cancel it. With
+    --json the log goes to stderr, and stdout gets one document at the end.
     """
     server = session.signed_in(url, token)
     screen = submission.Screen(sys.stderr if session.json else sys.stdout)
@@ -136,8 +137,10 @@ def submit(
         screen.print(upload.when_interrupted(f"{organization}/{pipeline}"))
         return ExitCode.INTERRUPTED
     name = BuildName(organization, pipeline, build.number)
+    page = name.page(pages_url(server.url))
     try:
         screen.print(f"build #{build.number} of {organization}/{pipeline}: {counted(archive.files, 'file')} packed")
+        screen.print(page)
         summary = _follow(client, organization, pipeline, build.number, screen)
     except KeyboardInterrupt:
         if cancel_on_interrupt:
@@ -150,7 +153,7 @@ def submit(
     client.close()
     session.remember([f"step/{name}/{row.job.step_key}" for row in summary.rows] + [*name.known_lines])
     if session.json:
-        click.echo(json.dumps(summary.as_json(), indent=2))
+        click.echo(json.dumps({"url": page, **summary.as_json()}, indent=2))
     else:
         screen.summarize(summary)
         screen.print(_next_step(name, summary))

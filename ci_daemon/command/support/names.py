@@ -62,6 +62,10 @@ class BuildName:
         """The lines by which a shell completes it."""
         return f"build/{self}", *self.of_pipeline.known_lines
 
+    def page(self, pages_url: str) -> str:
+        """Return the address of its page, where a service's pages are below ``pages_url``."""
+        return f"{pages_url}/{self.org}/pipelines/{self.pipeline}/builds/{self.number}"
+
     def numbered(self, number: int) -> BuildName:
         """Return the name of another build of the pipeline."""
         return BuildName(self.org, self.pipeline, number)

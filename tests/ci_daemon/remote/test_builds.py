@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 import pytest
 
 from ci_daemon.command import main
@@ -68,6 +70,11 @@ def test_logs_come_in_the_order_of_the_plan(failed: str, printed: Printed, run_j
     assert [each["key"] for each in run_json("build", "logs", failed)] == ["lint", "test"]
     assert len(printed("build", "logs", failed, "lint")) == 1
     assert printed("build", "logs", failed, "nothing", code=1) == []
+
+
+def test_the_page_of_a_build_is_where_browsers_use_passkeys(service: ScriptedService, failed: str, run_json: RunJson):
+    port = urlsplit(service.url).port
+    assert run_json("build", "open", failed) == {"url": f"http://localhost:{port}/{service.org}/pipelines/web/builds/1"}
 
 
 def test_watching_ends_with_the_exit_code_of_the_build(failed: str, printed: Printed):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -42,6 +43,7 @@ def test_output_has_every_jobs_log_then_times_and_costs(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"created the pipeline demo in {service.org}"
     assert lines[1] == f"build #1 of {service.org}/demo: 1 file packed"
+    assert lines[2] == f"http://localhost:{urlsplit(service.url).port}/{service.org}/pipelines/demo/builds/1"
     assert "Install | installed" in lines
     assert "Lint    | clean" in lines
     assert "test    | ok" in lines
@@ -111,6 +113,7 @@ def test_json_is_one_document_on_stdout_and_the_log_on_stderr(
     printed = capsys.readouterr()
     document = json.loads(printed.out)
     assert (document["number"], document["state"], document["cents"]) == (1, "failed", 0)
+    assert document["url"].endswith(f"/{service.org}/pipelines/demo/builds/1")
     assert [(job["step_key"], job["state"], job["exit_code"]) for job in document["jobs"]] == [
         ("install", "passed", 0),
         ("lint", "skipped", None),

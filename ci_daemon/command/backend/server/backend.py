@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from api import pages_url
 from ci_daemon.command.backend.server.artifacts import ServerArtifacts
 from ci_daemon.command.backend.server.builds import ServerBuilds
 from ci_daemon.command.backend.server.members import ServerMembers
@@ -42,7 +43,7 @@ class ServerBackend:
     @property
     def pages_url(self) -> str:
         """The address of the service's pages, without a trailing slash."""
-        return self.connection.url
+        return pages_url(self.connection.url)
 
     @property
     def builds(self) -> Builds:
