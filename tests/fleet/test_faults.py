@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -12,7 +13,8 @@ import pytest
 
 from actors.vms import VmError, VmSpec
 from actors.vms.images import ImageStore
-from actors.vms.incus import EngineAway, IncusProvider
+from actors.vms.incus import Engine, EngineAway, IncusProvider, access_of
+from actors.vms.incus.exec_streams import ExecStreams
 from ci_daemon.config import load
 from ci_daemon.engine_setup import prepare_engine
 from storage import Shape, SystemClock
@@ -24,6 +26,7 @@ from tests.waiting import until
 
 _POOL_BYTES = 3 << 30
 _RUNS_SECONDS, _STANDS_SECONDS = 0.2, 0.6
+_PROGRAMS, _AT_ONCE = 200, 8
 _ENGINE = "$(pgrep -xf '/usr/libexec/incus/incusd --group root')"
 
 
@@ -59,6 +62,21 @@ def test_a_vm_runs_on_while_its_engine_is_away(alone: Fleet, provider: IncusProv
     alone.members[0].start_engine()
     assert provider.alive("vm-1")
     assert says(provider, "vm-1", "test -e /run/mark && echo kept") == "kept"
+
+
+def test_programs_that_end_at_once_harm_no_engine(state: Path, provider: IncusProvider) -> None:
+    """Incus may crash on a stream that is opened when its program has ended; of so many, some would be so."""
+    provider.create(spec("vm-1"))
+    settings = load(state, {}).incus
+    with closing(Engine(access_of(state / "incus", settings), settings.project)) as engine:
+        streams = ExecStreams(engine)
+
+        def end_at_once(_: int) -> None:
+            streams.start("ci-vm-vm-1", ["/missing"]).socket.close()
+
+        with closing(streams), ThreadPoolExecutor(_AT_ONCE) as threads:
+            list(threads.map(end_at_once, range(_PROGRAMS)))
+    assert provider.alive("vm-1")
 
 
 def test_an_engine_that_does_not_answer_in_time_loses_no_vm(alone: Fleet, provider: IncusProvider) -> None:

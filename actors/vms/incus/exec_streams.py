@@ -34,7 +34,8 @@ _BLOCK_BYTES = 1 << 18
 _BUFFER_BYTES = 1 << 20
 _ERROR_BYTES = 4096
 _LAST_OUTPUT_SECONDS = 2.0
-_STREAMS = ("control", "0", "1", "2")
+_CONTROL = "control"
+_STREAMS = ("0", "1", "2")
 _END = ("", b"")
 """The frame by which each side says that a stream has ended."""
 
@@ -136,10 +137,13 @@ class ExecStreams:
         future.result(seconds + _CLOSE_SECONDS)
 
     async def _begin(self, program: Program, theirs: socket.socket, operation: str, secrets: dict[str, str]) -> None:
+        # The program starts once its three streams are open. If it ends before the fourth, Incus may crash on that one.
+        control = await self._open(f"{operation}/websocket?secret={secrets[_CONTROL]}")
         opened = await asyncio.gather(
             *(self._open(f"{operation}/websocket?secret={secrets[name]}") for name in _STREAMS)
         )
-        task = asyncio.create_task(_carry(program, theirs, dict(zip(_STREAMS, opened, strict=True))))
+        streams = {_CONTROL: control, **dict(zip(_STREAMS, opened, strict=True))}
+        task = asyncio.create_task(_carry(program, theirs, streams))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
