@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
+import subprocess
+import sys
 import tarfile
 from collections.abc import Iterator
 from contextlib import closing
@@ -22,8 +26,22 @@ from tests.fleet.engine import INCUS, LXD
 from tests.fleet.fleet import Fleet
 from tests.fleet.prepared import PreparedFleet
 from tests.programs import unpacked_program
+from tests.waiting import until
 
 _SECONDS = 60.0
+_CREATE = """
+import sys
+from pathlib import Path
+from actors.vms import ImageStore, VmSpec
+from actors.vms.incus import IncusProvider
+from actors.vms.sandbox import IdMap, SandboxSettings
+from ci_daemon.config import load
+from storage import Shape, SystemClock
+state, folder, images = map(Path, sys.argv[1:])
+ids = IdMap.of_caller()
+provider = IncusProvider(folder, ImageStore(images, ids), ids, SystemClock(), load(state, {}).incus, SandboxSettings())
+provider.create(VmSpec("vm-1", "debian:12", None, Shape(memory_gb=1), False))
+"""
 
 
 @pytest.fixture(params=[INCUS, LXD], ids=lambda engine: engine.name)
@@ -100,7 +118,7 @@ def test_copies_of_images_go_when_the_store_has_them_no_more(
     with closing(provider):
         for vm_id, image in (("vm-1", "incus:golden"), ("vm-2", "debian:12")):
             provider.create(VmSpec(vm_id, image, None, Shape(memory_gb=1), network=False))
-        volumes.make("ci-fill-left", {OWNER: "ci"}, None)
+        volumes.make("ci-fill-left", {OWNER: "ci", IMAGE: "debian:12"}, None)
         volumes.make("ci-image-others", {}, None)
         before = set(volumes.names())
         provider.remove_image_copies()
@@ -113,6 +131,29 @@ def test_copies_of_images_go_when_the_store_has_them_no_more(
         assert {"ci-disk-vm-1", "ci-disk-vm-2"} <= set(volumes.names())
         for vm_id in provider.list():
             provider.destroy(vm_id)
+
+
+@pytest.mark.parametrize("prepared", [INCUS], indirect=True, ids=["incus"])
+def test_what_another_process_fills_is_left_until_that_is_killed(
+    tmp_path: Path, prepared: PreparedFleet, engine: Engine, image_store: ImageStore, images_dir: Path
+):
+    folder, idmap, settings = tmp_path / "vms", IdMap.of_caller(), prepared.config.incus
+    volumes = Volumes(engine, settings.storage)
+    other = subprocess.Popen([sys.executable, "-c", _CREATE, tmp_path / "state", folder, images_dir])
+    try:
+        (filled,) = until(lambda: [name for name in volumes.names() if "-fill-" in name], "the other's image", _SECONDS)
+        os.kill(other.pid, signal.SIGSTOP)
+        with closing(IncusProvider(folder, image_store, idmap, SystemClock(), settings, SandboxSettings())) as provider:
+            provider.remove_image_copies()
+            assert filled in volumes.names()
+            other.kill()
+            other.wait()
+            provider.remove_image_copies()
+            assert filled not in volumes.names()
+            assert filled not in engine.get("/1.0/instances")
+    finally:
+        other.kill()
+        other.wait()
 
 
 def _run(folder: Path, *words: str) -> int:

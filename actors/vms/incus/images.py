@@ -8,12 +8,12 @@ from __future__ import annotations
 import hashlib
 import shutil
 import socket
-import threading
-from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
+from actors.vms.images.store_locks import StoreLocks
 from actors.vms.incus.engine import EngineError, NotFound, part
 from actors.vms.incus.names import IMAGE, OWNER, STAMP
 from actors.vms.incus.tarballs import base_image, launcher_digest, tree_tar
@@ -32,20 +32,25 @@ if TYPE_CHECKING:
     from actors.vms.incus.volumes import Volume, Volumes
     from actors.vms.sandbox.userns import IdMap
 
-__all__ = ["EngineImages"]
+__all__ = ["EngineImages", "EngineParts"]
 
 _UPLOAD_SECONDS = 1800.0
 _NO_MAPPING = "idmap"
 """The word in an engine's refusal to map ids as it mounts a volume."""
 
 _KEY_CHARS = 20
+_BASE = ".base"
+"""The lock of the outer layer's image; no image's lock has this name."""
+
 _BLOCK_BYTES = 1 << 18
 _PLACE = "/mnt"
 _UNPACK = f"mkdir -m 755 {_PLACE}/root && mkdir -m 700 {_PLACE}/command && exec tar -x --xattrs -C {_PLACE}/root"
 
 
 @dataclass(frozen=True, slots=True)
-class _Parts:
+class EngineParts:
+    """One engine, by each kind of thing that it has."""
+
     engine: Engine
     volumes: Volumes
     instances: Instances
@@ -54,27 +59,25 @@ class _Parts:
 
 
 class EngineImages:
-    """The images of the store, as far as they are on the engine. Safe in any thread."""
+    """The images of the store, as far as they are on the engine.
+
+    Safe in any thread, and in other processes that share ``folder``: they lock there what each of them makes.
+    """
 
     def __init__(
         self,
-        engine: Engine,
-        volumes: Volumes,
-        instances: Instances,
-        streams: ExecStreams,
-        names: Names,
+        engine: EngineParts,
         store: ImageRoots,
         idmap: IdMap,
         base: Callable[[], str],
+        folder: Path,
     ) -> None:
         """``base`` names the image whose sshd serves the VMs."""
-        self._on = _Parts(engine, volumes, instances, streams, names)
+        self._on = engine
         self._store = store
         self._idmap = idmap
         self._base = base
-        self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
-        self._known: set[str] = set()
-        self._filling: set[str] = set()
+        self._locks = StoreLocks(folder)
 
     def stamp(self, image: str) -> str:
         """Return a text that tells an image's content from a later one of its name. Raises ImageNotFound."""
@@ -88,15 +91,12 @@ class EngineImages:
             message = f"VMs need an image with sshd, run `ci-daemon image build`: {error}"
             raise VmError(message) from error
         alias = self._on.names.base(_key(stamp_of(tree), launcher_digest()))
-        with self._locks[alias]:
-            if alias not in self._known and not self._on.engine.exists(f"/1.0/images/aliases/{part(alias)}"):
-                self._publish(alias, tree)
-            self._known.add(alias)
+        path = f"/1.0/images/aliases/{part(alias)}"
+        if not self._on.engine.exists(path):
+            with self._locks.image(_BASE):
+                if not self._on.engine.exists(path):
+                    self._publish(alias, tree)
         return alias
-
-    def forget(self) -> None:
-        """Look anew whether the images are there, because somebody else has removed one."""
-        self._known.clear()
 
     def volume(self, image: str, member: str | None) -> Volume:
         """Return the volume of an image on a member, which is put there if it is missing.
@@ -106,7 +106,7 @@ class EngineImages:
         tree = self._store.path(image)
         stamp = stamp_of(tree)
         name = self._on.names.image(_key(image, stamp))
-        with self._locks[name]:
+        with self._locks.image(_lock(image)):
             if here := self._on.volumes.find(name, member):
                 return here
             labels = {OWNER: self._on.names.prefix, IMAGE: image, STAMP: stamp}
@@ -124,14 +124,16 @@ class EngineImages:
         """
         on = self._on
         for volume in on.volumes.all():
-            if on.names.own(volume.labels) and self._is_outdated(volume):
-                if any(on.names.of_kind("fill", [volume.name])):
+            if not on.names.own(volume.labels):
+                continue
+            if any(on.names.of_kind("fill", [volume.name])):
+                with suppress(BlockingIOError), self._locks.image_if_free(_lock(volume.labels[IMAGE])):
                     on.instances.remove(volume.name)
+                    on.volumes.remove(volume)
+            elif self._is_outdated(volume):
                 on.volumes.remove(volume)
 
     def _is_outdated(self, volume: Volume) -> bool:
-        if any(self._on.names.of_kind("fill", [volume.name])):
-            return volume.name not in self._filling
         if not any(self._on.names.of_kind("image", [volume.name])):
             return False
         try:
@@ -172,7 +174,6 @@ class EngineImages:
     def _fill_volume(self, key: str, tree: Path, labels: dict[str, str], member: str | None) -> None:
         """Make an image's volume: unpack the tree by an instance, then give the volume its name."""
         on, name = self._on, self._on.names.filling(key)
-        self._filling.add(name)
         on.instances.remove(name)
         if (left := on.volumes.find(name, member)) is not None:
             on.volumes.remove(left)
@@ -185,7 +186,6 @@ class EngineImages:
             on.volumes.rename(volume, on.names.image(key))
         finally:
             on.instances.remove(name)
-            self._filling.discard(name)
 
     def _unpack(self, instance: str, tree: Path) -> None:
         unpacking = self._on.streams.start(instance, ["/bin/sh", "-c", _UNPACK])
@@ -223,3 +223,7 @@ class _Hashed:
 
 def _key(*parts: str) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:_KEY_CHARS]
+
+
+def _lock(image: str) -> str:
+    return quote(image, safe="")

@@ -14,7 +14,7 @@ from actors.vms.incus import programs
 from actors.vms.incus.disks import EngineDisks
 from actors.vms.incus.engine import Access, Engine, EngineAway, EngineError
 from actors.vms.incus.exec_streams import ExecStreams
-from actors.vms.incus.images import EngineImages
+from actors.vms.incus.images import EngineImages, EngineParts
 from actors.vms.incus.instances import DISK_DEVICE, Instances
 from actors.vms.incus.names import BASE, Names
 from actors.vms.incus.network import Bridge
@@ -93,9 +93,8 @@ class IncusProvider:
         self._instances = Instances(self._engine, settings.profile, self._names)
         volumes = Volumes(self._engine, settings.storage)
         self._volumes = volumes
-        self._images = EngineImages(
-            self._engine, volumes, self._instances, self._streams, self._names, images, idmap, base_image
-        )
+        parts = EngineParts(self._engine, volumes, self._instances, self._streams, self._names)
+        self._images = EngineImages(parts, images, idmap, base_image, folder / "locks")
         self._disks = EngineDisks(volumes, self._images, self._names)
 
     def create(self, spec: VmSpec) -> None:
