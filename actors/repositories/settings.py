@@ -45,6 +45,7 @@ class RepositorySettings:
         " others if not set.",
         example="qemu",
         live=True,
+        replaces=("sources.fork_provider",),
     )
     fetch_timeout: float = setting(600.0, "The most seconds to fetch a repository.", above=0, at_most=_DAY, live=True)
     ca_file: Path | None = setting(

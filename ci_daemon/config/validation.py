@@ -82,7 +82,7 @@ class Validation:
         for name, value in given.items():
             place = (*keys, name)
             if name not in declared:
-                self._add_unknown(place, declared)
+                self._add_unknown(place, declared, value)
             elif is_dataclass(types[name]):
                 values[name] = self.validate(getattr(defaults, name), value, place)
             elif (named := section_type(types[name])) is not None:
@@ -138,8 +138,13 @@ class Validation:
         got = "" if isinstance(value, dict) else f", got {to_toml(value)}"
         self.errors.append(InvalidSetting(keys, f"{'.'.join(keys)}: expected {expected}{got}"))
 
-    def _add_unknown(self, keys: Keys, declared: Iterable[str]) -> None:
+    def _add_unknown(self, keys: Keys, declared: Iterable[str], given: object) -> None:
+        """Add an error about a key that nothing declares, or of each key of a section of an earlier release."""
         name = ".".join(keys)
+        if isinstance(given, dict) and any(given.keys() & {key[-1]} for key in self.replaced if key[:-1] == keys):
+            for each, value in given.items():
+                self._add_unknown((*keys, each), (), value)
+            return
         if keys in self.replaced:
             self.errors.append(InvalidSetting(keys, f"{name} is now {'.'.join(self.replaced[keys])}"))
             return

@@ -99,6 +99,7 @@ def test_errors_in_a_table_name_its_key(tmp_path: Path):
         ('[pool]\nparked = 1\n\n[pool.warm_images]\n"debian:13" = 1\n', 4, "pool.warm_images", "pool.parked"),
         ("[repositories]\ndepth = 3\n", 2, "repositories.depth", "source.depth"),
         ("[repositories]\nmax_source_mb = 3\n", 2, "repositories.max_source_mb", "source.max_mb"),
+        ('[sources]\nfork_provider = "qemu"\n', 2, "sources.fork_provider", "repositories.fork_provider"),
     ],
 )
 def test_keys_of_earlier_releases_are_refused_with_the_new(tmp_path: Path, text: str, line: int, key: str, now: str):
