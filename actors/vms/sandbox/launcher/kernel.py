@@ -188,14 +188,19 @@ def set_title(title: bytes) -> None:
 
 def keep_capabilities(kept: tuple[int, ...]) -> None:
     """Drop all other capabilities of this process and its children, whatever they execute."""
+    bound_capabilities(kept)
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+    low, high = sum(1 << each for each in kept) & 0xFFFFFFFF, sum(1 << each for each in kept) >> 32
+    _checked(_libc.capset(header, (ctypes.c_uint32 * 6)(low, low, 0, high, high, 0)), "capset")
+
+
+def bound_capabilities(kept: tuple[int, ...]) -> None:
+    """Let nothing that this process or its children execute have another capability than these."""
     number = 0
     while _libc.prctl(PR_CAPBSET_READ, number, 0, 0, 0) >= 0:
         if number not in kept:
             _checked(_libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0), "drop a capability")
         number += 1
-    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
-    low, high = sum(1 << each for each in kept) & 0xFFFFFFFF, sum(1 << each for each in kept) >> 32
-    _checked(_libc.capset(header, (ctypes.c_uint32 * 6)(low, low, 0, high, high, 0)), "capset")
 
 
 def raise_oom_score(score: int) -> None:

@@ -7,12 +7,17 @@ from pathlib import Path
 from actors.vms import Connection, in_job
 from actors.vms.sandbox.vm_folder import VmFolder
 
-__all__ = ["IMAGE", "PROCESSES", "SECONDS", "qemu_of", "says"]
+__all__ = ["CONFINED", "IMAGE", "PROCESSES", "SECONDS", "confinement", "qemu_of", "says"]
 
 IMAGE = "debian:12"
 SECONDS = 1200.0
 PROCESSES = 300
 """The most in a machine: few, so that a fork bomb is soon over."""
+
+_NO_CAPABILITY = f"{0:016x}"
+_CAPABILITIES = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
+CONFINED = {**dict.fromkeys(_CAPABILITIES, _NO_CAPABILITY), "Groups": "", "NoNewPrivs": "1", "Seccomp": "2"}
+"""The lines of /proc/PID/status of a process that has no privilege, and can gain none."""
 
 
 def says(connection: Connection, script: str) -> str:
@@ -28,3 +33,9 @@ def qemu_of(provider_folder: Path, vm_id: str) -> Path:
     children = Path(f"/proc/{monitor}/task/{monitor}/children").read_text(encoding="ascii").split()
     (qemu,) = [Path("/proc", child) for child in children if "qemu" in Path("/proc", child, "comm").read_text()]
     return qemu
+
+
+def confinement(process: Path) -> dict[str, str]:
+    """Return the lines of `CONFINED` of a process."""
+    lines = (line.partition(":") for line in process.joinpath("status").read_text(encoding="ascii").splitlines())
+    return {key: value.strip() for key, _, value in lines if key in CONFINED}

@@ -11,7 +11,7 @@ import pytest
 from actors.vms import CommandSpec, Connection, QemuProvider, VmSpec, start
 from actors.vms.sandbox import IdMap
 from storage import Shape, SystemClock
-from tests.actors.vms.qemu.machines import IMAGE, SECONDS, qemu_of, says
+from tests.actors.vms.qemu.machines import CONFINED, IMAGE, SECONDS, confinement, qemu_of, says
 from tests.waiting import until
 
 
@@ -37,7 +37,8 @@ def test_a_machine_from_its_boot_over_a_fork_to_its_panic(
         assert abs(int(says(connection, "date +%s")) - time.time()) < 60
         assert says(connection, "ls /sys/class/net") == "lo"
         says(connection, "head -c 3000000 /dev/urandom > /workspace/big; sha256sum /workspace/big > /workspace/sum")
-    assert qemu_of(tmp_path / "qemu", "parent").stat().st_uid == idmap.root_uid + 65_534
+    qemu = qemu_of(tmp_path / "qemu", "parent")
+    assert (qemu.stat().st_uid, confinement(qemu)) == (idmap.root_uid + 65_534, CONFINED)
     provider.snapshot("parent", "taken")
     assert not provider.alive("parent")
     provider.destroy("parent")
