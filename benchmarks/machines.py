@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from itertools import count
 from time import perf_counter
@@ -12,6 +12,7 @@ from actors.vms import CommandSpec, Connection, ImageStore, QemuProvider, QemuSe
 from actors.vms.qemu.image_disks import ImageDisks
 from actors.vms.qemu.preparation import Preparation
 from actors.vms.sandbox import IdMap, SandboxSettings
+from actors.vms.sandbox.zygote import Zygote
 from benchmarks.baseline_machine import BaselineMachines
 from benchmarks.figures import Benchmark, interleaved
 from benchmarks.testbed import first_command
@@ -42,7 +43,9 @@ def _measure(testbed: Testbed) -> Iterator[Figure]:
     with _provider(testbed) as provider:
         idmap, folder = IdMap.of_caller(), testbed.folder / "qemu"
         prepared = Preparation(folder / "boot", QemuSettings(system=unpacked_kernel()), idmap).done()
-        image = ImageDisks(folder / "images", ImageStore(testbed.images_dir, idmap), idmap).path(testbed.image)
+        with closing(Zygote()) as zygote:
+            images = ImageStore(testbed.images_dir, idmap)
+            image = ImageDisks(folder / "images", images, idmap, zygote).path(testbed.image)
         by_hand = BaselineMachines(testbed.folder / "by-hand", prepared.program, prepared.boot, image)
         names = map(str, count())
         yield interleaved(

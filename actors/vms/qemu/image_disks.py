@@ -12,7 +12,6 @@ from uuid import UUID
 
 from actors.vms.provider import ImageNotFound
 from actors.vms.sandbox.host_vms import stamp_of
-from actors.vms.sandbox.userns import run_mapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 
     from actors.vms.sandbox.host_vms import ImageRoots
     from actors.vms.sandbox.userns import IdMap
+    from actors.vms.sandbox.zygote import Zygote
 
 __all__ = ["ImageDisks"]
 
@@ -27,7 +27,7 @@ _SUFFIX = ".ext4"
 _MB = 1 << 20
 _LEAST_BYTES = 256 * _MB
 _INODES = 1 << 16
-_SECONDS = 600.0
+_SECONDS = 600
 
 _MEASURE = 'du -sxB1 -- "$1" && du -sx --inodes -- "$1"'
 _MAKE = """
@@ -55,11 +55,13 @@ _UUID_AT, _UUID_BYTES = 1024 + 104, 16
 class ImageDisks:
     """A folder with the disks of images, which several processes may share. Safe in any thread."""
 
-    def __init__(self, folder: Path, images: ImageRoots, idmap: IdMap) -> None:
+    def __init__(self, folder: Path, images: ImageRoots, idmap: IdMap, zygote: Zygote) -> None:
+        """Keep the disks in ``folder``; programs of the ``zygote`` make them, where the trees can be mounted."""
         folder.mkdir(exist_ok=True)
         self._folder = folder
         self._images = images
         self._idmap = idmap
+        self._zygote = zygote
 
     def path(self, name: str) -> Path:
         """Return the disk of an image, which is made if it is missing. Raises ImageNotFound and VmError."""
@@ -106,18 +108,16 @@ class ImageDisks:
 
     def _make(self, tree: Path, disk: Path) -> None:
         """Make a disk with some room to spare, which grows to the size of a VM's own disk when that starts."""
-        printed = run_mapped(["sh", "-c", _MEASURE, "sh", "."], idmap=self._idmap, cwd=tree).split()
+        printed = self._zygote.run_mapped(["sh", "-c", _MEASURE, "sh", "."], self._idmap, tree).split()
         used, inodes = int(printed[0]), int(printed[2])
         size = max(_LEAST_BYTES, used + used // 4 + inodes * 512 + 64 * _MB)
-        descriptor = os.open(disk, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+        disk.unlink(missing_ok=True)  # a program for a service that was killed may yet write to it
+        descriptor = os.open(disk, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             os.truncate(descriptor, size // _MB * _MB)
             os.fchmod(descriptor, 0o666)  # for the ids of the tree; the folder above is closed to all others
-            argv = ["unshare", "--mount", "sh", "-ec", _MAKE, "sh", f"/proc/self/fd/{descriptor}"]
-            run_mapped(
-                [*argv, str(inodes + max(inodes // 4, _INODES))],
-                idmap=self._idmap, cwd=tree, pass_fds=[descriptor], timeout=_SECONDS,
-            )  # fmt: skip
+            argv = ["timeout", str(_SECONDS), "unshare", "--mount", "sh", "-ec", _MAKE, "sh", "/proc/self/fd/3"]
+            self._zygote.run_mapped([*argv, str(inodes + max(inodes // 4, _INODES))], self._idmap, tree, [descriptor])
             os.fchmod(descriptor, 0o600)
         finally:
             os.close(descriptor)

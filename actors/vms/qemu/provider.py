@@ -92,7 +92,7 @@ class QemuProvider(HostVms):
         """
         super().__init__(folder, images, VmLimits.of_host(shared.processes), base_image)
         self._disks = Disks(self._vms, folder / "snapshots")
-        self._image_disks = ImageDisks(folder / "images", images, idmap)
+        self._image_disks = ImageDisks(folder / "images", images, idmap, self._zygote)
         self._idmap = idmap
         self._clock = clock
         self._settings = settings

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Zygote"]
 
-_Arguments: TypeAlias = dict[str, Any] | tuple[list[str], str, str]
+_Arguments: TypeAlias = dict[str, Any] | tuple[list[str], str, str, str]
 
 
 class Zygote:
@@ -50,20 +50,20 @@ class Zygote:
                 os.close(read)
             pipe.write(marshal.dumps(arguments))
 
-    def run_mapped(self, argv: Sequence[str], idmap: IdMap, folder: Path) -> bytes:
+    def run_mapped(self, argv: Sequence[str], idmap: IdMap, folder: Path, files: Sequence[int] = ()) -> bytes:
         """Run a program as root of a mapping of one extent, in a folder; return its output.
 
-        Raises MappedProgramFailed on a non-zero status, VmError if the zygote cannot be started.
+        It gets the files as its descriptors from 3 on. Raises MappedProgramFailed on a non-zero status, VmError if the
+        zygote cannot be started.
         """
-        arguments = list(argv), str(idmap.uids[0]), str(idmap.gids[0])
+        arguments = list(argv), str(idmap.uids[0]), str(idmap.gids[0]), str(folder.absolute())
         output_read, output_write = os.pipe()
         status_read, status_write = os.pipe()
-        directory = os.open(folder, os.O_PATH | os.O_DIRECTORY)
         with os.fdopen(output_read, "rb") as output_pipe, os.fdopen(status_read, "rb") as status_pipe:
             try:
-                self.start("mapped", arguments, [output_write, output_write, directory, status_write])
+                self.start("mapped", arguments, [output_write, output_write, status_write, *files])
             finally:
-                for each in (output_write, status_write, directory):
+                for each in (output_write, status_write):
                     os.close(each)
             output, status = output_pipe.read(), status_pipe.read()
         if status != b"\0":

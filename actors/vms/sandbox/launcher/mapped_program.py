@@ -21,13 +21,22 @@ _ENVIRONMENT = {
 }
 
 
-def run(folder: int, answer: int) -> int:
-    """Run a program in a folder; write its exit status to ``answer``, one byte; return an exit status."""
-    argv, uid_map, gid_map = marshal.load(sys.stdin.buffer)  # noqa: S302 - from the service itself
-    os.fchdir(folder)
+_FIRST_FILE = 3
+
+
+def run(answer: int, *files: int) -> int:
+    """Run a program in a folder; write its exit status to ``answer``, one byte; return an exit status.
+
+    It gets the files from descriptor 3 on. The folder is entered by its name: a descriptor from the service, which may
+    be in another mount namespace, would be of a mount there, that none can be made from.
+    """
+    argv, uid_map, gid_map, folder = marshal.load(sys.stdin.buffer)  # noqa: S302 - from the service itself
+    os.chdir(folder)
     os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
 
     def become() -> NoReturn:
+        for number, file in enumerate(files, _FIRST_FILE):  # in their order, so that none is replaced before its turn
+            os.dup2(file, number)
         restore_signals()
         os.execvpe(argv[0], argv, _ENVIRONMENT)  # noqa: S606 - the very point
 

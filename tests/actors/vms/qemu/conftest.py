@@ -10,9 +10,17 @@ import pytest
 
 from actors.vms import ImageStore, QemuProvider, QemuSettings
 from actors.vms.sandbox import IdMap, SandboxSettings
+from actors.vms.sandbox.zygote import Zygote
 from storage import SystemClock
 from tests.actors.vms.qemu.machines import PROCESSES, SECONDS
 from tests.machines import share_image_disks, unpacked_kernel
+
+
+@pytest.fixture
+def zygote() -> Iterator[Zygote]:
+    zygote = Zygote()
+    yield zygote
+    zygote.close()
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import pytest
 from actors.vms import ImageNotFound
 from actors.vms.qemu.image_disks import ImageDisks
 from actors.vms.sandbox import IdMap, run_mapped
+from actors.vms.sandbox.zygote import Zygote
 
 NAMES = ("one", "two")
 
@@ -35,11 +36,11 @@ def trees(tmp_path: Path, idmap: IdMap) -> Iterator[Trees]:
     run_mapped(["rm", "-rf", "trees"], idmap=idmap.with_caller(), cwd=tmp_path)
 
 
-def test_the_disk_of_a_removed_image_goes_and_others_stay(tmp_path: Path, trees: Trees, idmap: IdMap):
-    disks = ImageDisks(tmp_path / "disks", trees, idmap)
+def test_the_disk_of_a_removed_image_goes_and_others_stay(tmp_path: Path, trees: Trees, idmap: IdMap, zygote: Zygote):
+    disks = ImageDisks(tmp_path / "disks", trees, idmap, zygote)
     one, two = map(disks.path, NAMES)
     disks.remove_outdated()
-    assert one.exists()
+    assert one.stat().st_mode & 0o777 == 0o600
     del trees.found["one"]
     disks.remove_outdated()
     assert (one.exists(), two.exists()) == (False, True)

@@ -13,6 +13,7 @@ from actors.vms.images import PullOptions, Reference
 from actors.vms.qemu.image_disks import ImageDisks
 from actors.vms.sandbox import IdMap, SandboxSettings, run_mapped
 from actors.vms.sandbox.disks import LayerChain
+from actors.vms.sandbox.zygote import Zygote
 from storage import Shape, SystemClock
 from tests.actors.vms.qemu.machines import IMAGE, SECONDS, says
 from tests.machines import share_image_disks, unpacked_kernel
@@ -78,22 +79,26 @@ def test_a_start_that_fails_shows_the_console(opened: Callable[[str], QemuProvid
     assert list(provider.list()) == []
 
 
-def test_an_images_disk_of_an_older_release_is_made_anew(tmp_path: Path, store: ImageStore, idmap: IdMap):
+def test_an_images_disk_of_an_older_release_is_made_anew(
+    tmp_path: Path, store: ImageStore, idmap: IdMap, zygote: Zygote
+):
     """Its name was that of the image and its tree alone. That of this release is kept."""
-    disks = ImageDisks(tmp_path / "disks", store, idmap)
+    disks = ImageDisks(tmp_path / "disks", store, idmap, zygote)
     made, stamp = disks.path(PULLED), disks.stamp(PULLED)
-    assert ImageDisks(tmp_path / "disks", store, idmap).stamp(PULLED) == stamp
+    assert ImageDisks(tmp_path / "disks", store, idmap, zygote).stamp(PULLED) == stamp
     older = made.with_name(made.name.rpartition("-")[0] + made.suffix)
     made.rename(older)
     assert disks.stamp(PULLED) != stamp
     assert list((tmp_path / "disks").iterdir()) == [made]
 
 
-def test_a_snapshot_fits_the_very_disk_of_its_image_alone(tmp_path: Path, store: ImageStore, idmap: IdMap):
+def test_a_snapshot_fits_the_very_disk_of_its_image_alone(
+    tmp_path: Path, store: ImageStore, idmap: IdMap, zygote: Zygote
+):
     """The same files lie elsewhere on another one."""
     folder = tmp_path / "qemu"
     provider = QemuProvider(folder, store, idmap, SystemClock(), QemuSettings(), SandboxSettings())
-    disks = ImageDisks(folder / "images", store, idmap)
+    disks = ImageDisks(folder / "images", store, idmap, zygote)
     snapshot = folder / "snapshots" / "taken"
     snapshot.mkdir()
     (snapshot / "chain").write_bytes(LayerChain(PULLED, disks.stamp(PULLED)).dumps())

@@ -13,9 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from actors.vms import ImageStore
+from actors.vms.qemu.image_disks import ImageDisks
 from actors.vms.sandbox import IdMap, broker, run_mapped
 from actors.vms.sandbox.programs import BROKER_VARIABLE, launcher_argv
 from actors.vms.sandbox.userns import MappedProgramFailed
+from actors.vms.sandbox.zygote import Zygote
 from tests.actors.vms.sandbox.conftest import Boot, Host
 from tests.processes import ended
 from tests.waiting import until
@@ -25,7 +28,8 @@ from tests.waiting import until
 def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The socket of a broker that runs the programs of VMs, as if this process could gain no privileges."""
     address = str(tmp_path / "broker")
-    process = subprocess.Popen([sys.executable, "-I", "-S", broker.__file__, address])
+    own_mounts = ["unshare", "--mount"] if os.geteuid() == 0 else []  # as systemd gives to each of the two units
+    process = subprocess.Popen([*own_mounts, sys.executable, "-I", "-S", broker.__file__, address])
     until(lambda: Path(address).exists(), "the broker's socket")
     monkeypatch.setenv(BROKER_VARIABLE, address)
     yield address
@@ -47,19 +51,31 @@ def test_a_vm_is_made_frozen_and_freed_by_the_starter(host: Host, boot: Boot, ad
     vm.provider.remove_snapshot(snapshot)
 
 
+def test_the_disk_of_an_image_for_machines_is_made_by_the_broker(
+    address: str, idmap: IdMap, image_store: ImageStore, tmp_path: Path
+) -> None:
+    """It mounts the image's tree, and so must not reach it by a folder of the service's mount namespace."""
+    tmp_path.chmod(0o700)
+    zygote = Zygote()
+    try:
+        ImageDisks(tmp_path / "disks", image_store, idmap, zygote).path("debian:12")
+    finally:
+        zygote.close()
+
+
 def test_programs_get_the_callers_descriptors_and_folder(address: str, idmap: IdMap, tmp_path: Path) -> None:
     """The caller gets their status."""
     read, write = os.pipe()
     os.write(write, b"from below")
     os.close(write)
-    script = f"pwd; cat; cat <&{read}"
+    script = f"stat -L -c %i /proc/self/cwd; cat; cat <&{read}"
     with (tmp_path / "input").open("w+b") as given:
         given.write(b"given ")
         given.seek(0)
         printed = run_mapped(["bash", "-c", script], idmap=idmap, cwd=tmp_path, stdin=given, pass_fds=[read])
     os.close(read)
-    assert printed.decode() == f"{tmp_path}\ngiven from below"
-    with pytest.raises(MappedProgramFailed, match="failed with status 3: aside"):
+    assert printed.decode() == f"{tmp_path.stat().st_ino}\ngiven from below"
+    with pytest.raises(MappedProgramFailed, match=r"(?s)failed with status 3: .*aside"):
         run_mapped(["sh", "-c", "echo aside >&2; exit 3"], idmap=idmap, cwd=tmp_path)
 
 

@@ -44,6 +44,16 @@ def test_programs_run_as_root_of_the_vms_and_say_how_they_ended(zygote: Zygote, 
         zygote.run_mapped(["sh", "-c", "kill -KILL $$"], idmap, Path("/"))
 
 
+def test_programs_get_the_callers_files(zygote: Zygote, idmap: IdMap, tmp_path: Path) -> None:
+    files = [os.open(tmp_path / name, os.O_WRONLY | os.O_CREAT) for name in ("one", "other")]
+    try:
+        zygote.run_mapped(["sh", "-c", "echo 3 >&3; echo 4 >&4; ! echo 5 >&5"], idmap, tmp_path, files)
+    finally:
+        for each in files:
+            os.close(each)
+    assert [(tmp_path / name).read_text() for name in ("one", "other")] == ["3\n", "4\n"]
+
+
 def test_one_process_serves_and_another_takes_its_place(zygote: Zygote, idmap: IdMap) -> None:
     first = process_of(zygote, idmap)
     assert process_of(zygote, idmap) == first
