@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import lzma
+import os
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -35,7 +36,7 @@ class KernelPackage:
             cls(image, modules)
             for image in (system / "boot").glob("vmlinuz-*")
             for modules in [system / "lib" / "modules" / image.name.removeprefix("vmlinuz-")]
-            if modules.is_dir() and _readable(image)
+            if os.access(modules, os.R_OK | os.X_OK) and _readable(image)
         ]
         if not found:
             message = (
