@@ -14,7 +14,7 @@ import pytest
 
 from actors.vms.sandbox.limits import SERVICE_LIMITS
 from tests.system.machine import Machine
-from tests.system.service import Service
+from tests.system.service import Service, let_make_groups
 from tests.waiting import until
 
 UNITS = "/etc/systemd/system"
@@ -25,17 +25,7 @@ TICKING = f"for tick in $(seq {TICKS}); do echo tick $tick; sleep 0.25; done"
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
     with Machine() as machine:
-        # These machines have version 1 controllers, in which the service's user must be allowed to make groups.
-        machine.run("useradd --system --home-dir /var/lib/ci-daemon --shell /usr/sbin/nologin ci-daemon")
-        machine.write(
-            "/etc/systemd/system/groups.service",
-            "[Service]\nType=oneshot\nExecStart=sh -c 'chown ci-daemon /cgroup/*'\n",
-        )
-        for unit in ("ci-daemon", "ci-daemon-vms"):
-            machine.write(
-                f"{UNITS}/{unit}.service.d/tests.conf",
-                "[Unit]\nRequires=groups.service\nAfter=groups.service\n[Service]\nReadWritePaths=/cgroup\n",
-            )
+        let_make_groups(machine)
         yield Service.installed_on(machine)
 
 
