@@ -121,5 +121,5 @@ def test_a_shape_past_all_bounds_is_refused_with_the_bounds(machine: Make, shape
 def test_whatever_qemu_answers_ends_in_an_error(machine: Make, answer: object):
     """Its guest may have taken it over."""
     qemu = machine(lambda command: well(command) if command["execute"] == "qmp_capabilities" else answer)
-    with Qmp(qemu.ours, 60) as qmp, pytest.raises(VmError, match=r"QEMU (refuses|does not answer) stop"):
+    with Qmp(qemu.ours, 5) as qmp, pytest.raises(VmError, match=r"QEMU (refuses|does not answer) stop"):
         qmp.execute("stop")

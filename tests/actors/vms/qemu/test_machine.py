@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,9 @@ from actors.vms.sandbox import IdMap
 from storage import Shape, SystemClock
 from tests.actors.vms.qemu.machines import CONFINED, IMAGE, SECONDS, confinement, qemu_of, says
 from tests.waiting import until
+
+LARGEST_FILE = (3 << 30) * 9 // 8
+"""The size of the disk under test, and an eighth for what describes it in its file."""
 
 
 def memory_gb(connection: Connection) -> float:
@@ -39,6 +43,8 @@ def test_a_machine_from_its_boot_over_a_fork_to_its_panic(
         says(connection, "head -c 3000000 /dev/urandom > /workspace/big; sha256sum /workspace/big > /workspace/sum")
     qemu = qemu_of(tmp_path / "qemu", "parent")
     assert (qemu.stat().st_uid, confinement(qemu)) == (idmap.root_uid + 65_534, CONFINED)
+    most = {kind: resource.prlimit(int(qemu.name), kind) for kind in (resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE)}
+    assert most == {resource.RLIMIT_FSIZE: (LARGEST_FILE, LARGEST_FILE), resource.RLIMIT_NOFILE: (4096, 4096)}
     provider.snapshot("parent", "taken")
     assert not provider.alive("parent")
     provider.destroy("parent")
