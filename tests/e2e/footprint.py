@@ -20,7 +20,10 @@ _ANY = 0xFFFFFFFF
 
 
 def footprint(daemon: Daemon, temporary: Path) -> dict[str, int]:
-    """Count what a daemon holds; its temporary files are in ``temporary``."""
+    """Count what a daemon holds; its temporary files are in ``temporary``.
+
+    Its connections to its database are left out: threads open them as they need them, see `spare_connections`.
+    """
     of_vms = processes(daemon.state).keys() - {daemon.pid}
     zygotes = _zygotes(daemon.pid)
     everybody = (*of_vms, daemon.pid, *zygotes)
@@ -29,7 +32,7 @@ def footprint(daemon: Daemon, temporary: Path) -> dict[str, int]:
         "zygotes": len(zygotes),
         "children of the zygote": sum(len(_text(f"{pid}/task/{pid}/children").split()) for pid in zygotes),
         "namespaces": len({namespace for pid in everybody for namespace in _links(Path(f"/proc/{pid}/ns"))}),
-        "mounts of VMs": sum({_link(Path(f"/proc/{pid}/ns/mnt")): _mounts(pid) for pid in of_vms}.values()),
+        "mounts of VMs": sum({_link(Path(f"/proc/{pid}/ns/mnt")): _own_mounts(pid) for pid in of_vms}.values()),
         "control groups": len(control_groups(daemon.state)),
         "files of sandboxes": len(list((daemon.state / "sandbox").rglob("*"))),
         "temporary files": len(list(temporary.rglob("*"))),
@@ -37,9 +40,17 @@ def footprint(daemon: Daemon, temporary: Path) -> dict[str, int]:
     for name, pid in (("daemon", daemon.pid), *(("zygote", pid) for pid in zygotes)):
         counts[f"mounts of the {name}"] = _mounts(pid, str(daemon.state.parent))
         counts[f"threads of the {name}"] = len(list(Path(f"/proc/{pid}/task").iterdir()))
-        kinds = Counter(re.sub(r":?\[?\d*\]?$|^/.*", "", link) or "files" for link in _links(Path(f"/proc/{pid}/fd")))
+        others = [link for link in _links(Path(f"/proc/{pid}/fd")) if ".sqlite3" not in link]
+        kinds = Counter(re.sub(r":?\[?\d*\]?$|^/.*", "", link) or "files" for link in others)
         counts |= {f"descriptors of the {name}, {kind}": count for kind, count in kinds.items()}
     return counts
+
+
+def spare_connections(daemon: Daemon) -> int:
+    """Count the daemon's connections to its database beyond one for each thread."""
+    of_process = Path(f"/proc/{daemon.pid}")
+    opened = sum(link.endswith(".sqlite3-wal") for link in _links(of_process / "fd"))
+    return opened - len(list((of_process / "task").iterdir()))
 
 
 def memory(daemon: Daemon) -> dict[str, int]:
@@ -53,6 +64,13 @@ def memory(daemon: Daemon) -> dict[str, int]:
 def _mounts(pid: int, below: str = "") -> int:
     """Count the mounts that a process sees, or those of them that name a path."""
     return sum(below in line for line in _text(f"{pid}/mountinfo").splitlines())
+
+
+def _own_mounts(pid: int) -> int:
+    """Count the mounts that a process sees, without those that its namespace has from the host."""
+    texts = _text("self/mountinfo"), _text(f"{pid}/mountinfo")
+    host, seen = ({tuple(line.split()[2:5]) for line in text.splitlines()} for text in texts)
+    return len(seen - host)
 
 
 def _zygotes(daemon: int) -> list[int]:
