@@ -6,6 +6,8 @@ import heapq
 import re
 from typing import TYPE_CHECKING
 
+from ahocorasick_rs import BytesAhoCorasick
+
 from storage.files.secret_encodings import secret_encodings
 
 if TYPE_CHECKING:
@@ -15,6 +17,7 @@ __all__ = ["Masker"]
 
 _MASK = b"***"
 _HEAD = 8
+_CORE = 32
 _WORD = re.compile(rb"[A-Za-z0-9._~-]{8,}")
 
 
@@ -31,7 +34,7 @@ class Masker:
         self._patterns = tuple(set(patterns))
         self._beginnings = {pattern[:size] for pattern in self._patterns for size in range(1, min(_HEAD, len(pattern)))}
         self.longest = max(map(len, self._patterns), default=0)
-        self._cores = _cores(self._patterns)
+        self._cores = BytesAhoCorasick(_cores(self._patterns))
 
     @classmethod
     def hiding(cls, values: Iterable[str]) -> Masker:
@@ -65,7 +68,7 @@ class Masker:
 
     def _matches(self, data: bytes) -> Iterator[tuple[int, int]]:
         """Yield start and end of each match; matches do not overlap."""
-        if not any(core in data for core in self._cores):
+        if not self._cores.find_matches_as_indexes(data):
             return
         found = ((data.find(pattern), -len(pattern), pattern) for pattern in self._patterns)
         upcoming = [each for each in found if each[0] >= 0]
@@ -91,11 +94,11 @@ class Masker:
 
 
 def _cores(patterns: Iterable[bytes]) -> tuple[bytes, ...]:
-    """Return few byte strings of which each pattern contains one: output without them has no match.
+    """Return few short byte strings of which each pattern contains one: output without them has no match.
 
     The encodings of a secret differ in punctuation, so most of them share their longest word.
     """
-    words = (max(_WORD.findall(pattern), key=len, default=pattern) for pattern in patterns)
+    words = {max(_WORD.findall(pattern), key=len, default=pattern)[:_CORE] for pattern in patterns}
     cores: list[bytes] = []
     for core in sorted(words, key=len):
         if not any(shorter in core for shorter in cores):
