@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,27 @@ def test_a_fork_is_copied_from_a_member_that_takes_no_vms(
         assert says(provider, "again", "cat /workspace/file /workspace/more | wc -c") == str(2 * _FILLED_MB * _MB)
     finally:
         three.members[0].run(come_back.format(home))
+
+
+def test_a_parked_vm_takes_a_job_on_a_full_member(provider: IncusProvider) -> None:
+    """It is there in milliseconds, which no copy is; the next fork is copied to another member."""
+    provider.create(spec("one"))
+    home = provider.member("one")
+    says(provider, "one", "echo kept >/workspace/mark")
+    provider.snapshot("one", "disk")
+    provider.destroy("one")
+    for vm_id in ("a", "b", "c"):
+        provider.park(vm_id)
+    (waits,) = (vm_id for vm_id in ("a", "b", "c") if provider.member(vm_id) == home)
+    cores = provider.size().cpus // 3
+    provider.create(replace(spec("large", "disk"), shape=Shape(cpu=4 * cores - 1, memory_gb=1)))
+    assert provider.member("large") == home
+    assert provider.parked(waits)
+    provider.attach(spec(waits, "disk"))
+    assert says(provider, waits, "cat /workspace/mark") == "kept"
+    provider.create(spec("next", "disk"))
+    assert provider.member("next") != home
+    assert says(provider, "next", "cat /workspace/mark") == "kept"
 
 
 def test_the_status_has_what_is_on_each_member(state: Path, provider: IncusProvider) -> None:
