@@ -105,13 +105,15 @@ def _administrator(access: Access, token: JoinToken, now: datetime) -> Iterator[
 
 
 def _certificate(access: Access, now: datetime) -> bytes:
-    """Return the service's certificate in DER form; a new one with a key if it is missing or ends soon."""
-    if not (access.certificate.exists() and access.key.exists()) or _ends_soon(access.certificate, now):
+    """Return the service's certificate in DER form; make one if it is missing, not valid or ends soon."""
+    if not (access.certificate.exists() and access.key.exists() and _is_timely(access.certificate, now)):
         certificate, key = new_certificate(now)
         write_private(access.key, key)
         write_private(access.certificate, certificate)
     return ssl.PEM_cert_to_DER_cert(access.certificate.read_text(encoding="ascii"))
 
 
-def _ends_soon(certificate: Path, now: datetime) -> bool:
-    return load_pem_x509_certificate(certificate.read_bytes()).not_valid_after_utc < now + _LEAST_VALID
+def _is_timely(certificate: Path, now: datetime) -> bool:
+    """Tell whether a certificate is valid and does not end soon."""
+    found = load_pem_x509_certificate(certificate.read_bytes())
+    return found.not_valid_before_utc <= now and now + _LEAST_VALID <= found.not_valid_after_utc

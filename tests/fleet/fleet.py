@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from tests.claimed_folder import ClaimedFolder
 from tests.control_groups import remove_groups
-from tests.fleet.certificate import ClientCertificate
+from tests.fleet.certificate import Certificate
 from tests.fleet.member import Member
 from tests.fleet.switch import Switch
 from tests.fleet.tree import FOLDER
@@ -39,7 +39,7 @@ class Fleet:
         self._ending = ExitStack()
         self._ending.callback(self._folder.remove)
         self.engine = engine
-        self.client = ClientCertificate.make(self._folder.path)
+        self.client = Certificate.make(self._folder.path)
         self.switch = Switch()
         self.members = [
             Member(engine, self._folder.path / name, self.switch, name, number, pool_bytes=pool_bytes)

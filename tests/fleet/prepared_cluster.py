@@ -16,16 +16,16 @@ from ci_daemon.engine_setup import prepare_engine
 from storage import SystemClock
 from tests.fleet.fleet import POOL, Fleet
 
-__all__ = ["prepare", "provider_of", "says"]
+__all__ = ["configure", "prepare", "provider_of", "says"]
 
 _SECONDS = 60.0
 
 
 def prepare(fleet: Fleet, state: Path, **settings: object) -> None:
     """Prepare a fleet for VMs, and configure a state directory for it, inside of its switch's network."""
-    _configure(state, {"socket": str(fleet.members[0].socket)})
+    configure(state, {"socket": str(fleet.members[0].socket)})
     addresses = prepare_engine(state, load(state, {}), None, SystemClock().now()).addresses
-    _configure(state, {"addresses": list(addresses), **settings})
+    configure(state, {"addresses": list(addresses), **settings})
 
 
 @contextmanager
@@ -43,7 +43,8 @@ def says(provider: IncusProvider, vm_id: str, script: str) -> str:
         return connection.run(in_job(script), timeout=_SECONDS).stdout.decode().strip()
 
 
-def _configure(state: Path, settings: Mapping[str, object]) -> None:
+def configure(state: Path, settings: Mapping[str, object]) -> None:
+    """Write the configuration of a service whose VMs are on a fleet."""
     lines = [f"{name} = {json.dumps(value)}" for name, value in {"storage": POOL, **settings}.items()]
     state.mkdir(exist_ok=True)
     (state / "ci-daemon.toml").write_text("\n".join(["[incus]", *lines, "[pool]", 'provider = "incus"', ""]))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from threading import Event
 
@@ -18,7 +19,7 @@ from actors.vms.incus.exec_streams import ExecStreams
 from ci_daemon.config import load
 from ci_daemon.engine_setup import prepare_engine
 from storage import Shape, SystemClock
-from tests.fleet.certificate import ClientCertificate
+from tests.fleet.certificate import Certificate
 from tests.fleet.engine import INCUS
 from tests.fleet.fleet import POOL, Fleet
 from tests.fleet.prepared_cluster import prepare, provider_of, says
@@ -26,6 +27,7 @@ from tests.waiting import until
 
 _POOL_BYTES = 3 << 30
 _RUNS_SECONDS, _STANDS_SECONDS = 0.2, 0.6
+_DEEP = "cd /workspace; for _ in $(seq 20); do mkdir $(printf %0250d 1) && cd -P $(printf %0250d 1); done; echo made"
 _PROGRAMS, _AT_ONCE = 200, 8
 _ENGINE = "$(pgrep -xf '/usr/libexec/incus/incusd --group root')"
 
@@ -158,13 +160,16 @@ def test_a_full_pool_refuses_a_vm_and_takes_one_when_it_has_room(provider: Incus
     assert says(provider, "vm-2", "echo made") == "made"
 
 
-def test_an_expired_certificate_loses_no_vm_and_is_replaced(
-    state: Path, provider: IncusProvider, image_store: ImageStore, tmp_path: Path, alone: Fleet
+@pytest.mark.parametrize("begins_in_days", [-3, 1], ids=["expired", "not valid yet"])
+def test_a_certificate_out_of_its_time_loses_no_vm(
+    begins_in_days: int, state: Path, provider: IncusProvider, image_store: ImageStore, tmp_path: Path, alone: Fleet
 ) -> None:
+    """A member whose clock is wrong sees it so, too. The setup makes another one."""
     provider.create(spec("vm-1"))
-    expired = ClientCertificate.make(tmp_path, days=-1)
-    expired.file.rename(state / "incus/client.crt")
-    expired.key.rename(state / "incus/client.key")
+    begin = SystemClock().now() + timedelta(days=begins_in_days)
+    wrong = Certificate.of_time(tmp_path, begin, begin + timedelta(days=2))
+    wrong.file.rename(state / "incus/client.crt")
+    wrong.key.rename(state / "incus/client.key")
     with provider_of(state, image_store) as later, pytest.raises(EngineAway, match="incus setup"):
         later.alive("vm-1")
     config = load(state, {})
@@ -173,6 +178,22 @@ def test_an_expired_certificate_loses_no_vm_and_is_replaced(
     with provider_of(state, image_store) as renewed:
         assert renewed.alive("vm-1")
         assert says(renewed, "vm-1", "echo still here") == "still here"
+
+
+def test_a_disk_that_lxd_cannot_copy_is_refused_in_words(
+    image_store: ImageStore, lone_lxd: Fleet, tmp_path: Path
+) -> None:
+    """LXD gives each file to the instance that has it, by its whole path; Incus maps the ids."""
+    with lone_lxd.switch.entered():
+        prepare(lone_lxd, tmp_path / "lxd")
+        with provider_of(tmp_path / "lxd", image_store) as provider:
+            provider.create(spec("vm-1"))
+            says(provider, "vm-1", _DEEP)
+            provider.snapshot("vm-1", "deep")
+            provider.destroy("vm-1")
+            with pytest.raises(VmError, match=r"path of more than 4,096 bytes: lstat .{150,250}$"):
+                provider.create(replace(spec("vm-2"), snapshot="deep"))
+            assert list(provider.list()) == []
 
 
 def _created(provider: IncusProvider, vm_id: str) -> bool:

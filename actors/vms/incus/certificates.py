@@ -46,7 +46,10 @@ class JoinToken:
 
 
 def new_certificate(now: datetime) -> tuple[str, str]:
-    """Return a new certificate of the service and its private key, both in PEM form."""
+    """Return a new certificate of the service and its private key, both in PEM form.
+
+    It is valid for as long before ``now`` as after, because a member's clock may be behind.
+    """
     private = ec.generate_private_key(ec.SECP384R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "ci-daemon")])
     made = (
@@ -55,7 +58,7 @@ def new_certificate(now: datetime) -> tuple[str, str]:
         .issuer_name(name)
         .public_key(private.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
+        .not_valid_before(now - timedelta(days=_VALID_DAYS))
         .not_valid_after(now + timedelta(days=_VALID_DAYS))
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
         .sign(private, hashes.SHA384())

@@ -30,6 +30,9 @@ _CONNECT_SECONDS = 3.0
 _ANSWER_SECONDS = 30.0
 _OPERATION_SECONDS = 120.0
 _WAIT_SECONDS = 20
+_NO_CHECK_TIME = ssl.VerifyFlags(0x200000)
+"""OpenSSL's X509_V_FLAG_NO_CHECK_TIME: a certificate is known, and its member's clock may differ."""
+
 _SUCCESS = 200
 _RUNNING = 200
 _SAFE = frozenset({"GET", "HEAD"})
@@ -72,7 +75,7 @@ class Access:
             context = ssl.create_default_context(cafile=str(self.server_certificate))
             context.check_hostname = False  # the certificate is the engine's own: it names no address
             context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | _NO_CHECK_TIME
             context.load_cert_chain(self.certificate, self.key)
         except OSError as error:
             message = f"the certificates for the engine cannot be read ({error}): see docs/fleet.md"
@@ -220,8 +223,8 @@ class Engine:
         """Raise EngineAway if the members do not know this caller, to whom they forbid nearly everything."""
         if _checked(client.get("/1.0"))["metadata"]["auth"] != "trusted":
             message = (
-                f"the engine does not trust the certificate {self.access.certificate}: has it expired, or was it"
-                " removed? Run `ci-daemon incus setup`, and restart the service"
+                f"the engine does not trust the certificate {self.access.certificate}: has it expired, was it"
+                " removed, or is a member's clock wrong? Run `ci-daemon incus setup`, and restart the service"
             )
             raise EngineAway(message)
 
@@ -262,6 +265,9 @@ _NO_MEMBER = (
 )  # fmt: skip
 """Words of a member that does not reach the one which has the instance or volume."""
 
+_LONG_PATH = "file name too long"
+_SHOWN_CHARS = 200
+
 
 def _refusal(text: str, code: int) -> VmError:
     lowered = text.lower()
@@ -271,4 +277,7 @@ def _refusal(text: str, code: int) -> VmError:
         return EngineAway(f"a member of the engine does not answer: {text}")
     if code == HTTPStatus.NOT_FOUND or lowered.endswith("not found"):
         return NotFound(text)
+    if _LONG_PATH in lowered:
+        message = f"the engine cannot copy a disk with a path of more than 4,096 bytes: {text[:_SHOWN_CHARS]}…"
+        return EngineError(message)
     return EngineError(text)
