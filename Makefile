@@ -142,11 +142,13 @@ test-packages: setup deb
 	$(BIN)/python -m pytest --timeout 1800 tests/packages
 
 # Real members of Incus and LXD, alone and as a cluster of three, in namespaces, so only as root. Makes the Debians that
-# they start from first, which takes a minute and a half. The essential cases of the
-# VMs' contract are part of it: on Incus by its socket and over TLS, and on LXD.
+# they start from first, which takes a minute and a half. The essential cases of the VMs' contract are part of it, on Incus
+# over TLS and on LXD; `make test` has those on Incus by its socket. Most tests wait for members, so two workers halve it.
 test-fleet: export ESSENTIAL_CONTRACT := incus-tls,lxd
-test-fleet: setup
-	$(BIN)/python -m pytest --timeout 600 -k "fleet or incus or lxd" tests/fleet tests/vms/contract
+test-fleet: setup $(TEST_PROGRAMS)/.complete
+	@$(BIN)/python -m tests.fleet.tree incus lxd >/dev/null
+	$(BIN)/python -m pytest --timeout 600 --numprocesses 2 --dist loadfile --no-loadscope-reorder \
+		-k "fleet or incus-tls or lxd" tests/fleet tests/vms/contract
 
 lint: $(VENV)/.complete
 	$(BIN)/ruff check
