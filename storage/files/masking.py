@@ -6,7 +6,7 @@ import heapq
 import re
 from typing import TYPE_CHECKING
 
-from ahocorasick_rs import BytesAhoCorasick
+from ahocorasick_rs import BytesAhoCorasick, MatchKind
 
 from storage.files.secret_encodings import secret_encodings
 
@@ -34,7 +34,7 @@ class Masker:
         self._patterns = tuple(set(patterns))
         self._beginnings = {pattern[:size] for pattern in self._patterns for size in range(1, min(_HEAD, len(pattern)))}
         self.longest = max(map(len, self._patterns), default=0)
-        self._cores = BytesAhoCorasick(_cores(self._patterns))
+        self._cores = BytesAhoCorasick(_cores(self._patterns), MatchKind.LeftmostLongest)  # the kind that uses SIMD
 
     @classmethod
     def hiding(cls, values: Iterable[str]) -> Masker:
