@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import pykka
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from actors.messages import (
@@ -62,7 +64,7 @@ class Address(Generic[M_contra]):
             self._ref.stop(block=block)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Addresses:
     """The addresses of the long-lived actors. Only the root supervisor lets successors take them over."""
 

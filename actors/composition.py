@@ -30,6 +30,7 @@ from actors.scheduling.pool import LeasePool
 from actors.scheduling.provider_choice import ProviderChoice
 from actors.supervision import Supervised, spawn
 from actors.timer import Timer
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
 __all__ = ["Composition", "Poller"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Poller:
     """An actor that looks into the storage when it is told to; ``make`` starts one without its address."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from storage import immutable
+
 if TYPE_CHECKING:
     from actors.ir import IrSettings
     from actors.mail import MailSettings
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["EngineSettings", "LiveSettings"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class EngineSettings:
     """The sections that the engine uses, and the addresses of the API.
 

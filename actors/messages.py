@@ -5,8 +5,10 @@ Each actor's `handle` takes the union of its messages, here or beside the actor.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
+
+from storage import immutable
 
 if TYPE_CHECKING:
     import threading
@@ -53,7 +55,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ChildStopped:
     """Child to parent: the child has ended, for whatever reason.
 
@@ -64,7 +66,7 @@ class ChildStopped:
     transient: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Granted:
     """Pool to root to build supervisor: this job has a lease now."""
 
@@ -72,7 +74,7 @@ class Granted:
     lease: Lease
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class QueueTimedOut:
     """Pool to root to build supervisor: this job has waited too long for a VM; ``why`` is a sentence."""
 
@@ -81,7 +83,7 @@ class QueueTimedOut:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ImageFailed:
     """Image puller to root to build supervisor: this job's image cannot be pulled; ``why`` is a sentence."""
 
@@ -90,7 +92,7 @@ class ImageFailed:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class CacheHit:
     """Pool to root to build supervisor: this job has passed on a cache hit and needs no VM."""
 
@@ -98,7 +100,7 @@ class CacheHit:
     job_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class CancelBuild:
     """Root to build supervisor or render pool: cancel the build.
 
@@ -109,14 +111,14 @@ class CancelBuild:
     recorded: threading.Event
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class TurnGiven:
     """Root to build supervisor: the build, which was retried, has a place in its concurrency group again."""
 
     build_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class BuildTimedOut:
     """Timer to root to build supervisor: the time of the build that began at ``started_at`` is up."""
 
@@ -124,7 +126,7 @@ class BuildTimedOut:
     started_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class JobChanged:
     """Job actor to build supervisor: the job's new state is in the storage."""
 
@@ -139,14 +141,14 @@ BuildMessage = ForBuild | JobChanged | ChildStopped
 """The messages of a build supervisor."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class BuildCreated:
     """Engine to root: this build and its jobs are in the storage."""
 
     build_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Idle:
     """Build supervisor to root: no job actor is left.
 
@@ -159,27 +161,27 @@ class Idle:
     finished: bool
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Reschedule:
     """To a pool: look at the queue again, there may be more scheduled jobs, or builds to be rendered."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class PollStorage:
     """Timer to root, and root to its actors: read the storage for requests of other processes."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Reap:
     """Timer to root: run the reaper."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Expire:
     """Timer to root: apply the retention rules, and verify the ledger."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class MakeRoom:
     """Pool to root: the host's disk lacks this many bytes; free what is not needed."""
 
@@ -190,29 +192,29 @@ RootMessage = ForBuild | BuildCreated | Idle | Reschedule | PollStorage | Reap |
 """The messages of the root supervisor."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Released:
     """To the lease pool: this lease's VM is gone."""
 
     lease_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ResyncLeases:
     """To the lease pool: compare the leases in use with the storage, because messages may have been lost."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Refill:
     """Timer to the lease pool: try again to park VMs, after one could not be parked."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Drain:
     """To the pools: grant no more VMs."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class TakeParked:
     """Rendering to the lease pool: give this render a parked VM of a provider.
 
@@ -226,7 +228,7 @@ class TakeParked:
     taken: list[Lease] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ArchiveRendered:
     """To the render pool: an archive without a build was rendered, or could not be."""
 
@@ -238,7 +240,7 @@ RenderPoolMessage = Reschedule | PollStorage | CancelBuild | Drain | ArchiveRend
 """The messages of the render pool."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ImagesAwaited:
     """Lease pool to image puller: more jobs wait for images than before."""
 

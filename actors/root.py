@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
@@ -32,7 +31,7 @@ from actors.render.pool import RenderPool
 from actors.scheduling.image_puller import ImagePuller
 from actors.scheduling.pool import LeasePool
 from actors.supervision import Supervised
-from storage import BuildState
+from storage import BuildState, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,7 +60,7 @@ class _Chore(StrEnum):
     FAIL_BUILD = "fail a build"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _ChoreDone:
     """Worker: this chore has ended."""
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping  # noqa: TC003 - the configuration's reader evaluates the annotations
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors.scheduling.capacity import Capacity
-from storage import ProviderName, setting
+from storage import ProviderName, immutable, setting
 
 if TYPE_CHECKING:
     from actors.vms import HostSize
@@ -25,7 +24,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED = re.compile(r"CI|CI_.*")
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class PoolSettings:
     """Section ``[pool]``: caps on VMs for the host and per organization, parked VMs, and waiting for a VM."""
 
@@ -107,7 +106,7 @@ class PoolSettings:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ArtifactSettings:
     """Section ``[artifacts]``: limits on the artifacts of one job."""
 
@@ -123,7 +122,7 @@ class ArtifactSettings:
         return int(self.max_gb * 2**30)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class CacheSettings:
     """Section ``[cache]``: disks of VMs that are kept for later builds."""
 
@@ -137,7 +136,7 @@ class CacheSettings:
         return int(self.max_gb * 2**30)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class JobSettings:
     """Section ``[jobs]``: time-outs of each job, and its limits on disk, logs and retries."""
 
@@ -193,7 +192,7 @@ class JobSettings:
                 raise ValueError(f'env: the value of "{name}" holds a null byte')
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class RetentionSettings:
     """Section ``[retention]``: how long files and the audit are kept, and how many GB of files.
 

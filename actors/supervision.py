@@ -7,7 +7,6 @@ import errno
 import logging
 import threading
 from abc import abstractmethod
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
@@ -16,7 +15,7 @@ import pykka
 from actors.addresses import Address
 from actors.messages import ChildStopped
 from actors.worker_threads import Running, WorkerThreads
-from storage import DatabaseUnavailable
+from storage import DatabaseUnavailable, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +38,7 @@ class NoThread(Exception):
     """The host cannot start another thread at present."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _RunTask(Generic[TaskT]):
     """Timer to an actor: run this task, for which the host had no thread before."""
 
@@ -47,7 +46,7 @@ class _RunTask(Generic[TaskT]):
     function: Callable[[], Any]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _TaskFailed(Generic[TaskT]):
     """Worker thread to its actor: the task raised an error."""
 

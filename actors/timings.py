@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from storage import immutable
 
 __all__ = ["Timings"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Timings:
     """Waits in seconds.
 

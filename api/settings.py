@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from ipaddress import ip_network
 
-from storage import setting
+from storage import immutable, setting
 
 __all__ = ["HttpSettings", "RateLimitSettings", "pages_url"]
 
@@ -17,7 +16,7 @@ _ORIGIN = re.compile(r"https?://[^\s/?#*]+/?", re.IGNORECASE)
 _THIS_HOST = re.compile(r"http://(?:127\.0\.0\.1|0\.0\.0\.0|\[::1?\])(?=[:/]|$)", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class HttpSettings:
     """Section ``[http]``: the address and the limits of the API.
 
@@ -107,7 +106,7 @@ def pages_url(url: str) -> str:
     return _THIS_HOST.sub("http://localhost", url)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class RateLimitSettings:
     """Section ``[rate_limits]``: limits per address and per account.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,6 +24,7 @@ from actors.vms.incus import (
     server_certificate,
 )
 from ci_daemon.host.private_file import write_private
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +42,7 @@ _DEFAULT_PROJECT = "default"
 _LEAST_VALID = timedelta(days=30)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class PreparedEngine:
     """The steps of a set-up, and the addresses of the engine's members, if it listens on the network."""
 

@@ -6,7 +6,6 @@ import html
 import json
 import re
 import secrets
-from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from ci_daemon.host.private_file import write_private
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,7 +51,7 @@ class MadeApp(BaseModel):
     pem: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Setup:
     """A dialogue with a browser on this host, which carries the manifest to GitHub and a code back."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ci_daemon.config import Config, ConfigError
 from ci_daemon.host import journal
-from storage import setting_declaration
+from storage import immutable, setting_declaration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ T = TypeVar("T", bound="DataclassInstance")
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ConfigChange:
     """The configuration after a reload, and the names of the keys that differ.
 

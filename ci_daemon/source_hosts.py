@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors.source_hosts import (
@@ -18,6 +17,7 @@ from actors.source_hosts import (
     Workspaces,
 )
 from actors.source_hosts.github import Github, GithubApi
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["SourceHosts", "open_github", "open_source_hosts"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SourceHosts:
     """The source hosts by name, and what connects repositories and accounts at them."""
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from storage.billing.prices import MICRO_CENTS, cost_cents
     from storage.billing.settings import BillingSettings
     from storage.builds.service_failures import ServiceFailure
+    from storage.data_classes import immutable
     from storage.database.clock import Clock, SystemClock
     from storage.database.copying import FrozenDatabase, check_database, frozen, up_to_date
     from storage.database.schema import schema_of_release
@@ -406,6 +407,7 @@ __all__ = [
     "duration",
     "email_address",
     "frozen",
+    "immutable",
     "new_handle",
     "on_first_use",
     "repo_name",

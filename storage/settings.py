@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from storage.data_classes import immutable
 
 if TYPE_CHECKING:
     from dataclasses import Field
@@ -17,7 +19,7 @@ T = TypeVar("T")
 _METADATA = "setting"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Range:
     """The numbers that a key accepts; a bound of None is no bound. NaN is within no bound."""
 
@@ -46,7 +48,7 @@ class Range:
 UNBOUNDED = Range()
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SettingDeclaration:
     """The description of a key or section in one sentence, the range of its numbers, and an example.
 

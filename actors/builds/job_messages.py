@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from actors.builds.attempt.runner import Prepared
 from actors.builds.outcome import AttemptResult, DiskUse
 from actors.builds.states import JobEvent
 from actors.vms import Exited
+from storage import immutable
 
 __all__ = [
     "Acquired",
@@ -36,43 +36,43 @@ class JobTask(StrEnum):
     RELEASE = "release"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class CommandTimedOut:
     """Timer: the command's time is up, and its VM has had time to end it."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class KillOverdue:
     """Timer: a command that is being killed should be dead by now."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class MeasureDisk:
     """Timer: measure the VM's disk."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class RecordAgain:
     """Timer: record this result, which could not be recorded before."""
 
     result: AttemptResult
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Acquired:
     """Worker: the VM is there and connected, on a member if there are several."""
 
     member: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Finalized:
     """Worker: artifacts and disk are kept; this is the attempt's result."""
 
     result: AttemptResult
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Destroyed:
     """Worker: the VM is gone."""
 

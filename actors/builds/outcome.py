@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from actors import vms
 from actors.builds.attempt.environment import EnvironmentTooLarge
 from actors.builds.states import JobEvent
-from storage import JobErrorCode, JobState, Outcome, SecretNotFound
+from storage import JobErrorCode, JobState, Outcome, SecretNotFound, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +41,7 @@ _FAST_WRITER = 2 * _GB
 _MIN_MEASURE_SECONDS, _MAX_MEASURE_SECONDS = 1.0, 15.0
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class JobFailure:
     """The reason why an attempt failed, other than its exit code.
 
@@ -53,7 +53,7 @@ class JobFailure:
     service: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class TimeLimit:
     """The time that a command has from its start, in seconds, and the failure if it takes longer."""
 
@@ -61,7 +61,7 @@ class TimeLimit:
     failure: JobFailure
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class DiskUse:
     """Bytes that a VM has written, and bytes free on the host; ``fills_host`` if the VM is why few are."""
 
@@ -70,7 +70,7 @@ class DiskUse:
     fills_host: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class AttemptResult:
     """The result of an attempt that is to be recorded.
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from storage import BuildState, JobState
+from storage import BuildState, JobState, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -86,7 +85,7 @@ def next_state(state: JobState, event: JobEvent) -> JobState | None:
     return _TABLE.get((state, event))
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Progress:
     """The part of a job that its dependents and its build need to know."""
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -17,7 +19,7 @@ _MIN_BYTES_TO_MATTER = 64 * 2**20
 _AMPLE_FACTOR = 2
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Consumer:
     """A VM and the bytes that it takes.
 
@@ -44,7 +46,7 @@ def largest_consumer(consumers: Iterable[Consumer]) -> Consumer | None:
     return worst if worst is not None and max(worst.excess, worst.grown) >= _MIN_BYTES_TO_MATTER else None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Measurement:
     """The last measurement of one VM's disk, and what the VM took when the host last had ample space."""
 

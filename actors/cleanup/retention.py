@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice
 from typing import TYPE_CHECKING
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -21,7 +22,7 @@ _DAY = timedelta(days=1)
 _GB = 2**30
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ExpiredTotal:
     """The expired part of one kind: a number of builds, and of bytes."""
 
@@ -39,7 +40,7 @@ class ExpiredTotal:
         return ExpiredTotal(self.builds + other.builds, self.bytes + other.bytes)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Expired:
     """The parts of each kind that were removed, or are due; ``audit`` counts entries."""
 
@@ -82,7 +83,7 @@ def free_sources(storage: Storage, lacking: int) -> ExpiredTotal:
     return ExpiredTotal.of(going)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Rule:
     """The age limit and the budget of one kind."""
 

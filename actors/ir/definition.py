@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from storage import NewJob
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["Definition", "Plan"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Definition:
     """A valid pipeline in document order. Dependencies may still point forwards or form cycles."""
 
@@ -19,7 +20,7 @@ class Definition:
     timeout_seconds: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Plan:
     """A pipeline in DAG creation order: each job depends on earlier ones only (pipeline-ir.md, "Plan").
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from storage import BuildErrorCode
@@ -14,7 +15,7 @@ __all__ = ["Fault", "IrError", "quoted"]
 _MAX_QUOTED_CHARS = 200
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Fault:
     """One fault of a pipeline IR. ``path`` has the names of members and indexes of items that lead to it."""
 

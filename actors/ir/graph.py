@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from actors.ir.definition import Definition
@@ -10,7 +10,7 @@ from actors.ir.errors import quoted
 from actors.ir.ordering import Dependencies, dependent_items
 from actors.ir.readers import InvalidValue, Reader, at, choice, environment, items, peek, record
 from actors.ir.step import CommandStep, continues, image, seconds, step
-from storage import BuildErrorCode, Dependency, EdgeKind
+from storage import BuildErrorCode, Dependency, EdgeKind, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["read_graph"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Node:
     step: CommandStep
     env: Mapping[str, str] = field(default_factory=dict)

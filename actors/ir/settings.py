@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from storage import Shape, setting
+from storage import Shape, immutable, setting
 
 __all__ = ["IrSettings"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class IrSettings:
     """Section ``[ir]``: limits of one pipeline's IR. An IR that exceeds one is rejected (``invalid_ir``)."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ from actors.ir.readers import (
     text,
     variable,
 )
-from storage import BuildErrorCode, EdgeKind, NewJob, Shape
+from storage import BuildErrorCode, EdgeKind, NewJob, Shape, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +37,7 @@ _MAX_NAME_CHARS = 80
 _IMAGE = re.compile(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._:/@+-]*")
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class CommandStep:
     """A command step as read. Only the flat shape has ``env`` and ``builds_in`` (the parent's index).
 

@@ -5,8 +5,9 @@ Triggers come from the repository, so they may be anything that JSON can say; on
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,7 +18,7 @@ _DEFAULT_TYPES = ("opened", "synchronize", "reopened")
 _SKIP_MARKS = ("[skip ci]", "[ci skip]")
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class PushEvent:
     """A push to a branch or a tag, by its name without ``refs/heads/`` or ``refs/tags/``."""
 
@@ -25,7 +26,7 @@ class PushEvent:
     is_tag: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class PullRequestEvent:
     """A change of a pull request: its target branch, and the type of the change, such as ``opened``."""
 

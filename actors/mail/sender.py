@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, assert_never
 
 from actors.mail.sending import Sending, expire_mails
 from actors.messages import MailSenderMessage, PollStorage
 from actors.supervision import Supervised
+from storage import immutable
 
 if TYPE_CHECKING:
     from actors.addresses import Address
@@ -34,7 +34,7 @@ class _Task(StrEnum):
     SEND = "send e-mail"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Sent:
     """Worker: no mail is due any more, or the server failed."""
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Literal
 
-from storage import EmailInvalid, email_address, setting
+from storage import EmailInvalid, email_address, immutable, setting
 
 __all__ = ["MailSettings"]
 
 _SENDER = "ci-daemon@localhost"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class MailSettings:
     """Section ``[mail]``: the SMTP server for e-mail.
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from storage import JobState
+from storage import JobState, immutable
 
 if TYPE_CHECKING:
     from storage import Build, Job, Storage
@@ -22,7 +21,7 @@ _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?
 """A sequence that colours text or moves a terminal's cursor."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class FailedStep:
     """A step that failed, why, and the last lines of its log."""
 

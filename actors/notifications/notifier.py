@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
@@ -11,7 +10,7 @@ from actors.messages import NotifierMessage, PollStorage
 from actors.notifications.endpoint_client import EndpointClient
 from actors.notifications.sending import DeliverySender
 from actors.supervision import Supervised
-from storage import EndedBuild, EndpointAnswer, NotificationDelivery
+from storage import EndedBuild, EndpointAnswer, NotificationDelivery, immutable
 
 if TYPE_CHECKING:
     from actors.addresses import Address
@@ -29,7 +28,7 @@ _AT_ONCE = 8
 _INTERNAL = EndpointAnswer(None, "", 0, "an internal error, see `ci-daemon logs`")
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Announce:
     """Work on a worker thread: announce the end of a build."""
 
@@ -39,7 +38,7 @@ class _Announce:
         return f"announce build {self.ended.build_id}"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Send:
     """Work on a worker thread: make an attempt at a delivery."""
 
@@ -49,7 +48,7 @@ class _Send:
         return f"send {self.delivery.uuid}"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Done:
     """Worker: this task has ended."""
 

@@ -5,10 +5,9 @@ The author of a commit is what its pusher wrote there: anybody could make the se
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from storage import EmailInvalid, email_address
+from storage import EmailInvalid, email_address, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -18,7 +17,7 @@ __all__ = ["Recipient", "recipient_of"]
 _NOBODY = "the build has no commit author, and to_creator is off"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Recipient:
     """The address that a build's mail goes to, or why nobody is written to."""
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
-from storage import setting
+from storage import immutable, setting
 
 __all__ = ["NotificationSettings"]
 
 _DOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?", re.ASCII | re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class NotificationSettings:
     """Section ``[notifications]``: what is told about the ends of builds, and to whom."""
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from storage import Declaration
+from storage import Declaration, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +38,7 @@ class RenderFailed(Exception):
         return cls.exited("source fetch", 124, f"it took longer than {seconds:g} s")
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class DeclaredPipeline:
     """One pipeline as its repository declares it; ``definition`` is its v0 IR, not yet validated."""
 
@@ -63,7 +62,7 @@ class DeclaredPipeline:
             raise RenderFailed.exited("render", 0, f"the pipeline {self.slug!r} is nested too deeply") from error
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Envelope:
     """The pipelines that an archive's files registered, in their order."""
 

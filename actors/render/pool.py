@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
@@ -11,7 +10,7 @@ from actors.messages import ArchiveRendered, CancelBuild, Drain, PollStorage, Re
 from actors.render.vm import release
 from actors.scheduling.admission import admission_block
 from actors.supervision import Supervised
-from storage import BuildErrorCode
+from storage import BuildErrorCode, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["RenderPool"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _RenderBuild:
     """Task: render a build."""
 
@@ -40,7 +39,7 @@ class _RenderBuild:
         return f"render build {self.build_id}"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _DestroyVm:
     """Task: destroy the VM of an earlier render."""
 
@@ -50,7 +49,7 @@ class _DestroyVm:
         return f"destroy VM {self.uuid}"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _MakeVm:
     """Task: make the VM that waits for the next render."""
 
@@ -58,7 +57,7 @@ class _MakeVm:
         return "make the VM of the next render"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _DiscardVm:
     """Task: destroy the VM that waits for the next render."""
 
@@ -66,14 +65,14 @@ class _DiscardVm:
         return "destroy the VM of the next render"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Rendered:
     """Worker: the render of this build has ended."""
 
     build_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Idle:
     """Timer: some time has gone by since a render ended."""
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from storage import Shape, setting
+from storage import Shape, immutable, setting
 
 __all__ = ["RenderSettings"]
 
 _DAY = 86_400
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class RenderSettings:
     """Section ``[render]``: rendering of builds that bring source and no ``pipeline_ir``.
 

@@ -6,7 +6,6 @@ import logging
 import threading
 import uuid
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors import vms
@@ -15,6 +14,7 @@ from actors.render.loader import Loader
 from actors.render.vm import running_vm
 from actors.scheduling.host_memory import memory_is_short
 from actors.scheduling.parked_vms import ParkedConnections
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 _WAIT_SECONDS = 600.0
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class RenderVm:
     """A VM with the DSL loaded, which renders once and is destroyed by `close`."""
 
@@ -62,7 +62,7 @@ def loaded_vm(
         return RenderVm(lease, link, loader, opening.pop_all())
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class VmWanted:
     """The VM that a render takes: of a provider, from an image, with what the settings say."""
 

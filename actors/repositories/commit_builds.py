@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from actors.ir import IrError, concerns, load, wants
 from actors.messages import BuildCreated, CancelBuild
 from actors.render.envelope import Envelope, RenderFailed
-from storage import BuildErrorCode, CancelSuperseded, DeclaringRepository, NewBuild, slugify
+from storage import BuildErrorCode, CancelSuperseded, DeclaringRepository, NewBuild, immutable, slugify
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -28,7 +28,7 @@ __all__ = ["CommitBuilds", "PushedCommit"]
 _HEADS = "refs/heads/"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class PushedCommit:
     """A commit that a push or pull request brought.
 
@@ -48,7 +48,7 @@ class PushedCommit:
     once: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Wanted:
     """A pipeline to build, or why it cannot be."""
 

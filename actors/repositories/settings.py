@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path  # noqa: TC003 - the configuration reads the annotation
 from typing import Literal
 
-from storage import ProviderName, setting
+from storage import ProviderName, immutable, setting
 
 __all__ = ["RepositorySettings", "SourceSettings"]
 
 _DAY = 86_400
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class RepositorySettings:
     """Section ``[repositories]``: repositories whose pushes are built.
 
@@ -71,7 +70,7 @@ class RepositorySettings:
         return tuple(ip_network(each) for each in self.networks)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SourceSettings:
     """Section ``[source]``: the files and shallow `.git` of builds of connected repositories."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
@@ -13,6 +12,7 @@ from actors.scheduling.admission import admission_block
 from actors.source_hosts.host import HostError
 from actors.supervision import Supervised
 from actors.vms import VmError
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +34,7 @@ _REST_SECONDS = 0.25
 _INTERNAL_ERROR = "an internal error, see `ci-daemon logs`"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Check:
     """Work on a worker thread: check one repository."""
 
@@ -44,7 +44,7 @@ class _Check:
         return f"check {self.repository.url}"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Sweep:
     """Timer, and work on a worker thread: delete the mirrors of repositories that are gone."""
 
@@ -52,7 +52,7 @@ class _Sweep:
         return "delete mirrors"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Handle:
     """Work on a worker thread: process the deliveries of a host that have no repository."""
 
@@ -62,7 +62,7 @@ class _Handle:
         return f"process the deliveries of {self.provider}"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Checked:
     """Worker: the check of this repository has ended; ``moved`` tells whether there was a push."""
 
@@ -70,14 +70,14 @@ class _Checked:
     moved: bool
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Rested:
     """Timer: this repository may be checked again."""
 
     repository_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Handled:
     """Worker: no delivery of this host without a repository is due."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, assert_never
 
@@ -11,6 +10,7 @@ from actors.schedules.building import NothingBuilt, add_scheduled_build, head_bu
 from actors.schedules.times import ScheduleInvalid, ScheduleTimes
 from actors.scheduling.admission import admission_block
 from actors.supervision import Supervised
+from storage import immutable
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -30,7 +30,7 @@ _STEP = timedelta(hours=1)
 """A clock that goes back by more was wrong before: no schedule waits until that time comes again."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Fire:
     """Work on a worker thread: make the build of a schedule that is due."""
 
@@ -40,7 +40,7 @@ class _Fire:
         return f"schedule {self.schedule.uuid}"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Fired:
     """Worker: this schedule was moved on."""
 

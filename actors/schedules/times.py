@@ -7,12 +7,13 @@ first. An expression whose minute or hour begins with ``*`` means intervals, whi
 from __future__ import annotations
 
 import zoneinfo
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from typing import Literal
 
 from cronsim import CronSim, CronSimError
+
+from storage import immutable
 
 __all__ = ["ScheduleInvalid", "ScheduleTimes"]
 
@@ -29,7 +30,7 @@ class ScheduleInvalid(Exception):
         self.field = field
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ScheduleTimes:
     """The times of a schedule. Making one raises ScheduleInvalid."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +17,7 @@ __all__ = ["Admission", "AdmissionBlock", "admission_block"]
 _GB = 2**30
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class AdmissionBlock:
     """The reason why nothing starts, as a phrase; freeing ``lacking`` bytes of disk would end it."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,7 +16,7 @@ __all__ = ["Capacity", "Load", "Shortage"]
 _UNITS = {"vms": "VMs", "cpu": "vCPUs", "memory_gb": "GB of memory", "disk_gb": "GB of disk"}
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Load:
     """The sum of some VMs: their number, vCPUs, GB of memory and GB of disk."""
 
@@ -48,7 +49,7 @@ class Load:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Shortage:
     """A cap that one more VM would exceed: ``taken`` of ``cap`` are in use, and it needs ``wanted`` more."""
 
@@ -67,7 +68,7 @@ class Shortage:
         return f"{self.taken} of {self.cap} {_UNITS[self.of]}"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Capacity:
     """Caps on the sum of VMs. 0 is no cap."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors.scheduling.capacity import Load
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -26,7 +26,7 @@ _MIN_SECONDS = 60.0
 _DECAY = math.log(2) / _HALF_LIFE
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _VmInUse:
     """A job's VM, and since when the job has it."""
 

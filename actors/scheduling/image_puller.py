@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
 from actors.messages import ImageFailed, ImagePullerMessage, ImagesAwaited, PollStorage, Reschedule
 from actors.scheduling.image_pull import ImagePull, NotAwaited
 from actors.supervision import Supervised
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ _FAILURE_SECONDS = 30.0
 _QUEUED = "other images are pulled first"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Failure:
     """The reason of a failed pull, which is not repeated before ``until`` (monotonic seconds)."""
 
@@ -38,7 +38,7 @@ class _Failure:
     until: float
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _PullImage:
     """Task: pull an image."""
 
@@ -48,7 +48,7 @@ class _PullImage:
         return f"pull {self.image}"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Pulled:
     """Worker: the image is in the store."""
 

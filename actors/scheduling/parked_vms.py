@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import CancelledError, Future, InvalidStateError
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors.vms import Connection, VmError
+from storage import immutable
 
 if TYPE_CHECKING:
     from actors.metrics import EngineMetrics
@@ -73,7 +73,7 @@ class ParkedConnections:
             connection.close()
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ParkVm:
     """Task: make the parked VM of this lease."""
 
@@ -83,7 +83,7 @@ class ParkVm:
         return f"park the VM {self.lease.uuid}"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class DestroyVm:
     """Task: destroy a parked VM."""
 
@@ -93,7 +93,7 @@ class DestroyVm:
         return f"destroy the parked VM {self.lease.uuid}"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class VmParked:
     """Worker: the parked VM of this lease is ready, on a member if there are several."""
 

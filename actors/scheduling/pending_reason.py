@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, assert_never
 
-from storage import JobState
+from storage import JobState, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["NoRoom", "PendingReasons", "Waiting", "awaits_image", "back_off"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class NoRoom:
     """The next job, which does not fit, and what is short; ``job_id`` is None if no job at all would fit."""
 
@@ -26,7 +26,7 @@ class NoRoom:
     shortage: Shortage
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Waiting:
     """The obstacles that the pool found when it last served the queue.
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["ProviderChoice", "ProviderRules"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ProviderRules:
     """The owner's choices of providers: of the host, of pull requests from forks, of images by name."""
 

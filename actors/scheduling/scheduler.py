@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors.scheduling.pending_reason import NoRoom, Waiting
-from storage import Shape
+from storage import Shape, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,7 +20,7 @@ __all__ = ["Decision", "host_full", "queue_order", "schedule_next"]
 _MIN_SHAPE = Shape(1, 1, 1)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Decision:
     """The job that gets the next VM, None if none does at present, and why the others wait."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import ssl
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import cached_property
 from http import HTTPStatus
@@ -19,6 +18,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from actors.public_addresses import is_public, is_within
 from actors.source_hosts.host import HostError
 from actors.timed_http import Deadline, TimedBackend
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -110,7 +110,7 @@ class HostNetwork:
             return self._clock.now()
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class HostApi:
     """The API below one URL, with the credential in its headers. It blocks. Safe in any thread.
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
 from actors.source_hosts.host import ReportState
-from storage import WaitsFor
+from storage import WaitsFor, immutable
 
 if TYPE_CHECKING:
     from actors.source_hosts.host import Report
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["CommitStatus", "commit_status"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class CommitStatus:
     """A state of a commit by the name ``context``, with a sentence and the page of the build."""
 

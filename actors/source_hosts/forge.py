@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Forge", "RepositoryAtForge"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class RepositoryAtForge:
     """A repository as its forge describes it; ``path`` is that of its page, such as ``owner/repo``.
 

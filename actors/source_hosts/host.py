@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,7 +57,7 @@ class HostError(Exception):
         self.final = final
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Received:
     """A delivery whose signature is right.
 
@@ -69,7 +70,7 @@ class Received:
     repository: Repository | None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class PushedRef:
     """A head that a push moved; the ``old`` commit is None for a new one, ``new`` for a deleted one.
 
@@ -82,7 +83,7 @@ class PushedRef:
     actor: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class PullRequest:
     """A change of a pull or merge request.
 
@@ -106,7 +107,7 @@ class PullRequest:
     sender: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class RerunAsked:
     """A request at the host to build again.
 
@@ -118,7 +119,7 @@ class RerunAsked:
     actor: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ApprovalGiven:
     """An approval of a build at its host; ``report_id`` is the host's name for the build's report."""
 
@@ -139,7 +140,7 @@ class ReportState(StrEnum):
     CANCELED = "canceled"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Report:
     """The state of a build, to be shown at the host; ``url`` is the page of the build."""
 

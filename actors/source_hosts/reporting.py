@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
 from actors.messages import PollStorage, StatusReporterMessage
 from actors.source_hosts.host import HostError, Report, ReportState
 from actors.supervision import Supervised
-from storage import BuildState
+from storage import BuildState, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +30,7 @@ _MOST_FAILURES = 200
 """About two days of attempts."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _ReportStates:
     """Work on a worker thread: report the builds of one repository."""
 
@@ -41,7 +40,7 @@ class _ReportStates:
         return f"report the builds of repository {self.repository_id}"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Reported:
     """Worker: the reports of this repository have ended."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors.source_hosts.host import DeliveryUnsigned, Received
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Claim", "WebhookSecrets", "is_signed"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Claim:
     """The claim of a delivery, which is not proven yet; ``remote_id`` is the host's id of a repository."""
 

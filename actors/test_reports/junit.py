@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from xml.parsers import expat
 
+from storage import immutable
+
 __all__ = ["LONGEST_NAME", "CaseOutcome", "NotReport", "TestCase", "read_report"]
 
 _MOST_CASES = 5000
@@ -30,7 +32,7 @@ class CaseOutcome(StrEnum):
     PASSED = "passed"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class TestCase:
     """A test. ``output`` begins with the message of its failure; it and the names may be cut.
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -20,7 +21,7 @@ _MENTIONS = re.compile(
 _WORKSPACE = "/workspace/"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Location:
     """A line of a file of the repository; lines count from 1."""
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from actors.builds.attempt.workspace import source_manifest
 from actors.test_reports.junit import LONGEST_NAME, CaseOutcome, NotReport, TestCase, read_report
 from actors.test_reports.locations import Location, SourceFiles
 from actors.vms import SourceError
-from storage import ManifestUnreadable, Masker, SealBroken
+from storage import ManifestUnreadable, Masker, SealBroken, immutable
 from storage.files import EntryKind, differences
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _MOST_REPORTS = 20
 _LARGEST_SOURCE = 4 * 2**30
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class FailedTest:
     """A test that failed, and where; ``allowed`` if its job passed, or was allowed to fail."""
 
@@ -34,7 +34,7 @@ class FailedTest:
     allowed: bool
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class TestResults:
     """The number of a build's tests, and those that failed."""
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import marshal
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
 from math import isfinite
 from typing import TYPE_CHECKING
 
 from actors.vms.provider import VmError, VmLost
 from actors.vms.ssh.stream import CommandTimeout
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -57,7 +58,7 @@ class CommandNotStarted(CommandLost):
     """No command was started in this VM, or its traces were removed."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class CommandSpec:
     """A command to run as root: ``bash -c command``, or ``sh`` if the VM has no bash.
 
@@ -92,7 +93,7 @@ class CommandState(Enum):
     ENDED = auto()
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Exited:
     """The end of a command as the VM reports it; a signal N is exit code 128 + N.
 

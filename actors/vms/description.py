@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+
+from storage import immutable
 
 __all__ = ["Enforcement", "HostSize", "ProviderDescription"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Enforcement:
     """The enforcement of one part of VMs' shapes; ``how`` is a phrase for the operator.
 
@@ -20,7 +21,7 @@ class Enforcement:
     how: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class HostSize:
     """The processors and memory of the hosts that VMs are on, all together."""
 
@@ -34,7 +35,7 @@ class HostSize:
         return cls(os.cpu_count() or 1, max(1, memory_gb))
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ProviderDescription:
     """The VMs of a provider on this host, as far as those of another may differ.
 

@@ -7,11 +7,11 @@ large is kept in memory (engine.md, "A job attempt", 5).
 from __future__ import annotations
 
 import tarfile
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors.vms.guest import in_workspace
 from actors.vms.provider import VmError
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -36,7 +36,7 @@ class InvalidDownload(VmError):
     """The VM sent an invalid list of files or tar."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class DownloadedFile:
     """A file of a tar.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
 
-from storage import Shape
+from storage import Shape, immutable
 
 if TYPE_CHECKING:
     import socket
@@ -47,7 +47,7 @@ class VmLost(VmError):
     """The VM is gone: its init ended, or it was never made."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class VmSpec:
     """A VM with a disk. ``id`` names it (a lease's UUID) and is enough to find it again.
 
@@ -61,7 +61,7 @@ class VmSpec:
     network: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SshEndpoint:
     """An open socket to the SSH server of a VM, and the keys that authenticate both ends.
 
@@ -76,7 +76,7 @@ class SshEndpoint:
     user: str = "root"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class VmUse:
     """CPU time of a VM since it was made, and the memory that it holds, file cache included.
 
@@ -87,7 +87,7 @@ class VmUse:
     memory_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class VmDisk:
     """Space that a VM takes on the host's disk.
 

@@ -8,8 +8,9 @@ import signal
 import subprocess
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +26,7 @@ _LAST_BYTES = 1 << 16
 _DIES_WITH_CALLER = ("setpriv", "--pdeathsig", "KILL", "--")
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ProcessResult:
     """The end of a program: its exit status, and the end of its output."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from api.middleware.authentication import Access
+from storage import immutable
 
 if TYPE_CHECKING:
     import falcon
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Site"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Site:
     """Storage, engine, pages and cookies; ``access`` is that of the API, for the caller by the cookie."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Problem", "error_catalog"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Problem:
     """One error. Clients branch on ``code``; ``meaning`` and ``remedy`` are sentences for people."""
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from storage import immutable
 
 # Considered: falcon's `Request.range` refuses several ranges with 400, although a server may ignore them. WebOb's
 # `Range` takes the first of several, and the last 0 bytes for the whole. Werkzeug's `range_for_length` returns None
@@ -18,7 +19,7 @@ _ONE_RANGE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ByteRange:
     """One requested range: ``first`` to ``last`` (inclusive) or the end, or the last ``suffix`` bytes."""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["LogReader", "StreamBody", "StreamSlot", "StreamSlots"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class LogReader:
     """The account that reads a log, or the address if there is no account.
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import gzip
 import hashlib
 import re
-from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING
 
 from api.errors.responses import ApiError
+from storage import immutable
 
 if TYPE_CHECKING:
     import falcon
@@ -24,7 +24,7 @@ _HOUR = 3600
 _EXCLUDED = re.compile(r"q=0(\.0*)?")
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class StaticFile:
     """A file in a package's folder ``static``; a ``gzipped`` one has ``.gz`` after its name there."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +20,7 @@ __all__ = ["RequestWait"]
 _POLL_SECONDS = 0.5
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class RequestWait:
     """Waits for a log to grow or a render to end.
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from api.errors.responses import ApiError
 from api.http.slots import LogReader
 from api.resources.jobs import job_in_build
+from storage import immutable
 
 if TYPE_CHECKING:
     import falcon
@@ -24,7 +24,7 @@ __all__ = ["LogAccess", "ReadableLog", "log_missing"]
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ReadableLog:
     """A job whose log the caller may read, and its build."""
 

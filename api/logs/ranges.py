@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -14,6 +13,7 @@ from api.http.files import SourceSlice
 from api.http.wait import RequestWait
 from api.logs.access import log_missing
 from api.openapi.operations import Answer, Parameter
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +67,7 @@ PARAMETERS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class GrowingLog:
     """A log that may still grow; the engine announces its changes under ``uuid``."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from api.bodies import answer
 from api.fields import Timestamp
 from api.openapi.operations import Answer, operation
+from storage import immutable
 
 if TYPE_CHECKING:
     import falcon
@@ -25,7 +26,7 @@ _PURPOSE = "log-token"
 _LIFETIME = timedelta(hours=1)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class LogGrant:
     """The build whose logs a token opens, and the user it was issued to; both are UUIDs."""
 

@@ -7,11 +7,10 @@ Checks have the same order everywhere: 401, then 404 for organization, pipeline 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from api.errors.responses import ApiError
-from storage import Build, Caller, Organization, Pipeline, Role, Storage, TokenKind, Visibility
+from storage import Build, Caller, Organization, Pipeline, Role, Storage, TokenKind, Visibility, immutable
 
 if TYPE_CHECKING:
     import falcon
@@ -24,7 +23,7 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
 _SEND_ONE = "send `Authorization: Bearer <token>`"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Membership:
     """The caller as a member of the organization in the path."""
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from storage import Clock
@@ -19,7 +20,7 @@ __all__ = ["BucketState", "TokenBuckets"]
 _MINUTE = 60.0
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class BucketState:
     """The state of a bucket after a request: ``limit`` when full, ``left`` now.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
@@ -11,7 +10,7 @@ from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
 from api.bodies import body_bytes, parse_json
 from api.errors.responses import ApiError
 from api.openapi.operations import Parameter
-from storage import RequestKey
+from storage import RequestKey, immutable
 
 if TYPE_CHECKING:
     import falcon
@@ -37,7 +36,7 @@ KEY_PARAMETERS = (
 KEY_ERRORS = ("invalid_idempotency_key", "idempotency_conflict")
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Submission:
     """A body that is parsed but not checked, who sent it, and the request's idempotency key if it has one."""
 

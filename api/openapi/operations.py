@@ -6,9 +6,11 @@ the responder's module in ``api.resources``, or its package outside of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,7 +31,7 @@ Responder = TypeVar("Responder", bound="Callable[..., None]")
 Security = Literal["bearer", "optional", "log_token", "metrics", "public"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Parameter:
     """A query parameter or header of a request; ``schema`` is JSON Schema that includes an example."""
 
@@ -40,7 +42,7 @@ class Parameter:
     required: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Answer:
     """One success response.
 
@@ -54,7 +56,7 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Operation:
     """One endpoint and method. ``errors`` are codes of the catalog, except those that any request may get.
 
@@ -114,7 +116,7 @@ def performs(operation_id: str) -> Callable[[Responder], Responder]:
     return declare
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Endpoint:
     """A path and a method, in lower case, with the responder to both and its declaration."""
 

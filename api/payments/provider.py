@@ -10,8 +10,9 @@ from __future__ import annotations
 import logging
 import threading
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +47,7 @@ class SignatureInvalid(Exception):
     """The body was not signed by the provider, or too long ago."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class CheckoutSession:
     """A session at the provider, and the address of the page on which its customer pays."""
 

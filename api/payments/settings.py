@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from storage import setting
+from storage import immutable, setting
 
 __all__ = ["PaymentSettings"]
 
@@ -20,7 +19,7 @@ _WITHOUT_CENTS = re.compile(
 """Currencies whose smallest unit is not a hundredth."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class PaymentSettings:
     """Section ``[payments]``: the payment provider, Stripe, by which organizations top up their balance.
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import base64
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +26,7 @@ class CredentialUnreadable(Exception):
     """The credential is not what a browser sends; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Attestation:
     """A new credential: what `navigator.credentials.create` returned."""
 
@@ -35,7 +36,7 @@ class Attestation:
     transports: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Assertion:
     """A use of a credential: what `navigator.credentials.get` returned."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from api.settings import HttpSettings
@@ -20,7 +21,7 @@ _DOMAIN = re.compile(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*", re.ASCII)
 _PORTS = {"http": 80, "https": 443}
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class RelyingParty:
     """A site with passkeys, which browsers use only on pages of the domain ``id`` and those below it.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping  # noqa: TC003 - the type of a key, which is read when the service runs
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from api.sign_in.providers.settings import GithubSettings, GoogleSettings, OidcSettings
-from storage import SignUpMode, SignUpPolicy, setting
+from storage import SignUpMode, SignUpPolicy, immutable, setting
 
 __all__ = ["IdentitySettings"]
 
@@ -16,7 +16,7 @@ _DOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?", re.ASCII | re.IGNORECA
 _ORIGIN = re.compile(r"https?://[a-z0-9.-]+(?::[0-9]{1,5})?/?", re.ASCII | re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class IdentitySettings:
     """Section ``[identity]``: accounts, and who may make one.
 

@@ -16,6 +16,7 @@ from io import BytesIO
 from typing import IO, TYPE_CHECKING, Protocol, cast
 
 from ci_daemon.backup.manifest import MANIFEST, ArchiveMember, InvalidBackup, Manifest
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -94,7 +95,7 @@ def archive_writer(out: ByteSink, progress: Callable[[int], None]) -> Iterator[A
         yield ArchiveWriter(tar, progress)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ArchiveFile:
     """A file in an archive that is being read; it must be read before the next one is requested."""
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping  # noqa: TC003 - pydantic reads the annotations
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from pydantic import TypeAdapter, ValidationError
+
+from storage import immutable
 
 __all__ = ["CONFIGURATION", "MANIFEST", "ArchiveMember", "BackupError", "InvalidBackup", "Manifest"]
 
@@ -28,7 +30,7 @@ class InvalidBackup(BackupError):
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ArchiveMember:
     """A file of a backup."""
 
@@ -36,7 +38,7 @@ class ArchiveMember:
     sha256: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Manifest:
     """The time, origin and content of a backup.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -14,7 +13,7 @@ from ci_daemon.backup.manifest import CONFIGURATION, BackupError, Manifest
 from ci_daemon.backup.verification import Verification, unpack, verify_contents
 from ci_daemon.host.lock import LOCK, serving
 from ci_daemon.providers import IMAGES
-from storage import FILE_KINDS, Vault
+from storage import FILE_KINDS, Vault, immutable
 from storage.files import DATABASE, KEY, sync_folder
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ _ALLOWED_ENTRIES = {LOCK, STAGING, CONFIGURATION, IMAGES, "lost+found"}
 """Names that a state directory may contain before a restore."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class RestoreResult:
     """A restored backup: its verification, and the new path of its configuration file, if it has one."""
 

@@ -6,7 +6,6 @@ import fcntl
 import os
 import shutil
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import IO, TYPE_CHECKING
@@ -17,7 +16,7 @@ from ci_daemon.backup.hard_links import HardLinks
 from ci_daemon.backup.manifest import CONFIGURATION, BackupError, InvalidBackup, Manifest
 from ci_daemon.backup.verification import KEY_PURPOSE, Verification, verify
 from ci_daemon.backup.verified_stream import verified_stream
-from storage import FILE_KINDS, NotInitialized, Vault, frozen, up_to_date
+from storage import FILE_KINDS, NotInitialized, Vault, frozen, immutable, up_to_date
 from storage.files import DATABASE, KEY, sync_folder
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ _MAX_TRIES = 5
 """Attempts at a snapshot of the database all of whose files can be linked."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Backup:
     """A backup: its verification, and the files that it leaves out because no code declares them."""
 
@@ -40,7 +39,7 @@ class Backup:
     left_out: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Source:
     """The state directory to save, the configuration file in effect, and whether the key is saved too."""
 

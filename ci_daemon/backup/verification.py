@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from ci_daemon.backup.archive import ArchiveFile, HashingFile, read_archive
 from ci_daemon.backup.contents import is_saved
 from ci_daemon.backup.manifest import MANIFEST, ArchiveMember, BackupError, InvalidBackup, Manifest
-from storage import FILE_KINDS, Storage, SystemClock, Vault, check_database, frozen
+from storage import FILE_KINDS, Storage, SystemClock, Vault, check_database, frozen, immutable
 from storage.files import DATABASE, KEY
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ _CHUNK_BYTES = 2**20
 _MAX_MANIFEST = 2**29
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Verification:
     """The result of verifying a backup.
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 import re
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from ci_daemon.config.named import section_type
 from ci_daemon.config.sections import Config
-from storage import Range, setting_declaration
+from storage import Range, immutable, setting_declaration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Key", "Section", "sections"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Key:
     """One key: its name, annotated type, range of numbers, default, and description in one sentence.
 
@@ -36,7 +36,7 @@ class Key:
     required: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Section:
     """One TOML table: its dotted name, paragraphs that describe it, and its keys.
 

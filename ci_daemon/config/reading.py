@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_origin, ge
 from ci_daemon.config.formatting import without_none
 from ci_daemon.config.named import is_section_name, named_sections
 from ci_daemon.config.validation import InvalidSetting, Keys, Validation, did_you_mean
-from storage import setting_declaration
+from storage import immutable, setting_declaration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,7 @@ class ConfigError(Exception):
     """The configuration is wrong; the message has a line per error: location, key, and expected value."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Setting:
     """A key and its value in effect.
 

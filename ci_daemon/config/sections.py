@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from actors import ArtifactSettings, CacheSettings, JobSettings, PoolSettings, RetentionSettings
 from actors.ir import IrSettings
@@ -19,12 +19,12 @@ from actors.vms.sandbox import SandboxSettings
 from api import HttpSettings, IdentitySettings, PaymentSettings, RateLimitSettings, RelyingParty
 from ci_daemon.host.settings import JournalSettings
 from ci_daemon.tracing import TracingSettings
-from storage import BillingSettings
+from storage import BillingSettings, immutable
 
 __all__ = ["Config"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Config:
     """The whole configuration; a key that is not set has its section's default."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, g
 
 from ci_daemon.config.formatting import describe_type, to_toml, without_none
 from ci_daemon.config.named import NAME_RULE, is_section_name, section_type
-from storage import Range, setting_declaration
+from storage import Range, immutable, setting_declaration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,7 +32,7 @@ _ACCEPTED: Mapping[object, tuple[type, ...]] = {
 """The types of TOML values for a key of each type."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class InvalidSetting:
     """An error message about a key or value, and its place."""
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Job", "circular", "levels", "matrix", "variables_in"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Job:
     """The steps of one job, one for each cell of its matrix, and the jobs that it needs."""
 

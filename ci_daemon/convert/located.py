@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import yaml
+
+from storage import immutable
 
 __all__ = ["EMPTY", "Located", "NotReadable", "read"]
 
@@ -29,7 +30,7 @@ class NotReadable(Exception):
     """A file cannot be read as YAML; the message has the line."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Located:
     """A value and its line. ``tag`` is a tag of the file's own, such as ``!reference``."""
 

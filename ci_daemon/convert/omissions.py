@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from ci_daemon.convert.located import Located
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["Omission", "Omissions"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Omission:
     """One thing that was left out: its line, its key, and the reason."""
 

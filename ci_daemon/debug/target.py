@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from storage import Build, Hold, Job, Lease, Storage
@@ -15,7 +16,7 @@ class NoTarget(Exception):
     """No single VM matches; the message lists those that exist."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Target:
     """A job's existing VM, with the hold on it if the job is over."""
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from storage import immutable
 
 __all__ = ["Check", "failed_from_message", "passed"]
 
 _COMMAND = re.compile(r"^(?P<detail>.*?):? run `(?:sudo )?(?P<fix>[^`]+)`\.?$", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Check:
     """The result of one check of the machine.
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -20,7 +21,7 @@ _ROOT_PATHS = ":/usr/sbin:/usr/bin:/sbin:/bin"
 """Folders of root's programs: after a plain `su`, PATH is still that of an ordinary user."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class FixResult:
     """A command that was run; ``error`` is its last line of output if it failed, else None."""
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, TypeAlias
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +21,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class DraftCache:
     """A cache policy: new each day, or whenever the command or one of the files changes."""
 
@@ -30,7 +32,7 @@ class DraftCache:
 DAILY = DraftCache(daily=True)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class DraftStep:
     """One command. With a parent it starts from the parent's disk, otherwise from the image."""
 
@@ -44,7 +46,7 @@ class DraftStep:
     runner_args: Mapping[str, object] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Pushes:
     """A trigger: pushes to branches, or of tags."""
 
@@ -52,7 +54,7 @@ class Pushes:
     tags: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class PullRequests:
     """A trigger: pull requests to these branches; to any if there is none."""
 
@@ -63,7 +65,7 @@ class PullRequests:
 Trigger: TypeAlias = "Pushes | PullRequests"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class DraftPipeline:
     """One pipeline. Parents need not stand in a stage, if a child does."""
 

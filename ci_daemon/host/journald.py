@@ -9,9 +9,10 @@ import re
 import socket
 import struct
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +28,7 @@ _FORBIDDEN = re.compile(r"[^A-Z0-9_]")
 _MAX_NAME = 64
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Journal:
     """Sends entries, each a set of fields and values, to journald."""
 

@@ -7,10 +7,10 @@ import json
 import os
 import time
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, TextIO
 
-from storage import NotInitialized
+from storage import NotInitialized, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,7 @@ class AlreadyServed(Exception):
     """Another process serves the state directory; the message names it."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ServingProcess:
     """The process that serves a state directory; ``url`` is None until the service answers there.
 

@@ -6,8 +6,9 @@ import logging
 import os
 import socket
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -19,7 +20,7 @@ _log = logging.getLogger(__name__)
 _MICROSECONDS = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Notifier:
     """Sends messages to the service manager, a datagram each; without an address it drops them.
 

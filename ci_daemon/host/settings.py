@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
-from storage import setting
+from storage import immutable, setting
 
 __all__ = ["JournalSettings"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class JournalSettings:
     """Section ``[journal]``: the service's own log."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ci_daemon.install.host import USER, Host, InstallError
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +17,7 @@ _FIRST_ID = 100_000
 _MAX_ID = 2**32 - 1
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _IdRange:
     owner: str
     start: int

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ci_daemon.install.state import settings
+from storage import immutable
 
 if TYPE_CHECKING:
     from ci_daemon.install.host import Host
@@ -17,7 +17,7 @@ CREDIT_CENTS = 1000
 """The first credit of the first owner's organization, granted unless builds are free."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class NewOwner:
     """The future owner of the first organization."""
 

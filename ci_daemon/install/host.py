@@ -6,9 +6,10 @@ import json
 import os
 import shlex
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -33,7 +34,7 @@ class InstallError(Exception):
     """
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Host:
     """A host by its root folder, which is not ``/`` only for a tree that no machine boots from."""
 

@@ -6,13 +6,13 @@ import shutil
 import stat
 import sys
 import time
-from dataclasses import dataclass
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ci_daemon.install.host import USER, Host, InstallError
 from ci_daemon.install.source import SOURCE_FILE, pip_argument
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -23,7 +23,7 @@ __all__ = ["Release", "all_except", "create", "current", "previous", "require_py
 _PACKAGE = "ci-daemon"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Release:
     """A complete release: it has the file that names its source."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ci_daemon.install import account, links, release, requirements, state, switching
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class InstallStep:
     """A condition of the host: ``check`` says what to do, None if it is met; ``apply`` does that.
 
@@ -39,7 +39,7 @@ class InstallStep:
     apply: Callable[[], None]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class StepResult:
     """The result of a step: ``action`` says what was done, None if nothing was needed."""
 

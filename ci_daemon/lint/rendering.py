@@ -5,12 +5,12 @@ from __future__ import annotations
 import io
 import os
 import tarfile
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ci_daemon import local
 from ci_daemon import submit as submission
 from ci_daemon.providers import open_images
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Source", "render_tree"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Source:
     """The pipelines that a tree declares, the names of its packed files, and the limits of pipelines."""
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from storage import EdgeKind
+from storage import EdgeKind, immutable
 
 if TYPE_CHECKING:
     from actors.ir import Plan
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["Finding", "LintedPipeline", "Place", "Report", "parent_of", "waits_of"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Place:
     """A line of a file; without a line the whole file."""
 
@@ -25,7 +24,7 @@ class Place:
         return self.file if self.line is None else f"{self.file}:{self.line}"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Finding:
     """A mistake or a warning. ``step`` is the key of the step that it is about."""
 
@@ -52,7 +51,7 @@ class Finding:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class LintedPipeline:
     """One pipeline; ``plan`` is None if there are mistakes. Without the language there are no triggers."""
 
@@ -73,7 +72,7 @@ class LintedPipeline:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Report:
     """All pipelines of a project, and the mistakes for which it has none."""
 

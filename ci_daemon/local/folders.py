@@ -12,11 +12,10 @@ from __future__ import annotations
 import hashlib
 import os
 import pwd
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from storage import slugify
+from storage import immutable, slugify
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +30,7 @@ class CacheUnusable(Exception):
     """Nothing can be kept in the cache directory; the message says what to do."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class LocalFolders:
     """The folders of one user; ``cache`` is the cache directory of this program."""
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from ci_daemon.submit import default_slug, folder_slug
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Request"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Request:
     """The build that the caller asks for.
 

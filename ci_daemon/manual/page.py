@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import textwrap
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +33,7 @@ _FILES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Edition:
     """The version that a page describes, and its day."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import click
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,7 +43,7 @@ class Values(StrEnum):
     TEXT = "text"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Accepted:
     """The values of an option or an argument."""
 
@@ -54,7 +55,7 @@ class Accepted:
     """
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Option:
     """An option: its names, its form for people, its description."""
 
@@ -64,7 +65,7 @@ class Option:
     accepted: Accepted
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class CommandPage:
     """A command: its words without the program's name, which are none for the program itself."""
 

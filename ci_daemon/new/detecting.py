@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ci_daemon.draft import DAILY, DraftCache, DraftPipeline, DraftStep
 from ci_daemon.new.node import node
 from ci_daemon.new.python import python
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,7 @@ _NEW_RUST = re.compile(r'^(edition\s*=\s*"2024"|rust-version\s*=)', re.MULTILINE
 _TESTS = re.compile(r"^(test|check)\s*:(?!=)", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Found:
     """A language of a project, the file that tells it, and the last steps that test it."""
 

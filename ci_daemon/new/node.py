@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from ci_daemon.draft import DAILY, DraftCache, DraftStep
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +22,7 @@ _BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 """The authorities of the image, which Node does not trust unasked."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Tool:
     """A package manager: its lock file, how it comes, and how it installs what is locked."""
 

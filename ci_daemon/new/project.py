@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,7 +18,7 @@ _MAX_FILES = 20_000
 _NOT_SOURCES = frozenset({"node_modules", "venv", "target", "build", "dist", "vendor"})
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Project:
     """The texts of the files at the top, and the names of all files."""
 

@@ -5,7 +5,6 @@ The order and the reasons come from the same rows and functions as the lease poo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors import wait_reason
@@ -18,6 +17,7 @@ from actors.scheduling import (
     queue_order,
     schedule_next,
 )
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ __all__ = ["WaitingBuild", "WaitingJob", "waiting_builds", "waiting_jobs"]
 _NOT_RUNNING = "waiting for a VM: the service does not run"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class WaitingJob:
     """A waiting job; ``position`` counts from 1 over all organizations.
 
@@ -48,7 +48,7 @@ class WaitingJob:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class WaitingBuild:
     """A build none of whose jobs may have a VM yet; ``since`` is when it was created."""
 

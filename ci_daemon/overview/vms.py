@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["VmInUse", "vms_in_use"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class VmInUse:
     """A VM in use. ``build`` is ORG/PIPELINE/NUMBER; without a ``step`` the build is being rendered.
 

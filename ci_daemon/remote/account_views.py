@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime  # noqa: TC003 - pydantic reads the annotations
 
-from storage import Role  # noqa: TC001 - as above
+from storage import Role, immutable
 
 __all__ = [
     "ApiKeyView",
@@ -21,7 +20,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ApiKeyView:
     """The fields of an API key, without its value."""
 
@@ -32,7 +31,7 @@ class ApiKeyView:
     last_used_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class NewApiKeyView:
     """A new API key with its value, which is shown only once."""
 
@@ -40,14 +39,14 @@ class NewApiKeyView:
     token: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ApiKeysView:
     """The caller's API keys."""
 
     api_tokens: list[ApiKeyView]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class InviteView:
     """The fields of an invite; its token is there only when it is new."""
 
@@ -58,7 +57,7 @@ class InviteView:
     token: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class MemberView:
     """The fields of a member of an organization."""
 
@@ -68,7 +67,7 @@ class MemberView:
     role: Role
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class OrganizationView:
     """The fields of an organization."""
 
@@ -78,14 +77,14 @@ class OrganizationView:
     created_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class BalanceView:
     """The credit of an organization."""
 
     balance_cents: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class UsageView:
     """VM time in a window, and its price."""
 
@@ -95,14 +94,14 @@ class UsageView:
     total_cents: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class DayUsageView(UsageView):
     """VM time of one day."""
 
     date: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class BuildUsageView:
     """VM time of one build, whose price is negative, as in the ledger."""
 

@@ -6,11 +6,12 @@ import fcntl
 import json
 import os
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ci_daemon.host.private_file import write_private
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -26,7 +27,7 @@ class ContextsUnusable(Exception):
     """A file of this person's configuration cannot be used; the message says what to do."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Context:
     """A server and the person who is signed in there. The token is elsewhere (`TokenStore`)."""
 
@@ -36,7 +37,7 @@ class Context:
     token_place: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Contexts:
     """All contexts in the order of their making, and the name of the current one."""
 

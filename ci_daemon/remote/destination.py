@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ci_daemon.remote.contexts import Contexts, ContextsUnusable
 from ci_daemon.remote.token_store import TokenStore
 from ci_daemon.remote.urls import is_http_url
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +24,7 @@ _URL = "CI_DAEMON_URL"
 _TOKEN = "CI_DAEMON_TOKEN"  # noqa: S105 - a variable's name
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Destination:
     """A server, the caller's token there, and the context that they are of."""
 
@@ -33,7 +33,7 @@ class Destination:
     context: Context | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Wish:
     """A caller's words for a server: URL and token, of variables or options, and the name of a context."""
 

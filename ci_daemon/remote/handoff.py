@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ci_daemon.remote import operations
 from ci_daemon.remote.failures import RequestFailed, ServiceUnreachable
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,7 @@ class SignInFailed(Exception):
     """Nobody signed in; the message says what to do."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Handoff:
     """A sign-in that waits for a person at a browser."""
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Generic, TypeVar
 from urllib.parse import quote
 
 from ci_daemon.remote.failures import RequestFailed
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,12 +19,12 @@ T = TypeVar("T")
 _NOUNS = {"org": "organization"}
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Nothing:
     """An empty answer."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Page(Generic[T]):
     """One page of a list, or a whole list whose answer has no cursor."""
 
@@ -32,7 +32,7 @@ class Page(Generic[T]):
     next_cursor: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Operation(Generic[T]):
     """An operation of the OpenAPI document, by its id there.
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime  # noqa: TC003 - pydantic reads the annotations
+
+from storage import immutable
 
 __all__ = ["ConnectedRepoView", "RegistrationView", "RepoHookView", "RepoSummaryView", "RepoView"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class RegistrationView:
     """A way by which a repository is connected."""
 
     provider: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class RepoSummaryView:
     """A connected repository in a list."""
 
@@ -28,7 +29,7 @@ class RepoSummaryView:
     registrations: list[RegistrationView]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class RepoView:
     """The fields of a connected repository. Key and fingerprint are set if it is fetched by ssh."""
 
@@ -47,14 +48,14 @@ class RepoView:
     host_key_fingerprint: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ConnectedRepoView:
     """A repository that was connected with a token."""
 
     id: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class RepoHookView:
     """A hook for the server of a repository, shown only once."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from datetime import datetime  # noqa: TC003 - pydantic reads the annotations
 from typing import TYPE_CHECKING, Self
 
-from storage import BuildState, CancelSuperseded, JobState, Visibility
+from storage import BuildState, CancelSuperseded, JobState, Visibility, immutable
 
 if TYPE_CHECKING:
     from storage import Artifact, Build, Job, LedgerEntry, Pipeline, Schedule, Secret
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class BuildView:
     """The fields of a build."""
 
@@ -75,7 +75,7 @@ class BuildView:
         return _between(self.created_at, self.finished_at)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class JobView:
     """The fields of a job."""
 
@@ -135,7 +135,7 @@ class JobView:
         return _between(self.started_at, self.finished_at)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ArtifactView:
     """The fields of a file that a job kept."""
 
@@ -159,7 +159,7 @@ class ArtifactView:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class PipelineView:
     """The fields of a pipeline."""
 
@@ -184,7 +184,7 @@ class PipelineView:
         return cls(**{each.name: getattr(pipeline, each.name) for each in fields(cls)})
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ScheduleView:
     """The fields of a schedule."""
 
@@ -205,7 +205,7 @@ class ScheduleView:
         return cls(id=schedule.uuid, **same)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SecretView:
     """The fields of a secret, without its value."""
 
@@ -219,7 +219,7 @@ class SecretView:
         return cls(secret.name, secret.created_at, secret.updated_at)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Transaction:
     """The fields of a ledger entry."""
 
@@ -235,7 +235,7 @@ class Transaction:
         return cls(entry.amount_cents, entry.source.value, entry.created_at, entry.description, entry.uuid)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class UserView:
     """The fields of the caller."""
 
@@ -244,14 +244,14 @@ class UserView:
     personal_org_slug: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class StatusView:
     """The answer of a service that is there."""
 
     status: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class TokenView:
     """A session token, shown only once."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from ci_daemon.remote.views import BuildView, JobView
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["BuildUpdated", "Event", "FollowStarted", "JobUpdated", "LogLine"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class FollowStarted:
     """The first event of a followed build; ``jobs`` are all its jobs, in DAG creation order."""
 
@@ -19,7 +20,7 @@ class FollowStarted:
     jobs: tuple[JobView, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class LogLine:
     """A line of a job's log, without its line end."""
 
@@ -27,14 +28,14 @@ class LogLine:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class JobUpdated:
     """A job's state, or the reason why it is pending, has changed."""
 
     job: JobView
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class BuildUpdated:
     """The build's state has changed."""
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ci_daemon.submit.events import BuildUpdated, FollowStarted, JobUpdated, LogLine
 from ci_daemon.submit.log_reader import read_log
 from ci_daemon.submit.retry import retry
-from storage import BuildState, JobState
+from storage import BuildState, JobState, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -26,7 +25,7 @@ __all__ = ["Follower"]
 _WITHOUT_LOG = {JobState.SKIPPED, JobState.CANCELED}
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _LogEnded:
     """A job's log was read to its end, or cannot be read because of ``error``."""
 

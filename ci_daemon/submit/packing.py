@@ -7,11 +7,11 @@ import hashlib
 import os
 import stat
 import tarfile
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from actors import repositories
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ class PackError(Exception):
     """The tree cannot be packed; the message names the file and says what to do."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Archive:
     """A gzipped tar of ``files`` files and links."""
 
@@ -41,7 +41,7 @@ class Archive:
         return hashlib.sha256(self.data).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _IgnoreRules:
     """The ``.gitignore`` files that apply in a folder, outermost first, each with its own folder."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import subprocess
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,7 +16,7 @@ __all__ = ["GitRevision", "ask_git", "git_revision"]
 _NO_COMMIT = "0" * 40
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class GitRevision:
     """A tree's branch, commit, first line of the commit's message, and address of the repository.
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["JobCost", "Summary", "summarize"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class JobCost:
     """A job and its debit in cents, None if nobody pays."""
 
@@ -21,7 +22,7 @@ class JobCost:
     cents: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Summary:
     """A finished build and its jobs in DAG creation order."""
 

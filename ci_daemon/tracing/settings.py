@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
-from storage import setting
+from storage import immutable, setting
 
 __all__ = ["TracingSettings"]
 
 _URL = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class TracingSettings:
     """Section ``[tracing]``: the OpenTelemetry collector for traces of builds."""
 

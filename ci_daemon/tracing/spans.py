@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 from uuid import UUID
 
-from storage import BuildState, EdgeKind, JobState
+from storage import BuildState, EdgeKind, JobState, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,7 +28,7 @@ Attributes: TypeAlias = Mapping[str, str | int | bool]
 _ROOT = ""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class FinishedBuild:
     """A build that has ended, with the rows for its trace; ``attempts`` by the row id of their job."""
 
@@ -40,7 +39,7 @@ class FinishedBuild:
     rendered_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Span:
     """A named span of time. ``failure`` is the reason if it failed, else None; cancellation is no failure."""
 

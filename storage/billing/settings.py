@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from storage.data_classes import immutable
 from storage.settings import setting
 
 __all__ = ["BillingSettings"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class BillingSettings:
     """Section ``[billing]``: prices of VMs per second, in micro-cents.
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import peewee
 
+from storage.data_classes import immutable
 from storage.database.statements import NEWEST, Columns, Query, SqlValue, Write, first, slot
 from storage.models import BuildRow, EdgeRow, JobRow, PipelineRow
 from storage.records import JobState, Turn, WaitsFor
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["ConcurrencyGroups", "group_of"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Waiting:
     """A build that waits for its turn; ``limit`` is the most builds of its group that run at a time."""
 

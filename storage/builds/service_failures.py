@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import peewee
 
+from storage.data_classes import immutable
 from storage.database.statements import Columns, Query, slot
 from storage.models import BuildRow, JobRow, LeaseRow, OrganizationRow, PipelineRow
 from storage.records import JobErrorCode
@@ -22,7 +22,7 @@ _NEWEST_JOBS = 10_000
 _OF_SERVICE = tuple(code for code in JobErrorCode if code.of_service)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ServiceFailure:
     """A job that did not fail through its command; ``forced_by`` is the operator who ended its VM, if any."""
 

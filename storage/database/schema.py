@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import peewee
 
+from storage.data_classes import immutable
 from storage.errors import DatabaseUnreadable, MigrationFailed, SchemaTooNew
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ __all__ = ["APPLICATION_ID", "Migration", "migrate", "migrations", "schema_of_re
 APPLICATION_ID = int.from_bytes(b"ci-d")
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Migration:
     """One change of the schema: ``sql`` takes the database from version ``number - 1`` to ``number``."""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
+
+from storage.data_classes import immutable
 
 __all__ = ["LogKind", "LogRecord", "read_records", "record_count", "record_offset"]
 
@@ -19,7 +20,7 @@ class LogKind(IntEnum):
     NOTICE = 2
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class LogRecord:
     """A range of a log file. It starts where the previous record ends.
 

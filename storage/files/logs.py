@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from storage.data_classes import immutable
 from storage.files.kinds import LOGS, FileKind
 from storage.files.log_index import LogKind, LogRecord, read_records, record_count
 from storage.files.log_writer import LogWriter
@@ -44,7 +44,7 @@ _RECORDS_PER_READ = 512
 _NOTHING_HIDDEN = Masker()
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class LogChunk:
     """A record of a job's log; ``seq`` is the byte offset of its end in the whole log."""
 
@@ -54,7 +54,7 @@ class LogChunk:
     time_ns: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Part:
     """One attempt's part of a job's log: bytes ``start`` to ``start + size`` of the whole."""
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import secrets
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import apsw
 
+from storage.data_classes import immutable
 from storage.errors import DatabaseUnavailable, ManifestUnreadable
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class EntryKind(StrEnum):
     LINK = "link"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Entry:
     """A file, folder or symbolic link of an archive, with permission bits.
 
@@ -82,7 +82,7 @@ class Entry:
     start: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Difference:
     """A path at which two manifests differ; None means no entry."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import peewee
 
+from storage.data_classes import immutable
 from storage.database.instants import to_micros
 from storage.database.statements import Columns, Query, Write, first, slot
 from storage.models import BuildRow
@@ -25,7 +25,7 @@ _BATCH = 500
 """Most builds per statement or transaction, so that a million builds do not block other writers."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class KeptFiles:
     """The files of one kind that a finished build keeps, and their size in bytes."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
+from storage.data_classes import immutable
 from storage.database.statements import Slots, Write, insert_into, slot
 from storage.models import LeaseRow
 from storage.records import LeaseState, Shape
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Claim", "LeaseClaims"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Claim:
     """A job's attempt or a build's render, with the VM that it needs; a parked VM is for neither."""
 

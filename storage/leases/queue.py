@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import peewee
 
+from storage.data_classes import immutable
 from storage.database.instants import SECOND, to_micros
 from storage.database.statements import Columns, Query, Write, first, slot
 from storage.models import BuildRow, EdgeRow, JobRow, LeaseRow, OrganizationRow
@@ -35,7 +35,7 @@ _AWAITING = Columns.of(AwaitingJob, JobRow, job_id=JobRow.id, build_uuid=BuildRo
 _USE = Columns.of(PastUse, LeaseRow)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _BackOff:
     """The end of a job's back-off, and whether it is over."""
 

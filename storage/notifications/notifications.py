@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import secrets
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import peewee
 
+from storage.data_classes import immutable
 from storage.database.instants import DAY, from_micros
 from storage.database.statements import Columns, Query, Slots, SqlValue, Write, first, insert_into, slot, written
 from storage.errors import PipelineGone, TooManyNotifications
@@ -45,7 +46,7 @@ _DISABLED_AFTER = timedelta(days=3)
 """An endpoint that failed for so long, without one success, is disabled."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Sealed:
     """The content of ``sealed``; the ``previous`` secret signs, too, before the instant ``until``."""
 

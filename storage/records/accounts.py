@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypedDict
 
+from storage.data_classes import immutable
 from storage.records.pipelines import CancelSuperseded  # noqa: TC001 - a model reads the annotations
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Role(StrEnum):
         return ranks.index(self) <= ranks.index(other)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Member:
     """A user in an organization; ``uuid`` is the user's."""
 
@@ -56,7 +56,7 @@ class Member:
     role: Role
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Invite:
     """An invite to an organization for one e-mail address, without its token."""
 
@@ -71,7 +71,7 @@ class Invite:
     revoked_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class InviteDraft:
     """An invite that is not stored yet, with its token; the storage keeps only the token's hash."""
 
@@ -81,7 +81,7 @@ class InviteDraft:
     expires_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class User:
     """A person with an account."""
 
@@ -115,7 +115,7 @@ class SignInLinkKind(StrEnum):
     OWNER = "owner"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SignInLink:
     """A sign-in link, without its token.
 
@@ -138,7 +138,7 @@ class SignUpMode(StrEnum):
     CLOSED = "closed"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SignUpPolicy:
     """Rules for sign-ups: who, and at which domains of e-mail addresses; any domain if there are none."""
 
@@ -146,7 +146,7 @@ class SignUpPolicy:
     domains: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SessionOrigin:
     """The client's address, and the name of its program, when a session began."""
 
@@ -154,7 +154,7 @@ class SessionOrigin:
     agent: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Token:
     """A bearer token, without its secret; ``address`` and ``agent`` are those of a session's origin."""
 
@@ -169,7 +169,7 @@ class Token:
     agent: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Caller:
     """The user that a bearer token belongs to, and the token."""
 
@@ -197,7 +197,7 @@ class OrganizationChanges(TypedDict, total=False):
     provider: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Organization:
     """An organization: the owner of pipelines and of a ledger. ``weight`` sets its share of the host.
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from storage.data_classes import immutable
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["Artifact", "NewArtifact", "PastArtifact"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class NewArtifact:
     """A written file without a row yet. ``path`` is relative to the workspace, ``sha256`` in hex."""
 
@@ -21,7 +22,7 @@ class NewArtifact:
     sha256: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Artifact:
     """A file that a job keeps."""
 
@@ -41,7 +42,7 @@ class Artifact:
         return self.path.rpartition("/")[2]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class PastArtifact:
     """An artifact, with the number and commit of its build, and the step that kept it."""
 

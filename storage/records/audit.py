@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from storage.data_classes import immutable
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["AuditEntry", "AuditFilter"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class AuditEntry:
     """One change.
 
@@ -31,7 +32,7 @@ class AuditEntry:
     organization: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class AuditFilter:
     """A query for entries; all fields that are set must match.
 

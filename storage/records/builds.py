@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from storage.data_classes import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,7 +55,7 @@ class WaitsFor(StrEnum):
     TURN = "turn"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class RequestKey:
     """The idempotency key of a request, and the SHA-256 of the request."""
 
@@ -63,7 +65,7 @@ class RequestKey:
     request_hash: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class KeyUse:
     """The build that a request with an idempotency key created, and whether the build was rejected.
 
@@ -75,7 +77,7 @@ class KeyUse:
     same_request: bool
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class NewBuild:
     """A build to create, as its caller describes it.
 
@@ -108,7 +110,7 @@ class NewBuild:
         return self.source_archive is not None or self.source_of is not None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Build:
     """One run of a pipeline. ``external_id`` is the ``id`` of the wire; ``uuid`` is the stable build id.
 
@@ -178,7 +180,7 @@ class Build:
         return self.cancel_requested or self.error_code is not None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class PastBuild:
     """A build's number, state and times; ``amount_cents`` is the price of its VMs."""
 
@@ -203,7 +205,7 @@ class PastBuild:
         return None if self.started_at is None else (self.started_at - self.created_at).total_seconds()
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class BuildPeople:
     """The people of a build: the commit's author, who pushed it, and who began the build here.
 
@@ -221,7 +223,7 @@ class BuildPeople:
         return self.author or self.pusher or self.creator or ""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ListedBuild:
     """A build in a pipeline's list, with its people."""
 
@@ -229,7 +231,7 @@ class ListedBuild:
     people: BuildPeople
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SlowStep:
     """A step with the mean time that its jobs ran, in seconds, and how many they were."""
 
@@ -238,7 +240,7 @@ class SlowStep:
     runs: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class FlakyStep:
     """A step whose jobs failed and passed on one commit; ``commits`` counts those commits."""
 

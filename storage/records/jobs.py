@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from storage.data_classes import immutable
 from storage.settings import setting
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class EdgeKind(StrEnum):
     DEPENDS_ON = "depends_on"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Shape:
     """The size of a VM: whole vCPUs, GB of memory, GB of disk."""
 
@@ -98,7 +98,7 @@ class Shape:
     disk_gb: int = setting(20, "The GB of disk.", at_least=1)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Step:
     """A command of a pipeline with its attributes.
 
@@ -135,7 +135,7 @@ class Dependency(NamedTuple):
     continue_on_failure: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class NewJob(Step):
     """A planned job to insert. Its dependencies are sorted by position, one for each job.
 
@@ -146,7 +146,7 @@ class NewJob(Step):
     paths: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Job(Step):
     """One node of a build's graph. ``position`` is its place in DAG creation order, from 0.
 
@@ -177,7 +177,7 @@ class Job(Step):
     finished_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Outcome:
     """The outcome of a job or an attempt. Fields that are None leave the job's fields as they are."""
 
@@ -188,7 +188,7 @@ class Outcome:
     cache_hit: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Edge:
     """Job ``to_id`` waits for job ``from_id``; both are row ids."""
 
@@ -198,7 +198,7 @@ class Edge:
     continue_on_failure: bool
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class QueuedJob:
     """A job that waits for a VM, with its requirements of the VM and its organization's weight.
 
@@ -217,7 +217,7 @@ class QueuedJob:
     position: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class AwaitingJob:
     """A job that waits for its image."""
 
@@ -228,7 +228,7 @@ class AwaitingJob:
     attempt: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Attempt:
     """One execution of a job, on one lease: ``assigned``, ``running``, then a terminal state.
 
@@ -249,7 +249,7 @@ class Attempt:
     exited_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Turn:
     """The wait of a build in its concurrency group.
 

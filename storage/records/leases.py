@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal, get_args
 
+from storage.data_classes import immutable
 from storage.records.jobs import Shape  # noqa: TC001 - for the columns of leases
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class LeaseState(StrEnum):
     ENDED = "ended"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Lease:
     """The lease of one VM, from before its creation to its end.
 
@@ -72,7 +72,7 @@ class Lease:
         return self.image is not None and self.job_id is None and self.build_id is None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class PastUse:
     """An organization's use of a VM, from the start of the command to its end."""
 
@@ -82,7 +82,7 @@ class PastUse:
     finished_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Snapshot:
     """A job's disk as its command left it, kept by a provider under ``name``.
 
@@ -98,7 +98,7 @@ class Snapshot:
     bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class CacheName:
     """The name of a cached disk (engine.md, "Cache across builds"). The pipeline implies the organization.
 
@@ -112,7 +112,7 @@ class CacheName:
     provider: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class CacheEntry:
     """A cached disk and the job that left it: ``job_name`` of build ``build_number``.
 
@@ -143,7 +143,7 @@ class HoldEnd(StrEnum):
     DELETED = "deleted"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Hold:
     """The VM of a failed job, held from ``started_at`` until ``until`` at the latest.
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from storage.data_classes import immutable
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -22,7 +23,7 @@ class LedgerSource(StrEnum):
     REFUND = "refund"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class LedgerEntry:
     """One entry of the append-only ledger, in whole cents; credits are positive, debits negative."""
 
@@ -34,7 +35,7 @@ class LedgerEntry:
     created_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Discrepancy:
     """A contradiction between the ledger and the rest of the database; ``problem`` is one sentence."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from storage.data_classes import immutable
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -49,7 +50,7 @@ class BuildEvent(StrEnum):
     FINISHED = "build.finished"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class NewNotification:
     """A notification to create; e-mail has no ``url``. ``to_creator`` is for e-mail alone."""
 
@@ -59,7 +60,7 @@ class NewNotification:
     to_creator: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Notification:
     """Events of a pipeline's builds, and where they are told.
 
@@ -85,7 +86,7 @@ class Notification:
         return self.disabled_at is None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Endpoint:
     """The URL of a notification, and the secrets that sign what is sent to it, the newest first."""
 
@@ -93,7 +94,7 @@ class Endpoint:
     secrets: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class FailingNotification:
     """A notification whose deliveries fail; it is disabled if ``disabled_at`` is set."""
 
@@ -105,7 +106,7 @@ class FailingNotification:
     disabled_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class EndpointAnswer:
     """The answer of an endpoint: its status and the beginning of its text, or why there is none."""
 
@@ -129,7 +130,7 @@ class DeliveryState(StrEnum):
     SKIPPED = "skipped"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class NotificationDelivery:
     """One event for one notification; its ``uuid`` names every attempt.
 
@@ -163,7 +164,7 @@ class NotificationDelivery:
         return DeliveryState.FAILED if self.attempts else DeliveryState.SKIPPED
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class EndedBuild:
     """The recorded end of a build that is not told yet."""
 
@@ -171,7 +172,7 @@ class EndedBuild:
     recorded_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ToldEnd:
     """The last end on a branch that was told: the build's number, and whether it passed or failed."""
 
@@ -179,7 +180,7 @@ class ToldEnd:
     state: BuildState
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Letter:
     """The content of an e-mail: its subject, the same body twice, and a link that ends such mail."""
 
@@ -189,7 +190,7 @@ class Letter:
     stop_link: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Mail:
     """An e-mail to one address, without its content.
 
@@ -209,7 +210,7 @@ class Mail:
     given_up_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class MailTotals:
     """Counts of mails: those that wait, those among them with a failed attempt, those given up lately."""
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from storage.data_classes import immutable
 
 __all__ = ["Page"]
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Page(Generic[T]):
     """One page of a list; ``next_key`` is the last row's key if more rows follow, else None."""
 

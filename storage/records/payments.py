@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from storage.data_classes import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,7 +50,7 @@ _RANKS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Payment:
     """A payment session; ``intent`` is the provider's name of the payment, which refunds refer to."""
 
@@ -62,7 +63,7 @@ class Payment:
     created_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SessionReport:
     """A payment session as an event reports it, and the organization that it is for."""
 
@@ -73,7 +74,7 @@ class SessionReport:
     intent: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class RefundReport:
     """One refund of a payment, as an event reports it."""
 
@@ -83,7 +84,7 @@ class RefundReport:
     failed: bool
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class RefundTotal:
     """The sum that was refunded of a payment, as an event reports it."""
 
@@ -91,7 +92,7 @@ class RefundTotal:
     refunded_cents: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class NewPaymentEvent:
     """An event of the provider.
 
@@ -114,7 +115,7 @@ class EventEffect(StrEnum):
     IGNORED = "ignored"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class EventOutcome:
     """The effect of an event, its organization's slug, and what the owner should know of it.
 
@@ -127,7 +128,7 @@ class EventOutcome:
     repeated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class PaymentEvent:
     """An event as it is kept."""
 
@@ -139,7 +140,7 @@ class PaymentEvent:
     received_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class NewCoupon:
     """A coupon to create. ``code`` may have any case and spaces; ``note`` goes into redeemers' ledgers.
 
@@ -153,7 +154,7 @@ class NewCoupon:
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Coupon:
     """A coupon and the number of its redemptions; it cannot be redeemed from ``expires_at`` on."""
 
@@ -167,7 +168,7 @@ class Coupon:
     redemptions: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Redemption:
     """The credit of a redeemed coupon, and the organization's new balance, in cents."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypedDict
+
+from storage.data_classes import immutable
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -46,7 +47,7 @@ class CancelSuperseded(StrEnum):
     ALL = "all"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class NewPipeline:
     """A pipeline to create; ``slug`` is already derived and valid."""
 
@@ -82,7 +83,7 @@ class PipelineChanges(TypedDict, total=False):
     cancel_superseded: CancelSuperseded | None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Pipeline:
     """A named CI definition of an organization.
 
@@ -112,7 +113,7 @@ class Pipeline:
     created_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Declaration:
     """The declaration of a pipeline in its repository's files; ``triggers`` are those of the envelope.
 
@@ -125,7 +126,7 @@ class Declaration:
     archived_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class DeclaringRepository:
     """A repository whose files declare pipelines.
 
@@ -137,7 +138,7 @@ class DeclaringRepository:
     address: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class PipelineStatus:
     """A pipeline with the state of its latest build on a branch, and its last finished build there.
 
@@ -155,7 +156,7 @@ class PipelineStatus:
     error_code: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class NewSchedule:
     """A schedule to create, whose parts are checked; without ``next_at`` it is disabled."""
 
@@ -174,7 +175,7 @@ class ScheduleChanges(TypedDict, total=False):
     next_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Schedule:
     """The times at which a branch of a pipeline is built.
 
@@ -198,7 +199,7 @@ class Schedule:
         return self.next_at is not None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SecretScope:
     """The owner of a secret: a pipeline, or a whole organization if ``pipeline_id`` is None."""
 
@@ -206,7 +207,7 @@ class SecretScope:
     pipeline_id: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Secret:
     """A secret's name, and when it was first and last set."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from storage.data_classes import immutable
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["Render", "Rendered"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Render:
     """The render of a build. ``source_url`` is the URL of its archive, None if the archive is on the host.
 
@@ -26,7 +27,7 @@ class Render:
     rejected: bool
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Rendered:
     """The result of rendering an archive: the discovery envelope as JSON, and the output of the files."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from storage.data_classes import immutable
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["Identity", "NewPasskey", "Passkey", "PasskeyChallenge", "PasskeyPurpose", "ProvenIdentity"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class NewPasskey:
     """A passkey as an authenticator made it; ``aaguid`` names the model of the authenticator."""
 
@@ -23,7 +24,7 @@ class NewPasskey:
     transports: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Passkey:
     """A passkey of an account; ``handle`` is what the account is called in its passkeys."""
 
@@ -50,7 +51,7 @@ class PasskeyPurpose(StrEnum):
     RECOVERY = "recovery"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class PasskeyChallenge:
     """A challenge to an authenticator; ``handle`` is that of the account which gets a passkey."""
 
@@ -62,7 +63,7 @@ class PasskeyChallenge:
     expires_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ProvenIdentity:
     """A person who signed in at an identity provider, as the provider says.
 
@@ -77,7 +78,7 @@ class ProvenIdentity:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Identity:
     """A user's identity at a provider; ``email`` is the address that the provider told last."""
 

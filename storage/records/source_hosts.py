@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from storage.data_classes import immutable
 from storage.records.builds import BuildState  # noqa: TC001 - a model reads the annotations
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class NewHostConnection:
     """An account at a source host, to be connected to an organization.
 
@@ -43,7 +44,7 @@ class NewHostConnection:
     credential: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class HostConnection:
     """An account at a source host whose repositories an organization builds, without its credential."""
 
@@ -61,7 +62,7 @@ class HostConnection:
     suspended_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class RemoteRepository:
     """A repository as its host describes it; ``remote_id`` stays when it is renamed or transferred."""
 
@@ -80,7 +81,7 @@ class OriginEvent(StrEnum):
     PULL_REQUEST = "pull_request"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class NewOrigin:
     """The push or pull request that a build is made for.
 
@@ -99,7 +100,7 @@ class NewOrigin:
     author_email: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class BuildOrigin:
     """The origin of a build, and how far its state was reported to the host.
 
@@ -123,7 +124,7 @@ class BuildOrigin:
     report_error: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Repository:
     """A git repository that belongs to an organization; ``url`` is a URL or an absolute path on this host.
 
@@ -157,7 +158,7 @@ class Repository:
         return self.url.startswith("/")
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class RepositoryHead:
     """The commit of a branch or tag, by its full name, that was looked at last."""
 
@@ -165,7 +166,7 @@ class RepositoryHead:
     commit: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class GitCredential:
     """The user and password, or token, of a fetch over https. Raises ValueError for what git cannot send."""
 
@@ -178,7 +179,7 @@ class GitCredential:
                 raise ValueError("a user or password is empty, or has a character that cannot be shown")
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class DeployKey:
     """The ed25519 key of a fetch over ssh, in OpenSSH's formats, and the trusted public key of the host."""
 
@@ -187,7 +188,7 @@ class DeployKey:
     host_key: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Delivery:
     """A report of a source host, as it came; it waits until ``processed_at`` is set.
 

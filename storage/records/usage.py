@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from storage.data_classes import immutable
 
 if TYPE_CHECKING:
     from datetime import date, datetime
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["BuildUsage", "DayUsage", "LeaseUsage", "Usage", "UsedBy"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Usage:
     """The usage of an organization's leases in a window; ``total_cents`` is positive."""
 
@@ -32,7 +33,7 @@ class Usage:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class DayUsage:
     """The usage of the leases that started on one day, in UTC."""
 
@@ -40,7 +41,7 @@ class DayUsage:
     usage: Usage
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class LeaseUsage:
     """One lease of a job, from its command's start, or one hold. One that still runs has no end or price."""
 
@@ -63,7 +64,7 @@ class LeaseUsage:
         return max(0, lasted.days * 86_400 + lasted.seconds)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class UsedBy:
     """The names of a build.
 
@@ -78,7 +79,7 @@ class UsedBy:
     pipeline_slug: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class BuildUsage:
     """The leases of one build that started in a window, oldest first; at least one."""
 

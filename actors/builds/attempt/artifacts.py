@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from actors.ir.globs import Globs
 from actors.vms import CommandTimeout, VmError, download_files, list_files
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -41,7 +42,7 @@ class Collected:
         return "\n".join([f"artifacts: {files}, {self.bytes:,} bytes", *self.remarks])
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ArtifactStore:
     """The place for a build's files, with ``room`` bytes left."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors.vms import SnapshotNotFound, VmSpec
+from storage import immutable
 
 if TYPE_CHECKING:
     from storage import Build, Job, Lease, Snapshot, Storage
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["Assignment", "parent_disk", "spec_of"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Assignment:
     """A job, its lease, and the jobs with which it shares disks.
 

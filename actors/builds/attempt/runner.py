@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors import vms
@@ -16,6 +15,7 @@ from actors.builds.attempt.notices import opening_notices
 from actors.builds.attempt.vm_connection import Abandoned, VmConnection
 from actors.builds.attempt.workspace import populate_workspace
 from actors.builds.outcome import DiskUse, TimeLimit, may_have_filled, time_limit
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,7 +34,7 @@ _FLOOD_PAUSE = 0.001
 """After a chunk of that size more follows at once; the pause lets it be stored and announced together."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Prepared:
     """A command that this or an earlier process started: its time limit, and whether it still runs."""
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import shlex
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, TypeAlias
 
-from storage import DeployKey, GitCredential
+from storage import DeployKey, GitCredential, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -53,7 +53,7 @@ git-lfs would go to any address that the host names.
 """
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Authentication:
     """Settings and environment of one git command, and the texts of its output to hide.
 

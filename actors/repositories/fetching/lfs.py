@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from actors.repositories.fetching.git import GitError, LimitReached
 from actors.repositories.fetching.lfs_access import LfsAccess, access_by_ssh
 from actors.repositories.fetching.lfs_server import LfsServer
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +21,7 @@ __all__ = ["Selection", "fetch_objects", "object_path"]
 _AT_ONCE = 100
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Selection:
     """The files that a repository wants fetched: patterns of its `.lfsconfig`, with commas between."""
 

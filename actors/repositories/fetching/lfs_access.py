@@ -6,7 +6,7 @@ import os
 import shlex
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from actors.repositories.fetching.authentication import authentication
 from actors.repositories.fetching.git import GitError, LimitReached
 from actors.vms.watched_process import run
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +31,7 @@ _REFUSED_BY_SSH = 255
 """The status of ssh itself; any other is that of the host's program."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class LfsAccess:
     """The URL of an HTTP API of git LFS, and the headers that its requests need."""
 

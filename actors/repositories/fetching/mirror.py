@@ -8,12 +8,12 @@ import re
 import shutil
 import tempfile
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors.repositories.fetching.addresses import allowed_address
 from actors.repositories.fetching.git import Git, GitError
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +36,7 @@ _NO_ATTRIBUTES = "* -export-ignore -export-subst -filter -ident -working-tree-en
 """Attributes that win over those of a commit: all its files are packed, as they are."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Heads:
     """The commits of a repository's branches and tags, by full name, and its default branch."""
 
@@ -48,7 +48,7 @@ class Heads:
         return {each: self.commits[ref] for each in names if each and (ref := f"refs/heads/{each}") in self.commits}
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Commit:
     """A commit's message, and its author's name and address, as the commit claims them."""
 

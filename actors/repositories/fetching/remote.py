@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import quote
+
+from storage import immutable
 
 __all__ = ["Remote", "RemoteInvalid"]
 
@@ -23,7 +24,7 @@ class RemoteInvalid(Exception):
     """This address is not one to fetch from; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Remote:
     """An address to fetch from. A path has no ``host`` and ``port``; IPv6 hosts have their brackets."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import tarfile
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from actors.repositories.fetching.git import GitError
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +21,7 @@ _HEADS = "refs/heads/"
 _MOST_DEPTH = 2_000
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Checkout:
     """The state of a source's repository.
 

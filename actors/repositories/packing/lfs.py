@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import tarfile
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors.repositories.fetching.git import CommitRefused, GitError
 from actors.repositories.fetching.lfs import Selection, fetch_objects, object_path
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -37,7 +37,7 @@ With it `git status` finds no change in a VM without git-lfs.
 """
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Pointer:
     """The stand-in for a file in a commit: the hash of its content, and its size."""
 

@@ -6,7 +6,6 @@ import gzip
 import tarfile
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from actors.repositories.packing.history import Checkout, add_history, make_hist
 from actors.repositories.packing.lfs import CLEAN, fetch_contents, pointers_in, without_excluded
 from actors.repositories.packing.limited_buffer import LimitedBuffer
 from actors.repositories.packing.submodules import MOST_SUBMODULES, submodules_of
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Extras", "pack_commit"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Extras:
     """The parts of a source besides a commit's own files, by wish.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors.repositories.fetching.git import CommitRefused, GitError
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ _LONGEST_PATH = 4096
 _LINK, _BLOB = "160000", "100644"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Submodule:
     """A folder of a commit that is a commit of another repository; ``url`` is as `.gitmodules` has it."""
 

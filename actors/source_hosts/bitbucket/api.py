@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from base64 import b64encode
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -13,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from actors.source_hosts.host import HostNotConfigured, ReportState
 from actors.source_hosts.payload_types import FullName, Login, Token
-from storage import RemoteRepository
+from storage import RemoteRepository, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,7 +93,7 @@ class _Page(BaseModel, Generic[Item]):
     next: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class BitbucketApi:
     """Requests to Bitbucket. Each blocks and raises HostError. Safe in any thread."""
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from storage import setting
+from storage import immutable, setting
 
 __all__ = ["BitbucketSettings"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class BitbucketSettings:
     """Section ``[bitbucket]``: the OAuth consumer with which workspaces are connected."""
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import threading
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from actors.source_hosts.github.host_clock import HostClock
 from actors.source_hosts.host import HostError
+from storage import immutable
 
 if TYPE_CHECKING:
     import ssl
@@ -50,7 +50,7 @@ class GithubNotFound(HostError):
         super().__init__(message, final=True)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Token:
     value: str
     expires_at: datetime

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
 from actors.source_hosts.github.annotations import annotated_tests, failed_tests
@@ -10,7 +9,7 @@ from actors.source_hosts.github.markdown import fenced, last_lines, plain
 from actors.source_hosts.github.payloads import APPROVE
 from actors.source_hosts.host import ReportState
 from actors.test_reports import NO_TESTS
-from storage import JobState, WaitsFor
+from storage import JobState, WaitsFor, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,7 +35,7 @@ _LINES = 30
 _LOG_CHARACTERS = 4_000
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class FinishedStep:
     """A job of a build that has ended or not, and the end of its log if it failed."""
 

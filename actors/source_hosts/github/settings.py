@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
-from storage import setting
+from storage import immutable, setting
 
 __all__ = ["PRIVATE_KEY", "GithubAppSettings"]
 
@@ -19,7 +18,7 @@ _BASE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class GithubAppSettings:
     """Section ``[github]``: the GitHub app by which pushes and pull requests at GitHub are built.
 

@@ -9,13 +9,13 @@ import subprocess
 import threading
 from collections import deque
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING
 
 from actors.vms.images.host_apt import apt_options, apt_sources, local_certificates
 from actors.vms.provider import VmError
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["RELEASES", "Recipe"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Release:
     vendor: str
     suite: str
@@ -61,7 +61,7 @@ _FETCH_FAILED = "Failed to fetch"
 _PROXIES = {"http_proxy", "https_proxy", "ftp_proxy", "no_proxy"}
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Recipe:
     """The recipe for an image of one release."""
 

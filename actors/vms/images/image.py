@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from actors.vms.provider import VmError
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +29,7 @@ class ImageError(VmError):
     """An image cannot be made or removed; the message says what to do."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Image:
     """An image of the store: ``size`` in bytes on disk, ``source`` where it came from.
 

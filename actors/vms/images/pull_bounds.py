@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from actors.vms.images.tree import Tree
 from actors.vms.provider import VmError
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +38,7 @@ class InsufficientDisk(VmError):
         self.lacking = lacking
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class PullOptions:
     """Terms of a pull.
 

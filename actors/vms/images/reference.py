@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from ipaddress import ip_address
 
 from actors.vms.provider import VmError
+from storage import immutable
 
 __all__ = ["Reference"]
 
@@ -23,7 +23,7 @@ _HUB_NAMES = {_HUB, "index.docker.io", "registry-1.docker.io"}
 _OFFICIAL = "library/"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Reference:
     """An image in a registry.
 

@@ -21,6 +21,7 @@ from actors.vms.provider import VmError
 from actors.vms.sandbox.programs import ENVIRONMENT
 from actors.vms.sandbox.userns import run_mapped
 from actors.vms.watched_process import run
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -63,7 +64,7 @@ _CAUSES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class DownloadedImage:
     """An image's layers in the caller's folder, and the environment variables of its programs."""
 

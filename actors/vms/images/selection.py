@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ from actors.vms.images import factory
 from actors.vms.images.names import is_name
 from actors.vms.images.reference import Reference
 from actors.vms.provider import ImageNotFound, VmError
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -55,7 +55,7 @@ def _short(name: str) -> str:
         return name
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Images:
     """Images as jobs see them: the store, the default, the mapping of names, and pulls on demand.
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003 - the configuration's reader evaluates the annotations
-from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003 - the configuration's reader evaluates the annotations
 
-from storage import setting
+from storage import immutable, setting
 
 __all__ = ["ImageSettings"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ImageSettings:
     """Section ``[images]``: the folder of images, the image of a step, and pulls on demand.
 

@@ -9,11 +9,11 @@ import os
 import stat
 import subprocess
 import tempfile
-from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
 from actors.vms.provider import VmError
 from actors.vms.sandbox.userns import run_mapped
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -45,7 +45,7 @@ _PROGRAMS_OF_BASE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Tree:
     """A folder that is the root of a file system, or will be one."""
 

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import json
 import ssl
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from actors.vms.incus.engine import EngineAway, EngineError
+from storage import immutable
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -25,7 +25,7 @@ __all__ = ["JoinToken", "fingerprint_of", "new_certificate", "server_certificate
 _VALID_DAYS = 3650
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class JoinToken:
     """An engine's invitation, as `incus config trust add` or `lxc config trust add` prints it."""
 

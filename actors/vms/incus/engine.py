@@ -8,7 +8,6 @@ from __future__ import annotations
 import ssl
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -16,6 +15,7 @@ from urllib.parse import quote
 import httpx
 
 from actors.vms.provider import ProviderAway, VmError
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -54,7 +54,7 @@ class EngineAway(ProviderAway):
     """
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Access:
     """The way to an engine: the addresses of members with the certificates, or a socket on this host."""
 

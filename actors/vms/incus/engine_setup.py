@@ -6,7 +6,6 @@ Each part is made if it is missing and corrected if it differs, so that a set-up
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
 from ipaddress import IPv4Network, ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -15,6 +14,7 @@ from actors.vms.incus.certificates import fingerprint_of
 from actors.vms.incus.engine import EngineError, NotFound, part
 from actors.vms.incus.member import member_urls
 from actors.vms.sandbox.firewall import CLOSED_NETWORKS
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -28,7 +28,7 @@ _SHARING = frozenset({"btrfs", "zfs", "lvm", "ceph"})
 """Drivers of storage pools whose copies share their content."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SetupStep:
     """A part of the engine, and what was done about it: "made", "changed" or "as it should be"."""
 

@@ -10,7 +10,6 @@ import asyncio
 import socket
 import threading
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from websockets.asyncio.client import connect, unix_connect
@@ -18,6 +17,7 @@ from websockets.exceptions import ConnectionClosed, WebSocketException
 
 from actors.vms.incus.engine import NotFound, operation_of, part
 from actors.vms.provider import VmError
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
@@ -40,7 +40,7 @@ _END = ("", b"")
 """The frame by which each side says that a stream has ended."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Result:
     """The end of a program."""
 

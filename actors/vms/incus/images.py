@@ -9,7 +9,6 @@ import hashlib
 import shutil
 import socket
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -20,6 +19,7 @@ from actors.vms.incus.tarballs import base_image, launcher_digest, tree_tar
 from actors.vms.incus.volumes import SHIFTED
 from actors.vms.provider import ImageNotFound, VmError
 from actors.vms.sandbox.host_vms import ImageRoots, stamp_of
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -47,7 +47,7 @@ _PLACE = "/mnt"
 _UNPACK = f"mkdir -m 755 {_PLACE}/root && mkdir -m 700 {_PLACE}/command && exec tar -x --xattrs -C {_PLACE}/root"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class EngineParts:
     """One engine, by each kind of thing that it has."""
 

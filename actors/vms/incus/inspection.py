@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from cryptography import x509
 
 from actors.vms.incus.engine import Engine, EngineAway, EngineError, part
 from actors.vms.incus.member import member_urls
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +26,7 @@ _CONTROL_GROUP = "cgroup"
 _ANSWER_SECONDS = 10.0
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class MemberReport:
     """A member's answers.
 

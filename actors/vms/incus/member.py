@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from actors.vms.incus.engine import EngineError
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ _MEMORY = 1 << 20
 _VOTERS = frozenset({"database", "database-leader"})
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Member:
     """A member of an engine. ``state`` is the engine's word; sizes are None where it does not answer.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors.vms.incus.member import Member, members
 from actors.vms.incus.names import IMAGE, Names
 from actors.vms.incus.places import member_of
 from actors.vms.incus.volumes import Volumes, names_of
+from storage import immutable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["MemberContents", "contents"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class MemberContents:
     """A member, the number of the service's instances and snapshots on it, and the names of its images."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors.vms.provider import VmError
 from actors.vms.sandbox.disks import check_disk_name
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -30,7 +30,7 @@ BASE = "user.ci-daemon.base"
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,46}[A-Za-z0-9])?")
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Names:
     """The names that begin with one service's prefix."""
 

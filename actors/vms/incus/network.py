@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv4Interface, IPv4Network
 from typing import TYPE_CHECKING, Any
 
 from actors.vms.incus.engine import EngineError, part
 from actors.vms.sandbox.firewall import CLOSED_NETWORKS, ruleset
+from storage import immutable
 
 if TYPE_CHECKING:
     from actors.vms.incus.engine import Engine
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Bridge"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Bridge:
     """A managed bridge, the gateway at which its resolver answers, and what VMs may reach besides."""
 

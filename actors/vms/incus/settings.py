@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
-from storage import setting
+from storage import immutable, setting
 
 __all__ = ["IncusSettings"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class IncusSettings:
     """Section ``[incus]``: the Incus or LXD server or cluster on which the provider `incus` makes VMs.
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from actors.vms.incus.engine import NotFound, operation_of, part
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ _OWNERS = (SHIFTED, "volatile.idmap.last", "volatile.idmap.next")
 _COPY_SECONDS = 1800.0
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Volume:
     """A volume with its labels; ``member`` is None if the engine is no cluster."""
 

@@ -9,7 +9,6 @@ import os
 import shutil
 import stat
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from actors.vms.qemu.command_line import trial
 from actors.vms.qemu.initramfs import TRIAL
 from actors.vms.sandbox.launcher.machine.words import READY
 from actors.vms.sandbox.userns import MappedProgramFailed, run_mapped
+from storage import immutable
 
 if TYPE_CHECKING:
     from actors.vms.qemu.boot_files import BootFiles
@@ -32,7 +32,7 @@ _OTHERS_READ_WRITE = 0o006
 _BOOT_SECONDS = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Accelerator:
     """The way in which machines run here; ``why`` is a sentence for the operator."""
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors.vms.qemu.initramfs import make_initramfs
 from actors.vms.qemu.kernel_package import KernelPackage
+from storage import immutable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["BootFiles"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class BootFiles:
     """A kernel and the archive of its first root."""
 

@@ -12,11 +12,12 @@ import shutil
 import struct
 import subprocess
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from actors.vms.provider import SnapshotNotFound, VmError, VmLost
 from actors.vms.sandbox.disks import LayerChain, SnapshotInUse, check_disk_name
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +33,7 @@ With extended entries, which allow for less, QEMU 7.2 ends as it merges layers.
 """
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Disk:
     """A disk of so many bytes, and the files of its layers above the image: its own first."""
 

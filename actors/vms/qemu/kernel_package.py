@@ -5,10 +5,10 @@ from __future__ import annotations
 import lzma
 import os
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors.vms.provider import VmError
+from storage import immutable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,7 @@ _DEPENDS = re.compile(rb"depends=([^\0]*)\0")
 _NUMBERS = re.compile(r"\d+")
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class KernelPackage:
     """A kernel that boots directly, and the folder of its modules."""
 

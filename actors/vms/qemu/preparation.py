@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors.vms.qemu.acceleration import Accelerator, find_accelerator, require_program
 from actors.vms.qemu.boot_files import BootFiles
+from storage import immutable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Preparation", "Prepared"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Prepared:
     """The path of QEMU, what machines boot, and how they run."""
 

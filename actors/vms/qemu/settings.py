@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from storage import setting
+from storage import immutable, setting
 
 __all__ = ["Acceleration", "QemuSettings"]
 
 Acceleration: TypeAlias = Literal["auto", "kvm", "tcg"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class QemuSettings:
     """Section ``[qemu]``: the machines of the provider `qemu`.
 

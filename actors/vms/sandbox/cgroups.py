@@ -9,12 +9,12 @@ import errno
 import os
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors.vms.provider import VmError
 from actors.vms.sandbox.programs import BROKER_VARIABLE
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -33,7 +33,7 @@ _SHARES = 1024
 _PAUSE_SECONDS = 0.005
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class GroupLimits:
     """The limits of a part of a VM: whole CPUs, None for all, bytes of memory, processes."""
 
@@ -42,7 +42,7 @@ class GroupLimits:
     pids: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Hierarchy:
     """A tree of control groups in which this process may make groups, below ``parent``.
 
@@ -162,7 +162,7 @@ def remove_groups(folders: Iterable[Path], seconds: float = 5.0) -> None:
                 time.sleep(_PAUSE_SECONDS)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Mount:
     folder: Path
     root: str

@@ -14,13 +14,14 @@ import json
 import marshal
 import re
 import subprocess
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from actors.vms.provider import SnapshotNotFound, VmError, VmLost
 from actors.vms.sandbox.disk_keepers import DiskKeepers
 from actors.vms.sandbox.programs import ENVIRONMENT, launcher_argv
 from actors.vms.sandbox.userns import IdMap, run_mapped
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +44,7 @@ class SnapshotInUse(VmError):
     """A VM or another snapshot starts from this one, so it cannot be removed yet."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class LayerChain:
     """The layers below a disk: those of snapshots, newest first, over an image.
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+from storage import immutable
 
 __all__ = ["KeyPair"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class KeyPair:
     """An ed25519 pair: ``private`` in OpenSSH PEM form, ``public`` as ``"ssh-ed25519 AAAA..."``."""
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import resource
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors.vms.description import Enforcement
 from actors.vms.provider import VmError
 from actors.vms.sandbox.cgroups import CONTROLLERS, GroupLimits, Hierarchy, find_hierarchies
 from actors.vms.sandbox.launcher.shares import of_job
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +34,7 @@ _SMALLEST_CORE_LIMIT = 1
 """With 0 the kernel still pipes core dumps to the host's program for them; with 1 byte it does not."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class VmLimits:
     """The limits of VMs: ``processes`` is the most in one VM, groups are made in ``hierarchies``."""
 

@@ -6,9 +6,10 @@ import os
 import select
 import signal
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +19,7 @@ __all__ = ["ProcessIdentity"]
 _STATE, _STARTED = 0, 19
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ProcessIdentity:
     """A process of this host; ``started`` is in clock ticks since boot, as in ``/proc/PID/stat``."""
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from storage import setting
+from storage import immutable, setting
 
 __all__ = ["NetworkSettings", "SandboxSettings"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class NetworkSettings:
     """Networks that VMs may reach beyond the public internet."""
 
@@ -18,7 +16,7 @@ class NetworkSettings:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SandboxSettings:
     """Section ``[sandbox]``: the limits and the privileges of each VM.
 

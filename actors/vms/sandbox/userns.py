@@ -12,12 +12,12 @@ import shlex
 import shutil
 import subprocess
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from actors.vms.provider import VmError
 from actors.vms.sandbox.programs import launcher_argv
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -47,7 +47,7 @@ class MappedProgramFailed(VmError):
     """A program inside the mapping ended with a non-zero status; the message holds the end of its stderr."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Extent:
     """``count`` ids that begin at ``inside`` in the namespace and at ``outside`` on the host."""
 
@@ -59,7 +59,7 @@ class Extent:
         return f"{self.inside} {self.outside} {self.count}"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class IdMap:
     """A mapping of ids in a user namespace to ids of the host; the first extent holds the VM's own."""
 
@@ -155,7 +155,7 @@ def restrict_to_owner(folder: Path) -> None:
             folder.chmod(found.st_mode & ~_GROUP_AND_OTHERS & 0o7777)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _SubIdRange:
     owner: str
     start: int

@@ -9,11 +9,12 @@ import shutil
 import socket
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from actors.vms.provider import VmError, VmLost
 from actors.vms.sandbox.processes import ProcessIdentity
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +26,7 @@ _BACKLOG = 128
 _PAUSE_SECONDS = 0.01
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class VmRecord:
     """The facts about a VM that any process needs to connect to it and to free it."""
 
@@ -34,7 +35,7 @@ class VmRecord:
     groups: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class VmFolder:
     """The folder of a VM.
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import gzip
 import hashlib
 import tarfile
-from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from actors.vms.guest import in_workspace, script
 from actors.vms.source.archive import DAMAGE_ERRORS, SourceError
 from actors.vms.source.removal import removal_script
+from storage import immutable
 from storage.files import EntryKind, changed_entries, differences
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def update_workspace(
     update.write(everything=True)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _WorkspaceUpdate:
     """The arguments of `update_workspace`, and its steps. ``everything``: assume nothing of the disk."""
 

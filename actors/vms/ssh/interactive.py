@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors.vms.ssh.stream import DISCONNECT_ERRORS, ConnectionLost
+from storage import immutable
 
 if TYPE_CHECKING:
     import paramiko
@@ -16,7 +16,7 @@ __all__ = ["InteractiveSession", "Pty"]
 _CHUNK_BYTES = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Pty:
     """The terminal of a program: its kind, as in ``TERM``, and its size in characters."""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 import paramiko
 
 from actors.vms.provider import VmError
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -46,7 +46,7 @@ class OutputTooLong(VmError):
     """A command that should answer briefly printed more than its limit."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Completed:
     """A command that ended by itself; ``stderr`` is its last 64 KiB."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -15,7 +16,7 @@ __all__ = ["Folder", "KeptFile", "trees"]
 _DEEPEST = 16
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class KeptFile:
     """An artifact with its name in its folder."""
 
@@ -23,7 +24,7 @@ class KeptFile:
     artifact: Artifact
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Folder:
     """A folder, or a job at the root. A folder that has nothing but a folder is one with it: ``a/b``."""
 

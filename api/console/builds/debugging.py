@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from storage import MICRO_CENTS
+from storage import MICRO_CENTS, immutable
 
 if TYPE_CHECKING:
     from storage import Build, Hold, Job, Storage
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["HeldVm", "held_vms", "shell_line"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class HeldVm:
     """A held VM, its job, and the line that opens a shell in it on the service's host."""
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+
+from storage import immutable
 
 __all__ = ["Position", "cause_of", "position_of"]
 
@@ -20,7 +21,7 @@ _AROUND = 60
 _LONGEST = 400
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Position:
     """A place in words, and what is there, with a mark below it if the column is known."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +21,7 @@ _FOLD_AT = 4
 _MOST_BENDS = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class GraphNode:
     """A job of the graph. ``seconds`` is how long it ran, 0 if it has not."""
 
@@ -29,7 +30,7 @@ class GraphNode:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class GraphEdge:
     """The job at ``to`` waits for the one at ``start``, and with ``disk`` also starts from its disk."""
 
@@ -38,7 +39,7 @@ class GraphEdge:
     disk: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class PlacedNode:
     """A rectangle for one job, or for several that are folded; ``x`` and ``y`` are its upper left corner."""
 
@@ -54,7 +55,7 @@ class PlacedNode:
         return len(self.positions) > 1
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Line:
     """The path of an edge as SVG draws it."""
 
@@ -63,7 +64,7 @@ class Line:
     critical: bool
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class GraphLayout:
     """A graph with places; ``layers`` counts its columns."""
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors import wait_reason
 from api.console.words import title_of
-from storage import BuildState, JobState, duration
+from storage import BuildState, JobState, duration, immutable
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["BuildView", "JobView", "view_of"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class JobView:
     """A job in the list: ``detail`` says why it waits, how it ended, or that it came from the cache."""
 
@@ -50,7 +49,7 @@ class JobView:
         return "" if self.started_at is None or self.finished_at is None else duration(self.seconds)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class BuildView:
     """A build with all of its jobs at one moment; ``why`` says why it waits as a whole."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from actors.test_reports import CaseOutcome
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,7 +29,7 @@ class CaseName(NamedTuple):
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class PastReport:
     """The outcomes in one report of a step of a build."""
 
@@ -39,7 +39,7 @@ class PastReport:
     outcomes: Outcomes
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class PastRun:
     """The outcome of a test in one build."""
 
@@ -48,7 +48,7 @@ class PastRun:
     outcome: CaseOutcome
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class CaseHistory:
     """The runs of a test, oldest first."""
 

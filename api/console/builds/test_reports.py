@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from actors.test_reports import LARGEST_REPORT, CaseOutcome, NotReport, TestCase, read_artifact
 from api.console.builds.test_history import CaseHistory, CaseName, PastReport, histories, outcomes_of
+from storage import immutable
 
 if TYPE_CHECKING:
     from api.console.builds.test_history import Outcomes
@@ -27,7 +28,7 @@ _KEPT = 16
 _KEPT_OUTCOMES = 200_000
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ShownTest:
     """A test of a build with the name of its job, and its history up to this build."""
 
@@ -36,7 +37,7 @@ class ShownTest:
     history: CaseHistory
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class BuildTests:
     """The tests of a build. ``faults`` says of which files that look like reports none could be read."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ WIDTH = 1000.0
 _LEAST = 2.0
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Bar:
     """A phase of a job: ``waiting`` for a VM, ``leasing`` one, ``running``, ``finishing`` its files."""
 
@@ -27,7 +28,7 @@ class Bar:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Lane:
     """The bars of one job."""
 
@@ -38,7 +39,7 @@ class Lane:
     bars: tuple[Bar, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class TimeLine:
     """The lanes of a build's jobs, and how many seconds their ``WIDTH`` stands for."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from api.http.files import ByteSource
@@ -13,7 +14,7 @@ __all__ = ["Found", "search"]
 _PIECE_BYTES = 2**20
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Found:
     """The number of lines that have the text, and which are the first of them, from 0."""
 

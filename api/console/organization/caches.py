@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from api.console.pages import Page
-from storage import Role
+from storage import Role, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["CachesPage", "PipelineCache"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class PipelineCache:
     """The cached disks of a pipeline, the one that was used last first."""
 

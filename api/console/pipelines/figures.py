@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from storage import BuildState
+from storage import BuildState, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +19,7 @@ _LEAST = 4.0
 _JUDGED = {BuildState.PASSED, BuildState.FAILED}
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class BuildBar:
     """A build as a bar: its height is its duration, to the scale of the longest."""
 
@@ -29,7 +28,7 @@ class BuildBar:
     height: float
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Figures:
     """Bars from the oldest build to the newest. Without builds that passed or failed the figures are None."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from api.console.pages import Page, redirect
 from api.console.pipelines.lines import line_of
+from storage import immutable
 
 if TYPE_CHECKING:
     import falcon
@@ -22,7 +22,7 @@ _MOST_UNFINISHED = 20
 _MOST_FAILED = 5
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class OrganizationNews:
     """An organization with its unfinished builds, those that failed last, and its last one, if any."""
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors import wait_reason
 from api.console.builds.error_position import cause_of
 from api.console.words import title_of
-from storage import BuildState
+from storage import BuildState, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +20,7 @@ __all__ = ["BuildLine", "line_of"]
 _MOST_NAMES = 3
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class BuildLine:
     """A build in a list; ``why`` says why it waits, failed or was canceled, ``who`` whose it is."""
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from api.console.pages import Page
 from api.console.pipelines.figures import BAR_HEIGHT, Figures, figures_of
 from api.errors.responses import ApiError
-from storage import RESERVED_SLUGS, Role, slugify
+from storage import RESERVED_SLUGS, Role, immutable, slugify
 
 if TYPE_CHECKING:
     import falcon
@@ -22,7 +21,7 @@ _BARS = 20
 _MOST_PIPELINES = 500
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class PipelineLine:
     """A pipeline in the list, with the figures of its last builds."""
 

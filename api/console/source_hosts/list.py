@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors.source_hosts.github import GITHUB
 from api.console.pages import Page
-from storage import Role
+from storage import Role, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["ConnectedAccount", "RepositoriesPage", "installation_of"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ConnectedAccount:
     """An account at a host, and how many repositories it brings."""
 

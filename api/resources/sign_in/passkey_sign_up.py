@@ -5,7 +5,6 @@ The owner of the service needs no e-mail: a link that the host prints proves the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from api.bodies import answer, read_body
@@ -29,6 +28,7 @@ from storage import (
     SignUpClosed,
     SignUpPolicy,
     email_address,
+    immutable,
     new_handle,
 )
 
@@ -80,7 +80,7 @@ class PasskeySignupFinalizeRequest(RequestBody):
     name: Text | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Person:
     """The person who has a link; ``owner_token`` is the token if it is the owner's link."""
 

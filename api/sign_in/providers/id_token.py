@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from authlib.oidc.core import CodeIDToken
@@ -11,6 +10,7 @@ from joserfc.errors import BadSignatureError, InvalidKeyIdError, JoseError
 from joserfc.jwk import KeySet, import_key
 
 from api.sign_in.providers.person import ProviderError
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -30,7 +30,7 @@ class KeyUnknown(ProviderError):
     """None of the keys made the signature; the issuer may have newer ones."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Expected:
     """The values that an ID token must have."""
 

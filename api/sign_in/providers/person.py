@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-from storage import EmailInvalid, ProvenIdentity, email_address
+from storage import EmailInvalid, ProvenIdentity, email_address, immutable
 
 __all__ = ["CodeExchange", "ProviderError", "from_claims", "from_github"]
 
@@ -19,7 +18,7 @@ class ProviderError(Exception):
     """The provider refused, is away, or answers what it must not. The message names no secret."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class CodeExchange:
     """The findings of a page to which the provider sent a person back.
 

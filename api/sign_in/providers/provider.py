@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from api.sign_in.providers.bounded_http import ProviderConnection
@@ -21,7 +22,7 @@ class ProofMissing(Exception):
         self.field = field
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class About:
     """A provider as the configuration has it.
 
@@ -37,7 +38,7 @@ class About:
     nonce: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class AuthorizeStep:
     """The page of a provider to which people are sent, with a code challenge (RFC 7636) if ``pkce``.
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from api.sign_in.providers.urls import is_secure_url
-from storage import required_setting, setting
+from storage import immutable, required_setting, setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,7 +16,7 @@ __all__ = ["GithubSettings", "GoogleSettings", "OidcSettings"]
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class GoogleSettings:
     """Section ``[identity.google]``: signing in with Google. The URLs are Google's own."""
 
@@ -34,7 +33,7 @@ class GoogleSettings:
         _check_urls(self, ("authorize_url", "token_url", "userinfo_url"))
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class GithubSettings:
     """Section ``[identity.github]``: signing in with GitHub. The URLs are those of github.com."""
 
@@ -52,7 +51,7 @@ class GithubSettings:
         _check_urls(self, ("authorize_url", "token_url", "userinfo_url", "emails_url"))
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class OidcSettings:
     """Signing in with an OpenID Connect issuer, such as Keycloak, Authentik, GitLab or Forgejo.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote_plus
 
@@ -12,6 +11,7 @@ from authlib.oauth2 import OAuth2Error
 from authlib.oauth2.client import OAuth2Client
 
 from api.sign_in.providers.person import ProviderError
+from storage import immutable
 
 if TYPE_CHECKING:
     from api.sign_in.providers.bounded_http import ProviderConnection
@@ -29,7 +29,7 @@ class _WrongClientAuth(ProviderError):
     """The provider does not know the client, or not by this method."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Tokens:
     """An access token and, of OpenID Connect, an ID token that is not verified yet."""
 
@@ -37,7 +37,7 @@ class Tokens:
     id_token: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class TokenEndpoint:
     """A provider's token endpoint, and this service's credentials there.
 

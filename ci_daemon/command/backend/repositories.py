@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +23,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Repository:
     """A connected repository."""
 
@@ -36,7 +37,7 @@ class Repository:
     last_error: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class RepositoryDetails(Repository):
     """A connected repository, how often it is looked at, and what is packed of it."""
 
@@ -46,7 +47,7 @@ class RepositoryDetails(Repository):
     next_check_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class RepositoryKey:
     """The public deploy key of a repository that is fetched by ssh, and its server's trusted key."""
 
@@ -55,7 +56,7 @@ class RepositoryKey:
     host_key_fingerprint: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class RepositoryHook:
     """Shell lines for the server of a repository, shown only once."""
 
@@ -63,7 +64,7 @@ class RepositoryHook:
     hook_script: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class HostedRepository:
     """A repository at Forgejo, Gitea or GitLab to connect: without a provider, its host is asked for it."""
 
@@ -74,7 +75,7 @@ class HostedRepository:
     lfs: bool | None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class RepositoryChanges:
     """Changes of a connected repository; what is None stays."""
 

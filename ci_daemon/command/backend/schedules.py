@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from ci_daemon.command.support.names import PipelineName
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["ScheduleTerms", "Schedules"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ScheduleTerms:
     """The terms of a schedule that a caller gives; what is None stays, or has its default."""
 

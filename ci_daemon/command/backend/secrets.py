@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from ci_daemon.remote.views import SecretView
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["SecretOwner", "Secrets"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SecretOwner:
     """An organization, or one of its pipelines, by slugs."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from storage import immutable
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["NewToken", "Tokens", "UserToken"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class UserToken:
     """A token without its value; its kind is "api-key" or "session"."""
 
@@ -23,7 +24,7 @@ class UserToken:
     last_used_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class NewToken(UserToken):
     """A new token with its value, which is shown only once."""
 

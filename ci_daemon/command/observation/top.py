@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -20,7 +20,7 @@ from ci_daemon.providers import open_images, open_providers, pool_capacity
 from ci_daemon.terminal.live import redraw
 from ci_daemon.terminal.printable import printable
 from ci_daemon.terminal.tables import print_renderable
-from storage import SystemClock, duration
+from storage import SystemClock, duration, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +38,7 @@ _MAX_QUEUED = 10
 _MIB = 2**20
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _ScreenData:
     """The data of one screen."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from click.core import ParameterSource
 
 import storage
 from ci_daemon.command.support.identity import as_owner
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,7 @@ __all__ = ["CommandAudit", "audit_command", "command_audit", "write"]
 _PASSWORD = re.compile(r"(//)[^/@\s]*@")
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class CommandAudit:
     """The audit entry of a command."""
 

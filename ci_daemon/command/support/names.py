@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import click
 
 from ci_daemon.command.support.session import Failure
+from storage import immutable
 
 __all__ = ["BuildName", "PipelineName", "build_argument", "pipeline_argument"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class PipelineName:
     """A pipeline by its organization's slug and its own."""
 
@@ -35,7 +34,7 @@ class PipelineName:
         return f"{self.org}/{self.pipeline}"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class BuildName:
     """A build by its organization's slug, its pipeline's, and its number."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ci_daemon.command.support.lookup import find_build, find_pipeline
 from ci_daemon.command.support.session import Failure
 from ci_daemon.remote.views import BuildView, JobView
-from storage import ApprovalNotAwaited
+from storage import ApprovalNotAwaited, immutable
 
 if TYPE_CHECKING:
     from ci_daemon.command.support.names import BuildName, PipelineName
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["BoxBuild", "BoxBuilds"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class BoxBuild(BuildView):
     """A build with what only the box knows: its files' name, and a request to cancel that nobody has met."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -10,7 +9,7 @@ import click
 from ci_daemon.command.support.lookup import find_user
 from ci_daemon.command.support.session import Failure
 from ci_daemon.remote.account_views import OrganizationView
-from storage import CancelSuperseded, ForkApproval, NameUnusable
+from storage import CancelSuperseded, ForkApproval, NameUnusable, immutable
 
 if TYPE_CHECKING:
     from ci_daemon.command.support.session import Session
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["BoxOrganization", "BoxOrganizations", "organization_of"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class BoxOrganization(OrganizationView):
     """An organization with its credit and the settings that the owner of the host makes."""
 

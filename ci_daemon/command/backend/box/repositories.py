@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,7 @@ from ci_daemon.command.backend.repositories import (
 from ci_daemon.command.support.lookup import find_organization, find_repository
 from ci_daemon.command.support.session import Failure
 from ci_daemon.overview import repository_errors
-from storage import GIT, DeployKey
+from storage import GIT, DeployKey, immutable
 
 if TYPE_CHECKING:
     from ci_daemon.command.support.session import Session
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["BoxRepositories", "BoxRepository", "deploy_key", "repository_of"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class BoxRepository(RepositoryDetails):
     """A repository with the account at its host whose token it is."""
 
