@@ -19,6 +19,7 @@ from actors.render.waiting_vm import VmWanted, loaded_vm
 from actors.scheduling.parked_vms import ParkedConnections
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import ExitStack
 
     from actors.addresses import Address
@@ -91,14 +92,14 @@ def discover(
     slug: str,
     archive: bytes,
     leaving: ExitStack,
-    parked: Lease | None = None,
+    take_parked: Callable[[], Lease | None] = lambda: None,
     waiting: WaitingVm | None = None,
 ) -> Envelope:
     """Return the pipelines that an archive declares, for an organization without a pipeline of that slug.
 
-    The result is cached, so a build of the new pipeline is not rendered again. It is rendered in the VM that is
-    ``parked``, which nobody else must use, or in the one that is ``waiting``, and ``leaving`` destroys that VM. Raises
-    RenderFailed and VmError.
+    The result is cached, so a build of the new pipeline is not rendered again. If it is not yet, it is rendered in the
+    VM that ``take_parked`` returns, which nobody else must use, or in the one that is ``waiting``, and ``leaving``
+    destroys that VM. Raises RenderFailed and VmError.
     """
     image = images.resolve(None)
     with tempfile.NamedTemporaryFile(suffix=".tar.gz") as file:
@@ -118,7 +119,7 @@ def discover(
                 organization=organization,
                 slug=slug,
                 leaving=leaving,
-                parked=parked,
+                parked=take_parked(),
                 waiting=waiting,
             )
             keep(storage, clock, settings.render.cache_seconds, name, rendered)

@@ -46,8 +46,6 @@ _NO_API = ("127.0.0.1", 0)
 _LOG = "ci-daemon.log"
 _POLL_SECONDS = 0.02
 _LOCK_SECONDS = 0.2
-_FIRST_VMS = 2
-"""One renders, one is for the first job."""
 _BUSY_SECONDS = 1.0
 """After the start the CPU is for the first job; housekeeping waits."""
 
@@ -55,7 +53,7 @@ _BUSY_SECONDS = 1.0
 class LocalService:
     """A storage, VMs and an engine.
 
-    While the caller packs and renders, other threads park the first VMs and make the engine. So Ctrl-C cannot leave a
+    While the caller packs and renders, other threads park the first VM and make the engine. So Ctrl-C cannot leave a
     VM or an engine half made, either. The calls are for one thread.
     """
 
@@ -69,7 +67,7 @@ class LocalService:
         parking: Executor,
         starting: Executor,
     ) -> None:
-        """Park the first VMs by ``parking``; ``starting`` is for the engine. Both do one thing at a time."""
+        """Park the first VM by ``parking``; ``starting`` is for the engine. Both do one thing at a time."""
         self.config = config
         self.storage = storage
         self.images = images
@@ -77,8 +75,9 @@ class LocalService:
         self._host = providers.named(config.pool.provider)
         self._clock = clock
         self._settings = engine_settings(config, config.http.url, _NO_API)
+        self._parking = parking
         self._starting = starting
-        self._parked = [parking.submit(_park, storage, self._host) for _ in range(_FIRST_VMS)]
+        self._parked = self._park()
         self._made: Future[Engine] | None = None
         self._started: Future[None] | None = None
 
@@ -97,13 +96,23 @@ class LocalService:
         self._started.result()
         return self._made.result()
 
+    def _park(self) -> Future[Lease | None]:
+        return self._parking.submit(_park, self.storage, self._host)
+
+    def _vm_of_render(self) -> Lease | None:
+        """Return the parked VM for a render, and park another one for the first job meanwhile."""
+        if self._started is not None:
+            return None
+        parked, self._parked = self._parked, self._park()
+        return parked.result()
+
     def _make_engine(self) -> Engine:
         timings = actors.Timings(housekeeping=_BUSY_SECONDS)
         return actors.Engine(self.storage, self.providers, self.images, self._clock, self._settings, timings=timings)
 
     def _start(self, made: Future[Engine]) -> None:
-        """Start an engine, which takes over the VMs that are parked by then."""
-        wait(self._parked)
+        """Start an engine, which takes over the VM that is parked by then."""
+        wait((self._parked,))
         made.result().start()
 
     def pipeline(self, slug: str, repository: str, branch: str) -> Pipeline:
@@ -144,7 +153,7 @@ class LocalService:
                 slug=slug,
                 archive=archive,
                 leaving=leaving,
-                parked=self._parked[0].result() if self._started is None else None,
+                take_parked=self._vm_of_render,
             )
 
     def cancel(self, build_id: int) -> None:
