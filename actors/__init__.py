@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from actors.engine_settings import EngineSettings
     from actors.log_context import LogContextFilter
     from actors.pollers import PollerComposition
+    from actors.prometheus_metrics import PrometheusMetrics
     from actors.settings import ArtifactSettings, CacheSettings, JobSettings, PoolSettings, RetentionSettings
     from actors.supervision import doing
     from actors.timed_http import Deadline, TimedBackend
@@ -36,6 +37,7 @@ __all__ = [
     "LogContextFilter",
     "PollerComposition",
     "PoolSettings",
+    "PrometheusMetrics",
     "RetentionSettings",
     "TimedBackend",
     "Timings",

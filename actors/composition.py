@@ -17,7 +17,6 @@ from actors.builds.supervisor import BuildSupervisor
 from actors.cleanup.host_disk import HostDisk
 from actors.cleanup.reaper import Reaper
 from actors.log_watchers import LogWatchers
-from actors.metrics import EngineMetrics
 from actors.render.discovery import Discovery
 from actors.render.pool import RenderPool
 from actors.render.recording import RenderRecorder
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
         PollStorage,
         RenderPoolMessage,
     )
+    from actors.metrics import EngineMetrics
     from actors.timings import Timings
     from actors.vms import Images, Providers
     from storage import Clock, Render, Storage
@@ -80,12 +80,12 @@ class Composition:
     images: Images
     clock: Clock
     live_settings: LiveSettings
+    metrics: EngineMetrics
     timings: Timings
     make_pollers: Callable[[Composition], tuple[Poller, ...]]
     addresses: Addresses = field(default_factory=Addresses)
     reasons: PendingReasons = field(default_factory=PendingReasons)
     watchers: LogWatchers = field(default_factory=LogWatchers)
-    metrics: EngineMetrics = field(default_factory=EngineMetrics)
     connections: ParkedConnections = field(default_factory=ParkedConnections)
     host_disk: HostDisk = field(default_factory=HostDisk)
     broken: threading.Event = field(default_factory=threading.Event)

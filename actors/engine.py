@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from actors.composition import Composition
 from actors.engine_settings import EngineSettings, LiveSettings
 from actors.messages import BuildCreated, CancelBuild, Drain, PollStorage, Reschedule, ResyncLeases
-from actors.metrics import EngineGauges
+from actors.metrics import EngineMetrics
 from actors.root import RootSupervisor
 from actors.scheduling.admission import admission_block
 from actors.supervision import spawn
@@ -52,6 +52,7 @@ class Engine:
         clock: the time.
         settings: the settings to begin with.
         pollers: makes the actors that look into the storage; without it nothing is sent, fetched or scheduled.
+        metrics: counts events; without it none is counted.
         timings: the waits, which tests shorten.
     """
 
@@ -64,11 +65,19 @@ class Engine:
         settings: EngineSettings,
         pollers: Callable[[Composition], tuple[Poller, ...]] = _no_pollers,
         *,
+        metrics: EngineMetrics | None = None,
         timings: Timings | None = None,
     ) -> None:
         self._live_settings = LiveSettings(settings)
         self._composition = Composition(
-            storage, providers, images, clock, self._live_settings, timings or Timings(), pollers
+            storage,
+            providers,
+            images,
+            clock,
+            self._live_settings,
+            metrics or EngineMetrics(),
+            timings or Timings(),
+            pollers,
         )
         self._draining = threading.Event()
         self._discovering = threading.BoundedSemaphore(settings.render.vms)
@@ -182,7 +191,7 @@ class Engine:
 
     def collectors(self) -> Iterable[Collector]:
         """Return the Prometheus collectors of the actors: current gauges, and counts since the start."""
-        return EngineGauges(lambda: self.settings.pool, self._composition.providers), self._composition.metrics
+        return self._composition.metrics.collectors(lambda: self.settings.pool, self._composition.providers)
 
     def pending_reason(self, job: Job) -> str | None:
         """Return why a job waits; None if it does not. Never blocks."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pykka
 
-from actors import Engine, PollerComposition
+from actors import Engine, PollerComposition, PrometheusMetrics
 from api import RelyingParty, Server, build_document, create_app
 from ci_daemon.engine_sections import engine_settings
 from ci_daemon.host.dump import dump
@@ -76,6 +76,7 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
             clock,
             engine_settings(config, settings.url, server.local_address),
             lambda parts: PollerComposition(parts, hosts.by_name, build_document).pollers,
+            metrics=PrometheusMetrics(),
         )
         stack.callback(_stop_leaked_actors)
         # Before the engine starts: its actors then keep the processor busy with connections to running VMs.

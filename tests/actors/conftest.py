@@ -17,6 +17,7 @@ from actors import (
     JobSettings,
     PollerComposition,
     PoolSettings,
+    PrometheusMetrics,
     RetentionSettings,
 )
 from actors.addresses import Address
@@ -137,7 +138,14 @@ class Host:
     def new_engine(self) -> Engine:
         """Return another engine over the same state, as a new process would make it."""
         return Engine(
-            self.storage, self.providers, self.images, self.clock, self.settings, self._pollers, timings=self.timings
+            self.storage,
+            self.providers,
+            self.images,
+            self.clock,
+            self.settings,
+            self._pollers,
+            metrics=PrometheusMetrics(),
+            timings=self.timings,
         )
 
     def _pollers(self, parts: Composition) -> tuple[Poller, ...]:
