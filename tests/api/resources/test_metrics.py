@@ -45,6 +45,15 @@ def test_the_queue_builds_and_leases_are_counted(world: World, pipeline: Pipelin
     assert ("python_gc_collections_total", "0") in found
 
 
+def test_vms_on_a_cluster_are_counted_by_member(world: World):
+    leases = world.storage.leases
+    for vm_id, member in (("one", "m1"), ("two", "m1"), ("three", "m2"), ("here", None)):
+        leases.parked(leases.reserve_parked(vm_id, "incus").id, member)
+    found = scraped(world)
+    counted = {key[1:]: value for key, value in found.items() if key[0] == "ci_daemon_member_leases"}
+    assert counted == {("m1",): 2, ("m2",): 1}
+
+
 def test_switches_are_gauges(world: World):
     assert (scraped(world)["ci_daemon_drained",], scraped(world)["ci_daemon_draining",]) == (0, 0)
     world.storage.switches.drain()
