@@ -136,6 +136,15 @@ def test_an_instance_that_others_removed_is_a_lost_vm(alone: Fleet, provider: In
     assert provider.list() == []
 
 
+def test_an_image_that_others_removed_is_sent_again(alone: Fleet, provider: IncusProvider) -> None:
+    """The outer layer's, which the service had found there before."""
+    provider.create(spec("vm-1"))
+    listed = alone.members[0].run("incus image list --project ci --format csv --columns f").split()
+    alone.members[0].run(f"incus image delete --project ci {' '.join(listed)}")
+    provider.create(spec("vm-2"))
+    assert says(provider, "vm-2", "echo made") == "made"
+
+
 def test_an_instance_of_others_with_a_vms_name_is_left_alone(alone: Fleet, provider: IncusProvider) -> None:
     member = alone.members[0]
     member.run("incus init --empty --project ci --profile ci ci-vm-taken")
