@@ -51,6 +51,7 @@ class BaselineVm:
 
     def wait(self) -> None:
         """Wait until its sshd runs, whose greeting stays to be read."""
+        assert isinstance(self.endpoint.socket, socket.socket)
         self.endpoint.socket.recv(1, socket.MSG_PEEK)
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Protocol
 from storage import Shape, immutable
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Iterable
 
     from actors.vms.description import HostSize, ProviderDescription
@@ -19,6 +18,7 @@ __all__ = [
     "ProviderAway",
     "SnapshotNotFound",
     "SshEndpoint",
+    "SshSocket",
     "VmDisk",
     "VmError",
     "VmLost",
@@ -61,6 +61,25 @@ class VmSpec:
     network: bool = True
 
 
+class SshSocket(Protocol):
+    """A connection to an SSH server: what SSH needs of a socket, with the same meaning."""
+
+    def recv(self, size: int, /) -> bytes:
+        """Return up to ``size`` bytes that have come, nothing at the end. Raises TimeoutError."""
+
+    def send(self, data: bytes, /) -> int:
+        """Send some bytes, and return their number. Raises TimeoutError: then the same bytes follow."""
+
+    def settimeout(self, seconds: float | None, /) -> None:
+        """Let each following call wait for at most so many seconds."""
+
+    def shutdown(self, how: int, /) -> None:
+        """End what is sent, or hang up, which wakes who waits in `recv`."""
+
+    def close(self) -> None:
+        """Close the connection. Idempotent."""
+
+
 @immutable
 class SshEndpoint:
     """An open socket to the SSH server of a VM, and the keys that authenticate both ends.
@@ -70,7 +89,7 @@ class SshEndpoint:
     the socket.
     """
 
-    socket: socket.socket
+    socket: SshSocket
     private_key: str
     host_key: str
     user: str = "root"

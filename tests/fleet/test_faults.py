@@ -74,9 +74,9 @@ def test_programs_that_end_at_once_harm_no_engine(state: Path, provider: IncusPr
         streams = ExecStreams(engine)
 
         def end_at_once(_: int) -> None:
-            streams.start("ci-vm-vm-1", ["/missing"]).socket.close()
+            streams.start("ci-vm-vm-1", ["/missing"]).close()
 
-        with closing(streams), ThreadPoolExecutor(_AT_ONCE) as threads:
+        with ThreadPoolExecutor(_AT_ONCE) as threads:
             list(threads.map(end_at_once, range(_PROGRAMS)))
     assert provider.alive("vm-1")
 

@@ -45,7 +45,7 @@ class VmConnection:
         self._lock = threading.Lock()
         self._abandoned = threading.Event()
         self._connection: vms.Connection | None = None
-        self._connecting: socket.socket | None = None
+        self._connecting: vms.SshSocket | None = None
 
     @property
     def abandoned(self) -> bool:

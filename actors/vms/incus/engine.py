@@ -5,12 +5,13 @@ Incus 6 and LXD 5 share it. Changes are asynchronous: the answer names an operat
 
 from __future__ import annotations
 
+import socket
 import ssl
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import httpx
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 __all__ = ["Access", "Engine", "EngineAway", "EngineError", "NotFound"]
 
 _CONNECT_SECONDS = 3.0
+_DIAL_SECONDS = 10.0
+_UNACKNOWLEDGED_MS = 60_000
+_PORT = 443
 _ANSWER_SECONDS = 30.0
 _OPERATION_SECONDS = 120.0
 _WAIT_SECONDS = 20
@@ -179,6 +183,25 @@ class Engine:
     def address(self) -> str:
         """The address of the member that answered last."""
         return str(self._clients[self._first].base_url)
+
+    def dial(self, address: str) -> socket.socket:
+        """Open a connection to a member for other uses than requests. Raises OSError."""
+        with ExitStack() as undo:
+            if self.tls is None:
+                connected = socket.socket(socket.AF_UNIX)
+                undo.callback(connected.close)
+                connected.settimeout(_DIAL_SECONDS)
+                connected.connect(str(self.access.socket))
+            else:
+                found = urlsplit(address)
+                connected = socket.create_connection((found.hostname, found.port or _PORT), _CONNECT_SECONDS)
+                undo.callback(connected.close)
+                connected.settimeout(_DIAL_SECONDS)
+                connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MS)
+                connected = self.tls.wrap_socket(connected)
+            undo.pop_all()
+        return connected
 
     def _client(self, address: str) -> httpx.Client:
         timeout = httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS)

@@ -6,7 +6,6 @@ Both are made of the image store's trees, once for each content, and removed whe
 from __future__ import annotations
 
 import hashlib
-import shutil
 import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -189,11 +188,13 @@ class EngineImages:
 
     def _unpack(self, instance: str, tree: Path) -> None:
         unpacking = self._on.streams.start(instance, ["/bin/sh", "-c", _UNPACK])
-        with unpacking.socket as sink, tree_tar(tree, self._idmap) as stream:
-            with sink.makefile("wb") as file:
-                shutil.copyfileobj(stream, file, _BLOCK_BYTES)
-            sink.shutdown(socket.SHUT_WR)
-            sink.recv(1)
+        with unpacking, tree_tar(tree, self._idmap) as stream:
+            with suppress(BrokenPipeError):  # it has ended, and its exit code says why
+                while block := stream.read(_BLOCK_BYTES):
+                    unpacking.send(block)
+                unpacking.shutdown(socket.SHUT_WR)
+            unpacking.recv(1)
+            unpacking.read_errors()
         if unpacking.exit_code(_UPLOAD_SECONDS) != 0:
             reason = unpacking.errors.decode(errors="replace").strip()
             message = f"the image at {tree} could not be unpacked on the engine: {reason}"

@@ -157,7 +157,7 @@ class IncusProvider:
                 message = f"VM {vm_id} has ended"
                 raise VmLost(message) from error
             raise
-        return SshEndpoint(program.socket, record.private_key, record.host_key)
+        return SshEndpoint(program, record.private_key, record.host_key)
 
     def alive(self, vm_id: str) -> bool:
         """Tell whether the VM still runs, with its disk. Raises EngineAway."""
@@ -239,7 +239,6 @@ class IncusProvider:
 
     def close(self) -> None:
         """Close the connections to the engine; VMs live on."""
-        self._streams.close()
         self._engine.close()
 
     def _waits(self, vm_id: str) -> bool:

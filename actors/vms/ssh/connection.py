@@ -21,7 +21,7 @@ from actors.vms.ssh.vm_socket import VmSocket
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from actors.vms.provider import SshEndpoint
+    from actors.vms.provider import SshEndpoint, SshSocket
     from actors.vms.ssh.interactive import Pty
     from actors.vms.ssh.stream import Completed
     from storage import Clock
@@ -207,8 +207,8 @@ def _reason(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _set_socket_options(sock: socket.socket) -> None:
-    if sock.family in {socket.AF_INET, socket.AF_INET6}:
+def _set_socket_options(sock: SshSocket) -> None:
+    if isinstance(sock, socket.socket) and sock.family in {socket.AF_INET, socket.AF_INET6}:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MS)

@@ -8,13 +8,15 @@ from __future__ import annotations
 import socket
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from paramiko import SSHException
 from paramiko.buffered_pipe import BufferedPipe
 
 if TYPE_CHECKING:
     import paramiko
+
+    from actors.vms.provider import SshSocket
 
 __all__ = ["BoundedSocket", "limit_unread"]
 
@@ -32,13 +34,15 @@ class BoundedSocket:
     unless the first line is an SSH greeting of at most 255 bytes.
     """
 
-    def __init__(self, connected: socket.socket) -> None:
+    def __init__(self, connected: SshSocket) -> None:
         self._socket = connected
         self._greeting = b""
         self._received = memoryview(b"")
+        self._closed = False
+        """The name by which paramiko looks for it."""
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - a socket otherwise
-        return getattr(self._socket, name)
+        self.send = connected.send
+        self.settimeout = connected.settimeout
 
     def recv(self, size: int) -> bytes:
         """Return up to ``size`` bytes, the missing part of a packet."""
@@ -58,6 +62,7 @@ class BoundedSocket:
 
     def close(self) -> None:
         """Close it, and wake the thread that waits for data: closing alone would let it wait."""
+        self._closed = True
         with suppress(OSError):  # it is closed already
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()

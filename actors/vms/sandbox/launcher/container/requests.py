@@ -102,8 +102,9 @@ def _copy(source: int, target: int) -> None:
     To splice from a socket would be faster, but waits for more than has come.
     """
     try:
-        while block := os.read(source, _BLOCK_BYTES):
-            rest = memoryview(block)
+        block = memoryview(bytearray(_BLOCK_BYTES))  # one for all: new ones take three times the time
+        while size := os.readv(source, [block]):
+            rest = block[:size]
             while rest:
                 rest = rest[os.write(target, rest) :]
     except (BrokenPipeError, ConnectionResetError):

@@ -1,0 +1,120 @@
+"""A websocket of the engine on a connection of its own, without a thread: its calls never wait."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from websockets.client import ClientProtocol
+from websockets.frames import Frame, Opcode
+from websockets.protocol import State
+from websockets.uri import parse_uri
+
+if TYPE_CHECKING:
+    from websockets.typing import BytesLike
+
+__all__ = ["WebSocket"]
+
+_MOST_BYTES = 1 << 18
+_BLOCK_BYTES = 1 << 16
+"""Bytes of one call. Of TLS it gives 16 KiB, and for larger blocks malloc would map memory each time."""
+
+_DATA = frozenset({Opcode.TEXT, Opcode.BINARY})
+_NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+class WebSocket:
+    """A stream of bytes in messages, of which an empty one ends the stream. Safe in any thread.
+
+    The engine's pings get no answer: it waits for none, and one that came after it has closed would make the kernel
+    drop what is yet unread.
+    """
+
+    def __init__(self, connected: socket.socket, path: str) -> None:
+        """Open a websocket within the connection's time-out. Raises OSError and WebSocketException."""
+        self.ended = False
+        self.descriptor = connected.fileno()
+        self._socket = connected
+        self._lock = threading.Lock()
+        self._protocol = ClientProtocol(parse_uri(f"ws://engine{path}"), max_size=None)
+        self._unsent = memoryview(b"")
+        self._protocol.send_request(self._protocol.connect())
+        connected.sendall(b"".join(self._protocol.data_to_send()))
+        while self._protocol.state is State.CONNECTING and self._protocol.handshake_exc is None:
+            if block := connected.recv(_BLOCK_BYTES):
+                self._protocol.receive_data(block)
+            else:
+                self._protocol.receive_eof()
+        if self._protocol.handshake_exc is not None:
+            raise self._protocol.handshake_exc
+        self._early = self._taken()
+        connected.settimeout(0)
+
+    def receive(self) -> bytes | None:
+        """Return what has come of the stream; nothing at its end, None if nothing has come yet."""
+        with self._lock:
+            taken, self._early = [*self._early], []
+            size = sum(map(len, taken))
+            while size < _MOST_BYTES and not self.ended:
+                try:
+                    block = self._socket.recv(_BLOCK_BYTES)
+                except _NOT_NOW:
+                    return b"".join(taken) or None
+                except OSError:
+                    block = b""
+                if block:
+                    self._protocol.receive_data(block)
+                    new = self._taken()
+                    taken += new
+                    size += sum(map(len, new))
+                else:
+                    self.ended = True
+            return b"".join(taken)
+
+    def put(self, data: bytes) -> None:
+        """Take data to send, unless what was taken before is not sent yet; nothing ends the stream."""
+        with self._lock:
+            if not self._unsent:
+                send = self._protocol.send_binary if data else self._protocol.send_text
+                send(data)
+                self._unsent = memoryview(b"".join(self._protocol.data_to_send()))
+
+    def flush(self) -> bool:
+        """Send what can be sent now; tell whether that was all. Raises BrokenPipeError."""
+        with self._lock:
+            while self._unsent:
+                if self.ended:
+                    raise BrokenPipeError
+                try:
+                    self._unsent = self._unsent[self._socket.send(self._unsent) :]
+                except _NOT_NOW:
+                    return False
+                except OSError as error:
+                    self.ended = True
+                    raise BrokenPipeError from error
+            return True
+
+    def hang_up(self) -> None:
+        """End the stream, and wake who waits for the descriptor."""
+        with self._lock:
+            self.ended = True
+            with suppress(OSError):  # it has ended or is closed
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Hang up and close the connection. Idempotent."""
+        self.hang_up()
+        with self._lock:
+            self._socket.close()
+
+    def _taken(self) -> list[BytesLike]:
+        """Return the messages that are complete, and note if they end the stream."""
+        frames = [event for event in self._protocol.events_received() if isinstance(event, Frame)]
+        self._protocol.data_to_send()
+        messages = [each.data for each in frames if each.opcode in _DATA]
+        if self._protocol.state is not State.OPEN or not all(messages):
+            self.ended = True
+        return messages
