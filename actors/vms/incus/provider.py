@@ -6,6 +6,7 @@ disk is a volume, which is attached while the instance runs, so a parked one tak
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -28,10 +29,12 @@ from actors.vms.sandbox.vm_folder import VmFolder, VmRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from concurrent.futures import Future
     from pathlib import Path
 
     from actors.vms.description import HostSize
     from actors.vms.incus.settings import IncusSettings
+    from actors.vms.incus.volumes import Volume
     from actors.vms.sandbox.host_vms import ImageRoots
     from actors.vms.sandbox.settings import SandboxSettings
     from actors.vms.sandbox.userns import IdMap
@@ -100,52 +103,31 @@ class IncusProvider:
     def create(self, spec: VmSpec) -> None:
         """Make a VM and return when its sshd answers, or raise and leave nothing behind."""
         self._check_parent(spec)
-        self._park(spec.id, self._disks.check(spec), spec.shape)
-        self.attach(spec)
+        vm, parent, base = self._vm(spec.id), self._disks.check(spec), self._images.base()
+        vm.make()
+        with self._destroyed_on_error(spec.id):
+            member = self._places.take(spec.id, parent, spec.shape)
+            with vm.attaching(), self._disk_beside(spec, member) as disk:
+                self._boot(vm, base, member)
+                self._give(spec, member, disk)
 
     def hurry(self, vm_id: str) -> None:
         """Do nothing: the engine gives parked instances their share."""
 
     def park(self, vm_id: str) -> None:
         """Make an instance without a job's disk, or raise and leave nothing behind."""
-        self._park(vm_id, None, None)
-
-    def _park(self, vm_id: str, parent: str | None, shape: Shape | None) -> None:
-        """Make an instance, on the member that has the parent of the job's disk, if it has one."""
-        deadline = self._clock.monotonic() + self._settings.create_seconds
-        instance, vm = self._names.vm(vm_id), self._vm(vm_id)
-        base = self._images.base()
+        vm, base = self._vm(vm_id), self._images.base()
         vm.make()
         with self._destroyed_on_error(vm_id):
-            host, caller = KeyPair.make(), KeyPair.make()
-            vm.write(VmRecord(caller.private, host.public, ()))
-            member = self._places.take(vm_id, parent, *([] if shape is None else [shape]))
-            bridge = self._bridge(member)
-            address = self._make(instance, base, bridge, member)
-            keys = programs.keys_of(
-                host, caller, self._settings.processes, bridge.settings(address),
-                user_namespaces=self._shared.user_namespaces,
-            )  # fmt: skip
-            programs.boot(self._streams, instance, keys, self._left(deadline))
-            self._check_wanted(vm)
+            self._boot(vm, base, self._places.take(vm_id, None))
 
     def attach(self, spec: VmSpec) -> None:
         """Give a parked VM its disk, shape and network, or raise and leave nothing behind."""
-        deadline = self._clock.monotonic() + self._settings.create_seconds
-        instance, vm = self._names.vm(spec.id), self._vm(spec.id)
         self._check_parent(spec)
-        with vm.attaching(), self._destroyed_on_error(spec.id):
+        with self._vm(spec.id).attaching(), self._destroyed_on_error(spec.id):
             member = self._places.of(spec.id)
-            bridge = self._bridge(member)
-            disk = self._disks.make(spec, member, _IMAGE_GB)
-            self._places.grow(spec.id, spec.shape)
-            devices = {DISK_DEVICE: self._volumes.device(disk.name, DISK)}
-            self._instances.change(instance, _limits(spec.shape), devices)
-            job = programs.job_of(spec, bridge.resolver)
-            programs.attach(self._streams, instance, job, self._left(deadline))
-            if BASE in disk.labels:
-                self._disks.note_base(disk, self._used_bytes(spec.id))
-            self._check_wanted(vm)
+            with self._disk_beside(spec, member) as disk:
+                self._give(spec, member, disk)
 
     def connect(self, vm_id: str) -> SshEndpoint:
         """Connect to the VM's SSH server; also works after a restart of the daemon."""
@@ -279,6 +261,39 @@ class IncusProvider:
             programs.write_out(self._streams, instance, _WRITE_SECONDS)
         used = self._instances.disk_bytes(instance)
         return self._disks.used_bytes(vm_id) if used is None else used
+
+    def _boot(self, vm: VmFolder, base: str, member: str | None) -> None:
+        """Make an instance with keys of its own, and let its init make the VM."""
+        deadline = self._clock.monotonic() + self._settings.create_seconds
+        host, caller = KeyPair.make(), KeyPair.make()
+        vm.write(VmRecord(caller.private, host.public, ()))
+        bridge, instance = self._bridge(member), self._names.vm(vm.id)
+        address = self._make(instance, base, bridge, member)
+        keys = programs.keys_of(
+            host, caller, self._settings.processes, bridge.settings(address),
+            user_namespaces=self._shared.user_namespaces,
+        )  # fmt: skip
+        programs.boot(self._streams, instance, keys, self._left(deadline))
+        self._check_wanted(vm)
+
+    @contextmanager
+    def _disk_beside(self, spec: VmSpec, member: str | None) -> Iterator[Future[Volume]]:
+        """Make the disk of a VM while the block runs: both mostly wait for the engine."""
+        with ThreadPoolExecutor(1, "engine-disk") as beside:
+            yield beside.submit(self._disks.make, spec, member, _IMAGE_GB)
+
+    def _give(self, spec: VmSpec, member: str | None, made: Future[Volume]) -> None:
+        """Give a VM that waits its shape, network and disk."""
+        deadline = self._clock.monotonic() + self._settings.create_seconds
+        instance, job = self._names.vm(spec.id), programs.job_of(spec, self._bridge(member).resolver)
+        disk = made.result()
+        self._places.grow(spec.id, spec.shape)
+        devices = {DISK_DEVICE: self._volumes.device(disk.name, DISK)}
+        self._instances.change(instance, _limits(spec.shape), devices)
+        programs.attach(self._streams, instance, job, self._left(deadline))
+        if BASE in disk.labels:
+            self._disks.note_base(disk, self._used_bytes(spec.id))
+        self._check_wanted(self._vm(spec.id))
 
     def _bridge(self, member: str | None) -> Bridge:
         return Bridge.of(self._engine, self._settings.network, self._shared.network.allow, member)
