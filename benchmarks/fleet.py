@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+import socket
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from time import perf_counter
@@ -11,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from actors.vms import Connection, ImageStore, VmError, VmSpec, in_job
 from actors.vms.sandbox import IdMap
+from actors.vms.sandbox.launcher.container.words import SSH
 from benchmarks.figures import Benchmark, interleaved
 from benchmarks.testbed import first_command
 from storage import Shape, SystemClock
@@ -50,7 +54,7 @@ def _measure(testbed: Testbed) -> Iterator[Figure]:
         ours = _Ours(provider, testbed.image)
         member = next(each for each in fleet.members if each.name == home)
         by_hand = _ByHand(member, fleet.first(but=member))
-        yield from _figures(ours, by_hand, parent)
+        yield from _figures(ours, by_hand, parent, fleet)
         member.run(f"incus cluster set {member.name} scheduler.instance=manual")
         there = partial(ours.create, parent), partial(by_hand.fork_there, by_hand.whole())
         for make in there:
@@ -58,7 +62,7 @@ def _measure(testbed: Testbed) -> Iterator[Figure]:
         yield interleaved("fork on another member, 400 MB", "ms", _ROUNDS, *there)
 
 
-def _figures(ours: _Ours, by_hand: _ByHand, parent: str) -> Iterator[Figure]:
+def _figures(ours: _Ours, by_hand: _ByHand, parent: str, fleet: Fleet) -> Iterator[Figure]:
     copy = f"ci-snapshot-{parent}"
     create = partial(ours.create, None), by_hand.create
     yield interleaved("create, until a first command has run", "ms", _ROUNDS, *create)
@@ -67,12 +71,19 @@ def _figures(ours: _Ours, by_hand: _ByHand, parent: str) -> Iterator[Figure]:
     attach = partial(ours.attach, parent), partial(by_hand.attach, copy)
     yield interleaved("attach a fork's disk to one that waits", "ms", _ROUNDS, *attach)
     yield interleaved("delete one that runs, with its disk", "ms", _ROUNDS, ours.delete, partial(by_hand.delete, copy))
-    with ours.connected() as connection, by_hand.instance() as name:
+    with ours.vm() as vm_id, ours.connected(vm_id) as connection, by_hand.instance() as name:
         command = partial(_command, connection, "true"), partial(by_hand.run, name, "true")
         yield interleaved("a command", "ms", _COMMAND_ROUNDS, *command)
         log = f"head -c {_LOG_MB}M /dev/zero"
-        speed = partial(_speed, lambda: _command(connection, log)), partial(_speed, lambda: by_hand.run(name, log))
-        yield interleaved("output of a command", "MB/s", _LOG_ROUNDS, *speed)
+        speed = partial(_speed, lambda: _command(connection, log))
+        yield interleaved(
+            "output of a command", "MB/s", _LOG_ROUNDS, speed, partial(_speed, lambda: by_hand.run(name, log))
+        )
+        with ours.connected(vm_id, directly=fleet) as direct:
+            yield interleaved(
+                "output of a command, beside SSH to its sshd directly", "MB/s", _LOG_ROUNDS,
+                speed, partial(_speed, lambda: _command(direct, log)),
+            )  # fmt: skip
 
 
 class _Ours:
@@ -110,10 +121,27 @@ class _Ours:
         return (perf_counter() - began) * 1000
 
     @contextmanager
-    def connected(self) -> Iterator[Connection]:
-        with Connection(self._provider.connect(self._made(None)), SystemClock()) as connection:
-            yield connection
+    def vm(self) -> Iterator[str]:
+        yield self._made(None)
         self.end()
+
+    @contextmanager
+    def connected(self, vm_id: str, *, directly: Fleet | None = None) -> Iterator[Connection]:
+        """Connect to a VM, or ``directly`` to the socket of its sshd on this host, without the engine."""
+        endpoint = self._provider.connect(vm_id)
+        if directly:
+            endpoint.socket.close()
+            endpoint = replace(endpoint, socket=self._sshd(vm_id, directly))
+        with Connection(endpoint, SystemClock()) as connection:
+            yield connection
+
+    def _sshd(self, vm_id: str, fleet: Fleet) -> socket.socket:
+        home = self._provider.member(vm_id)
+        member = next(each for each in fleet.members if each.name == home)
+        init = json.loads(member.run(f"incus query /1.0/instances/ci-vm-{vm_id}/state?project=ci"))["pid"]
+        opened = socket.socket(socket.AF_UNIX)
+        opened.connect(f"/proc/{member.pid}/root/proc/{init}/root{SSH}")
+        return opened
 
     def end(self) -> None:
         for vm_id in self._provider.list():
