@@ -24,6 +24,11 @@ def memory_gb(connection: Connection) -> float:
     return int(says(connection, "free -k | awk '/^Mem:/ { print $2 }'")) / (1 << 20)
 
 
+def overlay_of(folder: Path, place: str) -> int:
+    """Return the inode of the file with a disk's writes."""
+    return (folder / "qemu" / place / "overlay").stat().st_ino
+
+
 @pytest.mark.timeout(1800)
 def test_a_machine_from_its_boot_over_a_fork_to_its_panic(
     opened: Callable[[], QemuProvider], tmp_path: Path, idmap: IdMap
@@ -45,7 +50,9 @@ def test_a_machine_from_its_boot_over_a_fork_to_its_panic(
     assert (qemu.stat().st_uid, confinement(qemu)) == (idmap.root_uid + 65_534, CONFINED)
     most = {kind: resource.prlimit(int(qemu.name), kind) for kind in (resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE)}
     assert most == {resource.RLIMIT_FSIZE: (LARGEST_FILE, LARGEST_FILE), resource.RLIMIT_NOFILE: (4096, 4096)}
+    written = overlay_of(tmp_path, "vms/parent/disk")
     provider.snapshot("parent", "taken")
+    assert overlay_of(tmp_path, "snapshots/taken") == written, "the disk was copied, which takes longer if it is larger"
     assert not provider.alive("parent")
     provider.destroy("parent")
     assert 3_000_000 < provider.snapshot_bytes("taken") < 16 << 20
