@@ -20,9 +20,9 @@ CHECKOUT = Path(__file__).parents[2]
 FOLDER = CHECKOUT / ".run/machines"
 
 _PACKAGES = (
-    "adduser", "ca-certificates", "curl", "dbus", "debian-archive-keyring", "git", "iproute2", "kmod", "libpam-systemd",
-    "mmdebstrap", "openssh-client", "procps", "python3", "python3-venv", "slirp4netns", "sudo", "systemd",
-    "systemd-sysv", "uidmap",
+    "adduser", "ca-certificates", "curl", "dbus", "debian-archive-keyring", "git", "gpg", "iproute2", "kmod",
+    "libpam-systemd", "mmdebstrap", "openssh-client", "procps", "python3", "python3-venv", "slirp4netns", "sudo",
+    "systemd", "systemd-sysv", "uidmap",
 )  # fmt: skip
 _OF_REAL_HARDWARE = (
     "getty@tty1.service", "modprobe@.service", "systemd-modules-load.service", "systemd-random-seed.service",
