@@ -1,4 +1,4 @@
-"""Trees of Debian for machines in tests, made once for a recipe and kept."""
+"""Trees of Debian and Ubuntu for machines in tests, made once for a recipe and kept."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 __all__ = ["bootstrap", "kept", "of_host"]
+
+_OF_UBUNTU = {"noble"}
 
 
 def kept(folder: Path, name: str, recipe: list[str], make: Callable[[Path], None]) -> Path:
@@ -42,7 +44,8 @@ def of_host() -> list[str]:
 
 
 def bootstrap(suite: str, root: Path, packages: Iterable[str], hooks: Iterable[str]) -> None:
-    """Make a Debian with these packages from Debian's archive; ``hooks`` are shell lines of mmdebstrap."""
+    """Make a release with these packages from its archive; ``hooks`` are shell lines of mmdebstrap."""
+    vendor, components = ("ubuntu", "main,universe") if suite in _OF_UBUNTU else ("debian", "main")
     with tempfile.TemporaryDirectory() as certificates:
         for number, text in enumerate(local_certificates()):
             Path(certificates, f"host-{number}.crt").write_text(text + "\n", encoding="ascii")
@@ -54,6 +57,7 @@ def bootstrap(suite: str, root: Path, packages: Iterable[str], hooks: Iterable[s
             *hooks,
         ]
         argv = ["mmdebstrap", "--mode=root", "--variant=minbase", "--format=directory"]
+        argv += [f"--components={components}"]
         argv += [f"--include={','.join(packages)}"]
         argv += [f"--aptopt={line}" for line in ['Acquire::Languages "none";', *apt_options()]]
         argv += [
@@ -62,4 +66,4 @@ def bootstrap(suite: str, root: Path, packages: Iterable[str], hooks: Iterable[s
             "--dpkgopt=path-exclude=/usr/share/man/*",
         ]
         argv += ["--skip=cleanup/apt/lists", *(f"--customize-hook={hook}" for hook in hooks), suite, str(root)]
-        subprocess.run([*argv, *apt_sources("debian", suite, "main")], check=True)
+        subprocess.run([*argv, *apt_sources(vendor, suite, components.replace(",", " "))], check=True)

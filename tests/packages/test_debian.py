@@ -1,4 +1,4 @@
-"""The Debian packages on machines with systemd: installed, upgraded, downgraded, removed and purged.
+"""The packages on machines with systemd: installed, upgraded, downgraded, removed and purged.
 
 Each test continues where the one before ended. `make deb` has made the packages, of one release or of several.
 """
@@ -20,7 +20,7 @@ from tests.system.service import Service
 from tests.waiting import until
 
 CHECKOUT = Path(__file__).parents[2]
-RELEASES = {"bookworm": "debian12", "trixie": "debian13"}
+RELEASES = {"bookworm": "debian12", "trixie": "debian13", "noble": "ubuntu24.04"}
 MADE = {
     suite: made for suite, release in RELEASES.items() for made in CHECKOUT.glob(f"dist/ci-daemon_*~{release}_*.deb")
 }
