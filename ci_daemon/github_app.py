@@ -73,8 +73,11 @@ class Setup:
         }
 
     def listen(self, port: int) -> CodeServer:
-        """Open the server of the dialogue, on the loopback interface alone."""
-        return CodeServer(self, port)
+        """Open the server of the dialogue, on the loopback interface alone. Raises AppNotMade."""
+        try:
+            return CodeServer(self, port)
+        except OSError as error:
+            raise AppNotMade(f"cannot listen on port {port}: {error.strerror}: choose another --port") from None
 
 
 class CodeServer(HTTPServer):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import math
+import os
 import socket
 import threading
 import time
@@ -236,9 +238,9 @@ def _listen(listen: str) -> socket.socket:
     try:
         return socket.create_server((host, int(port)), family=family, backlog=_BACKLOG)
     except OSError as error:
-        raise CannotListen(
-            f"cannot listen on {listen}: {error.strerror}; stop the program that listens there, or change http.listen"
-        ) from error
+        reason = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
+        advice = "stop the program that listens there, or " if error.errno == errno.EADDRINUSE else ""
+        raise CannotListen(f"cannot listen on {listen}: {reason}; {advice}change http.listen") from error
 
 
 def _address(sock: socket.socket) -> str:

@@ -86,9 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         click.echo(error.format_message(), err=True)
         return error.exit_code
     except click.UsageError as error:
-        path = error.ctx.command_path if error.ctx else "ci-daemon"
-        message = " ".join(error.format_message().split()).rstrip(".")  # click lists choices below each other
-        return _fail(f"{message}: see `{path} --help`", error.exit_code)
+        return _fail(_usage_message(error), error.exit_code)
     except click.ClickException as error:
         return _fail(error.format_message(), error.exit_code)
     except click.Abort:
@@ -105,6 +103,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return _fail(error_message(error), ExitCode.FAILURE)
     return result if isinstance(result, int) else ExitCode.SUCCESS
+
+
+def _usage_message(error: click.UsageError) -> str:
+    """Return what is wrong with a command line, and the help to see."""
+    path = error.ctx.command_path if error.ctx else "ci-daemon"
+    message = " ".join(error.format_message().split()).rstrip(".")  # click lists choices below each other
+    message = message.replace("is not a valid integer range", "is not a whole number")
+    return f"{message} See `{path} --help`" if message.endswith("?") else f"{message}: see `{path} --help`"
 
 
 def _fail(message: str, code: int) -> int:

@@ -41,7 +41,7 @@ _UNLIMITED_WIDTH = 1_000_000
 class DocumentTable:
     """Documents as a table with some of their keys as columns, fitted to the terminal it is drawn on.
 
-    ISO 8601 times, whose key is ``at`` or ``since`` or ends with ``_at``, are shown relative to now. A ``commit`` is
+    ISO 8601 times, whose key is or ends with ``at`` or ``since``, are shown relative to now. A ``commit`` is
     shortened, a number whose key ends with ``_seconds`` is shown as a duration, and a ``state`` has its colour. An
     ``action`` is shown whole if the terminal has 80 columns.
     """
@@ -168,7 +168,7 @@ def _cell(column: str, value: object, now: datetime) -> Text:
             return Text(printable(value), state_style(value))
         case str() if column == "commit":
             return Text(printable(value)[:_COMMIT_LENGTH])
-        case str() if column in {"at", "since"} or column.endswith("_at"):
+        case str() if column in {"at", "since"} or column.endswith(("_at", "_since")):
             return Text(relative_time(datetime.fromisoformat(value), now))
         case int() | float() if column.endswith("_seconds"):
             return Text(precise_duration(value))

@@ -130,7 +130,10 @@ def test_an_address_in_use_is_reported(state: Path):
         listen = f"127.0.0.1:{taken.getsockname()[1]}"
         done = subprocess.run(command(state, "serve", "--listen", listen), capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert f"ci-daemon: cannot listen on {listen}" in done.stderr
+    assert (
+        done.stderr == f"ci-daemon: cannot listen on {listen}: Address already in use; stop the program that listens"
+        " there, or change http.listen\n"
+    )
 
 
 def test_a_missing_state_directory_names_the_command_to_run(tmp_path: Path):
@@ -160,6 +163,12 @@ def test_its_log_names_the_request_on_every_line(state: Path):
         log = daemon.log.read_text()
     assert f"request_id={name}" in log
     assert all(" info " in line or " warning " in line for line in log.splitlines())
+
+
+def test_its_log_is_empty_if_only_errors_are_wanted(state: Path):
+    with served(state, "--quiet") as daemon:
+        daemon.stop()
+        assert daemon.log.read_text() == ""
 
 
 @pytest.fixture

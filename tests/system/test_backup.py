@@ -66,7 +66,7 @@ def balance(machine: Machine, command: str = "ci-daemon") -> int:
 def test_a_program_from_pip_restores_before_the_installation(other: Machine, saved: Saved):
     other.run("python3 -m venv /root/venv && /root/venv/bin/pip install --quiet /srv/ci-daemon", seconds=300)
     done = other.run(f"/root/venv/bin/ci-daemon restore {FILE}")
-    assert "1 unfinished builds continue" in done.stdout
+    assert "1 unfinished build to continue" in done.stdout
     assert done.stdout.endswith("next: `sudo ci-daemon install`, which gives it to the service and starts that\n")
     assert balance(other, "/root/venv/bin/ci-daemon") == saved.balance
     assert saved.setting in other.run(f"cat {STATE}/ci-daemon.toml.from-backup").stdout.splitlines()

@@ -100,7 +100,7 @@ def disable(session: Session, *, code: str) -> None:
         except CouponUnknown:
             raise Failure(f"there is no coupon {code}: `ci-daemon coupon list` shows all") from None
     document = _document(ended)
-    session.answer(document, f"the coupon {ended.code} expired at {document['expires_at']}")
+    session.answer(document, f"the coupon {ended.code} has expired")
 
 
 def _document(each: Coupon) -> dict[str, object]:

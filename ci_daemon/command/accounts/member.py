@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["member"]
 
+_WITH_ARTICLE: dict[str, str] = {Role.OWNER: "an owner", Role.ADMIN: "an admin", Role.MEMBER: "a member"}
 _role_choice = click.Choice([role.value for role in Role])
 
 
@@ -58,7 +59,7 @@ def add(session: Session, *, org: str, email: str, role: str) -> None:
         if storage.organizations.role(organization.id, user.id) is not None:
             raise Failure(f"{email} is already a member of {org}")
         storage.organizations.add_member(organization.id, user.id, Role(role))
-    session.answer({"org": org, "email": user.email, "role": role}, f"{user.email} is {role} of {org}")
+    session.answer({"org": org, "email": user.email, "role": role}, f"{user.email} is {_WITH_ARTICLE[role]} of {org}")
 
 
 @member.command(name="set", cls=ServerCommand)
@@ -74,7 +75,7 @@ def set_member(session: Session, *, org: str, email: str, role: str) -> None:
     with session.connection() as connection:
         names = {"org": org, "user_id": _find(connection, org, email).user_uuid}
         changed = connection.call(operations.UPDATE_MEMBER, names, body={"role": role})
-    session.answer(_document(changed), f"{changed.email} is {changed.role} of {org}")
+    session.answer(_document(changed), f"{changed.email} is {_WITH_ARTICLE[changed.role]} of {org}")
 
 
 @member.command(cls=ServerCommand)

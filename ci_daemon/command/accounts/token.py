@@ -14,7 +14,8 @@ from ci_daemon.command.support.texts import one_line
 __all__ = ["token"]
 
 _COLUMNS = ("id", "kind", "description", "created_at", "expires_at", "last_used_at")
-_KINDS = ("api-key", "session")
+_WORDS = {"api-key": "API key", "session": "session"}
+"""The kinds of tokens, as messages name them."""
 
 
 def _future_time(_context: click.Context, _parameter: click.Parameter, value: str | None) -> datetime | None:
@@ -38,7 +39,7 @@ def token() -> None:
 @click.argument("email", required=False)
 @click.option(
     "--kind",
-    type=click.Choice(_KINDS),
+    type=click.Choice([*_WORDS]),
     default="api-key",
     show_default=True,
     help="A session ends after 30 days, and may do what an API key may not: make API keys, hand out sessions.",
@@ -68,7 +69,7 @@ def create(session: Session, *, email: str | None, kind: str, description: str, 
     with session.backend() as backend:
         made = backend.tokens.create(email, kind, description, expires_at)
     whose = "" if email is None else f" for {email}"
-    session.answer(document_of(made), f"created the {kind} {made.id}{whose}; shown only once: {made.token}")
+    session.answer(document_of(made), f"created the {_WORDS[kind]} {made.id}{whose}; shown only once: {made.token}")
 
 
 @token.command(name="list", cls=SharedCommand, reads=True)

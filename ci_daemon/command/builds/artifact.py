@@ -73,6 +73,8 @@ def get(session: Session, *, name: BuildName, globs: tuple[str, ...], step: str 
     with session.backend() as backend:
         chosen = [each for each, _ in _chosen(backend, name, globs, step)]
         if not chosen:
+            if not globs and step is None:
+                raise Failure(f"build {name} has no artifacts")
             raise Failure(f"build {name} has no such artifact: `ci-daemon artifact list {name}` shows what it has")
         _refuse_twins(chosen)
         written = []

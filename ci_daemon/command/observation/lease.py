@@ -55,6 +55,7 @@ def kill(session: Session, *, lease_id: str | None, all_vms: bool) -> None:
     if (lease_id is None) != all_vms:
         raise click.UsageError("give either the ID of a lease or --all")
     # Imported only here: `lease list` needs no provider.
+    from actors.vms import VmError  # noqa: PLC0415
     from ci_daemon.providers import open_images, open_providers  # noqa: PLC0415
 
     config = session.config()
@@ -62,8 +63,13 @@ def kill(session: Session, *, lease_id: str | None, all_vms: bool) -> None:
         providers = open_providers(session.state_dir, config, open_images(session.state_dir, config), SystemClock())
         live = {each.uuid: each for each in storage.leases.live()}
         makers = {vm_id: providers.of(each) for vm_id, each in live.items()}
+        away: list[VmError] = []
         if lease_id is None:
-            makers.update((vm_id, provider) for provider in providers for vm_id in provider.list())
+            for provider in providers:
+                try:
+                    makers.update((vm_id, provider) for vm_id in provider.list())
+                except VmError as error:  # an engine that is away keeps no other provider's VMs alive
+                    away.append(error)
         targets = sorted(makers) if lease_id is None else [_find(lease_id, live)]
         for vm_id in targets:
             _audit(session, storage, vm_id, live.get(vm_id), "--all" if all_vms else "")
@@ -77,6 +83,8 @@ def kill(session: Session, *, lease_id: str | None, all_vms: bool) -> None:
                 _record_end(storage, live[vm_id], hold, running=served_by(session.state_dir) is not None)
     what = f"the VM {targets[0]}" if lease_id is not None else counted(len(targets), "VM")
     session.answer({"killed": targets}, f"ended {what}")
+    if away:
+        raise Failure(f"there may be more VMs: {away[0]}")
 
 
 def _audit(session: Session, storage: Storage, vm_id: str, lease: Lease | None, note: str) -> None:

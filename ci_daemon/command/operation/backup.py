@@ -107,7 +107,7 @@ def restore(session: Session, *, file: Path, key: Path | None) -> ExitCode:
             **_verification_document(restored.verification),
             "configuration": restored.configuration and str(restored.configuration),
         },
-        "\n".join(_restore_lines(restored, session.state_dir)),
+        "\n".join(_restore_lines(restored, session.state_dir, session.program)),
     )
     return ExitCode.FAILURE if restored.verification.problems else ExitCode.SUCCESS
 
@@ -188,23 +188,24 @@ def _verification_lines(verification: Verification) -> Iterator[str]:
     if verification.secrets is None:
         yield "  the secrets are NOT verified: the key is neither in the backup nor here"
     else:
-        yield f"  the key is correct and opens {verification.secrets} secrets"
+        yield f"  the key is correct and opens {counted(verification.secrets, 'secret')}"
     if not verification.discrepancies:
         yield "  the ledger balances"
     for problem in verification.problems:
         yield f"  WRONG before the backup was taken: {problem}"
 
 
-def _restore_lines(restored: RestoreResult, directory: Path) -> Iterator[str]:
+def _restore_lines(restored: RestoreResult, directory: Path, program: str) -> Iterator[str]:
     verification, manifest = restored.verification, restored.verification.manifest
     yield f"restored {directory} as {manifest.state_dir} was at {manifest.created_at}: {_content(manifest)}"
     yield from _verification_lines(verification)
     if verification.unfinished:
-        yield f"  {verification.unfinished} unfinished builds continue in new VMs when the service starts"
+        unfinished = counted(verification.unfinished, "unfinished build")
+        yield f"  {unfinished} to continue in new VMs when the service starts"
     if restored.configuration is not None:
         aside = "" if restored.configuration.suffix == ".toml" else ": copy the settings that you need"
         yield f"  the configuration is in {restored.configuration}{aside}"
     if directory == DEFAULT_STATE_DIR:
         yield "next: `sudo ci-daemon install`, which gives it to the service and starts that"
     else:
-        yield "next: `ci-daemon doctor`, which checks this machine"
+        yield f"next: `{program} doctor`, which checks this machine"

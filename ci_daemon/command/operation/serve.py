@@ -44,6 +44,8 @@ def serve(session: Session, *, listen: str | None, wait: bool) -> int:
 
     def load() -> Config:
         config = session.config()
+        if session.quiet:
+            config = replace(config, journal=replace(config.journal, level="error"))
         return config if listen is None else replace(config, http=replace(config.http, listen=listen))
 
     try:

@@ -17,6 +17,7 @@ from actors.notifications import (
     new_notification,
 )
 from ci_daemon.command.support.command_classes import Group
+from ci_daemon.command.support.exit_codes import ExitCode
 from ci_daemon.command.support.lookup import find_pipeline
 from ci_daemon.command.support.person import email_address
 from ci_daemon.command.support.session import Failure, Session, pass_session
@@ -167,7 +168,7 @@ def remove(session: Session, *, id: str) -> None:
 @click.argument("id")
 @click.option("--to", type=email_address, help="For e-mail: the address.")
 @pass_session
-def test(session: Session, *, id: str, to: str | None) -> None:
+def test(session: Session, *, id: str, to: str | None) -> ExitCode:
     """Let the service send a test to the notification ID. `ci-daemon notify deliveries` shows the answer."""
     with session.storage_without_billing() as storage:
         found = _find(storage, id)
@@ -183,7 +184,11 @@ def test(session: Session, *, id: str, to: str | None) -> None:
             config = session.config()
             mails = Mails(storage, config.http.url) if config.mail.host else None
             made = mail_test(storage, mails, found, f"{organization.slug}/{pipeline.slug}", to)
-    session.answer(_delivery_document(made), f"{made.uuid}: {made.last_error or made.state}")
+    session.answer(_delivery_document(made), f"{made.uuid}: {made.state}")
+    if made.last_error is None:
+        return ExitCode.SUCCESS
+    click.echo(f"ci-daemon: nothing was sent: {made.last_error}", err=True)
+    return ExitCode.FAILURE
 
 
 @notify.command(reads=True)

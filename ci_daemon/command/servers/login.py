@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from api import pages_url
 from ci_daemon.command.support.command_classes import CallerCommand
 from ci_daemon.command.support.hidden_input import hidden_line
 from ci_daemon.command.support.session import Failure, Session, pass_session
@@ -80,14 +81,14 @@ def logout(session: Session) -> None:
 
 def _claim(connection: Connection) -> str:
     """Return the token of a session that the person hands over in a browser."""
-    handoff = start_handoff(connection.url)
+    handoff = start_handoff(pages_url(connection.url))
     _open(handoff.url, "Sign in there, and agree")
     return claim(connection, handoff)
 
 
 def _redeem(connection: Connection) -> str:
     """Return the token of a session by the code that a browser shows; the code is not echoed."""
-    _open(code_url(connection.url), "Sign in there, and copy the code")
+    _open(code_url(pages_url(connection.url)), "Sign in there, and copy the code")
     return redeem(connection, hidden_line("Code"))
 
 

@@ -12,6 +12,7 @@ from ci_daemon.command.support.command_classes import Group
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.command.support.timestamps import timestamp
 from ci_daemon.providers import open_images
+from ci_daemon.terminal.counts import counted
 from ci_daemon.terminal.progress import progress_line
 from storage import NotInitialized
 
@@ -91,7 +92,7 @@ def build(session: Session, *, name: str | None, mirror: str | None) -> None:
         made = store.build(wanted, mirror=mirror, progress=progress)
         if name is None and images.base not in store.names():
             store.build(images.base, mirror=mirror, progress=progress)
-    session.answer(_document(made), f"the image {wanted} already exists" if before else f"built {_summary(made)}")
+    session.answer(_document(made), f"the image {wanted} already exists" if before else _summary(made))
 
 
 @image.command()
@@ -112,7 +113,7 @@ def pull(session: Session, *, reference: str, name: str | None) -> None:
     config = session.config()
     if reference.startswith(_OF_ENGINE):
         made = _pull_from_engine(session, config, reference.removeprefix(_OF_ENGINE), name or reference)
-        session.answer(_document(made), f"pulled {_summary(made)}")
+        session.answer(_document(made), _summary(made))
         return
     wanted = Reference.parse(reference)
     name = name or wanted.short
@@ -127,7 +128,7 @@ def pull(session: Session, *, reference: str, name: str | None) -> None:
             progress=progress,
         )
         made = store.pull(wanted, name, options, users=lambda: _users(session, cached=False)[name])
-    session.answer(_document(made), f"pulled {_summary(made)}")
+    session.answer(_document(made), _summary(made))
 
 
 def _pull_from_engine(session: Session, config: Config, alias: str, name: str) -> Image:
@@ -152,8 +153,8 @@ def import_image(session: Session, *, name: str, tar: IO[bytes]) -> None:
     All that it needs is /bin/sh.
     """
     store = open_images(session.state_dir, session.config()).store
-    made = store.import_(name, tar, source=f"imported from {tar.name}")
-    session.answer(_document(made), f"imported {_summary(made)}")
+    made = store.import_(name, tar, source=f"imported from {'stdin' if tar.name == '<stdin>' else tar.name}")
+    session.answer(_document(made), _summary(made))
 
 
 @image.command()
@@ -189,7 +190,7 @@ def _users(session: Session, *, cached: bool = True) -> Mapping[str | None, list
                 if snapshot.name not in entries and left is not None:
                     users[left.image].append(f"snapshot {snapshot.name}")
             for name, count in Counter(entries.values() if cached else ()).items():
-                users[name].append(f"{count} cached disks (`ci-daemon cache clear` frees them)")
+                users[name].append(f"{counted(count, 'cached disk')} (`ci-daemon cache clear` frees the cache)")
     except NotInitialized:
         pass
     return users
@@ -209,4 +210,5 @@ def _document(made: Image) -> dict[str, object]:
 
 
 def _summary(made: Image) -> str:
-    return f"{made.name}: {made.size // _MIB} MiB, {made.source}"
+    size = f"{made.size // _MIB} MiB" if made.size >= _MIB else "less than 1 MiB"
+    return f"made the image {made.name}: {size}, {made.source}"

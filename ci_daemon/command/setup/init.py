@@ -29,7 +29,8 @@ def init(session: Session) -> None:
     directory = session.state_dir
     created = _create(directory)
     session.audited = not created
-    text = f"created {directory}; next: `ci-daemon image build`, then `ci-daemon user add EMAIL --name NAME`"
+    program = session.program
+    text = f"created {directory}\nnext: `{program} image build`, then `{program} user add EMAIL --name NAME`"
     session.answer(
         {"state_dir": str(directory), "made": created}, text if created else f"{directory} is already a state directory"
     )

@@ -68,6 +68,14 @@ class CallerCommand(click.Command):
             self.params.append(_quiet_option())
         self.reads = reads
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the command line; an error names this command also where an option lacks its value."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx
+            raise
+
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - what its callback returns
         """Run it, and write its audit entry."""
         session = ctx.ensure_object(Session)

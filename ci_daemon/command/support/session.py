@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import shlex
 from contextlib import closing, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -111,6 +112,12 @@ class Session:
         from ci_daemon.config import load
 
         return load(self.state_dir, os.environ)
+
+    @property
+    def program(self) -> str:
+        """The command with which a further one finds the same state directory."""
+        at = "" if self.state_dir == DEFAULT_STATE_DIR else f" --state-dir {shlex.quote(str(self.state_dir))}"
+        return f"ci-daemon{at}"
 
     @property
     def start_command(self) -> str:

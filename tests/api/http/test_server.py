@@ -174,12 +174,12 @@ def test_idle_connections_give_way_when_all_are_taken(tmp_path: Path):
 
 
 def test_an_address_in_use_is_reported(served: Served):
-    with pytest.raises(CannotListen, match=f"cannot listen on {served.server.address}: Address already in use"):
+    with pytest.raises(CannotListen, match=f"cannot listen on {served.server.address}: Address already in use; stop"):
         Server(HttpSettings(listen=served.server.address))
 
 
 def test_a_missing_address_is_reported():
-    with pytest.raises(CannotListen, match=r"cannot listen on 203\.0\.113\.1:80"):
+    with pytest.raises(CannotListen, match=r"^cannot listen on 203\.0\.113\.1:80: [A-Za-z ]+; change http"):
         Server(HttpSettings(listen="203.0.113.1:80"))
 
 

@@ -86,6 +86,6 @@ def test_an_image_of_cached_disks_stays_with_advice_to_free_it(
     monkeypatch.setenv("CI_DAEMON_IMAGES_DIR", str(tmp_path / "store"))
     monkeypatch.setenv("CI_DAEMON_IMAGES_DEFAULT", "debian:13")
     assert run("image", "remove", "debian:12") == 1
-    assert "3 cached disks (`ci-daemon cache clear` frees them)" in capsys.readouterr().err
+    assert "3 cached disks (`ci-daemon cache clear` frees the cache)" in capsys.readouterr().err
     assert run("cache", "clear") == 0
     assert run("image", "remove", "debian:12") == 0

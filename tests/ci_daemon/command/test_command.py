@@ -59,7 +59,9 @@ def test_no_command_shows_the_help_with_exit_code_2(capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["statsu"], "No such command 'statsu'. Did you mean 'status'?: see `ci-daemon --help`"),
+        (["statsu"], "No such command 'statsu'. Did you mean 'status'? See `ci-daemon --help`"),
+        (["github", "setup", "--port"], "Option '--port' requires an argument: see `ci-daemon github setup --help`"),
+        (["queue", "--limit", "x"], "Invalid value for '--limit': 'x' is not a whole number: see"),
         (["status", "--jsn"], "No such option '--jsn'"),
         (["user", "add", "ada@example.org"], "Missing option '--name': see `ci-daemon user add --help`"),
         (["user", "add", "ada", "--name", "Ada"], '"ada" is not an e-mail address'),
@@ -69,7 +71,7 @@ def test_no_command_shows_the_help_with_exit_code_2(capsys: pytest.CaptureFixtur
         (["user", "add", "ada@example.org", "--name", "Ada\x1b[31m"], "give 1 to 255 characters on one line"),
         (["ledger", "grant", "org", "1", "--note", "a" * 10_001], "give 1 to 10000 characters"),
         (["ledger", "grant", "org", "0"], "0 is not in the range"),
-        (["ledger", "grant", "org", "ten"], "'ten' is not a valid integer"),
+        (["ledger", "grant", "org", "ten"], "'ten' is not a whole number"),
         (["build", "force-finish", "a/b/1"], "Missing option '--state'. Choose from: failed, canceled: see"),
         (["lease", "kill"], "give either the ID of a lease or --all"),
         (["lease", "kill", "x", "--all"], "give either the ID of a lease or --all"),
@@ -88,7 +90,7 @@ def test_a_wrong_command_line_is_one_sentence_and_exit_code_2(
 
 def test_init_makes_a_private_state_directory(run: Run, state: Path, capsys: pytest.CaptureFixture[str]):
     assert run("init") == 0
-    assert capsys.readouterr().out.startswith(f"created {state}; next: ")
+    assert capsys.readouterr().out.startswith(f"created {state}\nnext: ")
     assert state.stat().st_mode & 0o777 == 0o700
     Storage.open(state, SystemClock()).close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import socket
 import stat
 import threading
 import tomllib
@@ -60,6 +61,15 @@ def test_the_app_is_written_down_for_its_owner_alone(run_json: RunJson, run: Run
     assert config.github.configured
     assert config.identity.github.client_id.startswith("Iv1.")
     assert run("github", "setup", "--code", "def") == 1
+
+
+def test_another_port_is_asked_for_if_one_is_taken(run: Run, github: GithubServer, capsys: pytest.CaptureFixture[str]):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert run("github", "setup", "--port", str(port)) == 1
+    assert capsys.readouterr().err == (
+        f"ci-daemon: cannot listen on port {port}: Address already in use: choose another --port\n"
+    )
 
 
 def test_what_the_configuration_says_already_stays(tmp_path: Path):

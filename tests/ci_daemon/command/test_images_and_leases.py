@@ -20,6 +20,7 @@ from storage import AuditFilter, JobState, Shape, Storage
 from tests.ci_daemon.conftest import Run
 from tests.clock import ManualClock
 from tests.records import new_pipeline
+from tests.registry import entry, layer
 from tests.storage.world import World
 
 
@@ -176,6 +177,14 @@ def test_an_unbootable_import_is_refused_with_the_reason(
     assert [path.name for path in own_store.iterdir() if not path.name.startswith(".")] == ["mine@1"]
 
 
+def test_an_import_says_its_size_and_origin(
+    run: Run, own_store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "root.tar").write_bytes(layer(entry("bin/sh")))
+    assert run("image", "import", "small:1", str(tmp_path / "root.tar")) == 0
+    assert capsys.readouterr().out == (f"made the image small:1: less than 1 MiB, imported from {tmp_path}/root.tar\n")
+
+
 def test_import_reads_as_the_caller_and_writes_as_the_owner(
     run: Run, own_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
@@ -245,6 +254,18 @@ def test_kill_all_ends_vms_that_no_lease_knows_of_too(
     assert run("lease", "kill", "--all", "--json") == 0
     assert set(json.loads(capsys.readouterr().out)["killed"]) == {leased, lost}
     assert killed(storage) == [(vm_id, "--all", None) for vm_id in sorted((leased, lost), reverse=True)]
+    assert list(provider.list()) == []
+
+
+def test_kill_all_ends_what_it_can_if_the_engine_is_away(
+    run: Run, state: Path, storage: Storage, provider: Provider, capsys: pytest.CaptureFixture[str]
+):
+    lease_a_vm(storage, provider)
+    (state / "incus").mkdir()
+    assert run("lease", "kill", "--all") == 1
+    printed = capsys.readouterr()
+    assert printed.out == "ended 1 VM\n"
+    assert "there may be more VMs: the engine does not answer" in printed.err
     assert list(provider.list()) == []
 
 

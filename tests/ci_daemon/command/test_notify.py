@@ -81,7 +81,7 @@ def test_a_test_of_e_mail_says_why_there_is_none(state: Path, capsys: pytest.Cap
     assert "give the address" in notify(state, capsys, "test", email["id"])[2]
     code, out, _ = notify(state, capsys, "test", email["id"], "--to", "ada@example.org", "--json")
     tested = json.loads(out)
-    assert (code, tested["state"], tested["last_error"]) == (0, "skipped", "the service has no mail server")
+    assert (code, tested["state"], tested["last_error"]) == (1, "skipped", "the service has no mail server")
     assert "a mail is not sent again" in notify(state, capsys, "redeliver", tested["id"])[2]
 
 

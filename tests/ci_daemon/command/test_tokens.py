@@ -53,7 +53,7 @@ def test_an_api_key_is_the_default_and_may_expire(run: Run, capsys: pytest.Captu
     assert (made["kind"], made["expires_at"]) == ("api-key", "2999-01-01T00:00:00.000000Z")
     assert run("token", "create", EMAIL) == 0
     assert re.fullmatch(
-        r"created the api-key [0-9a-f-]{36} for ada@example\.org; shown only once: ci_\S{43}\n", capsys.readouterr().out
+        r"created the API key [0-9a-f-]{36} for ada@example\.org; shown only once: ci_\S{43}\n", capsys.readouterr().out
     )
 
 

@@ -33,7 +33,7 @@ def test_people_are_invited_changed_and_removed(
         assert "owner" in capsys.readouterr().err
     assert [each["role"] for each in run_json("member", "list", service.org)] == [Role.OWNER, Role.ADMIN]
     assert printed("member", "set", service.org, "Bob@example.org", "--role", "member") == [
-        f"bob@example.org is member of {service.org}"
+        f"bob@example.org is a member of {service.org}"
     ]
     assert printed("member", "remove", service.org, "bob@example.org") == [
         f"removed bob@example.org from {service.org}"
