@@ -20,8 +20,9 @@ from tests.state import new_storage
 RunJson = Callable[..., Any]
 
 
-@pytest.fixture(params=[("incus", 1), ("incus", 3), ("lxd", 1)], ids=["incus", "cluster", "lxd"])
+@pytest.fixture(scope="module", params=[("incus", 1), ("incus", 3), ("lxd", 1)], ids=["incus", "cluster", "lxd"])
 def fleet(request: pytest.FixtureRequest) -> Iterator[Fleet]:
+    """An engine of the module's own; the first test prepares it, and the others repeat that."""
     name, count = request.param
     with Fleet(ENGINES[name], count) as started:
         yield started
