@@ -189,6 +189,7 @@ class ExecStreams:
         with ExitStack() as undo:
             connections = [undo.enter_context(self._connection(member)) for _ in paths]
             opened = list(map(WebSocket, connections, paths))
+            self._engine.keep_session(connections[0])
             undo.pop_all()
         return opened
 
