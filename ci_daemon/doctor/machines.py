@@ -46,7 +46,8 @@ def _base_image(state_dir: Path, config: Config) -> Check:
         images = open_images(state_dir, config)
         tree = images.path(images.base)
     except ImageNotFound:
-        return Check(name, ok=False, detail="machines boot from the base image, which is missing", fixable=False)
+        detail = "machines boot from the base image, which is missing: build it with `ci-daemon image build`"
+        return Check(name, ok=False, detail=detail, fixable=False, needed=False)
     except VmError as error:
         return failed_from_message(name, str(error))
     if not (tree / "usr/bin/python3").is_symlink() and not (tree / "usr/bin/python3").exists():
