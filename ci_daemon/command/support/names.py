@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass  # and not `immutable`: `--help` comes here, and imports no storage
+
 import click
 
 from ci_daemon.command.support.session import Failure
-from storage import immutable
 
 __all__ = ["BuildName", "PipelineName", "build_argument", "pipeline_argument"]
 
 
-@immutable
+@dataclass(frozen=True, slots=True)
 class PipelineName:
     """A pipeline by its organization's slug and its own."""
 
@@ -34,7 +35,7 @@ class PipelineName:
         return f"{self.org}/{self.pipeline}"
 
 
-@immutable
+@dataclass(frozen=True, slots=True)
 class BuildName:
     """A build by its organization's slug, its pipeline's, and its number."""
 
