@@ -111,10 +111,12 @@ class WebSocket:
             self._socket.close()
 
     def _taken(self) -> list[BytesLike]:
-        """Return the messages that are complete, and note if they end the stream."""
+        """Return what has come of messages, and note if it ends the stream."""
         frames = [event for event in self._protocol.events_received() if isinstance(event, Frame)]
         self._protocol.data_to_send()
-        messages = [each.data for each in frames if each.opcode in _DATA]
-        if self._protocol.state is not State.OPEN or not all(messages):
+        # A sender may split a message: what follows its first frame is as much of the stream, and may be empty.
+        if self._protocol.state is not State.OPEN or any(
+            each.opcode in _DATA and each.fin and not each.data for each in frames
+        ):
             self.ended = True
-        return messages
+        return [each.data for each in frames if each.opcode in _DATA or each.opcode is Opcode.CONT]
