@@ -6,7 +6,9 @@ import re
 from datetime import UTC, datetime
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StringConstraints, WithJsonSchema
+
+from storage import JsonModel
 
 __all__ = [
     "NOT_BLANK",
@@ -115,13 +117,13 @@ Uuid = Annotated[
 ]
 
 
-class RequestBody(BaseModel):
+class RequestBody(JsonModel):
     """A request body. Types are not converted, unknown fields are ignored."""
 
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
 
 
-class StoredRecord(BaseModel):
+class StoredRecord(JsonModel):
     """Base of response models that copy fields of a storage record."""
 
     @classmethod

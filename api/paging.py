@@ -10,6 +10,7 @@ from api.bodies import answer
 from api.errors.responses import ApiError
 from api.fields import WholeNumber
 from api.openapi.operations import Parameter
+from storage import JsonModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +36,7 @@ RowT = TypeVar("RowT")
 RecordT = TypeVar("RecordT", bound=BaseModel)
 
 
-class PageRecord(BaseModel, Generic[RecordT]):
+class PageRecord(JsonModel, Generic[RecordT]):
     """One page of a list; ``next_cursor`` is null on the last one."""
 
     data: list[RecordT]

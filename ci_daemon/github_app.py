@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from ci_daemon.host.private_file import write_private
-from storage import immutable
+from storage import JsonModel, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,7 +39,7 @@ class AppNotMade(Exception):
     """GitHub made no app, or it cannot be written down; the message says what to do."""
 
 
-class MadeApp(BaseModel):
+class MadeApp(JsonModel):
     """An app as GitHub tells of it, once."""
 
     id: int

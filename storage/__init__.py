@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from storage.files.logs import RENDER_LOG, JobLog, LogChunk, LogFiles
     from storage.files.masking import Masker
     from storage.files.retention import KeptFiles, Retention
+    from storage.json_model import JsonModel
     from storage.pipelines.clone_urls import repo_name
     from storage.records import (
         PROVIDERS,
@@ -286,6 +287,7 @@ __all__ = [
     "JobErrorCode",
     "JobLog",
     "JobState",
+    "JsonModel",
     "KeptFiles",
     "KeyUnreadable",
     "KeyUse",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from actors.source_hosts.commit_status import commit_status
 from actors.source_hosts.forge import RepositoryAtForge
 from actors.source_hosts.host import HostError
-from storage import GitCredential
+from storage import GitCredential, JsonModel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["ForgeHost", "ForgeToken"]
 
 
-class ForgeToken(BaseModel):
+class ForgeToken(JsonModel):
     """The sealed part of a connection: the token, and the only place that it may be sent to.
 
     ``anywhere`` if the owner of this service chose that place, which need not be public then.

@@ -6,10 +6,9 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 import falcon
-from pydantic import BaseModel
 
 from api.errors.catalog import error_catalog
-from storage import DatabaseUnavailable, PipelineGone
+from storage import DatabaseUnavailable, JsonModel, PipelineGone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +29,7 @@ _BY_STATUS = {
 }
 
 
-class ErrorDetailRecord(BaseModel):
+class ErrorDetailRecord(JsonModel):
     """A failure. ``build_number`` is given if the request created a build that failed."""
 
     type: str
@@ -41,7 +40,7 @@ class ErrorDetailRecord(BaseModel):
     build_number: int | None = None
 
 
-class ErrorRecord(BaseModel):
+class ErrorRecord(JsonModel):
     """The body of every error response."""
 
     error: ErrorDetailRecord

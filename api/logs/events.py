@@ -6,12 +6,11 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel
-
 from api.errors.responses import ApiError
 from api.http.slots import StreamBody, StreamSlots
 from api.http.wait import RequestWait
 from api.openapi.operations import Answer, Parameter, operation
+from storage import JsonModel
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -39,7 +38,7 @@ _RESTARTING = b": the service restarts\nretry: 1000\n\n"
 _SEQ = {"type": "string", "examples": ["0"]}
 
 
-class ChunkRecord(BaseModel):
+class ChunkRecord(JsonModel):
     """A piece of the log: ``seq`` is the byte offset of its end, ``ts`` nanoseconds since the epoch.
 
     ``stream_kind`` is 0 for the job's output, 2 for a notice of the service.
@@ -51,7 +50,7 @@ class ChunkRecord(BaseModel):
     ts: int
 
 
-class HistoryRecord(BaseModel):
+class HistoryRecord(JsonModel):
     """The log's content when the stream began, up to a megabyte; the rest follows as chunks."""
 
     chunks: list[ChunkRecord]

@@ -6,12 +6,10 @@ from dataclasses import astuple
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel
-
 from api.bodies import answer
 from api.fields import Timestamp
 from api.openapi.operations import Answer, operation
-from storage import immutable
+from storage import JsonModel, immutable
 
 if TYPE_CHECKING:
     import falcon
@@ -55,7 +53,7 @@ class LogTokens:
         return LogGrant(build, user) if self._clock.now().timestamp() < expires_at else None
 
 
-class LogTokenResponse(BaseModel):
+class LogTokenResponse(JsonModel):
     """A token to read a build's logs with, as ``?token=``."""
 
     token: str

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from api.bodies import answer
 from api.fields import StoredRecord, Timestamp
 from api.openapi.operations import Answer, operation
-from storage import Role
+from storage import JsonModel, Role
 
 if TYPE_CHECKING:
     import falcon
@@ -45,7 +45,7 @@ class CacheEntryRecord(StoredRecord):
         )
 
 
-class CacheListRecord(BaseModel):
+class CacheListRecord(JsonModel):
     """The cached disks of an organization."""
 
     data: list[CacheEntryRecord]

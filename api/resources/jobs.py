@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel
-
 import storage
 from actors import wait_reason
 from api.bodies import answer
 from api.errors.responses import ApiError
 from api.fields import StoredRecord, Timestamp, Uuid
 from api.openapi.operations import Answer, operation
-from storage import JobState, Storage
+from storage import JobState, JsonModel, Storage
 
 if TYPE_CHECKING:
     import falcon
@@ -57,7 +55,7 @@ class JobRecord(StoredRecord):
         return cls.showing(job, id=job.uuid, pending_reason=pending_reason, queue_position=queue_position)
 
 
-class JobListRecord(BaseModel):
+class JobListRecord(JsonModel):
     """Every job of a build, in topological order."""
 
     data: list[JobRecord]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import falcon
-from pydantic import BaseModel
 
 from api.bodies import answer
 from api.engine import refuse_while_draining
 from api.openapi.operations import Answer, operation
+from storage import JsonModel
 
 if TYPE_CHECKING:
     from api.engine import EngineInterface
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["HealthResource", "PingRecord", "PingResource"]
 
 
-class PingRecord(BaseModel):
+class PingRecord(JsonModel):
     """The response to a ping."""
 
     status: str = "ok"

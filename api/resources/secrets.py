@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 import storage
 from api.bodies import answer, read_body
 from api.errors.responses import ApiError
 from api.fields import RequestBody, StoredRecord, Timestamp
 from api.openapi.operations import Answer, operation
-from storage import Role, SecretInvalid, SecretScope, Storage
+from storage import JsonModel, Role, SecretInvalid, SecretScope, Storage
 
 if TYPE_CHECKING:
     import falcon
@@ -34,7 +34,7 @@ class SecretRecord(StoredRecord):
         return cls.showing(secret)
 
 
-class SecretList(BaseModel):
+class SecretList(JsonModel):
     """The secrets of an organization or of a pipeline."""
 
     data: list[SecretRecord]

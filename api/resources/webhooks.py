@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import BaseModel
-
 from actors.source_hosts import DeliveryInvalid, DeliveryUnsigned, HostNotConfigured
 from api.bodies import answer
 from api.errors.responses import ApiError
 from api.openapi.operations import Answer, Parameter, operation
-from storage import GIT
+from storage import GIT, JsonModel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["DeliveryResponse", "WebhookResource"]
 
 
-class DeliveryResponse(BaseModel):
+class DeliveryResponse(JsonModel):
     """The answer to a delivery: it is processed soon, or was received before."""
 
     status: Literal["accepted", "duplicate"]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel
-
 from api.fields import StoredRecord, Uuid
+from storage import JsonModel
 
 if TYPE_CHECKING:
     import storage
@@ -27,13 +26,13 @@ class UserRecord(StoredRecord):
         return cls.showing(user, name=user.name or None)
 
 
-class TokenResponse(BaseModel):
+class TokenResponse(JsonModel):
     """A session token, shown only once."""
 
     token: str
 
 
-class AuthTokenResponse(BaseModel):
+class AuthTokenResponse(JsonModel):
     """A session token, shown only once, and the user who signed in."""
 
     token: str

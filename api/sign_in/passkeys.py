@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from api.errors.responses import ApiError
 from api.fields import Text, Uuid
 from api.sign_in import webauthn
 from api.sign_in.browser_credentials import CredentialUnreadable, read_assertion, read_attestation
 from api.sign_in.webauthn import AnswerRefused, UserNotVerified
-from storage import PasskeyPurpose, PasskeyTaken, TooManyPasskeys
+from storage import JsonModel, PasskeyPurpose, PasskeyTaken, TooManyPasskeys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -69,7 +69,7 @@ BrowserCredential = Annotated[
 _Options = Annotated[dict[str, Any], Field(examples=[{"challenge": _CREDENTIAL_ID, "timeout": 300_000}])]
 
 
-class PasskeyChallengeResponse(BaseModel):
+class PasskeyChallengeResponse(JsonModel):
     """A challenge for an authenticator: its ID, and the options for the browser, good for 300 seconds."""
 
     challenge_id: Uuid

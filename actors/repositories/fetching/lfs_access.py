@@ -10,12 +10,12 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from actors.repositories.fetching.authentication import authentication
 from actors.repositories.fetching.git import GitError, LimitReached
 from actors.vms.watched_process import run
-from storage import immutable
+from storage import JsonModel, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,7 +39,7 @@ class LfsAccess:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-class _Answer(BaseModel):
+class _Answer(JsonModel):
     href: str | None = None
     header: dict[str, str] | None = None
 

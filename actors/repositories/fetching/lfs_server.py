@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
 import httpcore
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from actors.repositories.fetching.addresses import allowed_addresses
 from actors.repositories.fetching.git import CommitRefused, GitError
 from actors.timed_http import Deadline, TimedBackend
-from storage import GitCredential
+from storage import GitCredential, JsonModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -43,23 +43,23 @@ _OK, _UNAUTHORIZED = 200, 401
 _REDIRECTS = {301, 302, 303, 307, 308}
 
 
-class _Action(BaseModel):
+class _Action(JsonModel):
     href: str
     header: dict[str, str] | None = None
 
 
-class _Error(BaseModel):
+class _Error(JsonModel):
     code: int
     message: str = ""
 
 
-class _Object(BaseModel):
+class _Object(JsonModel):
     oid: str
     actions: dict[str, _Action] | None = None
     error: _Error | None = None
 
 
-class _Batch(BaseModel):
+class _Batch(JsonModel):
     transfer: str | None = None
     objects: list[_Object]
 

@@ -8,11 +8,11 @@ from base64 import b64encode
 from typing import TYPE_CHECKING, Generic, TypeVar
 from urllib.parse import quote, urlencode
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from actors.source_hosts.host import HostNotConfigured, ReportState
 from actors.source_hosts.payload_types import FullName, Login, Token
-from storage import RemoteRepository, immutable
+from storage import JsonModel, RemoteRepository, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +47,7 @@ _MOST_PAGES = 100
 Item = TypeVar("Item")
 
 
-class Grant(BaseModel):
+class Grant(JsonModel):
     """The tokens of a connection; the access token lives for ``expires_in`` seconds."""
 
     access_token: Token
@@ -55,7 +55,7 @@ class Grant(BaseModel):
     expires_in: int = Field(gt=0, le=10**7)
 
 
-class Workspace(BaseModel):
+class Workspace(JsonModel):
     """A workspace, by its unchanging id and its name in URLs."""
 
     uuid: Login
@@ -63,32 +63,32 @@ class Workspace(BaseModel):
     name: Login | None = None
 
 
-class _Access(BaseModel):
+class _Access(JsonModel):
     administrator: bool
     workspace: Workspace
 
 
-class _Branch(BaseModel):
+class _Branch(JsonModel):
     name: str
 
 
-class _Repository(BaseModel):
+class _Repository(JsonModel):
     uuid: Login
     full_name: FullName
     is_private: bool
     mainbranch: _Branch | None = None
 
 
-class _Hook(BaseModel):
+class _Hook(JsonModel):
     uuid: Login
     url: str = ""
 
 
-class _Permission(BaseModel):
+class _Permission(JsonModel):
     permission: str
 
 
-class _Page(BaseModel, Generic[Item]):
+class _Page(JsonModel, Generic[Item]):
     values: list[Item]
     next: str | None = None
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from actors.source_hosts.host import HostEvent, PullRequest, PushedRef
 from actors.source_hosts.payload_types import AbbreviatedCommit, Commit, FullName, HeadRef, Login, Title
+from storage import JsonModel
 
 __all__ = ["events", "repository_uuid"]
 
@@ -18,65 +19,65 @@ _ACTIONS = {
 }
 
 
-class _Repository(BaseModel):
+class _Repository(JsonModel):
     uuid: Login
     full_name: FullName
 
 
-class _Delivery(BaseModel):
+class _Delivery(JsonModel):
     repository: _Repository
 
 
-class _Actor(BaseModel):
+class _Actor(JsonModel):
     nickname: Login | None = None
     uuid: Login | None = None
 
 
-class _Target(BaseModel):
+class _Target(JsonModel):
     hash: Commit
 
 
-class _Head(BaseModel):
+class _Head(JsonModel):
     type: str
     name: str
     target: _Target
 
 
-class _Change(BaseModel):
+class _Change(JsonModel):
     old: _Head | None = None
     new: _Head | None = None
 
 
-class _Changes(BaseModel):
+class _Changes(JsonModel):
     changes: list[_Change]
 
 
-class _Push(BaseModel):
+class _Push(JsonModel):
     push: _Changes
     actor: _Actor | None = None
 
 
-class _Ref(BaseModel):
+class _Ref(JsonModel):
     """A full name, so that a branch's own is checked."""
 
     ref: HeadRef
 
 
-class _Branch(BaseModel):
+class _Branch(JsonModel):
     name: str
 
 
-class _ShortCommit(BaseModel):
+class _ShortCommit(JsonModel):
     hash: AbbreviatedCommit
 
 
-class _Side(BaseModel):
+class _Side(JsonModel):
     branch: _Branch
     commit: _ShortCommit
     repository: _Repository | None = None
 
 
-class _PullRequest(BaseModel):
+class _PullRequest(JsonModel):
     id: int = Field(gt=0)
     title: Title
     author: _Actor | None = None
@@ -84,7 +85,7 @@ class _PullRequest(BaseModel):
     destination: _Side
 
 
-class _PullRequestDelivery(BaseModel):
+class _PullRequestDelivery(JsonModel):
     pullrequest: _PullRequest
     actor: _Actor | None = None
     repository: _Repository

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from actors.repositories.settings import RepositorySettings
 from actors.source_hosts.api_client import HostNetwork, HostRefused
@@ -19,7 +19,7 @@ from actors.source_hosts.host import HostError
 from actors.source_hosts.payload_types import Token
 from actors.source_hosts.webhook_secrets import WebhookSecrets
 from actors.timed_http import Deadline
-from storage import HostConnectedElsewhere, NewHostConnection
+from storage import HostConnectedElsewhere, JsonModel, NewHostConnection
 
 if TYPE_CHECKING:
     from actors.source_hosts.bitbucket.api import Grant
@@ -43,7 +43,7 @@ class _Revoked(HostError):
         super().__init__("Bitbucket no longer lets the service in: connect the workspace again")
 
 
-class _Credential(BaseModel):
+class _Credential(JsonModel):
     """The sealed part of a connection."""
 
     access_token: Token

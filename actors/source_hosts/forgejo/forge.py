@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
-from pydantic import BaseModel
-
 from actors.source_hosts.api_client import HostRefused
 from actors.source_hosts.delivery_headers import required
 from actors.source_hosts.forge import RepositoryAtForge
 from actors.source_hosts.forgejo.payloads import events, repository_id
 from actors.source_hosts.host import ReportState
 from actors.source_hosts.webhook_secrets import Claim, is_signed
+from storage import JsonModel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,19 +37,19 @@ _PAGE = 50
 _MOST_PAGES = 20
 
 
-class _Version(BaseModel):
+class _Version(JsonModel):
     version: str
 
 
-class _User(BaseModel):
+class _User(JsonModel):
     login: str
 
 
-class _Permissions(BaseModel):
+class _Permissions(JsonModel):
     admin: bool
 
 
-class _Repository(BaseModel):
+class _Repository(JsonModel):
     id: int
     full_name: str
     default_branch: str = ""
@@ -58,16 +57,16 @@ class _Repository(BaseModel):
     permissions: _Permissions | None = None
 
 
-class _HookConfig(BaseModel):
+class _HookConfig(JsonModel):
     url: str = ""
 
 
-class _Hook(BaseModel):
+class _Hook(JsonModel):
     id: int
     config: _HookConfig
 
 
-class _Permission(BaseModel):
+class _Permission(JsonModel):
     permission: str
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from actors.source_hosts.host import HostEvent, PullRequest, PushedRef
 from actors.source_hosts.payload_types import Commit, HeadRef, Login, Title, moved
+from storage import JsonModel
 
 __all__ = ["events", "repository_id"]
 
@@ -13,38 +14,38 @@ _AGIT = 1
 _ACTIONS = {"synchronized": "synchronize"}
 
 
-class _Account(BaseModel):
+class _Account(JsonModel):
     login: Login
 
 
-class _Repository(BaseModel):
+class _Repository(JsonModel):
     id: int
 
 
-class _Delivery(BaseModel):
+class _Delivery(JsonModel):
     repository: _Repository
 
 
-class _Push(BaseModel):
+class _Push(JsonModel):
     ref: HeadRef
     before: Commit
     after: Commit
     pusher: _Account | None = None
 
 
-class _Head(BaseModel):
+class _Head(JsonModel):
     ref: str
     sha: Commit
     label: str = ""
     repo: _Repository | None = None
 
 
-class _Base(BaseModel):
+class _Base(JsonModel):
     ref: str
     repo: _Repository
 
 
-class _PullRequest(BaseModel):
+class _PullRequest(JsonModel):
     number: int = Field(gt=0)
     title: Title
     user: _Account | None = None
@@ -53,7 +54,7 @@ class _PullRequest(BaseModel):
     flow: int = 0
 
 
-class _PullRequestDelivery(BaseModel):
+class _PullRequestDelivery(JsonModel):
     action: str
     pull_request: _PullRequest
     sender: _Account | None = None

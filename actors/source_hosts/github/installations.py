@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from actors.source_hosts.github.api import GithubNotFound
 from actors.source_hosts.host import HostError
-from storage import NewHostConnection, RemoteRepository
+from storage import JsonModel, NewHostConnection, RemoteRepository
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,19 +23,19 @@ GITHUB = "github"
 _USER, _ADMIN, _ACTIVE = "User", "admin", "active"
 
 
-class _Owner(BaseModel):
+class _Owner(JsonModel):
     id: int
     login: str
     type: str = _USER
 
 
-class _Installation(BaseModel):
+class _Installation(JsonModel):
     id: int
     account: _Owner
     suspended_at: str | None = None
 
 
-class _Repository(BaseModel):
+class _Repository(JsonModel):
     id: int
     full_name: str
     clone_url: str

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hmac
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from actors.source_hosts.host import ApprovalGiven, PullRequest, PushedRef, RerunAsked
+from storage import JsonModel
 
 if TYPE_CHECKING:
     from actors.source_hosts.host import HostEvent
@@ -25,13 +26,13 @@ Commit = Annotated[str, Field(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})$")]
 Ref = Annotated[str, Field(pattern=r"^refs/(heads|tags)/\S+$")]
 
 
-class Account(BaseModel):
+class Account(JsonModel):
     """A person or organization at GitHub."""
 
     login: str
 
 
-class _Id(BaseModel):
+class _Id(JsonModel):
     id: int
 
 
@@ -39,7 +40,7 @@ class _Named(_Id):
     full_name: str = ""
 
 
-class Payload(BaseModel):
+class Payload(JsonModel):
     """The installation and the repository of a delivery."""
 
     action: str = ""
@@ -59,7 +60,7 @@ class Payload(BaseModel):
         return event in {"push", "pull_request"} or asked
 
 
-class _Push(BaseModel):
+class _Push(JsonModel):
     ref: Ref
     before: Commit
     after: Commit
@@ -70,18 +71,18 @@ class _Repository(_Id):
     clone_url: str
 
 
-class _Head(BaseModel):
+class _Head(JsonModel):
     sha: Commit
     ref: str
     repo: _Repository | None
 
 
-class _Base(BaseModel):
+class _Base(JsonModel):
     ref: str
     repo: _Repository
 
 
-class _Change(BaseModel):
+class _Change(JsonModel):
     title: str
     head: _Head
     base: _Base
@@ -89,29 +90,29 @@ class _Change(BaseModel):
     author_association: str = "NONE"
 
 
-class _PullRequest(BaseModel):
+class _PullRequest(JsonModel):
     action: str
     number: int
     pull_request: _Change
     sender: Account | None = None
 
 
-class _Button(BaseModel):
+class _Button(JsonModel):
     identifier: str
 
 
-class _CheckRun(BaseModel):
+class _CheckRun(JsonModel):
     action: Literal["rerequested", "requested_action"]
     check_run: _Id
     requested_action: _Button | None = None
     sender: Account | None = None
 
 
-class _Suite(BaseModel):
+class _Suite(JsonModel):
     head_sha: Commit
 
 
-class _CheckSuite(BaseModel):
+class _CheckSuite(JsonModel):
     action: Literal["rerequested"]
     check_suite: _Suite
     sender: Account | None = None

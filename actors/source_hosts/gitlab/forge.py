@@ -6,14 +6,13 @@ import hmac
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from pydantic import BaseModel
-
 from actors.source_hosts.api_client import HostRefused
 from actors.source_hosts.delivery_headers import required
 from actors.source_hosts.forge import RepositoryAtForge
 from actors.source_hosts.gitlab.payloads import events, project_id
 from actors.source_hosts.host import ReportState
 from actors.source_hosts.webhook_secrets import Claim
+from storage import JsonModel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,24 +36,24 @@ _PAGE = 100
 _MOST_PAGES = 20
 
 
-class _Version(BaseModel):
+class _Version(JsonModel):
     version: str
 
 
-class _User(BaseModel):
+class _User(JsonModel):
     username: str
 
 
-class _Access(BaseModel):
+class _Access(JsonModel):
     access_level: int
 
 
-class _Permissions(BaseModel):
+class _Permissions(JsonModel):
     project_access: _Access | None = None
     group_access: _Access | None = None
 
 
-class _Project(BaseModel):
+class _Project(JsonModel):
     id: int
     path_with_namespace: str
     default_branch: str | None = None
@@ -62,12 +61,12 @@ class _Project(BaseModel):
     permissions: _Permissions | None = None
 
 
-class _Hook(BaseModel):
+class _Hook(JsonModel):
     id: int
     url: str
 
 
-class _Member(BaseModel):
+class _Member(JsonModel):
     username: str
     access_level: int
     state: str = "active"

@@ -2,41 +2,42 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from actors.source_hosts.host import HostEvent, PullRequest, PushedRef
 from actors.source_hosts.payload_types import Commit, HeadRef, Login, Title, moved
+from storage import JsonModel
 
 __all__ = ["events", "project_id"]
 
 _ACTIONS = {"open": "opened", "reopen": "reopened", "close": "closed", "merge": "closed"}
 
 
-class _Project(BaseModel):
+class _Project(JsonModel):
     id: int
 
 
-class _Delivery(BaseModel):
+class _Delivery(JsonModel):
     project: _Project
 
 
-class _Push(BaseModel):
+class _Push(JsonModel):
     ref: HeadRef
     before: Commit
     after: Commit
     user_username: Login | None = None
 
 
-class _User(BaseModel):
+class _User(JsonModel):
     id: int | None = None
     username: Login
 
 
-class _LastCommit(BaseModel):
+class _LastCommit(JsonModel):
     id: Commit
 
 
-class _Attributes(BaseModel):
+class _Attributes(JsonModel):
     iid: int = Field(gt=0)
     action: str = ""
     title: Title
@@ -49,7 +50,7 @@ class _Attributes(BaseModel):
     oldrev: str | None = None
 
 
-class _MergeRequestDelivery(BaseModel):
+class _MergeRequestDelivery(JsonModel):
     user: _User | None = None
     object_attributes: _Attributes
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel
+from storage import JsonModel
 
 __all__ = ["GroupRecord", "OutlineRecord", "SearchRecord", "TimesRecord"]
 
 
-class GroupRecord(BaseModel):
+class GroupRecord(JsonModel):
     """A group of lines, from 0; ``last`` is null while it has no end."""
 
     title: str
@@ -15,7 +15,7 @@ class GroupRecord(BaseModel):
     last: int | None
 
 
-class OutlineRecord(BaseModel):
+class OutlineRecord(JsonModel):
     """The line breaks in each block of the log's first ``size`` bytes.
 
     With ``more`` there are bytes after those, which the next request reads. ``complete`` if the log does not grow.
@@ -30,14 +30,14 @@ class OutlineRecord(BaseModel):
     more: bool
 
 
-class SearchRecord(BaseModel):
+class SearchRecord(JsonModel):
     """The number of lines that have the text, and the first of them, from 0."""
 
     count: int
     lines: list[int]
 
 
-class TimesRecord(BaseModel):
+class TimesRecord(JsonModel):
     """For pieces of the log their end and their time in milliseconds since the epoch."""
 
     times: list[tuple[int, int]]

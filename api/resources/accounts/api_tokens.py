@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel
-
 from api.bodies import answer, read_body
 from api.errors.responses import ApiError
 from api.fields import Moment, RequestBody, RequiredLongText, StoredRecord, Timestamp, Uuid
 from api.openapi.operations import Answer, operation
+from storage import JsonModel
 
 if TYPE_CHECKING:
     import falcon
@@ -43,13 +42,13 @@ class ApiTokenRecord(StoredRecord):
         return cls.showing(token, id=token.uuid)
 
 
-class ApiTokenListResponse(BaseModel):
+class ApiTokenListResponse(JsonModel):
     """The caller's API keys."""
 
     api_tokens: list[ApiTokenRecord]
 
 
-class ApiTokenCreateResponse(BaseModel):
+class ApiTokenCreateResponse(JsonModel):
     """An API key and its record; the key is shown only once."""
 
     api_token: ApiTokenRecord

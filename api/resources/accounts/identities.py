@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from api.bodies import answer
 from api.errors.responses import ApiError
 from api.fields import StoredRecord, Timestamp, Uuid
 from api.openapi.operations import Answer, operation
-from storage import LastIdentity
+from storage import JsonModel, LastIdentity
 
 if TYPE_CHECKING:
     import falcon
@@ -43,7 +43,7 @@ class IdentityRecord(StoredRecord):
         return cls.showing(identity, id=identity.uuid, provider=providers.name_of(identity.provider))
 
 
-class IdentityListResponse(BaseModel):
+class IdentityListResponse(JsonModel):
     """The caller's identities, oldest first."""
 
     identities: list[IdentityRecord]

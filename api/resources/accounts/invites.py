@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 import storage
 from api.bodies import answer, read_body
@@ -17,6 +17,7 @@ from storage import (
     EmailInvalid,
     InviteInvalid,
     InviteUnacceptable,
+    JsonModel,
     Role,
     Storage,
     TooManyInvites,
@@ -48,7 +49,7 @@ class InviteRecord(StoredRecord):
         return cls.showing(invite, id=invite.uuid, token=token)
 
 
-class InviteListRecord(BaseModel):
+class InviteListRecord(JsonModel):
     """The invites that can still be accepted, oldest first."""
 
     data: list[InviteRecord]

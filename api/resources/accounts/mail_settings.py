@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel
-
 from api.bodies import answer, read_body
 from api.fields import RequestBody
 from api.openapi.operations import Answer, operation
+from storage import JsonModel
 
 if TYPE_CHECKING:
     import falcon
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["MailSettingsRecord", "MailSettingsResource", "UpdateMailSettingsRequest"]
 
 
-class MailSettingsRecord(BaseModel):
+class MailSettingsRecord(JsonModel):
     """The mail of an account: ``builds`` tells of builds, if their pipelines have e-mail notifications."""
 
     builds: bool

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from pydantic import BaseModel
-
 import storage
 from api.bodies import answer, read_body
 from api.errors.responses import ApiError
 from api.fields import RequestBody, StoredRecord, Uuid
 from api.openapi.operations import Answer, operation
 from api.roles import MemberRole, parse_role
-from storage import LastOwner, MemberNotFound, Role, RoleInsufficient, Storage
+from storage import JsonModel, LastOwner, MemberNotFound, Role, RoleInsufficient, Storage
 
 if TYPE_CHECKING:
     import falcon
@@ -38,7 +36,7 @@ class OrgMemberRecord(StoredRecord):
         return cls.showing(member, user_uuid=member.uuid, name=member.name or None)
 
 
-class OrgMemberListRecord(BaseModel):
+class OrgMemberListRecord(JsonModel):
     """All members: owners, then admins, then members, each group by e-mail address."""
 
     data: list[OrgMemberRecord]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel
-
 from api.bodies import answer, read_body
 from api.fields import RequestBody, StoredRecord, Text, Timestamp, Uuid
 from api.openapi.operations import Answer, operation
@@ -15,6 +13,7 @@ from api.sign_in.passkeys import (
     NewCredential,
     PasskeyChallengeResponse,
 )
+from storage import JsonModel
 
 if TYPE_CHECKING:
     import falcon
@@ -49,7 +48,7 @@ class PasskeyRecord(StoredRecord):
         return cls.showing(passkey)
 
 
-class PasskeyListResponse(BaseModel):
+class PasskeyListResponse(JsonModel):
     """The caller's passkeys."""
 
     passkeys: list[PasskeyRecord]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel
-
 from api.bodies import answer
 from api.errors.responses import ApiError
 from api.fields import StoredRecord, Timestamp, Uuid
 from api.openapi.operations import Answer, operation
+from storage import JsonModel
 
 if TYPE_CHECKING:
     import falcon
@@ -42,7 +41,7 @@ class SessionRecord(StoredRecord):
         return cls.showing(session, current=session.id == caller.token_id)
 
 
-class SessionListResponse(BaseModel):
+class SessionListResponse(JsonModel):
     """The caller's sessions, newest first, 500 at most."""
 
     sessions: list[SessionRecord]

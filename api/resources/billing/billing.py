@@ -5,14 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel
-
 import storage
 from api.bodies import answer
 from api.fields import StoredRecord, Timestamp, Uuid
 from api.openapi.operations import Answer, operation
 from api.paging import PAGE_ERRORS, PAGE_PARAMETERS, PageRecord
-from storage import LedgerSource, Storage
+from storage import JsonModel, LedgerSource, Storage
 
 if TYPE_CHECKING:
     import falcon
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["BalanceResponse", "BillingResource", "TransactionRecord"]
 
 
-class BalanceResponse(BaseModel):
+class BalanceResponse(JsonModel):
     """An organization's balance, in cents."""
 
     balance_cents: int

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from api.bodies import answer, read_body
 from api.errors.responses import ApiError
 from api.fields import RequestBody, RequiredText
 from api.openapi.operations import Answer, operation
-from storage import CouponClaimed, CouponExhausted, CouponExpired, CouponUnknown, Role, Storage
+from storage import CouponClaimed, CouponExhausted, CouponExpired, CouponUnknown, JsonModel, Role, Storage
 
 if TYPE_CHECKING:
     import falcon
@@ -34,7 +34,7 @@ class RedeemCouponRequest(RequestBody):
     code: Annotated[RequiredText, Field(examples=["WELCOME-2026"])]
 
 
-class RedeemCouponResponse(BaseModel):
+class RedeemCouponResponse(JsonModel):
     """The coupon's credit and the organization's balance after it, in cents."""
 
     credit_cents: int

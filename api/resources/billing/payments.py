@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Annotated
 from uuid import uuid4
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from api.bodies import answer, body_bytes, check_body, parse_json
 from api.errors.responses import ApiError
@@ -16,7 +16,7 @@ from api.middleware.idempotency import KEY_ERRORS, KEY_PARAMETERS, Submission
 from api.openapi.operations import Answer, Parameter, operation
 from api.payments.events import EventBody, EventUnreadable, read_event
 from api.payments.provider import KeyReused, PaymentProvider, ProviderFailed, SignatureInvalid
-from storage import EventEffect, Role, Storage
+from storage import EventEffect, JsonModel, Role, Storage
 
 if TYPE_CHECKING:
     import falcon
@@ -39,13 +39,13 @@ class CheckoutRequest(RequestBody):
     amount_cents: Annotated[int, Field(examples=[2500], json_schema_extra={"minimum": _LEAST, "maximum": _MOST})]
 
 
-class CheckoutResponse(BaseModel):
+class CheckoutResponse(JsonModel):
     """The provider's page on which the organization pays."""
 
     checkout_url: str
 
 
-class PaymentEventResponse(BaseModel):
+class PaymentEventResponse(JsonModel):
     """The effect of an event; of a repeated one, that of the first time."""
 
     id: str = Field(examples=["evt_1PqX2eLkdIwHu7ix"])

@@ -5,14 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError, WithJsonSchema
+from pydantic import Field, TypeAdapter, ValidationError, WithJsonSchema
 
 import storage
 from api.bodies import answer
 from api.errors.responses import ApiError
 from api.fields import Moment, StoredRecord, Timestamp, Uuid
 from api.openapi.operations import Answer, Parameter, operation
-from storage import Storage, UsageTooLong
+from storage import JsonModel, Storage, UsageTooLong
 
 if TYPE_CHECKING:
     import falcon
@@ -137,13 +137,13 @@ class UsageBreakdownBuildRecord(StoredRecord):
         )
 
 
-class UsageSeriesResponse(BaseModel):
+class UsageSeriesResponse(JsonModel):
     """A bucket for each day of a window, oldest first."""
 
     data: list[UsageSeriesBucketRecord]
 
 
-class UsageBreakdownResponse(BaseModel):
+class UsageBreakdownResponse(JsonModel):
     """The builds of a window; the one whose first lease started last comes first."""
 
     data: list[UsageBreakdownBuildRecord]

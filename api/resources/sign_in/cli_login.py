@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import AfterValidator, BaseModel, Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
 from api.bodies import answer, read_body, read_optional_body
 from api.errors.responses import ApiError
 from api.fields import NOT_BLANK, RequestBody, RequiredText, Text, not_blank
 from api.openapi.operations import Answer, operation
+from storage import JsonModel
 
 if TYPE_CHECKING:
     import falcon
@@ -43,13 +44,13 @@ _CODE = "7H3K9QZ2M5RT8WXY"
 _Code = Annotated[Text, Field(examples=[_CODE])]
 
 
-class CliTokenResponse(BaseModel):
+class CliTokenResponse(JsonModel):
     """A session token, shown only once."""
 
     token: str
 
 
-class CliCodeResponse(BaseModel):
+class CliCodeResponse(JsonModel):
     """A code to type into a command line within five minutes."""
 
     code: _Code

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BaseModel, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
 from api.bodies import answer, read_body
 from api.errors.responses import ApiError
@@ -17,6 +17,7 @@ from api.fields import RequestBody, Text
 from api.openapi.operations import Answer, operation
 from api.sign_in.answers import AuthTokenResponse, UserRecord
 from api.sign_in.providers.person import CodeExchange, ProviderError
+from storage import JsonModel
 
 if TYPE_CHECKING:
     import falcon
@@ -92,7 +93,7 @@ class AuthOidcRequest(_CodeRequest):
     nonce: _Nonce
 
 
-class AuthProviderRecord(BaseModel):
+class AuthProviderRecord(JsonModel):
     """A way to sign in: what a page needs to send a person to a provider, and where to send the code.
 
     ``kind`` is ``google``, ``github`` or ``oidc``. With ``pkce``, the page sends a code challenge (S256) on the
@@ -111,7 +112,7 @@ class AuthProviderRecord(BaseModel):
     path: Annotated[str, Field(examples=["/api/v0/auth/google"])]
 
 
-class AuthProviderListResponse(BaseModel):
+class AuthProviderListResponse(JsonModel):
     """The providers that the service is configured for."""
 
     providers: list[AuthProviderRecord]

@@ -5,14 +5,12 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel
-
 from actors.source_hosts import ConnectRefused, HostError, HostNotConfigured
 from api.bodies import answer, read_body
 from api.errors.responses import ApiError
 from api.fields import RequestBody, RequiredLongText
 from api.openapi.operations import Answer, operation
-from storage import HostConnectedElsewhere, Role
+from storage import HostConnectedElsewhere, JsonModel, Role
 
 if TYPE_CHECKING:
     import falcon
@@ -46,13 +44,13 @@ _CONNECT_ERRORS = (
 )
 
 
-class BitbucketOAuthUrlResponse(BaseModel):
+class BitbucketOAuthUrlResponse(JsonModel):
     """The page of Bitbucket that asks a person to let the service in."""
 
     url: str
 
 
-class BitbucketWorkspaceRecord(BaseModel):
+class BitbucketWorkspaceRecord(JsonModel):
     """A connected workspace."""
 
     slug: str
@@ -64,7 +62,7 @@ class BitbucketWorkspaceRecord(BaseModel):
         return cls(slug=connection.account, name=connection.name)
 
 
-class BitbucketWorkspaceList(BaseModel):
+class BitbucketWorkspaceList(JsonModel):
     """The connected workspaces of an organization."""
 
     workspaces: list[BitbucketWorkspaceRecord]
@@ -77,14 +75,14 @@ class ConnectBitbucketRequest(RequestBody):
     state: RequiredLongText
 
 
-class ConnectBitbucketResponse(BaseModel):
+class ConnectBitbucketResponse(JsonModel):
     """The workspaces that are connected now, and the slug of their organization."""
 
     workspaces: list[BitbucketWorkspaceRecord]
     org: str
 
 
-class BitbucketRepoRecord(BaseModel):
+class BitbucketRepoRecord(JsonModel):
     """A repository of a workspace."""
 
     full_name: str
@@ -105,7 +103,7 @@ class BitbucketRepoRecord(BaseModel):
         )
 
 
-class BitbucketRepoList(BaseModel):
+class BitbucketRepoList(JsonModel):
     """The repositories of a workspace."""
 
     repos: list[BitbucketRepoRecord]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from actors.repositories import fingerprint, server_hook
 from api.bodies import answer
@@ -12,7 +12,7 @@ from api.errors.responses import ApiError
 from api.fields import StoredRecord, Timestamp, Uuid
 from api.openapi.operations import Answer, operation
 from api.resources.source_hosts.repo_deliveries import connected_repository
-from storage import GIT, DeployKey, Role
+from storage import GIT, DeployKey, JsonModel, Role
 
 if TYPE_CHECKING:
     import falcon
@@ -61,7 +61,7 @@ class RepoRecord(StoredRecord):
         )
 
 
-class RepoHookResponse(BaseModel):
+class RepoHookResponse(JsonModel):
     """Shell lines to run once on the repository's server, in the folder of the bare repository.
 
     They hold a token that is shown only now; the lines that were shown before report no more.

@@ -6,7 +6,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from actors.source_hosts import HostError
 from actors.source_hosts.github import GITHUB, GithubNotFound
@@ -14,7 +14,7 @@ from api.bodies import answer, read_body
 from api.errors.responses import ApiError
 from api.fields import RequestBody, StoredRecord, Timestamp
 from api.openapi.operations import Answer, operation
-from storage import HostConnectedElsewhere, Role
+from storage import HostConnectedElsewhere, JsonModel, Role
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -59,7 +59,7 @@ class GithubInstallationRecord(StoredRecord):
         )
 
 
-class GithubInstallationListRecord(BaseModel):
+class GithubInstallationListRecord(JsonModel):
     """The installations of an organization, oldest first."""
 
     data: list[GithubInstallationRecord]
@@ -95,7 +95,7 @@ class GithubRepoRecord(StoredRecord):
         )
 
 
-class GithubRepoListRecord(BaseModel):
+class GithubRepoListRecord(JsonModel):
     """The repositories of an installation, oldest first."""
 
     data: list[GithubRepoRecord]

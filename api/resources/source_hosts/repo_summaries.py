@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel
-
 from api.bodies import answer
 from api.fields import StoredRecord, Timestamp, Uuid
 from api.openapi.operations import Answer, operation
+from storage import JsonModel
 
 if TYPE_CHECKING:
     import falcon
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["RepoSummariesResource", "RepoSummaryRecord"]
 
 
-class RepoRegistrationRecord(BaseModel):
+class RepoRegistrationRecord(JsonModel):
     """A way by which a repository is connected: its host, and the account there."""
 
     provider: str
@@ -44,7 +43,7 @@ class RepoSummaryRecord(StoredRecord):
     registrations: list[RepoRegistrationRecord]
 
 
-class RepoSummaryListRecord(BaseModel):
+class RepoSummaryListRecord(JsonModel):
     """The connected repositories, by full name."""
 
     data: list[RepoSummaryRecord]

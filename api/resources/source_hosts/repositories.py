@@ -6,7 +6,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BaseModel, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
 from actors.source_hosts import ConnectRefused, HostError
 from api.bodies import answer, read_body
@@ -15,7 +15,7 @@ from api.fields import RequestBody, RequiredText, Uuid
 from api.openapi.operations import Answer, operation
 from api.resources.source_hosts.connected_repo import RepoRecord, deploy_key_of
 from api.resources.source_hosts.repo_deliveries import connected_repository
-from storage import GIT, HostConnectedElsewhere, Role
+from storage import GIT, HostConnectedElsewhere, JsonModel, Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +56,7 @@ class UpdateRepoRequest(RequestBody):
     lfs: bool | None = None
 
 
-class ConnectedRepo(BaseModel):
+class ConnectedRepo(JsonModel):
     """A connected repository; ``account`` is whose token it is."""
 
     id: Uuid

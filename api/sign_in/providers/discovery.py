@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from authlib.oidc.discovery import get_well_known_url
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from api.sign_in.providers.id_token import key_set
 from api.sign_in.providers.person import ProviderError
 from api.sign_in.providers.urls import is_loopback_url, is_secure_url
+from storage import JsonModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -35,7 +36,7 @@ It counts after a failure, and when a token names a key that is not in the docum
 """
 
 
-class Metadata(BaseModel):
+class Metadata(JsonModel):
     """The discovery document of an issuer, as far as it is needed."""
 
     issuer: str
