@@ -15,6 +15,7 @@ import pytest
 from actors.vms.images import ImageStore
 from actors.vms.incus import Engine, access_of
 from actors.vms.incus.exec_streams import ExecStreams, Program, Result
+from actors.vms.provider import VmError
 from ci_daemon.config import load
 from tests.fleet.engine import INCUS
 from tests.fleet.fleet import Fleet
@@ -70,6 +71,21 @@ def test_errors_without_end_do_not_stop_a_program(streams: ExecStreams) -> None:
     done = streams.complete(_INSTANCE, _sh("head -c 20M /dev/zero >&2; echo last >&2; echo out"), b"", _SECONDS)
     assert done.output == b"out\n"
     assert done.errors.endswith(b"\0last\n")
+
+
+def test_a_program_need_not_read_its_input(streams: ExecStreams) -> None:
+    done = streams.complete(_INSTANCE, _sh("echo out; echo wrong >&2"), bytes(64 * _MB), _SECONDS)
+    assert done == Result(b"out\n", b"wrong\n")
+
+
+def test_a_program_that_another_one_outlives_has_ended(streams: ExecStreams) -> None:
+    done = streams.complete(_INSTANCE, _sh("echo out; echo wrong >&2; sleep 1000 >/dev/null &"), b"", _SECONDS)
+    assert done == Result(b"out\n", b"wrong\n")
+
+
+def test_a_program_that_goes_on_too_long_is_said_to(streams: ExecStreams) -> None:
+    with pytest.raises(VmError, match=r"sleep in .* did not end within 0.5 s"):
+        streams.complete(_INSTANCE, ["/bin/sleep", "1000"], b"", 0.5)
 
 
 def test_a_reader_in_no_hurry_keeps_nothing_in_memory(streams: ExecStreams) -> None:

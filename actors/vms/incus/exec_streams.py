@@ -114,10 +114,11 @@ class Program:
         return int(status["return"])
 
     def read_errors(self) -> None:
-        """Read the standard error to its end, which follows that of the output."""
+        """Read the standard error to its end, which follows that of the output; wait 2 s at most."""
         end = time.monotonic() + _LAST_OUTPUT_SECONDS
-        while not self._errors.ended and time.monotonic() < end:
-            self._wait(self._errors, select.POLLIN, end)
+        with suppress(TimeoutError):
+            while not self._errors.ended and time.monotonic() < end:
+                self._wait(self._errors, select.POLLIN, end)
 
     def _send(self, data: bytes) -> None:
         end = self._deadline()
@@ -166,18 +167,22 @@ class ExecStreams:
             raise VmError(message) from error
 
     def complete(self, instance: str, argv: Sequence[str], stdin: bytes, seconds: float) -> Result:
-        """Run a program until it ends its output. Raises as `start` does, VmError if it takes too long."""
+        """Run a program until it ends its output; it need not read all of its input.
+
+        Raises as `start` does, and VmError if it takes too long.
+        """
         output = bytearray()
         with self.start(instance, argv) as program:
             program.settimeout(seconds)
             try:
-                program.send(stdin)
-                program.shutdown(socket.SHUT_WR)
+                with suppress(BrokenPipeError):
+                    program.send(stdin)
+                    program.shutdown(socket.SHUT_WR)
                 while block := program.recv(_BLOCK_BYTES):
                     output += block
                 program.read_errors()
-            except OSError as error:
-                message = f"{argv[0]} in {instance} did not end within {seconds:g} s: {error}"
+            except TimeoutError as error:
+                message = f"{argv[0]} in {instance} did not end within {seconds:g} s"
                 raise VmError(message) from error
         return Result(bytes(output), bytes(program.errors))
 
