@@ -12,12 +12,13 @@ from actors.messages import BuildCreated, CancelBuild, Drain, PollStorage, Resch
 from actors.metrics import EngineMetrics
 from actors.root import RootSupervisor
 from actors.scheduling.admission import admission_block
+from actors.scheduling.parked_vms import ParkedConnections
 from actors.supervision import spawn
 from actors.timings import Timings
 from actors.vms import VmError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from prometheus_client.registry import Collector
 
@@ -54,6 +55,7 @@ class Engine:
         pollers: makes the actors that look into the storage; without it nothing is sent, fetched or scheduled.
         metrics: counts events; without it none is counted.
         timings: the waits, which tests shorten.
+        connections: those to VMs that are parked already.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Engine:
         *,
         metrics: EngineMetrics | None = None,
         timings: Timings | None = None,
+        connections: ParkedConnections | None = None,
     ) -> None:
         self._live_settings = LiveSettings(settings)
         self._composition = Composition(
@@ -78,6 +81,7 @@ class Engine:
             metrics or EngineMetrics(),
             timings or Timings(),
             pollers,
+            connections=connections or ParkedConnections(),
         )
         self._draining = threading.Event()
         self._discovering = threading.BoundedSemaphore(settings.render.vms)
@@ -97,10 +101,13 @@ class Engine:
         """The addresses of the long-lived actors."""
         return self._composition.addresses
 
-    def start(self) -> None:
-        """Start the actors and attach to jobs that an earlier process left running; return when done."""
+    def start(self, previews: Collection[int] = ()) -> None:
+        """Start the actors and attach to jobs that an earlier process left running; return when done.
+
+        ``previews`` are the leases of archives that this process renders already.
+        """
         self._composition.timer.start()
-        self._composition.reaper.remove_orphans()
+        self._composition.reaper.remove_orphans(previews)
         spawn(RootSupervisor, self._composition).ask(Reschedule())
 
     @property

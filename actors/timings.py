@@ -18,6 +18,7 @@ class Timings:
         acquire: before each further try to make a job's VM.
         disk: before the host's disk is measured again while it is too full.
         parked: before another try to park a VM, after one that failed.
+        first_parked: after the pool's start, in which first jobs begin, before it parks a VM.
         rendered: after a render, in which its first jobs begin, before a VM is made for the next render.
         housekeeping: before the first round of housekeeping.
     """
@@ -28,5 +29,6 @@ class Timings:
     acquire: tuple[float, ...] = (0.2, 1.0, 3.0, 10.0)
     disk: float = 5.0
     parked: float = 10.0
+    first_parked: float = 0.0
     rendered: float = 0.3
     housekeeping: float = 0.0

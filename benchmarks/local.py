@@ -29,7 +29,7 @@ import harmont as hm
 
 @hm.pipeline("demo")
 def demo():
-    return hm.sh("echo {_LINE}")
+    return hm.sh("echo {_LINE}", label="greet")  # without a label its command is its name, in every line
 """
 _IMPORTS = "import ci_daemon.command.projects.run, ci_daemon.local.service, ci_daemon.local.building, actors.engine"
 

@@ -20,7 +20,7 @@ from actors.vms import ProviderAway, VmError
 from storage import DatabaseUnavailable, JobState, LeaseState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from actors.addresses import Address
     from actors.cleanup.host_disk import HostDisk
@@ -79,10 +79,13 @@ class Reaper:
             except (VmError, OSError) as error:
                 _log.warning("clean-up is incomplete and is tried again in the next round: %s", error)
 
-    def remove_orphans(self) -> None:
-        """Remove VMs of previews and sources without a build of an earlier process. Before the API starts."""
+    def remove_orphans(self, previews: Collection[int] = ()) -> None:
+        """Remove VMs of previews and sources without a build of an earlier process. Before the API starts.
+
+        ``previews`` are the leases of previews that are under way in this process.
+        """
         try:
-            self._end_previews()
+            self._end_previews(previews)
             self._reap_sources(age=timedelta())
         except (DatabaseUnavailable, OSError) as error:
             _log.warning("what belongs to no build could not be removed: %s", error)
@@ -154,10 +157,10 @@ class Reaper:
                 self._destroy(lease.provider, lease.uuid)
                 self._pool.post(Released(lease.id))
 
-    def _end_previews(self) -> None:
+    def _end_previews(self, kept: Collection[int]) -> None:
         leases = self._storage.leases
         for lease in leases.live():
-            if lease.is_preview and leases.end_unclaimed(lease.id):
+            if lease.is_preview and lease.id not in kept and leases.end_unclaimed(lease.id):
                 self._destroy(lease.provider, lease.uuid)
 
     def _reap_snapshots(self, provider: Provider) -> None:

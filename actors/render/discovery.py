@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from actors.render.settings import RenderSettings
     from actors.render.waiting_vm import RenderVm, WaitingVm
     from actors.scheduling.provider_choice import ProviderChoice
-    from storage import Clock, Lease, Rendered, Storage
+    from storage import Clock, Lease, Rendered, Shape, Storage
 
 __all__ = ["Discovery", "discover", "render_archive"]
 
@@ -92,14 +92,15 @@ def discover(
     slug: str,
     archive: bytes,
     leaving: ExitStack,
-    take_parked: Callable[[], Lease | None] = lambda: None,
+    claim_parked: Callable[[str, Shape], Lease | None] = lambda _image, _shape: None,
+    connections: ParkedConnections | None = None,
     waiting: WaitingVm | None = None,
 ) -> Envelope:
     """Return the pipelines that an archive declares, for an organization without a pipeline of that slug.
 
     The result is cached, so a build of the new pipeline is not rendered again. If it is not yet, it is rendered in the
-    VM that ``take_parked`` returns, which nobody else must use, or in the one that is ``waiting``, and ``leaving``
-    destroys that VM. Raises RenderFailed and VmError.
+    VM that is ``waiting``, in a parked one that ``claim_parked`` returns, with its connection among ``connections``, or
+    in a new one, and ``leaving`` destroys that VM. Raises RenderFailed and VmError.
     """
     image = images.resolve(None)
     with tempfile.NamedTemporaryFile(suffix=".tar.gz") as file:
@@ -119,7 +120,8 @@ def discover(
                 organization=organization,
                 slug=slug,
                 leaving=leaving,
-                parked=take_parked(),
+                claim_parked=claim_parked,
+                connections=connections,
                 waiting=waiting,
             )
             keep(storage, clock, settings.render.cache_seconds, name, rendered)
@@ -138,10 +140,11 @@ def render_archive(
     organization: str,
     slug: str,
     leaving: ExitStack,
-    parked: Lease | None = None,
+    claim_parked: Callable[[str, Shape], Lease | None] = lambda _image, _shape: None,
+    connections: ParkedConnections | None = None,
     waiting: WaitingVm | None = None,
 ) -> Rendered:
-    """Render an archive's pipeline files in a VM, new, ``parked`` or ``waiting``. Needs no actor.
+    """Render an archive's pipeline files in a VM, as `discover` does. Needs no actor.
 
     The archive is unpacked into the VM over SSH. ``leaving`` destroys the VM, which takes time. Raises RenderFailed and
     VmError.
@@ -150,7 +153,10 @@ def render_archive(
         manifest = Path(temporary, "manifest")
         phases.check_archive(archive, manifest, settings.shape.disk_gb * 2**30, "")
         wanted = VmWanted(provider.name, image, settings)
-        vm = _waiting_vm(storage, waiting, wanted) or _new_vm(storage, provider, clock, parked, wanted)
+        vm = _waiting_vm(storage, waiting, wanted)
+        if vm is None:
+            claimed = claim_parked(image, settings.shape)
+            vm = _new_vm(storage, provider, clock, claimed, connections or ParkedConnections(), wanted)
         leaving.callback(vm.close)
         with disk_limited(storage, provider, vm.lease, vm.link, HostDisk(), min_free=min_free):
             now, seconds = int(clock.now().timestamp()), settings.fetch_timeout
@@ -167,10 +173,16 @@ def _waiting_vm(storage: Storage, waiting: WaitingVm | None, wanted: VmWanted) -
     return vm
 
 
-def _new_vm(storage: Storage, provider: vms.Provider, clock: Clock, parked: Lease | None, wanted: VmWanted) -> RenderVm:
-    """Attach the disk to the parked VM, unless it is gone, or make one, and start to load the DSL."""
+def _new_vm(
+    storage: Storage,
+    provider: vms.Provider,
+    clock: Clock,
+    claimed: Lease | None,
+    connections: ParkedConnections,
+    wanted: VmWanted,
+) -> RenderVm:
+    """Attach the disk to the parked VM that is claimed, or make one, and start to load the DSL."""
     image, shape = wanted.image, wanted.settings.shape
-    claimed = None if parked is None else storage.leases.assign_preview(parked.id, image, shape)
     lease = claimed or storage.leases.reserve_unclaimed(str(uuid.uuid4()), provider.name, image, shape)
     link = VmConnection(provider, clock, lease.uuid)
-    return loaded_vm(storage, provider, ParkedConnections(), wanted.settings, lease, link)
+    return loaded_vm(storage, provider, connections, wanted.settings, lease, link)

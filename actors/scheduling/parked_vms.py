@@ -6,12 +6,13 @@ import threading
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from typing import TYPE_CHECKING
 
-from actors.vms import Connection, VmError
+from actors import vms
+from actors.vms import VmError
 from storage import immutable
 
 if TYPE_CHECKING:
     from actors.metrics import EngineMetrics
-    from actors.vms import Provider
+    from actors.vms import Connection, Provider
     from storage import Clock, Lease, Storage
 
 __all__ = ["DestroyVm", "ParkVm", "ParkedConnections", "VmParked", "destroy", "park"]
@@ -120,7 +121,7 @@ def _park(provider: Provider, connections: ParkedConnections, clock: Clock, metr
     try:
         with metrics.making():
             provider.park(vm_id)
-        connections.add(vm_id, Connection(provider.connect(vm_id), clock))
+        connections.add(vm_id, vms.Connection(provider.connect(vm_id), clock))
     except BaseException:
         try:
             provider.destroy(vm_id)

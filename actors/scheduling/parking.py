@@ -49,6 +49,7 @@ class Parking:
         clock: Clock,
         metrics: EngineMetrics,
         live_settings: LiveSettings,
+        first_parked: float,
         cores: int,
         memory_is_short: Callable[[], bool],
         work: _Work,
@@ -63,6 +64,7 @@ class Parking:
         self._cores = cores
         self._memory_is_short = memory_is_short
         self._work = work
+        self._begins = clock.monotonic() + first_parked
         self._stocks: defaultdict[str, ParkedStock] = defaultdict(ParkedStock)
         self._demands: defaultdict[str, Demand] = defaultdict(Demand)
         self._away: set[str] = set()
@@ -133,21 +135,23 @@ class Parking:
     def refill(self) -> float | None:
         """Make a missing VM, one after the other, so that parking leaves the other cores to jobs.
 
-        While half of a provider's VMs are left, it waits until the latest job has begun. Returns the seconds to the
-        next try; None if no VM is missing.
+        It waits until first jobs have begun, and while half of a provider's VMs are left, until the latest job has.
+        Returns the seconds to the next try; None if no VM is missing.
         """
         if any(stock.making for stock in self._stocks.values()):
             return None
-        pause, lacking = self._latest + _BEGINNING_SECONDS - self._clock.monotonic(), False
+        now, soonest = self._clock.monotonic(), None
+        settled = max(self._begins, self._latest + _BEGINNING_SECONDS)
         for provider, wanted in self._wanted().items():
             stock = self._stocks[provider]
             if not stock.lacks(wanted):
                 continue
-            if pause <= 0 or 2 * stock.count < wanted:
+            pause = (self._begins if 2 * stock.count < wanted else settled) - now
+            if pause <= 0:
                 self._park(provider)
                 return None
-            lacking = True
-        return pause if lacking else None
+            soonest = pause if soonest is None else min(soonest, pause)
+        return soonest
 
     def _park(self, provider: str) -> None:
         lease = self._storage.leases.reserve_parked(str(uuid.uuid4()), provider=provider)

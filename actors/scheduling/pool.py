@@ -109,6 +109,7 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
             clock=clock,
             metrics=metrics,
             live_settings=live_settings,
+            first_parked=timings.first_parked,
             cores=cores,
             memory_is_short=memory_is_short,
             work=self.work,

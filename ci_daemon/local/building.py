@@ -51,7 +51,7 @@ class LocalRun:
         Raises BuildRefused, what ``pack`` raises, and VmError.
         """
         if self.request.ir is not None:
-            self.service.prepare()
+            self._begin()
         with ThreadPoolExecutor(1) as background:
             asked = background.submit(submission.git_revision, self.request.tree)
             archive = pack()
@@ -87,8 +87,12 @@ class LocalRun:
             self._forget_secrets(build)
         return submission.Summary(reader.build(), tuple(map(submission.JobCost, reader.jobs())))
 
+    def _begin(self) -> None:
+        """Let the engine start, and then import what comes after the render, in other threads."""
+        self.service.begin(self._import_the_rest)
+
     def _import_the_rest(self) -> None:
-        """Import what comes after the render."""
+        """Import what shows a build."""
         _ = (
             ir.load,
             self.screen,
@@ -104,9 +108,11 @@ class LocalRun:
 
     def _rendered(self, archive: Archive) -> str:
         """Return the IR of the pipeline that the archive declares."""
-        request = self.request
+        request, _ = self.request, render.discover  # its imports first: only the render then waits for its VM
+        self.service.prepare()
         try:
-            envelope = self.service.discover(request.pipeline, archive.data, meanwhile=self._import_the_rest)
+            envelope = self.service.discover(request.pipeline, archive.data, meanwhile=self._begin)
+            self._begin()  # also if its render is cached
             return submission.select_declared(envelope, request.tree, request.slug).pipeline_ir
         except submission.SeveralPipelines as error:
             raise BuildRefused(str(error)) from error

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import actors
 import storage as storages
-from actors import render
+from actors import render, vms
+from actors.scheduling.parked_vms import ParkedConnections
 from actors.vms import VmError
 from ci_daemon.config import Config, load
 from ci_daemon.engine_sections import engine_settings
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
 
     from actors import Engine
     from actors.render import Envelope
-    from actors.vms import Images, Provider, Providers
+    from actors.vms import Images, Providers
     from ci_daemon.local.folders import LocalFolders
-    from storage import Lease
+    from storage import Lease, Shape
 
 __all__ = ["ORGANIZATION", "LocalService", "local_config", "local_service"]
 
@@ -46,14 +47,14 @@ _NO_API = ("127.0.0.1", 0)
 _LOG = "ci-daemon.log"
 _POLL_SECONDS = 0.02
 _LOCK_SECONDS = 0.2
-_BUSY_SECONDS = 1.0
-"""After the start the CPU is for the first job; housekeeping waits."""
+_TIMINGS = actors.Timings(first_parked=0.25, housekeeping=1.0)
+"""After the start the CPU is for the first job; other VMs and housekeeping wait."""
 
 
 class LocalService:
     """A storage, VMs and an engine.
 
-    While the caller packs and renders, other threads park the first VM and make the engine. So Ctrl-C cannot leave a
+    While the caller packs and renders, other threads park the first VMs and start the engine. So Ctrl-C cannot leave a
     VM or an engine half made, either. The calls are for one thread.
     """
 
@@ -67,7 +68,7 @@ class LocalService:
         parking: Executor,
         starting: Executor,
     ) -> None:
-        """Park the first VM by ``parking``; ``starting`` is for the engine. Both do one thing at a time."""
+        """Park the first VM by ``parking``; ``starting`` is for the engine. Both keep the order of calls."""
         self.config = config
         self.storage = storage
         self.images = images
@@ -77,43 +78,93 @@ class LocalService:
         self._settings = engine_settings(config, config.http.url, _NO_API)
         self._parking = parking
         self._starting = starting
-        self._parked = self._park()
+        self._connections = ParkedConnections()
+        self._parked: Future[Lease | None] | None = self._park()
         self._made: Future[Engine] | None = None
-        self._started: Future[None] | None = None
+        self._started: Future[Engine] | None = None
+        self._previews: list[int] = []
+        self._left: Future[None] | None = None
 
-    def prepare(self) -> None:
+    def prepare(self) -> Future[Engine]:
         """Make the engine meanwhile, which imports most of what a run imports."""
         if self._made is None:
             self._made = self._starting.submit(self._make_engine)
+        return self._made
+
+    def begin(self, then: Callable[[], None] = lambda: None) -> Future[Engine]:
+        """Start the engine meanwhile, with a VM parked for the first job, and call ``then``, both once."""
+        if self._started is None:
+            if self._parked is None:
+                self._parked = self._park()
+            self._started = self._starting.submit(self._start, self.prepare(), self._parked)
+            self._starting.submit(then)
+        return self._started
 
     @property
     def engine(self) -> Engine:
         """The running engine; the first use starts it."""
-        self.prepare()
-        assert self._made is not None  # noqa: S101 - it is being made
-        if self._started is None:
-            self._started = self._starting.submit(self._start, self._made)
-        self._started.result()
-        return self._made.result()
+        return self.begin().result()
 
     def _park(self) -> Future[Lease | None]:
-        return self._parking.submit(_park, self.storage, self._host)
+        """Park a VM, and connect to it once others know that it is parked."""
+        parked = self._parking.submit(self._parked_vm)
+        self._parking.submit(self._connect, parked)
+        return parked
 
-    def _vm_of_render(self) -> Lease | None:
-        """Return the parked VM for a render, and park another one for the first job meanwhile."""
-        if self._started is not None:
+    def _parked_vm(self) -> Lease | None:
+        """Park a VM; return its lease, None if no VM is parked."""
+        provider = self._host
+        if not provider.description.parks:
             return None
-        parked, self._parked = self._parked, self._park()
-        return parked.result()
+        lease = self.storage.leases.reserve_parked(str(uuid.uuid4()), provider=provider.name)
+        self._connections.expect(lease.uuid)
+        provider.hurry(lease.uuid)
+        try:
+            provider.park(lease.uuid)
+        except (VmError, OSError):  # the engine will tell, as soon as it has parked none either
+            self._connections.discard(lease.uuid)
+            self.storage.leases.end_unclaimed(lease.id)
+            return None
+        self.storage.leases.parked(lease.id, provider.member(lease.uuid))
+        return lease
+
+    def _connect(self, parked: Future[Lease | None]) -> None:
+        """Connect to a parked VM; if that fails, its render or job tries again."""
+        lease = parked.result()
+        if lease is None:
+            return
+        try:
+            self._connections.add(lease.uuid, vms.Connection(self._host.connect(lease.uuid), self._clock))
+        except VmError:
+            self._connections.discard(lease.uuid)
+
+    def _claim(self, image: str, shape: Shape) -> Lease | None:
+        """Claim the parked VM for a render; None if there is none, or if the engine has it."""
+        if self._started is not None or self._parked is None:
+            return None
+        parked, self._parked = self._parked.result(), None
+        claimed = None if parked is None else self.storage.leases.assign_preview(parked.id, image, shape)
+        if claimed is not None:
+            self._previews.append(claimed.id)
+        return claimed
 
     def _make_engine(self) -> Engine:
-        timings = actors.Timings(housekeeping=_BUSY_SECONDS)
-        return actors.Engine(self.storage, self.providers, self.images, self._clock, self._settings, timings=timings)
+        return actors.Engine(
+            self.storage,
+            self.providers,
+            self.images,
+            self._clock,
+            self._settings,
+            timings=_TIMINGS,
+            connections=self._connections,
+        )
 
-    def _start(self, made: Future[Engine]) -> None:
+    def _start(self, made: Future[Engine], parked: Future[Lease | None]) -> Engine:
         """Start an engine, which takes over the VM that is parked by then."""
-        wait((self._parked,))
-        made.result().start()
+        wait((parked,))
+        engine = made.result()
+        engine.start(self._previews)
+        return engine
 
     def pipeline(self, slug: str, repository: str, branch: str) -> Pipeline:
         """Return the pipeline with a slug, made where it is missing."""
@@ -134,16 +185,19 @@ class LocalService:
     ) -> Envelope:
         """Render the pipelines of an archive, in a VM that is parked if the engine has not taken it over.
 
-        What rendering imports comes before what the engine does, because only rendering then waits for its VM; after
-        the engine, another thread does what the caller wants ``meanwhile``.
+        ``meanwhile`` is called when the render has its VM. The VM is destroyed in another thread.
 
         Raises RenderFailed and VmError.
         """
-        discover = render.discover
-        self.prepare()
-        self._starting.submit(meanwhile)
-        with ExitStack() as leaving:
-            return discover(
+
+        def claim(image: str, shape: Shape) -> Lease | None:
+            claimed = self._claim(image, shape)
+            meanwhile()
+            return claimed
+
+        leaving = ExitStack()
+        try:
+            return render.discover(
                 self.storage,
                 self._host,
                 self.images,
@@ -153,8 +207,11 @@ class LocalService:
                 slug=slug,
                 archive=archive,
                 leaving=leaving,
-                take_parked=self._vm_of_render,
+                claim_parked=claim,
+                connections=self._connections,
             )
+        finally:
+            self._left = self._parking.submit(leaving.close)
 
     def cancel(self, build_id: int) -> None:
         """Cancel a build; return soon, while its commands are being ended."""
@@ -177,6 +234,8 @@ class LocalService:
 
         The VMs are ended first, also those being made, because the actors wait for their work with them.
         """
+        if self._left is not None:
+            self._left.result()
         if self._made is None or self._started is None:
             return
         wait((self._started,))
@@ -227,21 +286,6 @@ def local_service(directory: Path, config: Config, busy: Callable[[int | None], 
         _cancel_unfinished(storage)
         yield service
         service.settle()
-
-
-def _park(storage: Storage, provider: Provider) -> Lease | None:
-    """Park a VM, before the engine runs; return its lease, None if no VM is parked."""
-    if not provider.description.parks:
-        return None
-    lease = storage.leases.reserve_parked(str(uuid.uuid4()), provider=provider.name)
-    provider.hurry(lease.uuid)
-    try:
-        provider.park(lease.uuid)
-    except (VmError, OSError):  # the engine will tell, as soon as it has parked none either
-        storage.leases.end_unclaimed(lease.id)
-        return None
-    storage.leases.parked(lease.id, provider.member(lease.uuid))
-    return lease
 
 
 def _open_storage(directory: Path, config: Config) -> Storage:

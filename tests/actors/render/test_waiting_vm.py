@@ -188,3 +188,12 @@ def test_the_next_process_ends_it(waiting: Waiting, host: Host):
     waiting.make()
     host.reaper().remove_orphans()
     assert waiting.is_gone()
+
+
+def test_an_engine_that_starts_keeps_vms_of_its_own_renders(waiting: Waiting, host: Host):
+    name = waiting.make()
+    (lease,) = host.storage.leases.live()
+    host.reaper().remove_orphans([lease.id])
+    assert [each.uuid for each in host.storage.leases.live()] == [name]
+    host.reaper().remove_orphans()
+    assert waiting.is_gone()

@@ -26,7 +26,9 @@ from tests.state import new_storage
 class Refilled:
     """A parking whose VMs are made on request."""
 
-    def __init__(self, storage: Storage, clock: ManualClock, images: Images, cores: int) -> None:
+    def __init__(
+        self, storage: Storage, clock: ManualClock, images: Images, cores: int, first_parked: float = 0.0
+    ) -> None:
         self.storage = storage
         self._begun: list[Lease] = []
         live_settings = LiveSettings(settings_with(PoolSettings(max_vms=8), JobSettings()))
@@ -38,6 +40,7 @@ class Refilled:
             clock=clock,
             metrics=EngineMetrics(),
             live_settings=live_settings,
+            first_parked=first_parked,
             cores=cores,
             memory_is_short=lambda: False,
             work=self._work,
@@ -122,3 +125,14 @@ def test_vms_of_another_provider_wait_while_jobs_take_some(refilled: Refilled, c
     clock.advance(minutes=11)
     refilled.parking.destroy_excess()
     assert refilled.waiting() == {"sandbox": 4}
+
+
+def test_a_stock_that_is_empty_waits_for_the_first_jobs(tmp_path: Path, clock: ManualClock):
+    storage, images = new_storage(tmp_path / "state", clock), images_in_memory(tmp_path / "images")
+    refilled = Refilled(storage, clock, images, cores=4, first_parked=0.25)
+    refilled.take()
+    assert refilled.parking.refill() == pytest.approx(0.25)
+    assert not refilled.make()
+    clock.advance(seconds=0.25)
+    assert refilled.parking.refill() is None
+    assert refilled.make()
