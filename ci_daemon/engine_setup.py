@@ -53,20 +53,19 @@ class PreparedEngine:
 def prepare_engine(state_dir: Path, config: Config, token: str | None, now: datetime) -> PreparedEngine:
     """Prepare an engine: that of a join ``token``, else the one whose socket is on this host.
 
-    Raises VmError.
+    Nothing is made in ``state_dir`` unless the engine answers. Raises VmError.
     """
     access = access_of(state_dir / _FOLDER, config.incus)
-    access.certificate.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    certificate = _certificate(access, now)
     if token is None:
         with closing(Engine(replace(access, addresses=()), _DEFAULT_PROJECT)) as engine:
-            prepared = _prepare(engine, config, certificate)
             shown = engine.get("/1.0")["environment"].get("certificate")
+            prepared = _prepare(engine, config, _certificate(access, now))
         if shown:
             write_private(access.server_certificate, shown)
         return prepared
     joined = JoinToken.parse(token)
-    write_private(access.server_certificate, server_certificate(joined))
+    shown, certificate = server_certificate(joined), _certificate(access, now)
+    write_private(access.server_certificate, shown)
     with _administrator(replace(access, addresses=joined.addresses), joined, now) as engine:
         return _prepare(engine, config, certificate)
 
@@ -108,6 +107,7 @@ def _administrator(access: Access, token: JoinToken, now: datetime) -> Iterator[
 def _certificate(access: Access, now: datetime) -> bytes:
     """Return the service's certificate in DER form; make one if it is missing, not valid or ends soon."""
     if not (access.certificate.exists() and access.key.exists() and _is_timely(access.certificate, now)):
+        access.certificate.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         certificate, key = new_certificate(now)
         write_private(access.key, key)
         write_private(access.certificate, certificate)

@@ -53,7 +53,7 @@ class Wish:
 
 
 def find_destination(wish: Wish, folder: Path) -> Destination | None:
-    """Return the server to speak to, None if nothing names one. Raises ContextsUnusable.
+    """Return the server to speak to, None if there is none to choose. Raises ContextsUnusable.
 
     A context that is named stands above URL and token, and these above the current context. A URL alone takes the token
     of a context of that URL, and of no other; a token alone goes to the current context's server, or to this host.
@@ -74,6 +74,9 @@ def find_destination(wish: Wish, folder: Path) -> Destination | None:
         return _of_context(context, tokens)
     if wish.url is not None:
         raise _signed_out(wish.url)
+    if contexts.all:
+        names = ", ".join(each.name for each in contexts.all)
+        raise ContextsUnusable(f"no context is current: choose one of {names} with `ci-daemon context use NAME`")
     return None
 
 

@@ -97,6 +97,7 @@ class Engine:
         self.access = access
         self.project = project
         self.tls = access.tls() if access.over_tls else None
+        self._places = access.addresses or (str(access.socket),)
         self._clients = [self._client(address) for address in access.addresses or ("http://engine",)]
         self._first = 0
         self._sessions: dict[str | None, ssl.SSLSession | None] = {}
@@ -241,9 +242,9 @@ class Engine:
                     self._check_trusted(client)
                 return _checked(answer)
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-                failed.append(f"{client.base_url}: {error}")
+                failed.append(f"{self._places[number]}: {error}")
             except httpx.TransportError as error:
-                failed.append(f"{client.base_url}: {str(error) or type(error).__name__}")
+                failed.append(f"{self._places[number]}: {str(error) or type(error).__name__}")
                 if method not in _SAFE:
                     break
         message = f"the engine does not answer ({'; '.join(failed)}): is it running?"

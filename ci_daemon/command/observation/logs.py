@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["logs"]
 
 _UNIT = "ci-daemon.service"
+_JOURNALS = (Path("/run/log/journal"), Path("/var/log/journal"))
+"""The folders of journals, with one for each machine in them; journald(8)."""
+
 _LINES = 100
 
 
@@ -41,7 +45,7 @@ def logs(session: Session, *, follow: bool, lines: int | None, since: str | None
     `ci-daemon build logs` shows the output of a build's jobs.
     """
     journal = shutil.which("journalctl")
-    if journal is None:
+    if journal is None or not _has_journal():
         raise Failure("this host has no journal: the service's log is the stderr of `ci-daemon serve`")
     uuid = None
     if build is not None:
@@ -51,6 +55,11 @@ def logs(session: Session, *, follow: bool, lines: int | None, since: str | None
     unseen = subprocess.DEVNULL if session.quiet and not session.json else None
     environment = os.environ | {"SYSTEMD_COLORS": "auto"}
     return subprocess.run([journal, *arguments], stdout=unseen, check=False, env=environment).returncode
+
+
+def _has_journal() -> bool:
+    """Tell whether this host keeps a journal: journalctl is there without one in containers and chroots."""
+    return any(next(folder.glob("*/*.journal"), None) for folder in _JOURNALS)
 
 
 def _arguments(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ci_daemon.command import main
+from ci_daemon.command.observation import logs as log_command
 from storage import NewBuild, Storage, SystemClock
 from tests.ci_daemon.conftest import Run
 from tests.records import new_job, new_pipeline
@@ -20,6 +21,9 @@ def run(state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     journalctl.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\nexit 7\n')
     journalctl.chmod(0o755)
     monkeypatch.setenv("PATH", f"{journalctl.parent}:{os.environ['PATH']}")
+    (tmp_path / "journal" / "of-a-machine").mkdir(parents=True)
+    (tmp_path / "journal" / "of-a-machine" / "system.journal").touch()
+    monkeypatch.setattr(log_command, "_JOURNALS", (tmp_path / "journal",))
     return lambda *arguments: main(["--state-dir", str(state), *arguments])
 
 
@@ -62,6 +66,9 @@ def test_of_one_build_the_lines_are_asked_for_that_are_about_it(
 def test_without_a_journal_it_names_the_logs_place(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
+    (tmp_path / "journal" / "of-a-machine" / "system.journal").unlink()
+    assert run("logs") == 1
+    assert "this host has no journal: the service's log is the stderr of `ci-daemon serve`" in capsys.readouterr().err
     monkeypatch.setenv("PATH", str(tmp_path))
     assert run("logs") == 1
     assert "this host has no journal: the service's log is the stderr of `ci-daemon serve`" in capsys.readouterr().err

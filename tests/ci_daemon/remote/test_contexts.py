@@ -88,6 +88,13 @@ def test_a_token_goes_to_no_other_server(both: Path):
         find_destination(Wish(), both)
 
 
+def test_without_a_current_context_the_others_are_named(both: Path, capsys: pytest.CaptureFixture[str]):
+    Contexts.load(both).without("home").save(both)
+    assert main(["whoami"]) == 1
+    error = capsys.readouterr().err
+    assert error == "ci-daemon: no context is current: choose one of work with `ci-daemon context use NAME`\n"
+
+
 def test_without_contexts_a_token_is_for_this_host(home: Path):
     assert find_destination(Wish(), home) is None
     assert found(home, Wish(token="ci_a")) == (LOOPBACK_URL, "ci_a")

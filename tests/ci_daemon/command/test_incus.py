@@ -1,0 +1,21 @@
+"""`ci-daemon incus` without an engine. What it does with one, `tests/fleet` shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.ci_daemon.conftest import Run
+
+
+@pytest.mark.parametrize("command", ["setup", "status"])
+def test_without_an_engine_its_socket_is_named_and_nothing_made(
+    run: Run, state: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+):
+    """A folder of the provider would let the service look for VMs on the engine at each start."""
+    socket = tmp_path / "engine.socket"
+    (state / "ci-daemon.toml").write_text(f'[incus]\nsocket = "{socket}"\n')
+    assert run("incus", command) == 1
+    assert f"the engine does not answer ({socket}: " in capsys.readouterr().err
+    assert not (state / "incus").exists()
