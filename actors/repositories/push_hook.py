@@ -15,10 +15,11 @@ _HOOK = "hooks/post-receive"
 _TOKEN_FILE = "ci-daemon.token"  # noqa: S105 - a name
 
 
+_MARK = "# Reports pushes to ci-daemon."
 _UNREPORTED = "ci-daemon was not told of this push: while the repository is connected, it is found at the next look"
 _SCRIPT = """\
 #!/usr/bin/env -S python3 -I
-# Reports pushes to ci-daemon. It never fails a push: what it cannot report, the service finds when it looks.
+{mark} It never fails a push: what it cannot report, the service finds when it looks.
 # git shows what it prints to whom pushes.
 import os, sys, urllib.request, uuid
 
@@ -39,14 +40,15 @@ except (OSError, ValueError) as error:
 
 def hook_script(url: str) -> str:
     """Return the hook's text. Its token is in a file that only the repository's owner may read."""
-    return _SCRIPT.format(token_file=_TOKEN_FILE, url=f"{url}/webhooks/git", unreported=_UNREPORTED)
+    return _SCRIPT.format(mark=_MARK, token_file=_TOKEN_FILE, url=f"{url}/webhooks/git", unreported=_UNREPORTED)
 
 
 def server_hook(url: str, token: str) -> str:
     """Return shell lines that install a hook on another server, in the folder of a bare repository.
 
     It needs curl, never fails a push, and delays none by more than five seconds. Its token is in a file that only that
-    repository's owner may read. Where the hook is there already, only the token is replaced.
+    repository's owner may read. Where the hook is there already, only the token is replaced, as that hook reads it:
+    this one as a header, and that of `install_hook`, of a repository on the service's host, alone.
     """
     address = shlex.quote(f"{url}/webhooks/git")
     report = (
@@ -54,7 +56,7 @@ def server_hook(url: str, token: str) -> str:
         f' -H "X-Delivery-Id: $(date +%s%N)-$$" --data-binary @- {address} || echo {shlex.quote(_UNREPORTED)} >&2'
     )
     return (
-        f"(umask 077; echo 'Authorization: Bearer {token}' >{_TOKEN_FILE})\n"
+        f"(umask 077; (grep -qsF '{_MARK}' {_HOOK} || printf 'Authorization: Bearer '; echo {token}) >{_TOKEN_FILE})\n"
         f"[ -e {_HOOK} ] || echo '#!/bin/sh' >{_HOOK}\n"
         f"grep -qsF {address} {_HOOK} || (echo; echo {shlex.quote(report)}) >>{_HOOK}; chmod +x {_HOOK}"
     )

@@ -12,6 +12,11 @@ if TYPE_CHECKING:
 __all__ = ["NoTarget", "Target", "find_target"]
 
 
+_HELD = (
+    "The VM of a failed job is held for a while if its build was created with `debug`, as by `ci-daemon submit --debug`"
+)
+
+
 class NoTarget(Exception):
     """No single VM matches; the message lists those that exist."""
 
@@ -63,13 +68,8 @@ def _reason(storage: Storage, build: Build, step_key: str | None, found: list[Ta
     if step_key is None and found:
         return f"give a STEP: {others}"
     if step_key is None:
-        return (
-            f"no job of this build has a VM: the build is {build.state}. The VM of a failed job is held for a while if"
-            " its build was created with `debug`, as by `ci-daemon submit --debug`"
-        )
+        return f"no job of this build has a VM: the build is {build.state}. {_HELD}"
     job = next((job for job in storage.jobs.of_build(build.id) if job.step_key == step_key), None)
     if job is None:
-        reason = f'the build has no step "{step_key}"'
-    else:
-        reason = f'the step "{step_key}" has no VM: its job is {job.state}'
-    return reason + (f"; {others}" if found else "")
+        return f'the build has no step "{step_key}"' + (f"; {others}" if found else "")
+    return f'the step "{step_key}" has no VM: its job is {job.state}' + (f"; {others}" if found else f". {_HELD}")

@@ -112,5 +112,5 @@ def _hold_summary(target: debugging.Target, job_name: str) -> str:
     cents = hold.micro_cents * 60 / MICRO_CENTS
     return (
         f"{job_name} {target.job.state} and its VM is held until {timestamp(hold.until)},"
-        f" for {cents:.4g} cents a minute; `ci-daemon debug --release` ends that"
+        f" for {cents:.4g} cents a minute; `ci-daemon debug --release {target.build.name}` ends that"
     )

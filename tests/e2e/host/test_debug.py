@@ -149,6 +149,8 @@ def test_debug_enters_running_jobs_and_asks_for_the_job(
     build.finish()
     assert main(["--state-dir", str(daemon.state), "debug", name(build), "--", "ls"]) == 1
     assert "no job of this build has a VM: the build is canceled" in capsys.readouterr().err
+    assert main(["--state-dir", str(daemon.state), "debug", name(build), "one", "--", "ls"]) == 1
+    assert 'the step "one" has no VM: its job is canceled. The VM of a failed job is held' in capsys.readouterr().err
     gone(daemon)
 
 
