@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
+from http.client import HTTPConnection
 from itertools import count
 from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING
-
-import httpx
 
 from actors.vms import SandboxProvider
 from actors.vms.images import ImageStore
@@ -150,7 +150,10 @@ def _start_until_ok(daemon: Daemon) -> float:
             raise RuntimeError(f"the daemon ended: {daemon.log[-2000:]}")
         time.sleep(_POLL_SECONDS)
     daemon.url = url
-    httpx.get(f"{url}/healthz").raise_for_status()
+    with closing(HTTPConnection(url.removeprefix("http://"))) as connection:
+        connection.request("GET", "/healthz")
+        if connection.getresponse().status != HTTPStatus.OK:
+            raise RuntimeError(f"it is not well: {daemon.log[-2000:]}")
     return perf_counter() - started
 
 

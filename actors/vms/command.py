@@ -14,7 +14,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from actors.vms.provider import VmError, VmLost
-from actors.vms.ssh.stream import CommandTimeout
+from actors.vms.ssh.errors import CommandTimeout
 from storage import immutable
 
 if TYPE_CHECKING:

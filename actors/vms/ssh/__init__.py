@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from actors.vms.ssh.connection import Connection, HostKeyMismatch
+    from actors.vms.ssh.errors import CommandTimeout, ConnectionLost, OutputTooLong
     from actors.vms.ssh.interactive import InteractiveSession, Pty
-    from actors.vms.ssh.stream import CommandTimeout, Completed, ConnectionLost, OutputTooLong, Stream
+    from actors.vms.ssh.stream import Completed, Stream
 else:
     __getattr__ = on_first_use(__name__)
 

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Self
 import paramiko
 
 from actors.vms.provider import VmError
+from actors.vms.ssh.errors import CommandTimeout, ConnectionLost
 from actors.vms.ssh.interactive import InteractiveSession
 from actors.vms.ssh.port_forward import remote_forward
 from actors.vms.ssh.receive_limits import BoundedSocket
-from actors.vms.ssh.stream import DISCONNECT_ERRORS, CommandTimeout, ConnectionLost, Deadline, Stream
+from actors.vms.ssh.stream import DISCONNECT_ERRORS, Deadline, Stream
 from actors.vms.ssh.transport import Transport
 from actors.vms.ssh.vm_socket import VmSocket
 

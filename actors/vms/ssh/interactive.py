@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from actors.vms.ssh.stream import DISCONNECT_ERRORS, ConnectionLost
+from actors.vms.ssh.errors import ConnectionLost
+from actors.vms.ssh.stream import DISCONNECT_ERRORS
 from storage import immutable
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 import paramiko
 
-from actors.vms.provider import VmError
+from actors.vms.ssh.errors import CommandTimeout, ConnectionLost, OutputTooLong
 from storage import immutable
 
 if TYPE_CHECKING:
@@ -16,15 +16,7 @@ if TYPE_CHECKING:
 
     from storage import Clock
 
-__all__ = [
-    "DISCONNECT_ERRORS",
-    "CommandTimeout",
-    "Completed",
-    "ConnectionLost",
-    "Deadline",
-    "OutputTooLong",
-    "Stream",
-]
+__all__ = ["DISCONNECT_ERRORS", "Completed", "Deadline", "Stream"]
 
 _CHUNK_BYTES = 1 << 20
 _STDIN_CHUNK_BYTES = 1 << 16
@@ -32,18 +24,6 @@ _MAX_STDERR_BYTES = 1 << 16
 
 DISCONNECT_ERRORS = (paramiko.SSHException, OSError, EOFError)
 """Exceptions of paramiko when the peer is gone or a channel is closed."""
-
-
-class ConnectionLost(VmError):
-    """The connection failed, or ended a command without its exit status. A new one may work."""
-
-
-class CommandTimeout(VmError):
-    """A command did not end in time. Its channel is closed, but it may still run in the VM."""
-
-
-class OutputTooLong(VmError):
-    """A command that should answer briefly printed more than its limit."""
 
 
 @immutable

@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
-from actors.vms.ssh.stream import DISCONNECT_ERRORS, CommandTimeout, ConnectionLost
+from actors.vms.ssh.errors import CommandTimeout, ConnectionLost
+from actors.vms.ssh.stream import DISCONNECT_ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -89,3 +89,10 @@ def test_the_service_starts_without_a_client_for_http():
     script = "import sys, ci_daemon.command.operation.serve, ci_daemon.service; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert set(done.stdout.split()) & {"httpx", "pygments", "rich"} == set()
+
+
+def test_the_service_starts_without_ssh():
+    """Its first VM needs it, which is parked once the service answers."""
+    script = "import sys, ci_daemon.command.operation.serve, ci_daemon.service; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "paramiko" not in done.stdout.split()
