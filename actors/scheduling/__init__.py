@@ -9,6 +9,7 @@ from storage import on_first_use
 if TYPE_CHECKING:
     from actors.scheduling.admission import admission_block
     from actors.scheduling.capacity import Capacity
+    from actors.scheduling.parked_vms import ParkedConnections
     from actors.scheduling.pending_reason import Waiting, awaits_image, back_off
     from actors.scheduling.recovery import load_fair_share
     from actors.scheduling.scheduler import queue_order, schedule_next
@@ -17,6 +18,7 @@ else:
 
 __all__ = [
     "Capacity",
+    "ParkedConnections",
     "Waiting",
     "admission_block",
     "awaits_image",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import actors
 import storage as storages
 from actors import render, vms
-from actors.scheduling.parked_vms import ParkedConnections
+from actors.scheduling import ParkedConnections
 from actors.vms import VmError
 from ci_daemon.config import Config, load
 from ci_daemon.engine_sections import engine_settings
