@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
+
+import pykka
 
 from actors.composition import Composition
 from actors.engine_settings import EngineSettings, LiveSettings
@@ -109,6 +111,8 @@ class Engine:
         self._composition.timer.start()
         self._composition.reaper.remove_orphans(previews)
         spawn(RootSupervisor, self._composition).ask(Reschedule())
+        with suppress(pykka.ActorDeadError):  # the root then starts another pool
+            self._composition.addresses.pool.ask(Reschedule())  # by then it has looked at every lease
 
     @property
     def settings(self) -> EngineSettings:

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -143,7 +144,7 @@ class Recorded(Connection):
 def connections(monkeypatch: pytest.MonkeyPatch) -> list[Recorded]:
     """The connections that the pool makes, in their order."""
     monkeypatch.setattr(Recorded, "made", [], raising=False)
-    monkeypatch.setattr("actors.scheduling.parked_vms.Connection", Recorded)
+    monkeypatch.setattr("actors.scheduling.parked_vms.vms", SimpleNamespace(Connection=Recorded))
     return Recorded.made
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from dataclasses import replace
 from uuid import uuid4
 
@@ -42,6 +43,25 @@ class TestARestart:
         host.engine.start()
         until(lambda: dead.uuid not in host.provider.list(), "the dead one destroyed")
         assert host.parked(1)[0].id != dead.id
+
+    def test_the_engine_has_started_when_every_vm_was_looked_at(self, host_of: HostOf, monkeypatch: pytest.MonkeyPatch):
+        """The API answers then, and lists none that died (engine.md, "After a crash")."""
+        host = host_of(parked=1)
+        host.engine.start()
+        (dead,) = host.parked(1)
+        host.engine.stop()
+        host.parking.crash(dead.uuid)
+        host.engine, started = host.new_engine(), threading.Event()
+        look = host.provider.parked
+
+        def look_late(vm_id: str) -> bool:
+            started.wait(0.5)  # in vain, if the engine waits for this
+            return look(vm_id)
+
+        monkeypatch.setattr(host.provider, "parked", look_late)
+        host.engine.start()
+        started.set()
+        assert dead.id not in {lease.id for lease in host.storage.leases.live()}
 
     def test_a_new_pool_destroys_what_the_last_one_half_made(self, host_of: HostOf, connections: list[Recorded]):
         host = host_of(parked=1)
