@@ -20,7 +20,8 @@ from actors.timings import Timings
 from actors.vms import VmError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Iterable
+    from datetime import datetime
 
     from prometheus_client.registry import Collector
 
@@ -103,13 +104,13 @@ class Engine:
         """The addresses of the long-lived actors."""
         return self._composition.addresses
 
-    def start(self, previews: Collection[int] = ()) -> None:
+    def start(self, before: datetime | None = None) -> None:
         """Start the actors and attach to jobs that an earlier process left running; return when done.
 
-        ``previews`` are the leases of archives that this process renders already.
+        If this process packs and renders already, it began to do so at ``before``.
         """
         self._composition.timer.start()
-        self._composition.reaper.remove_orphans(previews)
+        self._composition.reaper.remove_orphans(before)
         spawn(RootSupervisor, self._composition).ask(Reschedule())
         with suppress(pykka.ActorDeadError):  # the root then starts another pool
             self._composition.addresses.pool.ask(Reschedule())  # by then it has looked at every lease

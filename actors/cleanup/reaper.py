@@ -20,7 +20,8 @@ from actors.vms import ProviderAway, VmError
 from storage import DatabaseUnavailable, JobState, LeaseState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Iterable
+    from datetime import datetime
 
     from actors.addresses import Address
     from actors.cleanup.host_disk import HostDisk
@@ -79,14 +80,15 @@ class Reaper:
             except (VmError, OSError) as error:
                 _log.warning("clean-up is incomplete and is tried again in the next round: %s", error)
 
-    def remove_orphans(self, previews: Collection[int] = ()) -> None:
+    def remove_orphans(self, before: datetime | None = None) -> None:
         """Remove VMs of previews and sources without a build of an earlier process. Before the API starts.
 
-        ``previews`` are the leases of previews that are under way in this process.
+        If this process has work of its own already, it began at ``before``, and what came later stays.
         """
+        until = before or self._clock.now()
         try:
-            self._end_previews(previews)
-            self._reap_sources(age=timedelta())
+            self._end_previews(until)
+            self._reap_sources(age=self._clock.now() - until)
         except (DatabaseUnavailable, OSError) as error:
             _log.warning("what belongs to no build could not be removed: %s", error)
 
@@ -157,10 +159,10 @@ class Reaper:
                 self._destroy(lease.provider, lease.uuid)
                 self._pool.post(Released(lease.id))
 
-    def _end_previews(self, kept: Collection[int]) -> None:
+    def _end_previews(self, before: datetime) -> None:
         leases = self._storage.leases
         for lease in leases.live():
-            if lease.is_preview and lease.id not in kept and leases.end_unclaimed(lease.id):
+            if lease.is_preview and lease.created_at <= before and leases.end_unclaimed(lease.id):
                 self._destroy(lease.provider, lease.uuid)
 
     def _reap_snapshots(self, provider: Provider) -> None:

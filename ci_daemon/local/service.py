@@ -75,6 +75,7 @@ class LocalService:
         self.providers = providers
         self._host = providers.named(config.pool.provider)
         self._clock = clock
+        self._began = clock.now()
         self._settings = engine_settings(config, config.http.url, _NO_API)
         self._parking = parking
         self._starting = starting
@@ -82,7 +83,6 @@ class LocalService:
         self._parked: Future[Lease | None] | None = self._park()
         self._made: Future[Engine] | None = None
         self._started: Future[Engine] | None = None
-        self._previews: list[int] = []
         self._left: Future[None] | None = None
 
     def prepare(self) -> Future[Engine]:
@@ -143,10 +143,7 @@ class LocalService:
         if self._started is not None or self._parked is None:
             return None
         parked, self._parked = self._parked.result(), None
-        claimed = None if parked is None else self.storage.leases.assign_preview(parked.id, image, shape)
-        if claimed is not None:
-            self._previews.append(claimed.id)
-        return claimed
+        return None if parked is None else self.storage.leases.assign_preview(parked.id, image, shape)
 
     def _make_engine(self) -> Engine:
         return actors.Engine(
@@ -163,7 +160,7 @@ class LocalService:
         """Start an engine, which takes over the VM that is parked by then."""
         wait((parked,))
         engine = made.result()
-        engine.start(self._previews)
+        engine.start(before=self._began)
         return engine
 
     def pipeline(self, slug: str, repository: str, branch: str) -> Pipeline:

@@ -251,6 +251,16 @@ def test_sources_of_builds_that_were_never_made_go_at_the_start(living: Living):
     living.stays()
 
 
+def test_sources_of_builds_that_are_being_made_stay(living: Living):
+    folder = living.storage.directory / "sources"
+    old, new = folder / "old.partial", folder / "new.partial"
+    for file in (old, new):
+        file.write_bytes(b"an archive")
+    os.utime(old, (time.time() - 60, time.time() - 60))
+    living.host.reaper().remove_orphans(before=living.host.clock.now() - timedelta(seconds=30))
+    assert sorted(folder.iterdir()) == sorted([living.storage.sources.path(living.build.uuid), new])
+
+
 def test_a_source_that_its_finished_build_does_not_keep(living: Living):
     over = living.host.build(one("true"))
     living.storage.sources.store(over.uuid, b"an archive")
