@@ -10,9 +10,10 @@ import io
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
-from actors.vms.incus.engine import EngineError, NotFound, part
+from actors.vms.incus.engine import part
 from actors.vms.incus.instances import Instances
 from actors.vms.incus.names import Names
+from actors.vms.incus.refusals import EngineError, NotFound
 from actors.vms.provider import ImageNotFound
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from actors.vms.incus.engine import EngineAway, EngineError
+from actors.vms.incus.refusals import EngineAway, EngineError
 from storage import immutable
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 
-from actors.vms.provider import ProviderAway, VmError
+from actors.vms.incus.refusals import EngineAway, EngineError, NotFound, refusal
 from storage import immutable
 
 if TYPE_CHECKING:
@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TypeAlias
 
+    from actors.vms.incus.settings import IncusSettings
+
     Query: TypeAlias = Mapping[str, str | int]
 
-__all__ = ["Access", "Engine", "EngineAway", "EngineError", "NotFound"]
+__all__ = ["Access", "Engine", "access_of", "operation_of", "part"]
 
 _CONNECT_SECONDS = 3.0
 _DIAL_SECONDS = 10.0
@@ -41,21 +43,6 @@ _SUCCESS = 200
 _RUNNING = 200
 _SAFE = frozenset({"GET", "HEAD"})
 """Methods that may be sent again to another member when an answer does not come."""
-
-
-class EngineError(VmError):
-    """The engine refused a request, or failed at it; the message is its own."""
-
-
-class NotFound(EngineError):
-    """The engine has nothing of that name."""
-
-
-class EngineAway(ProviderAway):
-    """No member answers, or the one that is needed does not, or the database has no majority.
-
-    So it is if the members do not trust the service's certificate. Nothing is known of any VM.
-    """
 
 
 @immutable
@@ -85,6 +72,17 @@ class Access:
             message = f"the certificates for the engine cannot be read ({error}): see docs/fleet.md"
             raise EngineError(message) from error
         return context
+
+
+def access_of(folder: Path, settings: IncusSettings) -> Access:
+    """Return the way to the engine; the certificates are in ``folder`` unless the settings name others."""
+    return Access(
+        settings.addresses,
+        settings.socket,
+        settings.certificate or folder / "client.crt",
+        settings.key or folder / "client.key",
+        settings.server_certificate or folder / "server.crt",
+    )
 
 
 class Engine:
@@ -168,7 +166,7 @@ class Engine:
             if status["status_code"] == _SUCCESS:
                 return status["metadata"]
             if status["status_code"] > _RUNNING:
-                raise _refusal(status["err"] or status["status"], status["status_code"])
+                raise refusal(status["err"] or status["status"], status["status_code"])
             if time.monotonic() >= end:
                 message = f"the engine did not complete {status['description']!r} within {seconds:g} s"
                 raise EngineError(message)
@@ -282,33 +280,5 @@ def _checked(answer: httpx.Response) -> dict[str, Any]:
         message = f"what answers at {answer.url.copy_with(query=None)} is no engine: HTTP {answer.status_code}"
         raise EngineError(message) from error
     if content["type"] == "error":
-        raise _refusal(content["error"], content["error_code"])
+        raise refusal(content["error"], content["error_code"])
     return content
-
-
-_NO_MAJORITY = (
-    "dqlite leader", "cowsql leader", "database is locked", "no known leader", "checkpoint in progress",
-    "failed to begin transaction",
-)  # fmt: skip
-_NO_MEMBER = (
-    "missing event connection", "server isn't ready", "daemon is starting up", "daemon is shutting down", "dial tcp",
-    "unable to connect", "connection refused", "no route to host", "i/o timeout", "context deadline exceeded",
-)  # fmt: skip
-"""Words of a member that does not reach the one which has the instance or volume."""
-
-_LONG_PATH = "file name too long"
-_SHOWN_CHARS = 200
-
-
-def _refusal(text: str, code: int) -> VmError:
-    lowered = text.lower()
-    if any(each in lowered for each in _NO_MAJORITY):
-        return EngineAway(f"the database of the cluster does not answer: {text}")
-    if code == HTTPStatus.SERVICE_UNAVAILABLE or any(each in lowered for each in _NO_MEMBER):
-        return EngineAway(f"a member of the engine does not answer: {text}")
-    if code == HTTPStatus.NOT_FOUND or lowered.endswith("not found"):
-        return NotFound(text)
-    if _LONG_PATH in lowered:
-        message = f"the engine cannot copy a disk with a path of more than 4,096 bytes: {text[:_SHOWN_CHARS]}…"
-        return EngineError(message)
-    return EngineError(text)

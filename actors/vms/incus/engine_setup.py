@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from actors.vms.incus.certificates import fingerprint_of
-from actors.vms.incus.engine import EngineError, NotFound, part
+from actors.vms.incus.engine import part
 from actors.vms.incus.member import member_urls
+from actors.vms.incus.refusals import EngineError, NotFound
 from actors.vms.sandbox.firewall import CLOSED_NETWORKS
 from storage import immutable
 

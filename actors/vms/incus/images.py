@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from actors.vms.images.store_locks import StoreLocks
-from actors.vms.incus.engine import EngineError, NotFound, part
+from actors.vms.incus.engine import part
 from actors.vms.incus.names import IMAGE, OWNER, STAMP
+from actors.vms.incus.refusals import EngineError, NotFound
 from actors.vms.incus.tarballs import base_image, launcher_digest, tree_tar
 from actors.vms.incus.volumes import SHIFTED
 from actors.vms.provider import ImageNotFound, VmError

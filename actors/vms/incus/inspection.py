@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import httpx
 from cryptography import x509
 
-from actors.vms.incus.engine import Engine, EngineAway, EngineError, part
+from actors.vms.incus.engine import Engine, part
 from actors.vms.incus.member import member_urls
+from actors.vms.incus.refusals import EngineAway, EngineError
 from storage import immutable
 
 if TYPE_CHECKING:

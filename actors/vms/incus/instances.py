@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from actors.vms.incus.engine import EngineError, NotFound, part
+from actors.vms.incus.engine import part
 from actors.vms.incus.names import OWNER
+from actors.vms.incus.refusals import EngineError, NotFound
 from actors.vms.incus.volumes import names_of
 from actors.vms.provider import VmError, VmUse
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from actors.vms.incus.engine import EngineError
+from actors.vms.incus.refusals import EngineError
 from storage import immutable
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
-from actors.vms.incus.engine import EngineAway, EngineError
 from actors.vms.incus.fleet_size import known_size, note_size, size_of
 from actors.vms.incus.member import Member, is_current, members
 from actors.vms.incus.placement import choose
+from actors.vms.incus.refusals import EngineAway, EngineError
 from actors.vms.provider import VmLost
 from storage import Shape
 

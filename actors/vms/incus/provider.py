@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 from actors.vms.description import Enforcement, ProviderDescription
 from actors.vms.incus import programs
 from actors.vms.incus.disks import EngineDisks
-from actors.vms.incus.engine import Access, Engine, EngineAway, EngineError
+from actors.vms.incus.engine import Engine, access_of
 from actors.vms.incus.exec_streams import ExecStreams
 from actors.vms.incus.images import EngineImages, EngineParts
-from actors.vms.incus.instances import DISK_DEVICE, Instances
+from actors.vms.incus.instances import Instances
 from actors.vms.incus.names import BASE, Names
 from actors.vms.incus.network import Bridge
+from actors.vms.incus.outer_layers import OuterLayers
 from actors.vms.incus.places import Places
+from actors.vms.incus.refusals import EngineAway, EngineError
 from actors.vms.incus.volumes import Volumes
 from actors.vms.provider import SnapshotNotFound, SshEndpoint, VmDisk, VmError, VmLost, VmSpec, VmUse
 from actors.vms.sandbox.keys import KeyPair
@@ -38,21 +40,15 @@ if TYPE_CHECKING:
     from actors.vms.sandbox.host_vms import ImageRoots
     from actors.vms.sandbox.settings import SandboxSettings
     from actors.vms.sandbox.userns import IdMap
-    from storage import Clock, Shape
+    from storage import Clock
 
 __all__ = ["IncusProvider"]
 
-_OVERHEAD_MB = 256
-"""The memory that an instance has beyond its job's: for the outer layer, and the files that it reads."""
-
-_PARKED = {"limits.cpu.allowance": "100ms/100ms", "limits.memory": f"{_OVERHEAD_MB}MiB"}
 _IMAGE_GB = 8
 """The most that an image may take; the engine counts it to the disk."""
 
-_ADDRESSES = 8
 _WRITE_SECONDS = 20.0
 _MIN_SECONDS = 0.001
-_TAKEN = "already"
 
 _LIMITS = (
     Enforcement("cpu", enforced=True, how="control groups of the engine"),
@@ -94,6 +90,7 @@ class IncusProvider:
         self._streams = ExecStreams(self._engine)
         self._names = Names(settings.prefix)
         self._instances = Instances(self._engine, settings.profile, self._names)
+        self._outer_layers = OuterLayers(self._instances)
         volumes = Volumes(self._engine, settings.storage)
         self._volumes = volumes
         parts = EngineParts(self._engine, volumes, self._instances, self._streams, self._names)
@@ -268,7 +265,7 @@ class IncusProvider:
         host, caller = KeyPair.make(), KeyPair.make()
         vm.write(VmRecord(caller.private, host.public, ()))
         bridge, instance = self._bridge(member), self._names.vm(vm.id)
-        address = self._make(instance, base, bridge, member)
+        address = self._outer_layers.make(instance, base, bridge, member)
         keys = programs.keys_of(
             host, caller, self._settings.processes, bridge.settings(address),
             user_namespaces=self._shared.user_namespaces,
@@ -288,8 +285,7 @@ class IncusProvider:
         instance, job = self._names.vm(spec.id), programs.job_of(spec, self._bridge(member).resolver)
         disk = made.result()
         self._places.grow(spec.id, spec.shape)
-        devices = {DISK_DEVICE: self._volumes.device(disk.name, DISK)}
-        self._instances.change(instance, _limits(spec.shape), devices)
+        self._outer_layers.grow(instance, spec.shape, self._volumes.device(disk.name, DISK))
         programs.attach(self._streams, instance, job, self._left(deadline))
         if BASE in disk.labels:
             self._disks.note_base(disk, self._used_bytes(spec.id))
@@ -297,29 +293,6 @@ class IncusProvider:
 
     def _bridge(self, member: str | None) -> Bridge:
         return Bridge.of(self._engine, self._settings.network, self._shared.network.allow, member)
-
-    def _make(self, instance: str, base: str, bridge: Bridge, member: str | None) -> str:
-        """Make an instance with a random address; return the address. Raises VmError."""
-        for left in reversed(range(_ADDRESSES)):
-            address = bridge.address()
-            try:
-                self._instances.make(instance, base, _PARKED, {"eth0": bridge.device(address)}, member)
-            except EngineError as error:
-                self._instances.remove(instance)
-                self._check_name(instance, error)
-                if not left or not _is_of_address(error):
-                    raise
-            else:
-                return address
-        raise AssertionError
-
-    def _check_name(self, instance: str, cause: EngineError) -> None:
-        """Raise VmError if somebody else has an instance of this name."""
-        if self._instances.find(instance) is not None:
-            message = (
-                f"the project has an instance {instance} that is not this service's: rename it, or set incus.prefix"
-            )
-            raise VmError(message) from cause
 
     def _check_wanted(self, vm: VmFolder) -> None:
         """Raise VmError if another thread has destroyed the VM meanwhile."""
@@ -336,27 +309,3 @@ class IncusProvider:
 
     def _left(self, deadline: float) -> float:
         return max(deadline - self._clock.monotonic(), _MIN_SECONDS)
-
-
-def access_of(folder: Path, settings: IncusSettings) -> Access:
-    """Return the way to the engine; the certificates are in ``folder`` unless the settings name others."""
-    return Access(
-        settings.addresses,
-        settings.socket,
-        settings.certificate or folder / "client.crt",
-        settings.key or folder / "client.key",
-        settings.server_certificate or folder / "server.crt",
-    )
-
-
-def _limits(shape: Shape) -> dict[str, str]:
-    return {
-        "limits.cpu.allowance": f"{shape.cpu * 100}ms/100ms",
-        "limits.memory": f"{shape.memory_gb * 1024 + _OVERHEAD_MB}MiB",
-    }
-
-
-def _is_of_address(error: EngineError) -> bool:
-    """Tell whether an instance was refused because another one has its address."""
-    text = str(error).lower()
-    return "address" in text and _TAKEN in text

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
-from actors.vms.incus.engine import NotFound, operation_of, part
+from actors.vms.incus.engine import operation_of, part
+from actors.vms.incus.refusals import NotFound
 from storage import immutable
 
 if TYPE_CHECKING:
