@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import select
 import socket
 import ssl
 import threading
@@ -61,28 +62,31 @@ class SkewedMember:
                 threading.Thread(target=self._serve, args=[self._listener.accept()[0]], daemon=True).start()
 
     def _serve(self, accepted: socket.socket) -> None:
+        """Copy requests, and answers with other times of the same length; streams of programs as they are.
+
+        One thread does both, because a TLS connection is not safe in two.
+        """
         with (
             suppress(OSError),
             self._tls.wrap_socket(accepted, server_side=True) as client,
             socket.socket(socket.AF_UNIX) as engine,
         ):
             engine.connect(str(self._engine))
-            sending = threading.Thread(target=_copy, args=[client, engine], daemon=True)
-            sending.start()
-            self._answer(engine, client)
-            sending.join()
+            upgraded = False
+            while True:
+                ready = [client] if client.pending() else select.select([client, engine], [], [])[0]
+                if client in ready:
+                    if not (block := client.recv(_BLOCK_BYTES)):
+                        return
+                    engine.sendall(block)
+                if engine in ready:
+                    if not (block := engine.recv(_BLOCK_BYTES)):
+                        return
+                    upgraded = upgraded or block.startswith(_UPGRADED)
+                    client.sendall(block if upgraded else self._shifted(block))
 
-    def _answer(self, engine: socket.socket, client: socket.socket) -> None:
-        """Copy answers, with other times of the same length; streams of programs as they are."""
-        with suppress(OSError):
-            while block := engine.recv(_BLOCK_BYTES):
-                if block.startswith(_UPGRADED):
-                    client.sendall(block)
-                    _copy(engine, client)
-                    return
-                client.sendall(_DATE.sub(self._date, _INSTANT.sub(self._instant, block)))
-        with suppress(OSError):
-            client.shutdown(socket.SHUT_RDWR)
+    def _shifted(self, block: bytes) -> bytes:
+        return _DATE.sub(self._date, _INSTANT.sub(self._instant, block))
 
     def _instant(self, found: re.Match[bytes]) -> bytes:
         self.shifted += 1
@@ -90,11 +94,3 @@ class SkewedMember:
 
     def _date(self, found: re.Match[bytes]) -> bytes:
         return format_datetime(parsedate_to_datetime(found[0].decode()) + self._ahead, usegmt=True).encode()
-
-
-def _copy(source: socket.socket, target: socket.socket) -> None:
-    with suppress(OSError):
-        while block := source.recv(_BLOCK_BYTES):
-            target.sendall(block)
-    with suppress(OSError):
-        target.shutdown(socket.SHUT_RDWR)
