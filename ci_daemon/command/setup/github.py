@@ -65,6 +65,7 @@ def bind(session: Session, *, installation: int, org: str) -> None:
     ID is the number at the end of the address of the installation's page at GitHub.
     """
     from actors.source_hosts import HostError  # noqa: PLC0415 - `setup` needs no storage
+    from actors.source_hosts.github import GithubNotFound  # noqa: PLC0415 - as above
     from ci_daemon.source_hosts import open_github  # noqa: PLC0415 - as above
 
     config = session.config()
@@ -75,6 +76,11 @@ def bind(session: Session, *, installation: int, org: str) -> None:
         installations = open_github(storage, config, SystemClock()).installations
         try:
             bound = installations.bind(organization.id, installation, None)
+        except GithubNotFound:
+            raise Failure(
+                f"the app has no installation {installation}: its page at GitHub, whose address ends in its number, is"
+                " among the installed apps in the settings of its account"
+            ) from None
         except (HostConnectedElsewhere, HostError) as error:
             raise Failure(str(error)) from None
         repositories = [each.repo_name for each in storage.repositories.of_connection(bound.id)]

@@ -118,3 +118,4 @@ def test_an_installation_is_bound_by_the_owner_of_the_host(
     github.install(7, "acme", 70).add(701, "acme/web", "https://github.example/acme/web.git")
     assert run_json("github", "bind", "7", "--org", org)["repositories"] == ["acme/web"]
     assert run("github", "bind", "8", "--org", org) == 1
+    assert "the app has no installation 8: " in capsys.readouterr().err
