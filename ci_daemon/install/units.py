@@ -20,8 +20,9 @@ def require_systemd(host: Host) -> None:
     """Raise InstallError if systemd does not run the host."""
     if not (host.root / "run/systemd/system").is_dir():
         raise InstallError(
-            "systemd does not run this host, and the service is installed as its unit: instead, install ci-daemon with"
-            " pip in a virtual environment, run `ci-daemon init`, and let your service manager run `ci-daemon serve`"
+            "systemd does not run this host, so the service neither is nor can be its unit: instead, install ci-daemon"
+            " with pip in a virtual environment, run `ci-daemon init`, and let your service manager run"
+            " `ci-daemon serve`"
         )
 
 

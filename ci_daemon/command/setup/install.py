@@ -203,7 +203,7 @@ def _roll_back(session: Session, host: Host, *, yes: bool) -> None:
 def _host(session: Session) -> Host:
     """Return this host. Raises Failure if this caller cannot install on it."""
     if os.geteuid() != 0:
-        raise Failure("this needs root: run `sudo ci-daemon install …` or `sudo ./install.sh`")
+        raise Failure(f"this needs root: run `sudo {click.get_current_context().command_path} …`")
     if session.state_dir != DEFAULT_STATE_DIR:
         raise Failure(
             f"an installed service keeps its state in {DEFAULT_STATE_DIR}: remove --state-dir and"
