@@ -16,7 +16,6 @@ from ci_daemon.command.support.command_classes import CallerCommand
 from ci_daemon.command.support.hidden_input import hidden_line
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.remote import operations
-from ci_daemon.remote.connection import Connection
 from ci_daemon.remote.contexts import Context, Contexts, configuration_folder, locked
 from ci_daemon.remote.failures import RequestFailed
 from ci_daemon.remote.handoff import claim, code_url, redeem, start_handoff
@@ -24,6 +23,7 @@ from ci_daemon.remote.token_store import TokenPlace, TokenStore
 from ci_daemon.remote.urls import is_http_url, is_this_host
 
 if TYPE_CHECKING:
+    from ci_daemon.remote.connection import Connection
     from ci_daemon.remote.views import UserView
 
 __all__ = ["login", "logout"]
@@ -47,10 +47,10 @@ def login(session: Session, *, url: str, name: str | None, paste: bool) -> None:
         raise click.BadParameter(f"{url} is not a URL: give one such as https://ci.example.org", param_hint="URL")
     if urlsplit(url).scheme == "http" and not is_this_host(url):
         click.echo(f"{url} is not encrypted: whoever is on the way can read what you send there", err=True)
-    with closing(Connection(url, None)) as connection:
+    with closing(_connect(url, None)) as connection:
         connection.call(operations.PING)
         token = _redeem(connection) if paste else _claim(connection)
-    with closing(Connection(url, token)) as connection:
+    with closing(_connect(url, token)) as connection:
         user = connection.call(operations.GET_USER)
     context = _keep(url, name or urlsplit(url).netloc, token, user)
     document = {"context": context.name, "url": url, "email": user.email, "token_place": context.token_place}
@@ -67,7 +67,7 @@ def logout(session: Session) -> None:
     context = server.context
     if context is None:
         raise Failure("CI_DAEMON_TOKEN stands above the contexts: unset it, and sign out again")
-    with closing(Connection(server.url, server.token)) as connection:
+    with closing(_connect(server.url, server.token)) as connection:
         try:
             connection.call(operations.LOGOUT)
         except RequestFailed as error:
@@ -77,6 +77,12 @@ def logout(session: Session) -> None:
         TokenStore(folder).forget(context)
         Contexts.load(folder).without(context.name).save(folder)
     session.answer({"context": context.name, "url": context.url}, f"signed out of {context.url}")
+
+
+def _connect(url: str, token: str | None) -> Connection:
+    from ci_daemon.remote.connection import Connection  # noqa: PLC0415 - the help connects to nothing
+
+    return Connection(url, token)
 
 
 def _claim(connection: Connection) -> str:

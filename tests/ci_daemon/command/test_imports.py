@@ -20,6 +20,7 @@ RECORDS = {"tomllib", "actors", "api", "ci_daemon.config"}
 SMALL = {
     "--help": NEVER | RECORDS | {"storage", "peewee", "rich"},
     "build --help": NEVER | RECORDS,
+    "login --help": NEVER,
     "user list": NEVER | RECORDS,
     "user list --json": NEVER | RECORDS | {"rich"},
     "org list": NEVER | RECORDS,
