@@ -64,14 +64,17 @@ class SkewedMember:
     def _serve(self, accepted: socket.socket) -> None:
         """Copy requests, and answers with other times of the same length; streams of programs as they are.
 
-        One thread does both, because a TLS connection is not safe in two.
+        One thread does both, because a TLS connection is not safe in two. The engine accepts a connection only when
+        the first bytes of the one before have come, so each is opened with a request at hand.
         """
         with (
             suppress(OSError),
             self._tls.wrap_socket(accepted, server_side=True) as client,
             socket.socket(socket.AF_UNIX) as engine,
         ):
+            request = client.recv(_BLOCK_BYTES)
             engine.connect(str(self._engine))
+            engine.sendall(request)
             upgraded = False
             while True:
                 ready = [client] if client.pending() else select.select([client, engine], [], [])[0]
