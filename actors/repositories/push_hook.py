@@ -14,7 +14,6 @@ __all__ = ["hook_script", "install_hook", "remove_hook", "server_hook"]
 _HOOK = "hooks/post-receive"
 _TOKEN_FILE = "ci-daemon.token"  # noqa: S105 - a name
 
-
 _MARK = "# Reports pushes to ci-daemon."
 _UNREPORTED = "ci-daemon was not told of this push: while the repository is connected, it is found at the next look"
 _SCRIPT = """\
@@ -50,13 +49,13 @@ def server_hook(url: str, token: str) -> str:
     repository's owner may read. Where the hook is there already, only the token is replaced, as that hook reads it:
     this one as a header, and that of `install_hook`, of a repository on the service's host, alone.
     """
-    address = shlex.quote(f"{url}/webhooks/git")
+    address, header = shlex.quote(f"{url}/webhooks/git"), f"Authorization: Bearer {token}"
     report = (
         f"curl -fsS -m 5 -o /dev/null -H @{_TOKEN_FILE} -H 'Content-Type: text/plain'"
         f' -H "X-Delivery-Id: $(date +%s%N)-$$" --data-binary @- {address} || echo {shlex.quote(_UNREPORTED)} >&2'
     )
     return (
-        f"(umask 077; (grep -qsF '{_MARK}' {_HOOK} || printf 'Authorization: Bearer '; echo {token}) >{_TOKEN_FILE})\n"
+        f"(umask 077; (grep -qsF '{_MARK}' {_HOOK} && echo '{token}' || echo '{header}') >{_TOKEN_FILE})\n"
         f"[ -e {_HOOK} ] || echo '#!/bin/sh' >{_HOOK}\n"
         f"grep -qsF {address} {_HOOK} || (echo; echo {shlex.quote(report)}) >>{_HOOK}; chmod +x {_HOOK}"
     )
