@@ -62,6 +62,8 @@ class Transport(paramiko.Transport):
             self.channels_seen[channel_id] = True
             channel._set_transport(self)  # noqa: SLF001 - see above
             channel._set_window(self.default_window_size, self.default_max_packet_size)  # noqa: SLF001 - see above
+            # Half of the window is read before the peer hears of it, not a tenth: each message costs CPU time.
+            channel.in_window_threshold = self.default_window_size // 2
             limit_unread(channel)
         self._send_user_message(request)
         # Nobody sets the event of a connection that was closed, or that ended before the event was there.
