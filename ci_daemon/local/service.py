@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-import uuid
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -12,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import actors
 import storage as storages
-from actors import render, vms
-from actors.scheduling import ParkedConnections
+from actors import render
 from actors.vms import VmError
 from ci_daemon.config import Config, load
 from ci_daemon.engine_sections import engine_settings
 from ci_daemon.host import journal
 from ci_daemon.host.lock import AlreadyServed, served_by, serving
 from ci_daemon.host.open_files import raise_open_file_limit
+from ci_daemon.local.first_vm import FirstVm
 from ci_daemon.local.folders import CacheUnusable
 from ci_daemon.providers import open_images, open_providers
 from storage import BillingSettings, Clock, HoldEnd, NewPipeline, Pipeline, Storage, SystemClock
@@ -79,8 +78,7 @@ class LocalService:
         self._settings = engine_settings(config, config.http.url, _NO_API)
         self._parking = parking
         self._starting = starting
-        self._connections = ParkedConnections()
-        self._parked: Future[Lease | None] | None = self._park()
+        self._first_vm = FirstVm(storage, self._host, clock, parking)
         self._made: Future[Engine] | None = None
         self._started: Future[Engine] | None = None
         self._left: Future[None] | None = None
@@ -94,9 +92,7 @@ class LocalService:
     def begin(self, then: Callable[[], None] = lambda: None) -> Future[Engine]:
         """Start the engine meanwhile, with a VM parked for the first job, and call ``then``, both once."""
         if self._started is None:
-            if self._parked is None:
-                self._parked = self._park()
-            self._started = self._starting.submit(self._start, self.prepare(), self._parked)
+            self._started = self._starting.submit(self._start, self.prepare(), self._first_vm.parked())
             self._starting.submit(then)
         return self._started
 
@@ -104,46 +100,6 @@ class LocalService:
     def engine(self) -> Engine:
         """The running engine; the first use starts it."""
         return self.begin().result()
-
-    def _park(self) -> Future[Lease | None]:
-        """Park a VM, and connect to it once others know that it is parked."""
-        parked = self._parking.submit(self._parked_vm)
-        self._parking.submit(self._connect, parked)
-        return parked
-
-    def _parked_vm(self) -> Lease | None:
-        """Park a VM; return its lease, None if no VM is parked."""
-        provider = self._host
-        if not provider.description.parks:
-            return None
-        lease = self.storage.leases.reserve_parked(str(uuid.uuid4()), provider=provider.name)
-        self._connections.expect(lease.uuid)
-        provider.hurry(lease.uuid)
-        try:
-            provider.park(lease.uuid)
-        except (VmError, OSError):  # the engine will tell, as soon as it has parked none either
-            self._connections.discard(lease.uuid)
-            self.storage.leases.end_unclaimed(lease.id)
-            return None
-        self.storage.leases.parked(lease.id, provider.member(lease.uuid))
-        return lease
-
-    def _connect(self, parked: Future[Lease | None]) -> None:
-        """Connect to a parked VM; if that fails, its render or job tries again."""
-        lease = parked.result()
-        if lease is None:
-            return
-        try:
-            self._connections.add(lease.uuid, vms.Connection(self._host.connect(lease.uuid), self._clock))
-        except VmError:
-            self._connections.discard(lease.uuid)
-
-    def _claim(self, image: str, shape: Shape) -> Lease | None:
-        """Claim the parked VM for a render; None if there is none, or if the engine has it."""
-        if self._started is not None or self._parked is None:
-            return None
-        parked, self._parked = self._parked.result(), None
-        return None if parked is None else self.storage.leases.assign_preview(parked.id, image, shape)
 
     def _make_engine(self) -> Engine:
         return actors.Engine(
@@ -153,7 +109,7 @@ class LocalService:
             self._clock,
             self._settings,
             timings=_TIMINGS,
-            connections=self._connections,
+            connections=self._first_vm.connections,
         )
 
     def _start(self, made: Future[Engine], parked: Future[Lease | None]) -> Engine:
@@ -188,7 +144,7 @@ class LocalService:
         """
 
         def claim(image: str, shape: Shape) -> Lease | None:
-            claimed = self._claim(image, shape)
+            claimed = self._first_vm.claim(image, shape) if self._started is None else None
             meanwhile()
             return claimed
 
@@ -205,7 +161,7 @@ class LocalService:
                 archive=archive,
                 leaving=leaving,
                 claim_parked=claim,
-                connections=self._connections,
+                connections=self._first_vm.connections,
             )
         finally:
             self._left = self._parking.submit(leaving.close)
