@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+import storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -15,6 +19,9 @@ __all__ = ["Interrupts"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _OF_SIGNAL = 128
+_IMPORT_SYSTEM = "<frozen importlib"
+_STARTING = (ThreadPoolExecutor.submit.__code__, threading.Thread.start.__code__)
+_AGAIN_SECONDS = 0.01
 
 
 class _Interrupt(KeyboardInterrupt):
@@ -29,12 +36,14 @@ class Interrupts:
     """The signals of one command, whose handlers are set while it is entered. For the main thread.
 
     While a build runs, the first signal cancels it, and the command goes on to the end of that. Any other raises
-    KeyboardInterrupt, once: what cleans up then is not interrupted.
+    KeyboardInterrupt, once: what cleans up then is not interrupted. Where what runs must end, it is
+    raised a moment later.
     """
 
     def __init__(self) -> None:
         self._received: int | None = None
         self._raised = False
+        self._deferred = False
         self._cancel: threading.Event | None = None
 
     @property
@@ -65,6 +74,8 @@ class Interrupts:
         canceler = threading.Thread(target=run, name="cancel", daemon=True)
         canceler.start()
         self._cancel = wanted
+        if self._received is not None:  # it comes again, or nobody saw it, as in a finalizer
+            wanted.set()
         try:
             yield
         finally:
@@ -73,10 +84,32 @@ class Interrupts:
                 over.set()
                 wanted.set()
 
-    def _handle(self, number: int, _frame: FrameType | None) -> None:
-        first, self._received = self._received is None, self._received or number
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        first, self._received = self._received is None or self._deferred, self._received or number
+        self._deferred = False
         if first and self._cancel is not None:
             self._cancel.set()
+        elif not self._raised and _must_end(frame):
+            self._deferred = first
+            again = threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), number))
+            again.daemon = True
+            again.start()
         elif not self._raised:
             self._raised = True
             raise _Interrupt
+
+
+def _must_end(frame: FrameType | None) -> bool:
+    """Tell whether an exception may leave something behind that others wait for, or that nobody waits for.
+
+    That is the lock of Python's import, a transaction, and a thread that is being started. The body of a module that is
+    imported keeps nothing.
+    """
+    if frame is not None and frame.f_code.co_filename.startswith(_IMPORT_SYSTEM):
+        return True
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "").partition(".")[0]
+        if module == storage.__name__ or frame.f_code in _STARTING:
+            return True
+        frame = frame.f_back
+    return False

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -61,3 +63,44 @@ def test_a_signal_while_a_module_is_imported_keeps_the_exit_code():
     """The decorator of a data class uses `exec`, in which Python takes KeyboardInterrupt as not handled."""
     done = subprocess.run([sys.executable, "-c", _INTERRUPTED_IMPORT], check=False, stdout=subprocess.PIPE)
     assert (done.returncode, done.stdout) == (0, b"130\n")
+
+
+_SIGNALED = "signal.raise_signal(signal.SIGINT); went_on.set()"
+_MUST_END = pytest.mark.parametrize(("file", "module"), [("<frozen importlib._bootstrap>", "x"), ("x", "storage.x")])
+
+
+@_MUST_END
+def test_python_s_import_and_a_transaction_are_not_interrupted(file: str, module: str):
+    """Each would keep its lock; the interrupt comes when they have ended."""
+    interrupts, went_on = Interrupts(), threading.Event()
+    with interrupts.handled():
+        exec(compile(_SIGNALED, file, "exec"), {"__name__": module, "signal": signal, "went_on": went_on})
+        with pytest.raises(KeyboardInterrupt):
+            threading.Event().wait(10)
+    assert went_on.is_set()
+    assert interrupts.exit_code == 128 + signal.SIGINT
+
+
+@_MUST_END
+def test_an_interrupt_that_waited_cancels_the_build_of_meanwhile(file: str, module: str):
+    interrupts, went_on, canceled = Interrupts(), threading.Event(), threading.Event()
+    with interrupts.handled():
+        exec(compile(_SIGNALED, file, "exec"), {"__name__": module, "signal": signal, "went_on": went_on})
+        with interrupts.canceling(canceled.set):
+            assert canceled.wait(10)
+            for each in threading.enumerate():
+                if isinstance(each, threading.Timer):
+                    each.join(10)
+
+
+def test_a_thread_that_is_being_started_is_not_lost():
+    """One that no executor knew would not be waited for."""
+    interrupts, executor = Interrupts(), ThreadPoolExecutor(1)
+    names: list[str] = []
+    executor._initializer = lambda: os.kill(os.getpid(), signal.SIGINT)
+    with interrupts.handled():
+        executor.submit(lambda: names.append(threading.current_thread().name))
+        with pytest.raises(KeyboardInterrupt):
+            threading.Event().wait(10)
+    executor.shutdown()
+    assert len(names) == 1

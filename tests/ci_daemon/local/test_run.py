@@ -92,8 +92,9 @@ def test_a_signal_while_the_first_vm_is_made_leaves_nothing(project: Project):
     with project.start() as process:
         until(lambda: folder.is_dir() and [*folder.iterdir()], "a VM is being made")
         process.send_signal(signal.SIGINT)
-        assert "Traceback" not in rest(process)
-        assert process.wait(60) == 130
+        printed = rest(process)
+        assert "Traceback" not in printed
+        assert process.wait(60) == 130, printed
     assert project.vms() == []
 
 
