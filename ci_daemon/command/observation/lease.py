@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ci_daemon.command.support.command_classes import Group
+from ci_daemon.command.support.names import short_id
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.command.support.timestamps import timestamp
 from ci_daemon.host.lock import served_by
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["lease"]
 
 _COLUMNS = ("id", "state", "age_seconds", "build", "job", "provider", "member", "shape", "cents", "image")
-_SHORT_ID = 8
 _MIN_ID = 4
 
 
@@ -158,7 +158,7 @@ def _document(each: Lease, storage: Storage, now: datetime) -> dict[str, object]
 def _row(document: Mapping[str, Any]) -> dict[str, object]:
     return {
         **document,
-        "id": document["id"][:_SHORT_ID],
+        "id": short_id(document["id"]),
         "shape": f"{document['cpu']} CPU, {document['memory_gb']} GB",
     }
 

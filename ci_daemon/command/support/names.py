@@ -1,4 +1,4 @@
-"""Names of pipelines and builds on the command line: ORG/PIPELINE and ORG/PIPELINE/NUMBER."""
+"""Names on the command line: ORG/PIPELINE, ORG/PIPELINE/NUMBER, and the first letters of an id."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import click
 
 from ci_daemon.command.support.session import Failure
 
-__all__ = ["BuildName", "PipelineName", "build_argument", "pipeline_argument"]
+__all__ = ["BuildName", "PipelineName", "build_argument", "pipeline_argument", "short_id"]
+
+_SHORT_ID = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,3 +78,8 @@ class BuildName:
 
 build_argument = click.argument("name", metavar="ORG/PIPELINE/NUMBER", type=BuildName.parse)
 pipeline_argument = click.argument("name", metavar="ORG/PIPELINE", type=PipelineName.parse)
+
+
+def short_id(uuid: str) -> str:
+    """Return the first letters of an id, enough to tell it from others on a screen."""
+    return uuid[:_SHORT_ID]
