@@ -29,6 +29,7 @@ _POOL_BYTES = 3 << 30
 _RUNS_SECONDS, _STANDS_SECONDS = 0.2, 0.6
 _DEEP = "cd /workspace; for _ in $(seq 20); do mkdir $(printf %0250d 1) && cd -P $(printf %0250d 1); done; echo made"
 _PROGRAMS, _AT_ONCE = 200, 8
+_MOUNT_HOOK = "/usr/share/lxcfs/lxc.mount.hook"
 _ENGINE = "$(pgrep -xf '/usr/libexec/incus/incusd --group root')"
 
 
@@ -126,6 +127,21 @@ def test_a_vm_is_listed_until_it_was_really_destroyed(alone: Fleet, provider: In
     provider.destroy("vm-1")
     assert provider.list() == []
     assert alone.members[0].run("incus list --project ci --format csv") == ""
+
+
+def test_an_instance_that_does_not_start_says_why_and_is_removed(alone: Fleet, provider: IncusProvider) -> None:
+    provider.create(spec("first"))  # the engine takes the images
+    member = alone.members[0]
+    member.run(f"chmod -x {_MOUNT_HOOK}")
+    try:
+        with pytest.raises(VmError, match=r"(?s)^instance ci-vm-vm-1 does not start: .*Failed to run mount hooks"):
+            provider.create(spec("vm-1"))
+    finally:
+        member.run(f"chmod +x {_MOUNT_HOOK}")
+    assert provider.list() == ["first"]
+    assert member.run("incus list --project ci --format csv --columns n").split() == ["ci-vm-first"]
+    provider.create(spec("vm-1"))
+    assert says(provider, "vm-1", "echo made") == "made"
 
 
 def test_an_instance_that_others_removed_is_a_lost_vm(alone: Fleet, provider: IncusProvider) -> None:

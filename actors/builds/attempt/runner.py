@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import shutil
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from storage import Clock, Storage
 
 __all__ = ["AttemptRunner", "Prepared"]
+
+_log = logging.getLogger(__name__)
 
 _FLOOD_BYTES = 1 << 14
 _FLOOD_PAUSE = 0.001
@@ -275,10 +278,11 @@ class AttemptRunner:
                 break
             except (vms.ImageNotFound, vms.SnapshotNotFound, vms.VmLost):
                 raise
-            except vms.VmError:
+            except vms.VmError as error:
                 pause = next(pauses, None)
                 if pause is None or clock.monotonic() + pause > deadline:
                     raise
+                _log.warning("VM %s could not be made and is tried again: %s", spec.id, error)
                 self._connection.pause(pause)
         self._fresh = True
 

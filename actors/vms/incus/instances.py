@@ -6,8 +6,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from actors.vms.incus.engine import part
+from actors.vms.incus.instance_logs import errors_of
 from actors.vms.incus.names import OWNER
-from actors.vms.incus.refusals import EngineError, NotFound
+from actors.vms.incus.refusals import EngineError, NotFound, StartFailed
 from actors.vms.incus.volumes import names_of
 from actors.vms.provider import VmError, VmUse
 
@@ -56,10 +57,16 @@ class Instances:
     ) -> None:
         """Make a container of an image on a member, and start it.
 
-        Raises EngineError, also if the name is taken.
+        Raises EngineError, also if the name is taken, and StartFailed; the container may then be there.
         """
         self.create(name, {"type": "image", "alias": image}, config, devices, member)
-        self._engine.do("PUT", f"{_path(name)}/state", {"action": "start", "timeout": 30})
+        try:
+            self._engine.do("PUT", f"{_path(name)}/state", {"action": "start", "timeout": 30})
+        except EngineError as error:
+            if reason := errors_of(self._engine, name):
+                message = f"instance {name} does not start: {reason}"
+                raise StartFailed(message) from error
+            raise
 
     def create(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actors.vms.incus.instances import DISK_DEVICE
-from actors.vms.incus.refusals import EngineError
+from actors.vms.incus.refusals import EngineError, StartFailed
 from actors.vms.provider import VmError
 
 if TYPE_CHECKING:
@@ -65,5 +65,7 @@ class OuterLayers:
 
 def _is_of_address(error: EngineError) -> bool:
     """Tell whether an instance was refused because another one has its address."""
+    if isinstance(error, StartFailed):
+        return False
     text = str(error).lower()
     return "address" in text and _TAKEN in text

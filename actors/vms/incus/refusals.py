@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 from actors.vms.provider import ProviderAway, VmError
 
-__all__ = ["EngineAway", "EngineError", "NotFound", "refusal"]
+__all__ = ["EngineAway", "EngineError", "NotFound", "StartFailed", "refusal"]
 
 _NO_MAJORITY = (
     "dqlite leader", "cowsql leader", "database is locked", "no known leader", "checkpoint in progress",
@@ -28,6 +28,10 @@ class EngineError(VmError):
 
 class NotFound(EngineError):
     """The engine has nothing of that name."""
+
+
+class StartFailed(EngineError):
+    """An instance was accepted and did not start; the message has what its log says of it."""
 
 
 class EngineAway(ProviderAway):
