@@ -126,6 +126,10 @@ class Member:
         """Its control groups on this host."""
         return list(self._groups)
 
+    def log(self) -> str:
+        """Return what its engine has logged: warnings and errors."""
+        return (self.folder / "upper/root/engine.log").read_text(encoding="utf-8", errors="replace")
+
     def certificate(self) -> str:
         """Return the certificate that it serves, as PEM."""
         own = self.folder / _STATE / "server.crt"

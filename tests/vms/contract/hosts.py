@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -173,9 +174,12 @@ class IncusHost(Host):
     @classmethod
     @contextmanager
     def reached(cls, folder: Path, fleets: StandingFleets) -> Iterator[None]:
-        with fleets.of(cls.engine).switch.entered():
+        fleet = fleets.of(cls.engine)
+        with fleet.switch.entered():
             fleets.prepared(cls.engine, over_tls=cls.over_tls).configure(folder)
+            logged = len(fleet.members[0].log())
             yield
+            sys.stdout.write(fleet.members[0].log()[logged:])  # pytest shows it if the test fails
 
     def _open(self, allow: tuple[str, ...]) -> IncusProvider:
         self._fleet.allow(allow)
