@@ -166,7 +166,7 @@ class PullRequestBuilds:
         with self._storage.transaction():
             builds = self._commits.add_unrendered(commit) if declared is None else self._commits.add(commit, declared)
         self._commits.announce(builds)
-        _log.info("%s is at %s: %d builds", change.head_ref, change.head_commit, len(builds))
+        _log.info("%s is at %s; builds: %d", change.head_ref, change.head_commit, len(builds))
 
     def _trust(self, repository: Repository, change: PullRequest) -> _Trust:
         if not change.from_fork:

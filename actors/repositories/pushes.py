@@ -8,7 +8,7 @@ import threading
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, TypeVar
 
-from actors.ir import PushEvent, skips_builds
+from actors.ir import PushEvent, skips_builds, wants
 from actors.render.envelope import RenderFailed
 from actors.repositories.commit_builds import PushedCommit
 from actors.repositories.fetching.git import AccessRefused, CommitRefused, GitError
@@ -248,10 +248,19 @@ class PushBuilds:
                 return
             builds = self._commits.add(pushed_commit, declared)
         self._commits.announce(builds)
-        _log.info("%s of %s is at %s: %d builds", ref, repository.url, commit, len(builds))
-        if isinstance(declared, RenderFailed) and not builds:  # no build shows it, such as before the first one
-            last_line = str(declared).rpartition("\n")[2]  # a stranger's words, so without its own line ends
-            _log.warning("no pipeline of %s is built for %s: %r", repository.url, commit, last_line)
+        _log.info("%s of %s is at %s; builds: %d", ref, repository.url, commit, len(builds))
+        if not builds:
+            _tell_unbuilt(pushed_commit, declared)
+
+
+def _tell_unbuilt(commit: PushedCommit, declared: Envelope | RenderFailed) -> None:
+    """Log why no build shows a commit, if it cannot be rendered or no pipeline has a trigger for it."""
+    what = (commit.repository.url, commit.new.commit)
+    if isinstance(declared, RenderFailed):  # such as before the first build
+        last_line = str(declared).rpartition("\n")[2]  # a stranger's words, so without its own line ends
+        _log.warning("no pipeline of %s is built for %s: %r", *what, last_line)
+    elif not any(wants(each.triggers, commit.event) for each in declared.pipelines):
+        _log.info("no pipeline of %s is built for %s: none has a trigger for it", *what)
 
 
 def _before(commits: Mapping[str, str], pushed: list[PushedRef]) -> dict[str, str]:

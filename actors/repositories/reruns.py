@@ -71,7 +71,7 @@ class Reruns:
         for new in added:
             if new.error_code is None:
                 self._root.post(BuildCreated(new.id))
-        _log.info("%s asked for %d builds again", repository.url, len(added))
+        _log.info("%s asked for builds again: %d", repository.url, len(added))
 
     def _asked_for(self, repository: Repository, asked: RerunAsked) -> list[BuildOrigin]:
         origins = self._storage.build_origins

@@ -83,7 +83,8 @@ def retry(session: Session) -> None:
         raise Failure(_NO_SERVER)
     with session.storage_without_billing() as storage:
         hastened = storage.mail.retry()
-    session.answer({"retried": hastened}, f"{counted(hastened, 'mail is', 'mails are')} tried again at once")
+    told = f"{counted(hastened, 'mail is', 'mails are')} tried again at once" if hastened else "no mail waits"
+    session.answer({"retried": hastened}, told)
 
 
 def _document(each: Mail) -> dict[str, object]:

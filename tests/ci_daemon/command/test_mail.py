@@ -98,6 +98,11 @@ def test_mails_that_wait_can_be_tried_at_once(run_json: RunJson, storage: Storag
     assert storage.mail.is_due()
 
 
+def test_where_no_mail_waits_none_is_tried(run: Run, server: MailServer, capsys: pytest.CaptureFixture[str]):
+    assert run("mail", "retry") == 0
+    assert capsys.readouterr().out == "no mail waits\n"
+
+
 def test_status_tells_of_mail_that_waits_or_failed(
     run: Run, storage: Storage, server: MailServer, capsys: pytest.CaptureFixture[str]
 ):

@@ -173,6 +173,15 @@ def test_a_first_pipeline_that_cannot_be_rendered_is_logged(daemon: Daemon, clie
     assert builds(client) == []
 
 
+def test_a_push_that_triggers_nothing_is_logged(daemon: Daemon, client: Client, repository: GitRepository):
+    untriggered = PIPELINE.replace('"ci", triggers=[hm.push(branch=["main", "feature/*"]), hm.push(tag="v*")]', '"ci"')
+    commit = repository.commit("Trigger nothing", **{".hm__pipeline.py": untriggered})
+    repository.push("main")
+    why = f"no pipeline of {repository.bare} is built for {commit}: none has a trigger for it"
+    until(lambda: why in daemon.log, "the line", 90)
+    assert builds(client) == []
+
+
 def test_a_repository_that_is_gone_says_so(daemon: Daemon, client: Client, repository: GitRepository):
     away = repository.bare.rename(repository.bare.with_name("away.git"))
     until(lambda: connection(daemon, repository)["last_error"], "an error")
