@@ -21,7 +21,7 @@ _MINIMUMS = {
     "fs.inotify.max_user_instances": (8192, "each VM has an equal share, which is small"),
     "fs.aio-max-nr": (1 << 20, "one job can take all asynchronous I/O of databases from the others"),
     "fs.file-max": (1 << 24, "one job can take all open files from this host"),
-    "kernel.pty.max": (1 << 16, "one job can take all terminals from the others"),
+    "kernel.pty.max": (1 << 20, "one job that mounts terminals of its own can take all from the others"),
 }
 """The lowest sufficient value of each sysctl, and the consequence of a lower one.
 

@@ -25,6 +25,8 @@ _OBJECTS = {"max_inotify_instances": 32}
 
 By its defaults, a machine has as much as a few VMs take.
 """
+_TERMINALS = 64
+"""The most in a VM: its member starts no other instance when none is left."""
 
 _RUN = f'import sys; sys.path[:0] = ["{PROGRAMS}"]; from launcher.container.requests import main; main(sys.argv[1])'
 _READY = b"ready"
@@ -39,6 +41,7 @@ def keys_of(
         "authorized_key": caller.public,
         "limits": {**_LIMITS, resource.RLIMIT_NPROC: processes},
         "objects": _OBJECTS,
+        "terminals": _TERMINALS,
         "network": network,
         "user_namespaces": user_namespaces,
     }

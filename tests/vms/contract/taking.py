@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["AS_SEVERAL_USERS", "IN_FLIGHT", "PIPES", "PIPE_BYTES", "TAKERS", "taking"]
+__all__ = ["AS_SEVERAL_USERS", "IN_FLIGHT", "PIPES", "PIPE_BYTES", "TAKERS", "TERMINALS", "taking"]
 
 AS_SEVERAL_USERS = """\
 import ctypes, os, signal, struct
@@ -53,6 +53,17 @@ assert len(os.read(read, 4096)) == 4096
 print(fcntl.fcntl(read, fcntl.F_GETPIPE_SZ))
 """
 """It prints the size of a new pipe."""
+
+TERMINALS = """\
+import os, signal
+held = []
+try:
+    while True:
+        held.append(os.open("/dev/ptmx", os.O_RDWR))
+except OSError:
+    print(len(held), flush=True)
+signal.pause()
+"""
 
 IN_FLIGHT = """\
 import array, resource, signal, socket

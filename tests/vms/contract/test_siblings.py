@@ -6,7 +6,7 @@ import pytest
 
 from actors.vms import Provider
 from tests.vms.contract.conftest import Boot, Vm
-from tests.vms.contract.taking import AS_SEVERAL_USERS, IN_FLIGHT, PIPE_BYTES, PIPES, TAKERS, taking
+from tests.vms.contract.taking import AS_SEVERAL_USERS, IN_FLIGHT, PIPE_BYTES, PIPES, TAKERS, TERMINALS, taking
 from tests.vms.contract.traces import LEAVE, OWN_KERNEL_PLACES, PLACES, SEEK
 
 
@@ -56,6 +56,14 @@ def test_pipes_work_whatever_another_vm_has_taken(boot: Boot, provider: Provider
     assert leave(boot(), PIPES) == 4000
     size = int(boot().python(PIPE_BYTES))
     assert size == 1 << 16 if provider.description.own_kernel else size >= 1 << 12
+
+
+@pytest.mark.real
+@pytest.mark.essential
+def test_a_vm_is_made_with_terminals_whatever_another_has_taken(boot: Boot):
+    """An engine, too, needs one for each instance that it starts."""
+    assert leave(boot(), TERMINALS) > 0
+    assert boot().says("python3 -c 'import os; os.openpty()' && echo well") == "well"
 
 
 @pytest.mark.real

@@ -69,7 +69,8 @@ def enter_root(spec: dict[str, Any]) -> None:
     mount_processes("/proc")
     mount_system("/sys")
     mount_devices("dev", "/dev")
-    mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=666,mode=620,gid=5")
+    terminals = f"newinstance,max={spec['terminals']},ptmxmode=666,mode=620,gid=5"
+    mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, terminals)
     for folder, mode in (("/run", 755), ("/tmp", 1777)):  # noqa: S108 - the VM's own
         mount("tmpfs", folder, "tmpfs", MS_NOSUID | MS_NODEV, f"mode={mode},size={_SIZE}")
     unmount(".")

@@ -6,6 +6,9 @@ is an equal part of the resources of the service, which keeps one part for itsel
 pending signals and bytes of message queues (resource limits, as set when the inner namespace is made), and of
 namespaces, inotify and fanotify (``/proc/sys/user``).
 
+Terminals are counted for all users together, so the share is what the VM's file system of terminals gives; a job that
+mounts another one has more.
+
 Descriptors in flight, pages of pipes and epoll watches are counted by the user id on the host, without regard to
 namespaces, so one VM has no bound for them: all VMs share them, and `ci-daemon doctor` says how far they go. The last
 id of the range is in no VM. slirp4netns has it, so it is counted apart from all VMs, as the service is; pasta would not
@@ -30,6 +33,9 @@ _MAX_SHARE = {resource.RLIMIT_SIGPENDING: 1 << 16, resource.RLIMIT_MSGQUEUE: 819
 _SERVICE_PROCESSES = 64
 _OBJECTS = "/proc/sys/user"
 _PROCESS_IDS = "/proc/sys/kernel/pid_max"
+_TERMINALS = "/proc/sys/kernel/pty"
+_FEWEST_TERMINALS = 32
+"""Enough to test programs for terminals. Few jobs do, so VMs may have more together than there are."""
 
 
 def take_limits(vms: int, processes: int) -> dict[int, int]:
@@ -74,6 +80,15 @@ def take_objects(vms: int) -> dict[str, int]:
             with open(f"{_OBJECTS}/{name}", "rb") as file:
                 shares[name] = _share(int(file.read()), vms)
     return shares
+
+
+def take_terminals(vms: int) -> int:
+    """Return a VM's share of the terminals that are not the host's own."""
+    whole = []
+    for name in ("max", "reserve"):
+        with open(f"{_TERMINALS}/{name}", "rb") as file:
+            whole.append(int(file.read()))
+    return max(_FEWEST_TERMINALS, _share(whole[0] - whole[1], vms))
 
 
 def bound(limits: dict[int, int], objects: dict[str, int]) -> None:

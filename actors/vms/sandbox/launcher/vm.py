@@ -49,6 +49,7 @@ def _start(run: Callable[[dict[str, Any], int, int, int], NoReturn], given: dict
         raise_oom_score(_OOM_SCORE)
         spec["share_of_objects"] = shares.take_objects(spec["vms"])
         spec["share_of_limits"] = shares.take_limits(spec["vms"], spec["processes"])
+        spec["terminals"] = shares.take_terminals(spec["vms"])
         pid, mapped = _fork_monitor(run, spec)
         _record(spec["lock"], pid)
         map_ids(pid, spec["uid_map"], spec["gid_map"])

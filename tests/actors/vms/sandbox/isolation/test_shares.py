@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from actors.vms.sandbox import SandboxSettings, VmLimits
+from actors.vms.sandbox.launcher.shares import take_terminals
 from tests.actors.vms.sandbox.conftest import Boot, Host
 from tests.vms.contract.bomb import bombs
 
@@ -22,3 +25,9 @@ def test_a_fork_bomb_of_several_users_is_one_vm_s(host: Host, boot: Boot, groups
     vm = boot(provider=provider)
     assert sum(map(int, vm.python(bombs(500, users=4)).split())) < 100
     assert vm.says("echo well") == "well"
+
+
+def test_a_vm_has_an_equal_share_of_terminals_or_enough() -> None:
+    of_host, most = (int(Path(f"/proc/sys/kernel/pty/{name}").read_text()) for name in ("reserve", "max"))
+    assert take_terminals(1) == (most - of_host) // 2
+    assert take_terminals(1 << 20) == 32
