@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import shutil
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from actors.builds.attempt.environment import job_environment
 from actors.builds.attempt.log import AttemptLog
 from actors.builds.attempt.notices import opening_notices
 from actors.builds.attempt.vm_connection import Abandoned, VmConnection
+from actors.builds.attempt.vm_maker import VmMaker
 from actors.builds.attempt.workspace import populate_workspace
 from actors.builds.outcome import DiskUse, TimeLimit, may_have_filled, time_limit
 from storage import immutable
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from storage import Clock, Storage
 
 __all__ = ["AttemptRunner", "Prepared"]
-
-_log = logging.getLogger(__name__)
 
 _FLOOD_BYTES = 1 << 14
 _FLOOD_PAUSE = 0.001
@@ -74,12 +72,12 @@ class AttemptRunner:
         self._clock = clock
         self._settings = settings
         self._host_disk = host_disk
-        self._metrics = metrics
-        self._acquire_pauses = acquire_pauses
         self._build, self._job, self._lease = assignment.build, assignment.job, assignment.lease
         self._on_output = on_output
         self._parked = connections
         self._connection = VmConnection(provider, clock, assignment.lease.uuid)
+        seconds = settings.jobs.acquire_timeout
+        self._maker = VmMaker(provider, self._connection, clock, metrics, seconds=seconds, pauses=acquire_pauses)
         self.log = AttemptLog(storage, self._build, self._job, self._connection, on_output)
         self._fresh = False
         self._last_use: DiskUse | None = None
@@ -109,7 +107,8 @@ class AttemptRunner:
         self._provider.hurry(self._lease.uuid)
         if (connection := self._parked.take(self._lease.uuid)) is not None:
             self._connection.use(connection)
-        self._create()
+        self._maker.make(spec_of(self._lease, self._base()))
+        self._fresh = True
         self._connection.connected()
 
     def prepare(self) -> Prepared:
@@ -261,40 +260,6 @@ class AttemptRunner:
         self._connection.abandon()
         self._parked.discard(self._lease.uuid)
         self.log.close()
-
-    def _create(self) -> None:
-        """Attach the disk to the parked VM, or make a VM; retry with pauses until the acquire time-out.
-
-        While the provider is away, it waits without a limit. Raises Abandoned before it makes one.
-        """
-        clock = self._clock
-        spec = spec_of(self._lease, self._base())
-        deadline = clock.monotonic() + self._settings.jobs.acquire_timeout
-        pauses = iter(self._acquire_pauses)
-        while True:
-            self._connection.check()
-            try:
-                self._connection.patiently(lambda: self._make(spec))
-                break
-            except (vms.ImageNotFound, vms.SnapshotNotFound, vms.VmLost):
-                raise
-            except vms.VmError as error:
-                pause = next(pauses, None)
-                if pause is None or clock.monotonic() + pause > deadline:
-                    raise
-                _log.warning("VM %s could not be made and is tried again: %s", spec.id, error)
-                self._connection.pause(pause)
-        self._fresh = True
-
-    def _make(self, spec: vms.VmSpec) -> None:
-        provider = self._provider
-        if provider.parked(spec.id):
-            provider.attach(spec)
-            return
-        self._connection.disconnect()
-        provider.destroy(spec.id)
-        with self._metrics.making():
-            provider.create(spec)
 
     def _free(self) -> int:
         return shutil.disk_usage(self._storage.directory).free
