@@ -90,6 +90,7 @@ class Channel(HTTPChannel):
         self.sendbuf_len = _SEND_BYTES
         self.refused = False
         self._turn = _TURN_BYTES
+        self._task_sends = False
         self._linger_until: float | None = None
 
     @property
@@ -133,8 +134,8 @@ class Channel(HTTPChannel):
         return False
 
     def writable(self) -> bool:
-        """Tell the server's loop whether to write."""
-        return self._linger_until is None and bool(super().writable())
+        """Tell the server's loop whether to write what no task is sending itself."""
+        return self._linger_until is None and not self._task_sends and bool(super().writable())
 
     def handle_read(self) -> None:
         """Read, in the server's loop."""
@@ -150,6 +151,15 @@ class Channel(HTTPChannel):
         """Send pending bytes in the server's loop, at most one turn's worth: other connections wait for it."""
         self._turn = _TURN_BYTES
         super().handle_write()
+
+    def _flush_some(self, do_close: bool = True) -> bool:  # noqa: FBT001, FBT002 - waitress's signature
+        """Send what the client takes; a task, in its own thread, then wakes the loop for the rest."""
+        self._task_sends = not do_close
+        try:
+            flushed: bool = super()._flush_some(do_close)  # type: ignore[misc] # the stubs lack it
+        finally:
+            self._task_sends = False
+        return flushed
 
     def send(self, data: bytes, do_close: bool = True) -> int:  # noqa: FBT001, FBT002 - waitress's signature
         """Hand bytes to the kernel; 0 if it takes none now, or if the loop's turn is over."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 import http.client
 import json
 import threading
+from collections import Counter
 from pathlib import Path
 from select import select
 
 import pytest
 
+from api.http.channel import Channel
+from storage import JobLog
 from tests.api.http.served import Served, answer, refusal, serving
 from tests.api.logs.test_events import events
 from tests.api.world import JobPath
@@ -93,6 +96,34 @@ def test_slow_readers_of_large_logs_hold_no_thread(served: Served, job: JobPath)
     for reader in readers:
         assert reader.headers["Content-Length"] == str(len(whole))
         assert reader.read() == whole
+
+
+def test_the_loop_rests_while_a_request_sends(served: Served, job: JobPath, monkeypatch: pytest.MonkeyPatch):
+    """Else it would look all the time whether something is left to send, and slow the sending down."""
+    reading, go_on, looks = threading.Event(), threading.Event(), Counter[int]()
+    read, look = JobLog.read, Channel.handle_write
+
+    def read_slowly(log: JobLog, start: int, length: int) -> bytes:
+        reading.set()
+        assert go_on.wait(60)
+        return read(log, start, length)
+
+    def counted(channel: Channel) -> None:
+        looks[id(channel)] += 1
+        look(channel)
+
+    job.write(b"x" * 2**17)
+    monkeypatch.setattr(JobLog, "read", read_slowly)
+    monkeypatch.setattr(Channel, "handle_write", counted)
+    connection = served.connect()
+    connection.sendall(served.request("GET", f"{job.path}/log"))
+    assert reading.wait(60)
+    for _ in range(20):
+        assert served.get("/api/v0/user").status == 200
+
+    assert max(looks.values(), default=0) <= 1
+    go_on.set()
+    assert len(answer(connection).read()) == 2**17
 
 
 def test_a_log_deleted_while_it_is_sent_cuts_the_response_short(served: Served, job: JobPath):
