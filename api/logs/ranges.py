@@ -139,7 +139,7 @@ class LogRanges:
                     ended, size = growing.progress()
         finally:
             slot.release()
-        return growing.progress()
+        return ended, size
 
 
 def _wait_seconds(text: str | None) -> float:

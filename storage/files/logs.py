@@ -107,6 +107,7 @@ class JobLog:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self._known: list[_Part] = []
 
     def exists(self) -> bool:
         """Tell whether any attempt's log exists, even an empty one."""
@@ -114,12 +115,15 @@ class JobLog:
 
     def size(self) -> int:
         """Return how many bytes the log has now."""
-        return sum(part.size for part in _parts(self.directory))
+        self._known = _parts(self.directory)
+        return _size(self._known)
 
     def read(self, start: int, length: int) -> bytes:
         """Return up to ``length`` bytes from offset ``start``; fewer at the end of the log."""
+        if start + length > _size(self._known):  # else it has what it had, as a log only grows
+            self._known = _parts(self.directory)
         pieces: list[bytes] = []
-        for part in _parts(self.directory):
+        for part in self._known:
             offset = start - part.start
             if offset >= part.size or length <= 0:
                 continue
@@ -135,6 +139,10 @@ class JobLog:
         for part in _parts(self.directory):
             if part.start + part.size > after:
                 yield from _chunks(part, max(0, after - part.start))
+
+
+def _size(parts: list[_Part]) -> int:
+    return parts[-1].start + parts[-1].size if parts else 0
 
 
 def _chunks(part: _Part, after: int) -> Iterator[LogChunk]:
