@@ -158,7 +158,7 @@ class CommandOutput:
         opened, self._supervisor = self._supervisor, None
         with opened or _ask(self._connection, "follow", self.offset) as supervisor:
             supervisor.wait_without_limit()
-            pieces: list[bytes] = []
+            pieces: list[memoryview] = []
             while True:
                 word, _, size = supervisor.read_line().partition(b" ")
                 match word:
@@ -176,7 +176,7 @@ class CommandOutput:
                         message = "no command was started in this VM"
                         raise CommandNotStarted(message)
 
-    def _joined(self, pieces: list[bytes]) -> bytes:
+    def _joined(self, pieces: list[memoryview]) -> bytes:
         """Return the pieces as one chunk, and empty the list."""
         chunk = b"".join(pieces)
         pieces.clear()

@@ -62,12 +62,12 @@ class VmSocket:
         self._at = end + 1
         return line
 
-    def read_block(self, size: int) -> Iterator[bytes]:
-        """Yield the next ``size`` bytes, in chunks as they come."""
+    def read_block(self, size: int) -> Iterator[memoryview]:
+        """Yield the next ``size`` bytes, in chunks as they come, without a copy of them."""
         while size:
             if not self.at_hand:
                 self._received, self._at = self._receive(), 0
-            chunk = self._received[self._at : self._at + size]
+            chunk = memoryview(self._received)[self._at : self._at + size]
             self._at += len(chunk)
             size -= len(chunk)
             yield chunk

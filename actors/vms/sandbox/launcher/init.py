@@ -24,7 +24,7 @@ from .kernel import (
     set_dumpable,
     set_title,
 )
-from .outer import SSHD, SSHD_CONFIG
+from .outer import SEND_BYTES, SSHD, SSHD_CONFIG
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
@@ -99,19 +99,20 @@ def serve(listener: int, control: int, offline: int) -> NoReturn:
 def _serve_ssh(listener: _socket.socket) -> None:
     """Start an sshd for the next connection; if there is no room for its process, refuse it."""
     try:
-        connection, _ = listener._accept()  # type: ignore[attr-defined]  # noqa: SLF001 - socket.py would cost 4 ms
+        connection = _socket.socket(fileno=listener._accept()[0])  # type: ignore[attr-defined]  # noqa: SLF001 - socket.py would cost 4 ms
     except OSError:
         time.sleep(_BACK_OFF_SECONDS)
         return
     try:
-        standard = [(os.POSIX_SPAWN_DUP2, connection, number) for number in (0, 1)]
+        connection.setsockopt(_socket.SOL_SOCKET, _socket.SO_SNDBUF, SEND_BYTES)
+        standard = [(os.POSIX_SPAWN_DUP2, connection.fileno(), number) for number in (0, 1)]
         default = (_signal.SIGCHLD,)
         pid = os.posix_spawn(SSHD, _SSHD, _ENVIRONMENT, file_actions=standard, setsid=True, setsigdef=default)
         with open(f"/proc/{pid}/oom_score_adj", "wb", buffering=0) as file:
             file.write(b"%d" % _OOM_SCORE)  # above PID 1, whose end is that of the VM
     except OSError:
         time.sleep(_BACK_OFF_SECONDS)
-    os.close(connection)
+    connection.close()
 
 
 def _start_supervisor(control: int, offline: int, door: _socket.socket, supervisors_end: _socket.socket) -> int:

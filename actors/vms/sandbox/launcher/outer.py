@@ -24,6 +24,9 @@ WORKSPACE = "/run/ci-daemon/workspace"
 JOB_ROOT = "/run/ci-daemon/job"
 """The place at which the job's disk is mounted before it becomes the root of the job's namespaces."""
 
+SEND_BYTES = 1 << 20
+"""The most output on its way through a socket, where the host allows it: its ends wait less often."""
+
 STAGE = "/run/ci-daemon/stage"
 """The folder of mounts that wait for the job's disk."""
 

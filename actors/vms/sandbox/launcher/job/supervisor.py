@@ -18,7 +18,7 @@ import struct
 
 from ..answer import answer
 from ..kernel import await_children, ignore_broken_pipes, set_title
-from ..outer import REQUESTS, SUPERVISOR
+from ..outer import REQUESTS, SEND_BYTES, SUPERVISOR
 from ..shares import limit_of_job
 from . import namespaces
 from .command import Command
@@ -180,6 +180,7 @@ class _Supervisor:
         except OSError:  # it has ended, or there is no room for its descriptor
             return
         os.set_blocking(connection.fileno(), False)
+        connection.setsockopt(_socket.SOL_SOCKET, _socket.SO_SNDBUF, SEND_BYTES)
         self._conversations[connection.fileno()] = Conversation(connection)
 
     def _converse(self, conversation: Conversation, ready: int) -> None:
