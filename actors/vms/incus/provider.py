@@ -17,17 +17,14 @@ from actors.vms.incus.engine import Engine, access_of
 from actors.vms.incus.exec_streams import ExecStreams
 from actors.vms.incus.images import EngineImages, EngineParts
 from actors.vms.incus.instances import Instances
+from actors.vms.incus.launch import Launch
 from actors.vms.incus.names import BASE, Names
-from actors.vms.incus.network import Bridge
-from actors.vms.incus.outer_layers import OuterLayers
 from actors.vms.incus.places import Places
 from actors.vms.incus.refusals import EngineAway, EngineError
 from actors.vms.incus.volumes import Volumes
 from actors.vms.provider import SnapshotNotFound, SshEndpoint, VmDisk, VmError, VmLost, VmSpec, VmUse
-from actors.vms.sandbox.keys import KeyPair
-from actors.vms.sandbox.launcher.container.words import DISK
 from actors.vms.sandbox.userns import restrict_to_owner
-from actors.vms.sandbox.vm_folder import VmFolder, VmRecord
+from actors.vms.sandbox.vm_folder import VmFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -48,7 +45,6 @@ _IMAGE_GB = 8
 """The most that an image may take; the engine counts it to the disk."""
 
 _WRITE_SECONDS = 20.0
-_MIN_SECONDS = 0.001
 
 _LIMITS = (
     Enforcement("cpu", enforced=True, how="control groups of the engine"),
@@ -82,20 +78,17 @@ class IncusProvider:
         restrict_to_owner(folder)
         self._vms = folder / "vms"
         self._vms.mkdir(exist_ok=True)
-        self._clock = clock
-        self._settings = settings
-        self._shared = shared
         self._engine = Engine(access_of(folder, settings), settings.project)
         self._places = Places(self._engine, self._vms, clock, settings.lost_seconds)
         self._streams = ExecStreams(self._engine)
         self._names = Names(settings.prefix)
         self._instances = Instances(self._engine, settings.profile, self._names)
-        self._outer_layers = OuterLayers(self._instances)
         volumes = Volumes(self._engine, settings.storage)
         self._volumes = volumes
         parts = EngineParts(self._engine, volumes, self._instances, self._streams, self._names)
         self._images = EngineImages(parts, images, idmap, base_image, folder / "locks")
         self._disks = EngineDisks(volumes, self._images, self._names)
+        self._launch = Launch(parts, self._places, settings, shared, clock)
 
     def create(self, spec: VmSpec) -> None:
         """Make a VM and return when its sshd answers, or raise and leave nothing behind."""
@@ -105,7 +98,7 @@ class IncusProvider:
         with self._destroyed_on_error(spec.id):
             member = self._places.take(spec.id, parent, spec.shape)
             with vm.attaching(), self._disk_beside(spec, member) as disk:
-                self._boot(vm, base, member)
+                self._launch.park(vm, base, member)
                 self._give(spec, member, disk)
 
     def hurry(self, vm_id: str) -> None:
@@ -116,7 +109,7 @@ class IncusProvider:
         vm, base = self._vm(vm_id), self._images.base()
         vm.make()
         with self._destroyed_on_error(vm_id):
-            self._boot(vm, base, self._places.take(vm_id, None))
+            self._launch.park(vm, base, self._places.take(vm_id, None))
 
     def attach(self, spec: VmSpec) -> None:
         """Give a parked VM its disk, shape and network, or raise and leave nothing behind."""
@@ -259,20 +252,6 @@ class IncusProvider:
         used = self._instances.disk_bytes(instance)
         return self._disks.used_bytes(vm_id) if used is None else used
 
-    def _boot(self, vm: VmFolder, base: str, member: str | None) -> None:
-        """Make an instance with keys of its own, and let its init make the VM."""
-        deadline = self._clock.monotonic() + self._settings.create_seconds
-        host, caller = KeyPair.make(), KeyPair.make()
-        vm.write(VmRecord(caller.private, host.public, ()))
-        bridge, instance = self._bridge(member), self._names.vm(vm.id)
-        address = self._outer_layers.make(instance, base, bridge, member)
-        keys = programs.keys_of(
-            host, caller, self._settings.processes, bridge.settings(address),
-            user_namespaces=self._shared.user_namespaces,
-        )  # fmt: skip
-        programs.boot(self._streams, instance, keys, self._left(deadline))
-        self._check_wanted(vm)
-
     @contextmanager
     def _disk_beside(self, spec: VmSpec, member: str | None) -> Iterator[Future[Volume]]:
         """Make the disk of a VM while the block runs: both mostly wait for the engine."""
@@ -280,32 +259,17 @@ class IncusProvider:
             yield beside.submit(self._disks.make, spec, member, _IMAGE_GB)
 
     def _give(self, spec: VmSpec, member: str | None, made: Future[Volume]) -> None:
-        """Give a VM that waits its shape, network and disk."""
-        deadline = self._clock.monotonic() + self._settings.create_seconds
-        instance, job = self._names.vm(spec.id), programs.job_of(spec, self._bridge(member).resolver)
-        disk = made.result()
-        self._places.grow(spec.id, spec.shape)
-        self._outer_layers.grow(instance, spec.shape, self._volumes.device(disk.name, DISK))
-        programs.attach(self._streams, instance, job, self._left(deadline))
+        disk = self._launch.attach(spec, member, made)
         if BASE in disk.labels:
             self._disks.note_base(disk, self._used_bytes(spec.id))
-        self._check_wanted(self._vm(spec.id))
-
-    def _bridge(self, member: str | None) -> Bridge:
-        return Bridge.of(self._engine, self._settings.network, self._shared.network.allow, member)
-
-    def _check_wanted(self, vm: VmFolder) -> None:
-        """Raise VmError if another thread has destroyed the VM meanwhile."""
-        if not vm.folder.exists():
-            message = f"VM {vm.id} was destroyed while it was made"
-            raise VmError(message)
 
     @contextmanager
     def _destroyed_on_error(self, vm_id: str) -> Iterator[None]:
+        """Destroy a VM whose making fails. Raises VmError if another thread has destroyed it meanwhile."""
         with ExitStack() as undo:
             undo.callback(self.destroy, vm_id)
             yield
+            if not self._vm(vm_id).folder.exists():
+                message = f"VM {vm_id} was destroyed while it was made"
+                raise VmError(message)
             undo.pop_all()
-
-    def _left(self, deadline: float) -> float:
-        return max(deadline - self._clock.monotonic(), _MIN_SECONDS)

@@ -1,0 +1,74 @@
+"""Start the instances of VMs, and give them their jobs' parts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actors.vms.incus import programs
+from actors.vms.incus.network import Bridge
+from actors.vms.incus.outer_layers import OuterLayers
+from actors.vms.sandbox.keys import KeyPair
+from actors.vms.sandbox.launcher.container.words import DISK
+from actors.vms.sandbox.vm_folder import VmRecord
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from actors.vms.incus.images import EngineParts
+    from actors.vms.incus.places import Places
+    from actors.vms.incus.settings import IncusSettings
+    from actors.vms.incus.volumes import Volume
+    from actors.vms.provider import VmSpec
+    from actors.vms.sandbox.settings import SandboxSettings
+    from actors.vms.sandbox.vm_folder import VmFolder
+    from storage import Clock
+
+__all__ = ["Launch"]
+
+_MIN_SECONDS = 0.001
+
+
+class Launch:
+    """Parks and completes VMs on one engine; the caller removes what an error leaves."""
+
+    def __init__(
+        self, on: EngineParts, places: Places, settings: IncusSettings, shared: SandboxSettings, clock: Clock
+    ) -> None:
+        self._on = on
+        self._outer_layers = OuterLayers(on.instances)
+        self._places = places
+        self._settings = settings
+        self._shared = shared
+        self._clock = clock
+
+    def park(self, vm: VmFolder, base: str, member: str | None) -> None:
+        """Make an instance with keys of its own, and let its init make the VM. Raises VmError."""
+        deadline = self._deadline()
+        host, caller = KeyPair.make(), KeyPair.make()
+        vm.write(VmRecord(caller.private, host.public, ()))
+        bridge, instance = self._bridge(member), self._on.names.vm(vm.id)
+        address = self._outer_layers.make(instance, base, bridge, member)
+        keys = programs.keys_of(
+            host, caller, self._settings.processes, bridge.settings(address),
+            user_namespaces=self._shared.user_namespaces,
+        )  # fmt: skip
+        programs.boot(self._on.streams, instance, keys, self._left(deadline))
+
+    def attach(self, spec: VmSpec, member: str | None, made: Future[Volume]) -> Volume:
+        """Give a VM that waits its shape, network and disk, and return the disk. Raises VmError."""
+        deadline = self._deadline()
+        instance, job = self._on.names.vm(spec.id), programs.job_of(spec, self._bridge(member).resolver)
+        disk = made.result()
+        self._places.grow(spec.id, spec.shape)
+        self._outer_layers.grow(instance, spec.shape, self._on.volumes.device(disk.name, DISK))
+        programs.attach(self._on.streams, instance, job, self._left(deadline))
+        return disk
+
+    def _bridge(self, member: str | None) -> Bridge:
+        return Bridge.of(self._on.engine, self._settings.network, self._shared.network.allow, member)
+
+    def _deadline(self) -> float:
+        return self._clock.monotonic() + self._settings.create_seconds
+
+    def _left(self, deadline: float) -> float:
+        return max(deadline - self._clock.monotonic(), _MIN_SECONDS)
