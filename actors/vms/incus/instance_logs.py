@@ -19,6 +19,8 @@ _LEVEL = 3
 
 _SHOWN_LINES = 8
 _SHOWN_CHARS = 2000
+_NO_TERMINAL = "Failed to allocate console"
+_MORE_TERMINALS = "jobs have taken all terminals of its member: raise kernel.pty.max there"
 
 
 def errors_of(engine: Engine, instance: str) -> str:
@@ -31,7 +33,12 @@ def errors_of(engine: Engine, instance: str) -> str:
 
 
 def errors_in(log: str) -> str:
-    """Return the first errors of a log, each with where it arose: the later ones follow from them."""
+    """Return the first errors of a log, each with where it arose: the later ones follow from them.
+
+    What to do comes first, where it is known and the errors do not say it.
+    """
     words = [line.split(maxsplit=_LEVEL + 1) for line in log.splitlines()]
     errors = [each[-1] for each in words if len(each) > _LEVEL + 1 and each[_LEVEL] == "ERROR"]
-    return "\n".join(error.partition(" - ")[2] or error for error in errors[:_SHOWN_LINES])[:_SHOWN_CHARS]
+    shown = [error.partition(" - ")[2] or error for error in errors[:_SHOWN_LINES]]
+    advice = [_MORE_TERMINALS] if any(_NO_TERMINAL in each for each in shown) else []
+    return "\n".join([*advice, *shown])[:_SHOWN_CHARS]

@@ -11,6 +11,10 @@ _HOOK_FAILED = f"""\
 {_AT} ERROR    conf - ../src/lxc/conf.c:lxc_setup:3948 - Failed to run mount hooks
 {_AT} WARN     start - ../src/lxc/start.c:lxc_abort:1037 - No such process - Failed to send SIGKILL via pidfd 35
 """
+_NO_TERMINAL = (
+    "../src/lxc/conf.c:lxc_setup_console:1934 - No space left on device"
+    " - Failed to allocate console from container's devpts instance"
+)
 
 
 def test_the_errors_are_shown_with_where_they_arose():
@@ -18,6 +22,12 @@ def test_the_errors_are_shown_with_where_they_arose():
         "../src/lxc/utils.c:run_buffer:571 - Script exited with status 126\n"
         "../src/lxc/conf.c:lxc_setup:3948 - Failed to run mount hooks"
     )
+
+
+def test_where_no_terminal_was_left_it_says_what_to_raise():
+    advice, error = errors_in(f"{_AT} ERROR    conf - {_NO_TERMINAL}\n").splitlines()
+    assert "raise kernel.pty.max" in advice
+    assert error == _NO_TERMINAL
 
 
 def test_the_first_errors_of_many_are_shown():
