@@ -19,7 +19,7 @@ _LEVEL = 3
 
 _SHOWN_LINES = 8
 _SHOWN_CHARS = 2000
-_NO_TERMINAL = "Failed to allocate console"
+_NO_TERMINAL = "No space left on device - Failed to allocate console"
 _MORE_TERMINALS = "jobs have taken all terminals of its member: raise kernel.pty.max there"
 
 
