@@ -108,7 +108,7 @@ def _masked(case: TestCase, masker: Masker) -> TestCase:
 
 def _hidden(text: str, masker: Masker, *, cut: bool) -> str:
     """Hide secrets, and where a text is cut off also the beginning of one."""
-    return masker.mask(text.encode(errors="replace"), more=cut)[0].decode(errors="replace")
+    return bytes(masker.mask(text.encode(errors="replace"), more=cut)[0]).decode(errors="replace")
 
 
 def _files(storage: Storage, build: Build) -> SourceFiles:

@@ -153,38 +153,33 @@ class CommandOutput:
         self._connection = connection
         self._supervisor = supervisor
 
-    def __iter__(self) -> Iterator[bytes]:
-        """Yield chunks as they arrive."""
-        opened, self._supervisor = self._supervisor, None
-        with opened or _ask(self._connection, "follow", self.offset) as supervisor:
+    def __iter__(self) -> Iterator[memoryview]:
+        """Yield pieces as they arrive."""
+        supervisor = self._supervisor or _ask(self._connection, "follow", self.offset)
+        self._supervisor = supervisor
+        with supervisor:
             supervisor.wait_without_limit()
-            pieces: list[memoryview] = []
             while True:
                 word, _, size = supervisor.read_line().partition(b" ")
                 match word:
                     case b"output":
                         for piece in supervisor.read_block(int(size)):
-                            pieces.append(piece)
-                            if not supervisor.at_hand:
-                                yield self._joined(pieces)
+                            self.offset += len(piece)
+                            yield piece
                     case b"result":
-                        if pieces:
-                            yield self._joined(pieces)
                         self.exited = parse_result(b"".join(supervisor.read_block(int(size))))
                         return
                     case _:
                         message = "no command was started in this VM"
                         raise CommandNotStarted(message)
 
-    def _joined(self, pieces: list[memoryview]) -> bytes:
-        """Return the pieces as one chunk, and empty the list."""
-        chunk = b"".join(pieces)
-        pieces.clear()
-        self.offset += len(chunk)
-        return chunk
+    @property
+    def at_hand(self) -> bool:
+        """True if more has come, so that the next piece, or the end, does not wait for the VM."""
+        return self._supervisor is not None and self._supervisor.at_hand
 
     def close(self) -> None:
-        """Hang up, if it is not iterated over."""
+        """Hang up, if that was not done at the end."""
         if self._supervisor is not None:
             self._supervisor.close()
 

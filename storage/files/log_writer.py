@@ -15,6 +15,7 @@ from storage.database.instants import to_micros
 from storage.files.log_index import LogKind, LogRecord, read_records, record_count, record_offset
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from storage.database.clock import Clock
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LogWriter"]
 
-_RECORD_BYTES = 64 * 1024
+_RECORD_BYTES = 128 * 1024
 _MAX_PIECES = os.sysconf("SC_IOV_MAX")
 _CONTINUATION = range(0x80, 0xC0)
 _LEADS = {2: range(0xC2, 0xE0), 3: range(0xE0, 0xF0), 4: range(0xF0, 0xF5)}
@@ -70,18 +71,22 @@ class LogWriter:
         """Size of the log in bytes, notices included."""
         return self._size
 
-    def output(self, data: bytes) -> None:
+    def output(self, *pieces: bytes | memoryview) -> None:
         """Append output of the command, masked; keep the start of a possible secret or UTF-8 character.
 
-        Past the limit, output is dropped after one notice that says so; ``output_offset`` continues to count. Raises
-        OSError if the disk is full: the caller then sends the output again, from ``output_offset`` on.
+        The pieces follow each other, and are written together. Past the limit, output is dropped after one notice that
+        says so; ``output_offset`` continues to count. Raises OSError if the disk is full: the caller then sends the
+        output again, from ``output_offset`` on.
         """
         with self._lock:
-            data, self._pending = self._pending + data, b""
+            pending, self._pending = self._pending, b""
             batch = self._batch()
-            consumed = self._add_output(batch, data, more=True)
+            for piece in pieces:
+                data = pending + piece if pending else piece
+                consumed = self._add_output(batch, data, more=True)
+                pending = bytes(data[consumed:])
             self._append(batch)
-            self._pending = data[consumed:]
+            self._pending = pending
 
     def notice(self, text: str) -> None:
         """Append a notice of the service, masked, on a line of its own."""
@@ -127,7 +132,7 @@ class LogWriter:
     def _batch(self) -> _Batch:
         return _Batch(self._size, self._stored, to_micros(self._clock.now()) * 1000)
 
-    def _add_output(self, batch: _Batch, data: bytes, *, more: bool) -> int:
+    def _add_output(self, batch: _Batch, data: bytes | memoryview, *, more: bool) -> int:
         """Add output; return how many bytes were consumed. The rest waits if ``more`` comes."""
         done = 0
         while done < len(data):
@@ -156,7 +161,7 @@ class LogWriter:
 
     def _add_notice(self, batch: _Batch, text: str) -> None:
         if batch.data:
-            fresh_line = batch.data[-1].endswith(b"\n")
+            fresh_line = batch.data[-1][-1:] == b"\n"
         else:
             fresh_line = self._size == 0 or os.pread(self._log, 1, self._size - 1) == b"\n"
         line = text if fresh_line else "\n" + text
@@ -180,11 +185,11 @@ class _Batch:
         self.end = end
         self.output_end = output_end
         self.limit_noted = False
-        self.data: list[bytes] = []
+        self.data: list[bytes | memoryview] = []
         self.records: list[bytes] = []
         self._time_ns = time_ns
 
-    def add(self, data: bytes, kind: LogKind, output_bytes: int) -> None:
+    def add(self, data: bytes | memoryview, kind: LogKind, output_bytes: int) -> None:
         """Add a record, unless it is empty."""
         if data:
             self.end += len(data)
@@ -193,7 +198,7 @@ class _Batch:
             self.records.append(LogRecord(self.end, self.output_end, self._time_ns, kind).pack())
 
 
-def _write_at(file: int, pieces: list[bytes], offset: int) -> None:
+def _write_at(file: int, pieces: Sequence[bytes | memoryview], offset: int) -> None:
     written = 0
     for start in range(0, len(pieces), _MAX_PIECES):
         some = pieces[start : start + _MAX_PIECES]
@@ -217,7 +222,7 @@ def _last_whole(log: int, index: int) -> tuple[int, LogRecord]:
     return 0, nothing
 
 
-def _incomplete_tail(data: bytes) -> int:
+def _incomplete_tail(data: bytes | memoryview) -> int:
     """Return how many bytes at the end, at most 3, are an incomplete UTF-8 character."""
     for length in range(1, min(3, len(data)) + 1):
         byte = data[-length]

@@ -41,7 +41,7 @@ class Masker:
         """Return a masker of values and their usual encodings."""
         return cls(form for value in values for form in secret_encodings(value))
 
-    def mask(self, data: bytes, *, more: bool) -> tuple[bytes, int]:
+    def mask(self, data: bytes | memoryview, *, more: bool) -> tuple[bytes | memoryview, int]:
         """Return masked output and how many bytes of ``data`` it consumed; the caller passes the rest again.
 
         If ``more`` may follow, the rest is the longest suffix outside of matches that may start a pattern. It is
@@ -50,7 +50,7 @@ class Masker:
         if not self._patterns:
             return data, len(data)
         undecided = self._undecided(data, 0) if more else len(data)
-        kept: list[bytes] = []
+        kept: list[bytes | memoryview] = []
         done = 0
         for start, end in self._matches(data):
             if start >= undecided:
@@ -59,17 +59,18 @@ class Masker:
             done = end
             if end > undecided:
                 undecided = self._undecided(data, end)
-        kept.append(data[done:undecided])
-        return b"".join(kept), undecided
+        rest = data[done:undecided]
+        return b"".join((*kept, rest)) if kept else rest, undecided
 
     def masked(self, text: str) -> str:
         """Return a complete text, masked."""
-        return self.mask(text.encode("utf-8", "replace"), more=False)[0].decode(errors="replace")
+        return bytes(self.mask(text.encode("utf-8", "replace"), more=False)[0]).decode(errors="replace")
 
-    def _matches(self, data: bytes) -> Iterator[tuple[int, int]]:
+    def _matches(self, output: bytes | memoryview) -> Iterator[tuple[int, int]]:
         """Yield start and end of each match; matches do not overlap."""
-        if not self._cores.find_matches_as_indexes(data):
+        if not self._cores.find_matches_as_indexes(output):
             return
+        data = bytes(output)
         found = ((data.find(pattern), -len(pattern), pattern) for pattern in self._patterns)
         upcoming = [each for each in found if each[0] >= 0]
         heapq.heapify(upcoming)
@@ -84,13 +85,15 @@ class Masker:
             else:
                 heapq.heappop(upcoming)
 
-    def _undecided(self, data: bytes, start: int) -> int:
+    def _undecided(self, data: bytes | memoryview, start: int) -> int:
         """Return the first offset from ``start`` whose suffix may start a pattern, else the end of ``data``."""
-        last = range(max(start, len(data) - _HEAD + 1), len(data))
-        place = next((place for place in last if data[place:] in self._beginnings), len(data))
+        start = max(start, len(data) - self.longest + 1)
+        tail = bytes(data[start:])
+        last = range(max(0, len(tail) - _HEAD + 1), len(tail))
+        place = next((place for place in last if tail[place:] in self._beginnings), len(tail))
         for pattern in self._patterns:
-            place = _begun(pattern, data, start, place)
-        return place
+            place = _begun(pattern, tail, place)
+        return start + place
 
 
 def _cores(patterns: Iterable[bytes]) -> tuple[bytes, ...]:
@@ -106,12 +109,12 @@ def _cores(patterns: Iterable[bytes]) -> tuple[bytes, ...]:
     return tuple(cores)
 
 
-def _begun(pattern: bytes, data: bytes, start: int, end: int) -> int:
-    """Return the first offset in [``start``, ``end``) whose suffix may start the pattern, else ``end``.
+def _begun(pattern: bytes, data: bytes, end: int) -> int:
+    """Return the first offset before ``end`` whose suffix may start the pattern, else ``end``.
 
     Only suffixes of ``data`` with 8 bytes or more are considered.
     """
-    start = max(start, len(data) - len(pattern) + 1)
+    start = max(0, len(data) - len(pattern) + 1)
     head = pattern[:_HEAD]
     while (place := data.find(head, start, end + _HEAD - 1)) >= 0:
         if pattern.startswith(data[place:]):

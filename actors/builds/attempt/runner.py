@@ -32,7 +32,7 @@ __all__ = ["AttemptRunner", "Prepared"]
 
 _FLOOD_BYTES = 1 << 14
 _FLOOD_PAUSE = 0.001
-"""After a chunk of that size more follows at once; the pause lets it be stored and announced together."""
+"""After so much at once more follows at once; the pause lets it be stored and announced together."""
 
 
 @immutable
@@ -181,11 +181,16 @@ class AttemptRunner:
         log = self.log.opened()
         output, self._output = self._output, None
         following = output or vms.follow(self._connection.connected(), log.output_offset)
-        for chunk in following:
-            log.output(chunk)
-            self._on_output()
-            if len(chunk) >= _FLOOD_BYTES:
-                self._connection.pause(_FLOOD_PAUSE)
+        pieces: list[memoryview] = []
+        for piece in following:
+            pieces.append(piece)
+            if not following.at_hand:
+                log.output(*pieces)
+                self._on_output()
+                if sum(map(len, pieces)) >= _FLOOD_BYTES:
+                    self._connection.pause(_FLOOD_PAUSE)
+                pieces.clear()
+        log.output(*pieces)
         assert following.exited is not None  # noqa: S101 - it was followed to its end
         self.log.end()
         return following.exited

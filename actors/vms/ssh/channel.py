@@ -6,10 +6,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import paramiko
+from paramiko.common import cMSG_CHANNEL_WINDOW_ADJUST
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from actors.vms.ssh.receive_limits import BoundedBuffer
 
 __all__ = ["Channel"]
 
@@ -24,7 +27,11 @@ class Channel(paramiko.Channel):
     answer to one from the VM, could overtake it. OpenSSH then ends the whole connection, with all other commands.
     """
 
+    in_buffer: BoundedBuffer  # see `limit_unread`
     lock: threading.Lock
+    remote_chanid: int
+    timeout: float | None
+    _check_add_window: Callable[[int], int]
 
     def __init__(self, channel_id: int) -> None:
         super().__init__(channel_id)
@@ -40,6 +47,21 @@ class Channel(paramiko.Channel):
         with self._sending():
             sent: int = super()._send(s, m)  # type: ignore[misc] # typeshed lacks it
         return sent
+
+    def receive(self) -> list[bytes]:
+        """Return all that has come, in pieces; ``recv`` would join a copy of them. Wait for some as it does.
+
+        None come after the end. Raises TimeoutError.
+        """
+        pieces = self.in_buffer.take(self.timeout)
+        read = self._check_add_window(sum(map(len, pieces)))
+        if read > 0:
+            message = paramiko.Message()
+            message.add_byte(cMSG_CHANNEL_WINDOW_ADJUST)
+            message.add_int(self.remote_chanid)
+            message.add_int(read)
+            self._transport_send(message)
+        return pieces
 
     @contextmanager
     def _sending(self) -> Iterator[None]:

@@ -14,11 +14,13 @@ from paramiko import SSHException
 from paramiko.buffered_pipe import BufferedPipe
 
 if TYPE_CHECKING:
+    import threading
+
     import paramiko
 
     from actors.vms.provider import SshSocket
 
-__all__ = ["BoundedSocket", "limit_unread"]
+__all__ = ["BoundedBuffer", "BoundedSocket", "limit_unread"]
 
 _GREETING = b"SSH-"
 _MAX_GREETING_BYTES = 255
@@ -70,14 +72,17 @@ class BoundedSocket:
 
 def limit_unread(channel: paramiko.Channel) -> None:
     """Limit the unread data of a channel to its window, before any data arrives on it."""
-    channel.in_buffer = _BoundedBuffer(channel.in_window_size)
-    channel.in_stderr_buffer = _BoundedBuffer(channel.in_window_size)
+    channel.in_buffer = BoundedBuffer(channel.in_window_size)
+    channel.in_stderr_buffer = BoundedBuffer(channel.in_window_size)
 
 
-class _BoundedBuffer(BufferedPipe):  # type: ignore[type-arg] # generic only in typeshed
+class BoundedBuffer(BufferedPipe):  # type: ignore[type-arg] # generic only in typeshed
     """The unread data of a channel. Past its size it raises SSHException, which ends the connection."""
 
     _buffer: _Pieces
+    _closed: bool
+    _cv: threading.Condition
+    _lock: threading.Lock
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -85,10 +90,21 @@ class _BoundedBuffer(BufferedPipe):  # type: ignore[type-arg] # generic only in 
         self._buffer = _Pieces()
 
     def feed(self, data: bytes | str) -> None:
+        """Add what has come."""
         if len(self) + len(data) > self._size:
             message = "it sent more than was requested"
             raise SSHException(message)
         super().feed(data)
+
+    def take(self, timeout: float | None) -> list[bytes]:
+        """Take all that has come, in the pieces in which it came; wait for some. None comes after the end.
+
+        Raises TimeoutError.
+        """
+        with self._lock:
+            if not self._cv.wait_for(lambda: self._buffer or self._closed, timeout):
+                raise TimeoutError
+            return self._buffer.take()
 
     def _buffer_frombytes(self, data: bytes) -> None:
         self._buffer.append(data)
@@ -122,6 +138,13 @@ class _Pieces:
         if piece:
             self._pieces.append(piece)
             self._size += len(piece)
+
+    def take(self) -> list[bytes]:
+        """Remove all pieces and return them."""
+        pieces = list(self._pieces)
+        self._pieces.clear()
+        self._size = 0
+        return pieces
 
     def first(self, size: int) -> bytes:
         """Return the first ``size`` bytes, without deleting them."""

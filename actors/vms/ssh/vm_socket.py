@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
@@ -11,14 +12,10 @@ from actors.vms.ssh.stream import DISCONNECT_ERRORS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import paramiko
-
+    from actors.vms.ssh.channel import Channel
     from actors.vms.ssh.stream import Deadline
 
 __all__ = ["VmSocket"]
-
-_CHUNK_BYTES = 1 << 21
-"""All that a channel holds unread."""
 
 _LINE_BYTES = 1 << 12
 
@@ -30,11 +27,10 @@ class VmSocket:
     uses it; any other may close it.
     """
 
-    def __init__(self, channel: paramiko.Channel, deadline: Deadline) -> None:
+    def __init__(self, channel: Channel, deadline: Deadline) -> None:
         self._channel = channel
         self._deadline: Deadline | None = deadline
-        self._received = b""
-        self._at = 0
+        self._received: deque[memoryview] = deque()
 
     def __enter__(self) -> Self:
         return self
@@ -54,28 +50,38 @@ class VmSocket:
 
     def read_line(self) -> bytes:
         """Return the next line, without its end."""
-        while (end := self._received.find(b"\n", self._at)) < 0:
-            if self.at_hand > _LINE_BYTES:
-                raise _lost()
-            self._received, self._at = self._received[self._at :] + self._receive(), 0
-        line = self._received[self._at : end]
-        self._at = end + 1
-        return line
+        line = b""
+        while len(line) <= _LINE_BYTES:
+            piece = self._next()
+            text, newline, _ = bytes(piece[:_LINE_BYTES]).partition(b"\n")
+            line += text
+            self._put_back(piece[len(text) + len(newline) :])
+            if newline:
+                return line
+        raise _lost()
 
     def read_block(self, size: int) -> Iterator[memoryview]:
-        """Yield the next ``size`` bytes, in chunks as they come, without a copy of them."""
+        """Yield the next ``size`` bytes in the pieces in which they come."""
         while size:
-            if not self.at_hand:
-                self._received, self._at = self._receive(), 0
-            chunk = memoryview(self._received)[self._at : self._at + size]
-            self._at += len(chunk)
-            size -= len(chunk)
-            yield chunk
+            piece = self._next()
+            self._put_back(piece[size:])
+            wanted = piece[:size]
+            size -= len(wanted)
+            yield wanted
 
     @property
-    def at_hand(self) -> int:
-        """The number of bytes that have come and were not read: reading those does not wait."""
-        return len(self._received) - self._at
+    def at_hand(self) -> bool:
+        """True if bytes have come that were not read: reading those does not wait."""
+        return bool(self._received)
+
+    def _next(self) -> memoryview:
+        if not self._received:
+            self._received.extend(map(memoryview, self._receive()))
+        return self._received.popleft()
+
+    def _put_back(self, rest: memoryview) -> None:
+        if rest:
+            self._received.appendleft(rest)
 
     def wait_without_limit(self) -> None:
         """Lift the deadline, for an answer that may take as long as it likes."""
@@ -86,10 +92,10 @@ class VmSocket:
         with suppress(*DISCONNECT_ERRORS):
             self._channel.close()
 
-    def _receive(self) -> bytes:
+    def _receive(self) -> list[bytes]:
         try:
             self._channel.settimeout(self._deadline.remaining() if self._deadline else None)
-            received = self._channel.recv(_CHUNK_BYTES)
+            received = self._channel.receive()
         except TimeoutError as error:
             raise self._late() from error
         except DISCONNECT_ERRORS as error:

@@ -93,7 +93,7 @@ class TestTimeOut:
         assert next(chunks) == b"up\n"
         shown = next(chunks)
         terminate(connection, grace=1.0)
-        assert (shown + b"".join(chunks)).count(b"TERM\n") == 1
+        assert (bytes(shown) + b"".join(chunks)).count(b"TERM\n") == 1
         assert ended(connection).timed_out
 
     def test_an_older_shim_does_not_tell_the_end_time(self):

@@ -73,12 +73,14 @@ def test_a_secret_is_masked_wherever_it_is_split(tmp_path: Path, name: str, form
         with logs.writer("build", f"cut-{cut}", 1, masker) as writer:
             writer.output(output[:cut])
             writer.output(output[cut:])
+        with logs.writer("build", f"at-once-{cut}", 1, masker) as writer:
+            writer.output(memoryview(output)[:cut], memoryview(output)[cut:])
         first = logs.writer("build", f"gone-on-{cut}", 1, masker)
         first.output(output[:cut])
         first.close()
         with logs.writer("build", f"gone-on-{cut}", 1, masker) as second:
             second.output(output[second.output_offset :])
-        assert _read(logs, f"cut-{cut}") == _read(logs, f"gone-on-{cut}") == expected
+        assert {_read(logs, f"{way}-{cut}") for way in ("cut", "at-once", "gone-on")} == {expected}
 
 
 @pytest.mark.parametrize("name", ["plain", "phrase", "key", "long"])

@@ -122,11 +122,11 @@ def test_bytes_that_are_no_utf_8_are_kept_and_not_held_back(logs: LogFiles):
 
 
 def test_large_output_is_kept_in_chunks_of_whole_characters(logs: LogFiles):
-    text = "a" + "é" * 100_000
+    text = "a" + "é" * 200_000
     _write(logs, text.encode())
     chunks = _chunks(logs)
     assert len(chunks) > 2
-    assert all(len(content) <= 64 * 1024 for _, _, content in chunks)
+    assert all(len(content) <= 128 * 1024 for _, _, content in chunks)
     assert "".join(content.decode() for _, _, content in chunks) == text
 
 

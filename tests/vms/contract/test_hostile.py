@@ -45,11 +45,11 @@ def test_a_vm_answers_while_its_job_takes_all_it_can(boot: Boot, provider: Provi
     vm.run("cat >/root/hog.py", HOGS[hog].encode())
     with vm.connect() as connection:
         hogging = CommandSpec("exec python3 /root/hog.py", {"PATH": "/usr/bin"}, output_limit=1 << 26)
-        assert next(iter(start(connection, hogging))).startswith(b"up\n")
+        assert bytes(next(iter(start(connection, hogging)))).startswith(b"up\n")
         assert connection.run("echo well", timeout=TIMEOUT).stdout == b"well\n"
     with vm.connect() as another:
         assert inspect(another) is CommandState.RUNNING
-        assert next(iter(follow(another))).startswith(b"up\n")
+        assert bytes(next(iter(follow(another)))).startswith(b"up\n")
         assert beside.says("echo beside") == "beside"
         terminate(another, grace=0.5)
         assert ended(another).exit_code == 137
@@ -63,7 +63,7 @@ def test_a_vm_that_its_job_has_filled_ends_and_harms_no_other(boot: Boot, provid
     vm.run("cat >/root/hog.py", HOGS[FILLS_MEMORY].encode())
     with vm.connect() as connection:
         following = iter(start(connection, CommandSpec("exec python3 /root/hog.py", {"PATH": "/usr/bin"})))
-        assert next(following).startswith(b"up\n")
+        assert bytes(next(following)).startswith(b"up\n")
         assert beside.says("echo beside") == "beside"
         assert provider.alive(vm.id)
         provider.destroy(vm.id)

@@ -34,7 +34,7 @@ def test_a_guest_has_the_hosts_time_and_ranks_above_its_job(opened: Callable[[],
 
         says(connection, f"cat > /workspace/hog.py <<'END'\n{HOGS['CPU']}\nEND")
         hog = start(connection, CommandSpec("exec python3 hog.py", {"PATH": "/usr/bin"}))
-        assert next(iter(hog)).startswith(b"up\n")
+        assert bytes(next(iter(hog))).startswith(b"up\n")
         assert connection.run("echo well", timeout=SECONDS).stdout == b"well\n"
         terminate(connection, grace=0.5)
         assert ended(connection).exit_code == 137

@@ -38,11 +38,11 @@ def test_a_vm_answers_while_its_job_takes_all_it_can(
     following = start(
         vm.connection, CommandSpec("exec python3 /root/hog.py", {"PATH": "/usr/bin"}, output_limit=1 << 26)
     )
-    assert next(iter(following)).startswith(b"up\n")
+    assert bytes(next(iter(following))).startswith(b"up\n")
     assert vm.outside("echo well") == "well"
     with Connection(provider.connect(vm.id), SystemClock()) as another:
         assert inspect(another) is CommandState.RUNNING
-        assert next(iter(follow(another))).startswith(b"up\n")
+        assert bytes(next(iter(follow(another)))).startswith(b"up\n")
         provider.attach(VmSpec(parked, IMAGE, shape=Shape(memory_gb=1), network=False))
         with Connection(provider.connect(parked), SystemClock()) as beside:
             assert b"".join(start(beside, CommandSpec("echo beside"))) == b"beside\n"
