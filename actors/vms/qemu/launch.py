@@ -32,10 +32,11 @@ _SHOWN_CHARS = 4000
 """The end of a console that is shown: a panic of the kernel, with what led to it."""
 
 
-def park(vm: VmFolder, spec: dict[str, Any], zygote: Zygote, seconds: float) -> None:
+def park(vm: VmFolder, spec: dict[str, Any], lock: int, zygote: Zygote, seconds: float) -> None:
     """Start the machine that ``spec`` describes; return when its sshd is served.
 
-    Raises VmError with the end of its console; the caller then ends what was started.
+    Its processes hold the ``lock``, too. Raises VmError with the end of its console; the caller then ends what was
+    started.
     """
     read, write = os.pipe()
     with os.fdopen(read, "rb", buffering=0) as report, ExitStack() as opened:
@@ -43,8 +44,6 @@ def park(vm: VmFolder, spec: dict[str, Any], zygote: Zygote, seconds: float) -> 
         log = opened.enter_context((vm.folder / "log").open("ab"))
         kinds = {"ssh": socket.SOCK_STREAM, "control": socket.SOCK_SEQPACKET, _COMMANDS: socket.SOCK_STREAM}
         listeners = [opened.enter_context(vm.listen(name, kind)) for name, kind in kinds.items()]
-        lock = vm.lock()
-        opened.callback(os.close, lock)
         zygote.start("machine", spec, [write, log.fileno(), lock, *(each.fileno() for each in listeners)])
         opened.close()  # so that the report ends with the machine's processes
         _await_ready(vm, report.fileno(), seconds)

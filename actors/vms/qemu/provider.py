@@ -120,7 +120,7 @@ class QemuProvider(HostVms):
         vm, network = self._vm(vm_id), plan_network(self._shared.network)
         prepared, base = self._preparation.done(), self._of_base(self._image_disks.path)
         vm.make()
-        with self._destroyed_on_error(vm_id):
+        with self._destroyed_on_error(vm_id), vm.locked() as lock:
             host, caller, seed = KeyPair.make(), KeyPair.make(), Seed(vm.folder)
             seed.make(host, caller, self._shared.processes)
             group = self.group_name(vm_id)
@@ -142,7 +142,7 @@ class QemuProvider(HostVms):
                 "files": list(map(str, (prepared.boot.kernel, prepared.boot.initramfs, base, seed.path))),
                 "argv": command_line(prepared.program, kvm=prepared.accelerator.kvm),
             }
-            park(vm, parked, self._zygote, self._left(deadline))
+            park(vm, parked, lock, self._zygote, self._left(deadline))
 
     def attach(self, spec: VmSpec) -> None:
         """Give a parked machine its disk, shape and network, or raise and leave nothing behind."""
@@ -229,6 +229,7 @@ class QemuProvider(HostVms):
         """End the VM and free all that it held, in any state; ``list`` names it until all is gone."""
         vm = self._vm(vm_id)
         self._hurried.discard(vm_id)
+        vm.occupy()
         vm.end(_END_SECONDS)
         remove_groups(self._groups(vm_id, ""))
         vm.remove()

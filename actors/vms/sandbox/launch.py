@@ -22,22 +22,17 @@ _READY = b"ready"
 _MIN_SECONDS = 0.001
 
 
-def park(vm: VmFolder, spec: dict[str, Any], zygote: Zygote, clock: Clock, deadline: float) -> socket.socket:
+def park(vm: VmFolder, spec: dict[str, Any], lock: int, zygote: Zygote, clock: Clock, deadline: float) -> socket.socket:
     """Start the VM that ``spec`` describes; return a connection on which its sshd has sent its greeting.
 
-    The connection is opened before the VM exists and waits in the listener's queue, so that sshd answers as soon as it
-    runs. Raises VmError; the caller then ends what was started.
+    Its processes hold the ``lock``, too. The connection is opened before the VM exists and waits in the listener's
+    queue, so that sshd answers as soon as it runs. Raises VmError; the caller then ends what was started.
     """
     with ExitStack() as undo:
         listener = undo.enter_context(vm.listen("ssh", socket.SOCK_STREAM))
         control = undo.enter_context(vm.listen("control", socket.SOCK_SEQPACKET))
         connection = undo.enter_context(vm.connect(_left(clock, deadline)))
-        lock = vm.lock()
-        try:
-            report = _run(vm, "vm", spec, zygote, [lock, listener.fileno(), control.fileno()])
-        finally:
-            os.close(lock)
-        with report:
+        with _run(vm, "vm", spec, zygote, [lock, listener.fileno(), control.fileno()]) as report:
             # From now on only the VM's processes hold the listeners: if they die, the queued connection is reset. If
             # this process held them too, the connection would wait until the deadline.
             listener.close()

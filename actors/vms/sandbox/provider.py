@@ -101,7 +101,7 @@ class SandboxProvider(HostVms):
         vm = self._vm(vm_id)
         base, network = self._of_base(self._images.path), plan_network(self._settings.network)
         vm.make()
-        with self._destroyed_on_error(vm_id):
+        with self._destroyed_on_error(vm_id), vm.locked() as lock:
             host, caller = KeyPair.make(), KeyPair.make()
             group = self.group_name(vm_id)
             groups = (*self.limits.groups(group), *self.limits.groups(group + _SERVICE))
@@ -123,7 +123,7 @@ class SandboxProvider(HostVms):
                 "host_key": host.private,
                 "authorized_key": caller.public,
             }
-            self._ready_connections[vm_id] = park(vm, parked, self._zygote, self._clock, deadline)
+            self._ready_connections[vm_id] = park(vm, parked, lock, self._zygote, self._clock, deadline)
 
     def attach(self, spec: VmSpec) -> None:
         """Give a parked VM its disk, shape and network, or raise and leave nothing behind."""
@@ -182,9 +182,10 @@ class SandboxProvider(HostVms):
     def destroy(self, vm_id: str) -> None:
         """End the VM and free all that it held, in any state; ``list`` names it until all is gone."""
         vm = self._vm(vm_id)
+        vm.occupy()
+        vm.end(_END_SECONDS)
         self._close_ready_connection(vm_id)
         self._hurried.discard(vm_id)
-        vm.end(_END_SECONDS)
         remove_groups(self._groups(vm_id, "", _SERVICE))
         self._disks.remove(vm_id)
         vm.remove()

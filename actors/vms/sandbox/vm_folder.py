@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
 import shutil
 import socket
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,8 @@ __all__ = ["VmFolder", "VmRecord"]
 
 _BACKLOG = 128
 _PAUSE_SECONDS = 0.01
+_NO_LOCK = {errno.ENOENT, errno.ENOSPC, errno.EDQUOT}
+"""There is no such VM, or no room for a lock, so that nobody else makes the VM either."""
 
 
 @immutable
@@ -58,6 +61,11 @@ class VmFolder:
             message = f"VM {self.id} already exists"
             raise VmError(message) from error
 
+    def occupy(self) -> None:
+        """Make the folder if it is missing, so that no other thread makes the VM while this one destroys it."""
+        with suppress(OSError):  # then nobody can
+            self.folder.mkdir(mode=0o700, exist_ok=True)
+
     def remove(self) -> None:
         """Remove the folder with everything in it; a missing folder is fine. Raises VmError if it stays."""
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -79,20 +87,25 @@ class VmFolder:
             raise self._missing() from error
         return VmRecord(fields["private_key"], fields["host_key"], tuple(fields["groups"]))
 
-    def lock(self) -> int:
-        """Take the VM's lock before its first process starts; return the descriptor to pass to that.
+    @contextmanager
+    def locked(self) -> Iterator[int]:
+        """Hold the VM's lock while it is made; yield the descriptor to pass to its first process.
 
-        The file gets its name only once it is locked, so a process that ends the VM never finds it free too early.
+        So `end` waits for what makes the VM, too, and nothing is made once it has returned. The file gets its name only
+        once it is locked: it is never found free too early. Raises VmError if the VM was ended before.
         """
         unnamed = self.folder / "lock.new"
-        descriptor = os.open(unnamed, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            unnamed.rename(self.folder / "lock")
-        except BaseException:
-            os.close(descriptor)
-            raise
-        return descriptor
+        with ExitStack() as stack:
+            try:
+                descriptor = os.open(unnamed, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
+                stack.callback(os.close, descriptor)
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                self._lock.hardlink_to(unnamed)
+                unnamed.unlink()
+            except (FileExistsError, FileNotFoundError) as error:
+                message = f"VM {self.id} was destroyed while it was made"
+                raise VmError(message) from error
+            yield descriptor
 
     def log(self) -> str:
         """Return the end of the VM's log, the errors of the programs around it."""
@@ -117,7 +130,7 @@ class VmFolder:
     def processes(self) -> Iterator[ProcessIdentity]:
         """Yield the processes that made the VM or run in it; their ids may be of other processes now."""
         try:
-            lines = (self.folder / "lock").read_text(encoding="ascii").splitlines(keepends=True)
+            lines = self._lock.read_text(encoding="ascii").splitlines(keepends=True)
         except FileNotFoundError:
             return
         for line in lines:
@@ -190,17 +203,22 @@ class VmFolder:
         self.end(seconds)
 
     def end(self, seconds: float) -> None:
-        """Kill all processes of the VM and wait for their end. Raises VmError if one outlives ``seconds``."""
+        """Kill all processes of the VM and wait for their end, and for that of its making.
+
+        A VM without a lock, which is not made yet, is not made any more. Raises VmError if one outlives ``seconds``.
+        """
         deadline = time.monotonic() + seconds
         try:
-            descriptor = os.open(self.folder / "lock", os.O_RDWR)
-        except FileNotFoundError:
-            return
+            descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            if error.errno in _NO_LOCK:
+                return
+            raise
         try:
             while (running := [process for process in self.processes() if process.alive]) or not _try_lock(descriptor):
                 left = deadline - time.monotonic()
                 if left < 0:
-                    message = f"the processes of VM {self.id} cannot be killed: their ids are in {self.folder / 'lock'}"
+                    message = f"the processes of VM {self.id} cannot be killed: their ids are in {self._lock}"
                     raise VmError(message)
                 for process in running:
                     process.kill(left)
@@ -208,6 +226,10 @@ class VmFolder:
                     time.sleep(_PAUSE_SECONDS)
         finally:
             os.close(descriptor)
+
+    @property
+    def _lock(self) -> Path:
+        return self.folder / "lock"
 
     def _missing(self) -> VmLost:
         return VmLost(f"VM {self.id} does not exist")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import threading
 from pathlib import Path
@@ -25,15 +26,17 @@ class DyingVm:
 def test_a_vm_that_dies_before_it_accepts_is_noticed_at_once(tmp_path: Path) -> None:
     vm = VmFolder(tmp_path / "vm")
     vm.make()
+    unlocked = os.open(os.devnull, os.O_RDONLY)
     clock = SystemClock()
     failures: list[str] = []
 
     def start() -> None:
         with pytest.raises(VmError) as failure:
-            park(vm, {}, DyingVm(), clock, clock.monotonic() + 3600)
+            park(vm, {}, unlocked, DyingVm(), clock, clock.monotonic() + 3600)
         failures.append(str(failure.value))
 
     thread = threading.Thread(target=start, daemon=True)
     thread.start()
     thread.join(20)
+    os.close(unlocked)
     assert "sshd" in failures[0]

@@ -15,6 +15,7 @@ import pytest
 from actors.vms import Connection, VmError, VmSpec
 from actors.vms.sandbox import IdMap, SandboxProvider, SandboxSettings, launch, run_mapped
 from actors.vms.sandbox.cgroups import remove_groups
+from actors.vms.sandbox.vm_folder import VmFolder
 from storage import SystemClock
 from tests.actors.vms.sandbox.conftest import IMAGE, Boot, Host
 from tests.registry import busybox
@@ -125,6 +126,26 @@ def test_destroying_a_vm_that_is_being_parked_ends_the_making(host: Host, base_w
     provider.destroy(name)
     thread.join(60)
     assert failed.is_set()
+    assert list(provider.list()) == []
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_a_vm_that_was_ended_before_its_first_process_gets_none(
+    host: Host, monkeypatch: pytest.MonkeyPatch, *, removed: bool
+) -> None:
+    """Another thread destroys it, and is as far as that when the making goes on."""
+    make = VmFolder.make
+
+    def make_and_end(vm: VmFolder) -> None:
+        make(vm)
+        vm.end(0)
+        if removed:
+            vm.remove()
+
+    monkeypatch.setattr(VmFolder, "make", make_and_end)
+    provider, name = host.provider(), host.name()
+    with pytest.raises(VmError, match=f"VM {name} was destroyed while it was made"):
+        provider.park(name)
     assert list(provider.list()) == []
 
 

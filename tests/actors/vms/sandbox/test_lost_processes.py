@@ -108,18 +108,15 @@ def test_a_disk_still_mounted_in_a_namespace_is_freed(host: Host, boot: Boot):
         assert not (host.folder / "trees" / "disks" / vm.id).exists()
 
 
-def test_a_vms_lock_is_held_from_its_creation(host: Host):
+def test_a_vms_lock_is_held_while_it_is_made(host: Host):
     """So a VM that starts is not taken for one that ended."""
     host.provider()
     vm = host.vm_folder(host.name())
     vm.make()
-    lock = vm.lock()
-    try:
+    with vm.locked():
         assert [path.name for path in vm.folder.iterdir()] == ["lock"]
         with pytest.raises(VmError, match="cannot be killed"):
             vm.end(0.1)
-    finally:
-        os.close(lock)
     vm.end(0.1)
 
 
