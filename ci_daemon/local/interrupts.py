@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from sys import UnraisableHookArgs
     from types import FrameType
 
 __all__ = ["Interrupts"]
@@ -20,6 +23,7 @@ __all__ = ["Interrupts"]
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _OF_SIGNAL = 128
 _IMPORT_SYSTEM = "<frozen importlib"
+_CONTEXTS = contextmanager.__module__
 _STARTING = (ThreadPoolExecutor.submit.__code__, threading.Thread.start.__code__)
 _AGAIN_SECONDS = 0.01
 
@@ -36,8 +40,8 @@ class Interrupts:
     """The signals of one command, whose handlers are set while it is entered. For the main thread.
 
     While a build runs, the first signal cancels it, and the command goes on to the end of that. Any other raises
-    KeyboardInterrupt, once: what cleans up then is not interrupted. Where what runs must end, it is
-    raised a moment later.
+    KeyboardInterrupt, once: what cleans up then is not interrupted. Where what runs must end, or where nobody sees an
+    exception, it is raised a moment later.
     """
 
     def __init__(self) -> None:
@@ -45,6 +49,7 @@ class Interrupts:
         self._raised = False
         self._deferred = False
         self._cancel: threading.Event | None = None
+        self._again: threading.Timer | None = None
 
     @property
     def exit_code(self) -> int | None:
@@ -54,12 +59,26 @@ class Interrupts:
     @contextmanager
     def handled(self) -> Iterator[None]:
         """Handle the signals of this process."""
+        hook, sys.unraisablehook = sys.unraisablehook, partial(self._raise_again, sys.unraisablehook)
         before = {number: signal.signal(number, self._handle) for number in _SIGNALS}
         try:
             yield
         finally:
+            self._raised = True
+            if self._again is not None:
+                self._again.cancel()
+                self._again.join()
             for number, handler in before.items():
                 signal.signal(number, handler)
+            sys.unraisablehook = hook
+
+    @contextmanager
+    def before_the_end(self) -> Iterator[None]:
+        """Let signals interrupt the block, but not what follows it, which cleans up."""
+        try:
+            yield
+        finally:
+            self._raised = True
 
     @contextmanager
     def canceling(self, cancel: Callable[[], None]) -> Iterator[None]:
@@ -74,7 +93,7 @@ class Interrupts:
         canceler = threading.Thread(target=run, name="cancel", daemon=True)
         canceler.start()
         self._cancel = wanted
-        if self._received is not None:  # it comes again, or nobody saw it, as in a finalizer
+        if self._received is not None:  # it comes again
             wanted.set()
         try:
             yield
@@ -91,21 +110,37 @@ class Interrupts:
             self._cancel.set()
         elif not self._raised and _must_end(frame):
             self._deferred = first
-            again = threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), number))
-            again.daemon = True
-            again.start()
+            self._send_again(number)
         elif not self._raised:
             self._raised = True
-            raise _Interrupt
+            raise _Interrupt(number, first)
+
+    def _raise_again(self, hook: Callable[[UnraisableHookArgs], object], unraisable: UnraisableHookArgs) -> None:
+        """Raise an interrupt again that Python has dropped, because it came in a finalizer or a callback."""
+        if isinstance(unraisable.exc_value, _Interrupt):
+            number, self._deferred = unraisable.exc_value.args
+            self._raised = False
+            self._send_again(number)
+        else:
+            hook(unraisable)
+
+    def _send_again(self, number: int) -> None:
+        if self._again is not None:
+            self._again.cancel()
+        self._again = threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), number))
+        self._again.daemon = True
+        self._again.start()
 
 
 def _must_end(frame: FrameType | None) -> bool:
     """Tell whether an exception may leave something behind that others wait for, or that nobody waits for.
 
-    That is the lock of Python's import, a transaction, and a thread that is being started. The body of a module that is
-    imported keeps nothing.
+    That is the lock of Python's import, a transaction, a thread that is being started, and a context that is entered
+    before its `with` knows. The body of a module that is imported keeps nothing.
     """
-    if frame is not None and frame.f_code.co_filename.startswith(_IMPORT_SYSTEM):
+    if frame is None:
+        return False
+    if frame.f_code.co_filename.startswith(_IMPORT_SYSTEM) or frame.f_globals.get("__name__") == _CONTEXTS:
         return True
     while frame is not None:
         module = frame.f_globals.get("__name__", "").partition(".")[0]

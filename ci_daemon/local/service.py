@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import logging
+# First here, before there are threads: two that import it and its `abc` at once may each wait for the other.
+import importlib.resources  # noqa: F401
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
@@ -12,16 +13,16 @@ from typing import TYPE_CHECKING
 import actors
 import storage as storages
 from actors import render
-from actors.vms import VmError
 from ci_daemon.config import Config, load
 from ci_daemon.engine_sections import engine_settings
 from ci_daemon.host import journal
 from ci_daemon.host.lock import AlreadyServed, served_by, serving
 from ci_daemon.host.open_files import raise_open_file_limit
+from ci_daemon.local.ending import destroy_vms, end_leases, leave_nothing
 from ci_daemon.local.first_vm import FirstVm
 from ci_daemon.local.folders import CacheUnusable
 from ci_daemon.providers import open_images, open_providers
-from storage import BillingSettings, Clock, HoldEnd, NewPipeline, Pipeline, Storage, SystemClock
+from storage import BillingSettings, Clock, NewPipeline, Pipeline, Storage, SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -39,8 +40,6 @@ __all__ = ["ORGANIZATION", "LocalService", "local_config", "local_service"]
 ORGANIZATION = "local"
 """The organization of all local pipelines."""
 
-_log = logging.getLogger(__name__)
-
 _FREE = BillingSettings(cpu=0, memory_gb=0, disk_gb=0)
 _NO_API = ("127.0.0.1", 0)
 _LOG = "ci-daemon.log"
@@ -54,7 +53,7 @@ class LocalService:
     """A storage, VMs and an engine.
 
     While the caller packs and renders, other threads park the first VMs and start the engine. So Ctrl-C cannot leave a
-    VM or an engine half made, either. The calls are for one thread.
+    VM or an engine half made, either. The calls are for one thread, of which Ctrl-C may end any but `stop`.
     """
 
     def __init__(
@@ -81,6 +80,7 @@ class LocalService:
         self._first_vm = FirstVm(storage, self._host, clock, parking)
         self._made: Future[Engine] | None = None
         self._started: Future[Engine] | None = None
+        self._running: Engine | None = None
         self._left: Future[None] | None = None
 
     def prepare(self) -> Future[Engine]:
@@ -115,7 +115,7 @@ class LocalService:
     def _start(self, made: Future[Engine], parked: Future[Lease | None]) -> Engine:
         """Start an engine, which takes over the VM that is parked by then."""
         wait((parked,))
-        engine = made.result()
+        self._running = engine = made.result()
         engine.start(before=self._began)
         return engine
 
@@ -183,19 +183,20 @@ class LocalService:
         return lease.job_id is not None and self.storage.holds.of_lease(lease.id) is None
 
     def stop(self) -> None:
-        """Stop the engine, if it was started.
+        """Stop the engine, if it was started, in the thread that starts it.
 
-        The VMs are ended first, also those being made, because the actors wait for their work with them.
+        So an engine is stopped, too, whose start has begun as Ctrl-C ended `begin`.
         """
         if self._left is not None:
-            self._left.result()
-        if self._made is None or self._started is None:
-            return
-        wait((self._started,))
-        engine = self._made.result()
-        engine.drain()
-        _destroy_vms(self.providers)
-        engine.stop()
+            wait((self._left,))
+        self._starting.submit(self._stop).result()
+
+    def _stop(self) -> None:
+        """Stop the engine. The VMs end first, also those being made: the actors wait for their work with them."""
+        if self._running is not None:
+            self._running.drain()
+            destroy_vms(self.providers)
+            self._running.stop()
 
 
 def local_config(folders: LocalFolders, tree: Path, environ: Mapping[str, str]) -> Config:
@@ -214,7 +215,7 @@ def local_service(directory: Path, config: Config, busy: Callable[[int | None], 
     """Run an engine over a state directory, which is made if it is missing; at the end no VM is left.
 
     ``busy`` is called with the id of another process that has the directory, before the wait for its end. Raises
-    NoSubIds, CacheUnusable, and what opening a storage raises.
+    NoSubIds, CacheUnusable, and what opening a storage raises; VmError at the end if a VM is left.
     """
     with ExitStack() as stack:
         directory.mkdir(mode=0o700, exist_ok=True)
@@ -230,8 +231,8 @@ def local_service(directory: Path, config: Config, busy: Callable[[int | None], 
         images = open_images(directory, config)
         providers = open_providers(directory, config, images, clock)
         stack.callback(providers.close)
-        _end_leases(storage, providers)  # of a command that was killed
-        stack.callback(_end_leases, storage, providers)
+        end_leases(storage, providers)  # of a command that was killed
+        stack.callback(leave_nothing, storage, providers)
         parking = stack.enter_context(ThreadPoolExecutor(1, "park"))
         starting = stack.enter_context(ThreadPoolExecutor(1, "start"))
         service = LocalService(config, storage, images, providers, clock, parking, starting)
@@ -257,24 +258,6 @@ def _cancel_unfinished(storage: Storage) -> None:
     """Cancel the builds of a command that was killed."""
     for build in storage.builds.unfinished():
         storage.builds.request_cancel(build.id)
-
-
-def _end_leases(storage: Storage, providers: Providers) -> None:
-    """Destroy all VMs and end their leases. The engine does not run."""
-    for hold in storage.holds.open():
-        storage.holds.end(hold.id, HoldEnd.RELEASED)
-    _destroy_vms(providers)
-    for lease in storage.leases.live():
-        storage.leases.end(lease.id)
-
-
-def _destroy_vms(providers: Providers) -> None:
-    for provider in providers:
-        for vm in provider.list():
-            try:
-                provider.destroy(vm)
-            except VmError as error:  # the next command in this project tries again
-                _log.warning("VM %s cannot be destroyed: %s", vm, error)
 
 
 @contextmanager

@@ -140,7 +140,10 @@ def _run(session: Session, request: Request, interrupts: Interrupts, *, watch: b
     directory = folders.project(request.tree)
     try:
         local.make_images(open_images(directory, config), directory, say)
-        with local.local_service(directory, config, lambda pid: say(_busy(pid))) as service:
+        with (
+            local.local_service(directory, config, lambda pid: say(_busy(pid))) as service,
+            interrupts.before_the_end(),
+        ):
             runner = local.LocalRun(service, request, sys.stderr if session.json else sys.stdout, interrupts)
             code = _watch(session, runner) if watch else _once(session, runner)
         local.clean_up(folders, config)

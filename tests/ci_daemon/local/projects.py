@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.vms import Provider
+from ci_daemon.config import Config
 from ci_daemon.local import LocalFolders, local_config
 from ci_daemon.providers import open_images, open_providers
 from storage import SystemClock
@@ -73,9 +74,13 @@ class Project:
                 for vm in provider.list():
                     provider.destroy(vm)
 
+    def config(self) -> Config:
+        """Return the configuration of its builds."""
+        return local_config(self._folders, self.tree, {"CI_DAEMON_IMAGES_DIR": str(self.images)})
+
     @contextmanager
     def _provider(self) -> Iterator[Provider]:
-        config = local_config(self._folders, self.tree, {"CI_DAEMON_IMAGES_DIR": str(self.images)})
+        config = self.config()
         images = open_images(self.state, config)
         with closing(open_providers(self.state, config, images, SystemClock())) as providers:
             yield providers.named("sandbox")

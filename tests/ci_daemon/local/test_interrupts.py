@@ -66,12 +66,14 @@ def test_a_signal_while_a_module_is_imported_keeps_the_exit_code():
 
 
 _SIGNALED = "signal.raise_signal(signal.SIGINT); went_on.set()"
-_MUST_END = pytest.mark.parametrize(("file", "module"), [("<frozen importlib._bootstrap>", "x"), ("x", "storage.x")])
+_MUST_END = pytest.mark.parametrize(
+    ("file", "module"), [("<frozen importlib._bootstrap>", "x"), ("x", "storage.x"), ("x", "contextlib")]
+)
 
 
 @_MUST_END
-def test_python_s_import_and_a_transaction_are_not_interrupted(file: str, module: str):
-    """Each would keep its lock; the interrupt comes when they have ended."""
+def test_imports_transactions_and_contexts_are_not_interrupted(file: str, module: str):
+    """Each would keep its lock, or what it has entered; the interrupt comes when they have ended."""
     interrupts, went_on = Interrupts(), threading.Event()
     with interrupts.handled():
         exec(compile(_SIGNALED, file, "exec"), {"__name__": module, "signal": signal, "went_on": went_on})
@@ -91,6 +93,56 @@ def test_an_interrupt_that_waited_cancels_the_build_of_meanwhile(file: str, modu
             for each in threading.enumerate():
                 if isinstance(each, threading.Timer):
                     each.join(10)
+
+
+class Interrupting:
+    """Receives a signal in its finalizer, whose exceptions Python drops."""
+
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_an_interrupt_that_nobody_has_seen_is_raised_again(capsys: pytest.CaptureFixture[str]):
+    interrupts, hook = Interrupts(), sys.unraisablehook
+    with interrupts.handled():
+        Interrupting()
+        with pytest.raises(KeyboardInterrupt):
+            threading.Event().wait(10)
+    assert sys.unraisablehook is hook
+    assert capsys.readouterr().err == ""
+
+
+def test_an_interrupt_that_nobody_has_seen_cancels_the_build():
+    interrupts, canceled = Interrupts(), threading.Event()
+    with interrupts.handled():
+        Interrupting()
+        with interrupts.canceling(canceled.set):
+            assert canceled.wait(10)
+
+
+def test_the_end_is_not_interrupted():
+    interrupts = Interrupts()
+    with interrupts.handled():
+        with interrupts.before_the_end():
+            pass
+        signal.raise_signal(signal.SIGINT)
+    assert interrupts.exit_code == 128 + signal.SIGINT
+
+
+def test_an_interrupt_that_waits_comes_before_the_handlers_end():
+    """The handler of before could end the process."""
+    interrupts, went_on, late = Interrupts(), threading.Event(), threading.Event()
+    before = signal.signal(signal.SIGINT, lambda *_: late.set())
+    try:
+        with interrupts.handled():
+            exec(compile(_SIGNALED, "x", "exec"), {"__name__": "storage.x", "signal": signal, "went_on": went_on})
+        for each in threading.enumerate():
+            if isinstance(each, threading.Timer):
+                each.join(10)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert went_on.is_set()
+    assert not late.is_set()
 
 
 def test_a_thread_that_is_being_started_is_not_lost():
