@@ -206,7 +206,7 @@ class HostApi:
         pause = self.network.pause(headers)
         match status:
             case HTTPStatus.UNAUTHORIZED:
-                why = "refuses the token: it was revoked or has expired, so connect again with a new one"
+                why = "refuses the token: it is wrong, was revoked or has expired, so connect again with another"
             case HTTPStatus.FORBIDDEN:
                 why = f"says that the token may not do this: {detail}"
             case HTTPStatus.NOT_FOUND:

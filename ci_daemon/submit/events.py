@@ -37,7 +37,7 @@ class JobUpdated:
 
 @immutable
 class BuildUpdated:
-    """The build's state has changed."""
+    """The build's state, or the reason why none of its jobs may start yet, has changed."""
 
     build: BuildView
 

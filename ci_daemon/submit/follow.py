@@ -5,18 +5,19 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ci_daemon.submit.events import BuildUpdated, FollowStarted, JobUpdated, LogLine
 from ci_daemon.submit.log_reader import read_log
 from ci_daemon.submit.retry import retry
-from storage import BuildState, JobState, immutable
+from storage import JobState, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ci_daemon.remote.views import JobView
+    from ci_daemon.remote.views import BuildView, JobView
     from ci_daemon.submit.build_reader import BuildReader
     from ci_daemon.submit.events import Event
 
@@ -62,15 +63,15 @@ class Follower:
             RequestFailed: the service refuses to show the build or a log.
             ServiceUnreachable: the service was away for too long.
         """
-        state: BuildState | None = None
+        shown: BuildView | None = None
         while True:
             started = time.monotonic()
             build = retry(self._reader.build)
             jobs = retry(self._reader.jobs)
             # A build whose records take long to read is polled less often, which spares the service.
             pause = max(self._poll_seconds, 5 * (time.monotonic() - started))
-            if state is None:
-                state = build.state
+            if shown is None:
+                shown = replace(build, pending_reason=None)
                 yield FollowStarted(build, tuple(jobs))
             for job in jobs:
                 if _has_log(job) and job.id not in self._followed:
@@ -81,9 +82,10 @@ class Follower:
                     self._to_read.put(None)
                 yield BuildUpdated(build)
                 return
-            if build.state != state and not build.over:
-                yield BuildUpdated(build)
-                state = build.state
+            if not build.over:
+                if build.state != shown.state or build.pending_reason not in (None, shown.pending_reason):
+                    yield BuildUpdated(build)
+                shown = build
             yield from self._receive_until(time.monotonic() + pause)
 
     def _updates(self, jobs: Iterable[JobView]) -> Iterator[Event]:

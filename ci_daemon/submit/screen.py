@@ -64,8 +64,8 @@ class Screen:
                     style = state_style(job.state)
                     self._write(self._name(job), Text(f"* {_clean(_outcome(job))}", style))
             case BuildUpdated(build=build):
-                style = state_style(build.state)
-                self._write(Text(_BUILD, "bold"), Text(f"* {build.state}", style))
+                reason = f": {_clean(build.pending_reason)}" if build.pending_reason and not build.over else ""
+                self._write(Text(_BUILD, "bold"), Text(f"* {build.state}{reason}", state_style(build.state)))
             case _:
                 assert_never(event)
 

@@ -151,7 +151,7 @@ def test_a_build_that_waits_for_an_approval_says_so(forgejo: Forged, org: int, s
 def test_a_revoked_token_is_said(forge: Forged, org: int, storage: Storage):
     repository = forge.connect(org)
     forge.server.token = "revoked"
-    with pytest.raises(HostError, match="refuses the token: it was revoked or has expired, so connect again"):
+    with pytest.raises(HostError, match="refuses the token: it is wrong, was revoked or has expired, so connect again"):
         forge.host.report(repository, report(storage, repository))
 
 

@@ -59,7 +59,7 @@ def test_a_refusal_is_an_error(gitea: LocalHost, token_file: str, run: Run, caps
     assert "does not answer as gitlab does" in capsys.readouterr().err
     gitea.faults = [Reply(200, {"version": "1.22"}), Reply(401)]
     assert run(*connect, "gitea") == 1
-    assert "refuses the token: it was revoked or has expired" in capsys.readouterr().err
+    assert "refuses the token: it is wrong, was revoked or has expired" in capsys.readouterr().err
 
 
 def test_a_webhook_that_stays_is_said(

@@ -61,6 +61,7 @@ def test_states_say_their_reason():
         JobUpdated(job("a", "timed_out", 5, error_code="step_timeout")),
         JobUpdated(job("a", "failed", 1, exit_code=1, soft_failed=True)),
         BuildUpdated(build("failing")),
+        BuildUpdated(build("scheduled", pending_reason="waiting for approval: eve may not push")),
     ).splitlines() == [
         "a     | * scheduled: waiting for a VM: host is full (4 of 4)",
         "a     | * passed in 1 min 1 s",
@@ -69,6 +70,7 @@ def test_states_say_their_reason():
         "a     | * timed out in 5.0 s: step_timeout",
         "a     | * failed in 1.0 s (soft: the build goes on): exit code 1",
         "build | * failing",
+        "build | * scheduled: waiting for approval: eve may not push",
     ]
 
 

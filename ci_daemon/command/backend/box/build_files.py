@@ -6,6 +6,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from ci_daemon.command.backend.box.pending import pending_reason
 from ci_daemon.remote.views import BuildView, JobView
 from storage import RENDER_LOG
 
@@ -29,7 +30,8 @@ class BuildFiles:
 
     def build(self) -> BuildView:
         """Return the build."""
-        return BuildView.of(self._storage.builds.get(self._build.id) or self._build)
+        found = self._storage.builds.get(self._build.id) or self._build
+        return BuildView.of(found, pending_reason(self._storage, found))
 
     def jobs(self) -> list[JobView]:
         """Return the build's jobs in DAG creation order."""

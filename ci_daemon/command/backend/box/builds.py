@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ci_daemon.command.backend.box.pending import pending_reason
 from ci_daemon.command.support.lookup import find_build, find_pipeline
 from ci_daemon.command.support.session import Failure
 from ci_daemon.remote.views import BuildView, JobView
@@ -96,15 +97,5 @@ class BoxBuilds:
                 raise Failure(f"build {name} cannot be retried: {error.message}") from None
 
     def _view(self, build: Build) -> BoxBuild:
-        view = BoxBuild.of(build, _pending_reason(self._storage, build))
+        view = BoxBuild.of(build, pending_reason(self._storage, build))
         return replace(view, build_id=build.uuid, cancel_requested=build.cancel_requested)
-
-
-def _pending_reason(storage: Storage, build: Build) -> str | None:
-    """Return why none of a build's jobs may start yet, None if they may."""
-    if build.waits_for is None:
-        return None
-    # Only here, because most builds do not wait.
-    from actors import wait_reason  # noqa: PLC0415
-
-    return wait_reason(storage, build)
