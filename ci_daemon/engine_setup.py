@@ -14,8 +14,12 @@ from cryptography.x509 import load_pem_x509_certificate
 
 from actors.vms.incus import (
     Engine,
+    EngineAway,
+    EngineError,
     EngineSetup,
     JoinToken,
+    NotFound,
+    NotTrusted,
     access_of,
     contents,
     fingerprint_of,
@@ -58,7 +62,11 @@ def prepare_engine(state_dir: Path, config: Config, token: str | None, now: date
     access = access_of(state_dir / _FOLDER, config.incus)
     if token is None:
         with closing(Engine(replace(access, addresses=()), _DEFAULT_PROJECT)) as engine:
-            shown = engine.get("/1.0")["environment"].get("certificate")
+            try:
+                shown = engine.get("/1.0")["environment"].get("certificate")
+            except EngineAway as error:
+                message = f"{error} If it is on another host, give a --token"
+                raise EngineAway(message) from error
             prepared = _prepare(engine, config, _certificate(access, now))
         if shown:
             write_private(access.server_certificate, shown)
@@ -74,7 +82,11 @@ def contents_of(state_dir: Path, config: Config) -> list[MemberContents]:
     """Return the members of the configured engine, with what the service has on each. Raises VmError."""
     folder = state_dir / _FOLDER
     with closing(Engine(access_of(folder, config.incus), config.incus.project)) as engine:
-        return contents(engine, config.incus, folder)
+        try:
+            return contents(engine, config.incus, folder)
+        except NotFound as error:
+            message = f"the engine is not prepared: run `ci-daemon incus setup` ({error})"
+            raise EngineError(message) from error
 
 
 def _prepare(engine: Engine, config: Config, certificate: bytes) -> PreparedEngine:
@@ -96,7 +108,11 @@ def _administrator(access: Access, token: JoinToken, now: datetime) -> Iterator[
         with closing(Engine(files, _DEFAULT_PROJECT)) as engine:
             # Incus and LXD name a token differently.
             body = {"type": "client", "name": "ci-daemon", "trust_token": token.text, "password": token.text}
-            engine.do("POST", "/1.0/certificates", body)
+            try:
+                engine.do("POST", "/1.0/certificates", body)
+            except NotTrusted as error:
+                message = "the engine does not take the token, which is good once: make another one"
+                raise EngineError(message) from error
             try:
                 yield engine
             finally:

@@ -65,6 +65,22 @@ def test_an_engine_is_prepared_once_and_says_what_it_has(fleet: Fleet, run: RunJ
     assert names == [member.name for member in fleet.members] or len(names) == len(fleet.members) == 1
 
 
+def test_status_of_an_engine_that_is_not_prepared_says_so(
+    fleet: Fleet, state: Path, capsys: pytest.CaptureFixture[str]
+):
+    configure(state, f'socket = "{fleet.members[0].socket}"\nproject = "later"')
+    assert main(["--state-dir", str(state), "incus", "status"]) == 1
+    assert "the engine is not prepared: run `ci-daemon incus setup` (" in capsys.readouterr().err
+
+
+def test_a_token_is_good_once(fleet: Fleet, state: Path, capsys: pytest.CaptureFixture[str]):
+    setup = ["--state-dir", str(state), "incus", "setup", "--token", _token(fleet)]
+    with fleet.switch.entered():
+        assert main(setup) == 0
+        assert main(setup) == 1
+    assert "the engine does not take the token, which is good once: make another one" in capsys.readouterr().err
+
+
 def test_networks_that_are_allowed_later_change_the_acl_alone(state: Path, run: RunJson):
     run("incus", "setup")
     with (state / "ci-daemon.toml").open("a") as configuration:

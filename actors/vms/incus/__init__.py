@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from actors.vms.incus.member import Member, member_urls, members
     from actors.vms.incus.member_contents import MemberContents, contents
     from actors.vms.incus.provider import IncusProvider
-    from actors.vms.incus.refusals import EngineAway, EngineError, NotFound
+    from actors.vms.incus.refusals import EngineAway, EngineError, NotFound, NotTrusted
     from actors.vms.incus.settings import IncusSettings
 else:
     __getattr__ = on_first_use(__name__)
@@ -36,6 +36,7 @@ __all__ = [
     "MemberContents",
     "MemberReport",
     "NotFound",
+    "NotTrusted",
     "SetupStep",
     "access_of",
     "contents",

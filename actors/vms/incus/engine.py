@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 
-from actors.vms.incus.refusals import EngineAway, EngineError, NotFound, refusal
+from actors.vms.incus.refusals import EngineAway, EngineError, NotFound, NotTrusted, refusal
 from storage import immutable
 
 if TYPE_CHECKING:
@@ -249,13 +249,13 @@ class Engine:
         raise EngineAway(message)
 
     def _check_trusted(self, client: httpx.Client) -> None:
-        """Raise EngineAway if the members do not know this caller, to whom they forbid nearly everything."""
+        """Raise NotTrusted if the members do not know this caller, to whom they forbid nearly everything."""
         if _checked(client.get("/1.0"))["metadata"]["auth"] != "trusted":
             message = (
                 f"the engine does not trust the certificate {self.access.certificate}: has it expired, was it"
                 " removed, or is a member's clock wrong? Run `ci-daemon incus setup`, and restart the service"
             )
-            raise EngineAway(message)
+            raise NotTrusted(message)
 
     def _in_turn(self) -> list[int]:
         """Return the numbers of the members, from the one that answered last."""

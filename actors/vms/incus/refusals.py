@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 from actors.vms.provider import ProviderAway, VmError
 
-__all__ = ["EngineAway", "EngineError", "NotFound", "StartFailed", "refusal"]
+__all__ = ["EngineAway", "EngineError", "NotFound", "NotTrusted", "StartFailed", "refusal"]
 
 _NO_MAJORITY = (
     "dqlite leader", "cowsql leader", "database is locked", "no known leader", "checkpoint in progress",
@@ -39,6 +39,10 @@ class EngineAway(ProviderAway):
 
     So it is if the members do not trust the service's certificate. Nothing is known of any VM.
     """
+
+
+class NotTrusted(EngineAway):
+    """The engine does not know this caller."""
 
 
 def refusal(text: str, code: int) -> VmError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from storage import immutable, setting
 
@@ -49,3 +50,8 @@ class IncusSettings:
         at_least=0,
     )
     processes: int = setting(4096, "The most processes in a VM, the service's own included.", at_least=1)
+
+    def __post_init__(self) -> None:
+        for each in self.addresses:
+            if urlsplit(each).scheme != "https" or not urlsplit(each).hostname:
+                raise ValueError(f'addresses: "{each}" is no address of a member: write one like https://10.1.2.3:8443')

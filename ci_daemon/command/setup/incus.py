@@ -14,9 +14,8 @@ from storage import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
-    from actors.vms.incus import MemberContents
+    from actors.vms.incus import IncusSettings, MemberContents
 
 __all__ = ["incus"]
 
@@ -50,8 +49,8 @@ def setup(session: Session, *, token: str | None) -> None:
         session.answer({"steps": steps, "addresses": list(prepared.addresses)}, "")
         return
     session.table(steps, ("part", "done"), "")
-    click.echo("\nWrite this into the configuration; `ci-daemon incus status` then lists the members:\n")
-    click.echo(_toml(config.incus.socket, prepared.addresses))
+    click.echo("\nLet the configuration have this; `ci-daemon incus status` lists the members:\n")
+    click.echo(_toml(config.incus, prepared.addresses))
 
 
 @incus.command(reads=True)
@@ -80,7 +79,7 @@ def _row(document: Mapping[str, Any]) -> dict[str, object]:
     return {**document, "state": state, "images": ", ".join(document["images"])}
 
 
-def _toml(socket: Path, addresses: Sequence[str]) -> str:
+def _toml(settings: IncusSettings, addresses: Sequence[str]) -> str:
     """Return the settings of an engine at these addresses, or else at a socket."""
-    way = f"addresses = {json.dumps(list(addresses))}" if addresses else f"socket = {json.dumps(str(socket))}"
-    return f'[pool]\nprovider = "incus"\n\n[incus]\n{way}'
+    way = f"addresses = {json.dumps(list(addresses))}" if addresses else f"socket = {json.dumps(str(settings.socket))}"
+    return f'[pool]\nprovider = "incus"\n\n[incus]\n{way}\nstorage = {json.dumps(settings.storage)}'

@@ -19,3 +19,9 @@ def test_without_an_engine_its_socket_is_named_and_nothing_made(
     assert run("incus", command) == 1
     assert f"the engine does not answer ({socket}: " in capsys.readouterr().err
     assert not (state / "incus").exists()
+
+
+def test_an_address_without_https_is_refused(run: Run, state: Path, capsys: pytest.CaptureFixture[str]):
+    (state / "ci-daemon.toml").write_text('[incus]\naddresses = ["10.1.2.3"]\n')
+    assert run("incus", "status") == 1
+    assert '"10.1.2.3" is no address of a member: write one like https://10.1.2.3:8443' in capsys.readouterr().err
