@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from actors.engine_settings import LiveSettings
     from actors.render.envelope import Envelope
     from actors.repositories.commit_builds import CommitBuilds
-    from actors.repositories.fetching.mirror import Commit, Heads, Mirror
+    from actors.repositories.fetching.heads import Heads
+    from actors.repositories.fetching.mirror import Commit, Mirror
     from actors.source_hosts.host import SourceHost
     from storage import Delivery, Repository, Storage
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from actors.engine_settings import LiveSettings
     from actors.render.envelope import Envelope
     from actors.repositories.commit_builds import CommitBuilds
-    from actors.repositories.fetching.mirror import Heads
+    from actors.repositories.fetching.heads import Heads
     from actors.repositories.host_approvals import HostApprovals
     from actors.repositories.pull_requests import PullRequestBuilds
     from actors.repositories.reruns import Reruns

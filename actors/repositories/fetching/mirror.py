@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
 import tempfile
 from contextlib import contextmanager, suppress
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from actors.repositories.fetching.addresses import allowed_address
 from actors.repositories.fetching.git import Git, GitError
+from actors.repositories.fetching.heads import FORMAT, NAMES, Heads, default_branch, found_heads, listed_heads
 from storage import immutable
 
 if TYPE_CHECKING:
@@ -21,10 +21,8 @@ if TYPE_CHECKING:
     from actors.repositories.fetching.authentication import Credential
     from actors.repositories.settings import RepositorySettings
 
-__all__ = ["Commit", "Heads", "Mirror"]
+__all__ = ["Commit", "Mirror"]
 
-_FORMAT = "%(objectname) %(objecttype) %(*objectname) %(*objecttype) %(refname)"
-_REF = re.compile(r"ref: (refs/heads/\S+)\tHEAD")
 _MAX_NAME = 255
 _MAX_MESSAGE = 10_000
 _QUICK = 60.0
@@ -34,18 +32,6 @@ _PARTIAL = ("tmp_", "incoming-")
 """Beginnings of names of what git has not finished."""
 _NO_ATTRIBUTES = "* -export-ignore -export-subst -filter -ident -working-tree-encoding\n"
 """Attributes that win over those of a commit: all its files are packed, as they are."""
-
-
-@immutable
-class Heads:
-    """The commits of a repository's branches and tags, by full name, and its default branch."""
-
-    commits: dict[str, str]
-    default_branch: str | None
-
-    def branches(self, *names: str | None) -> dict[str, str]:
-        """Return those of some branches that exist, by name."""
-        return {each: self.commits[ref] for each in names if each and (ref := f"refs/heads/{each}") in self.commits}
 
 
 @immutable
@@ -96,17 +82,7 @@ class Mirror:
 
     def remote_heads(self) -> Heads:
         """Return the heads of the repository itself, without fetching its objects. Raises GitError."""
-        commits: dict[str, str] = {}
-        default_branch = None
-        wanted = ("HEAD", "refs/heads/*", "refs/tags/*")
-        for line in self._ask("ls-remote", "--symref", "--", self._url, *wanted, at=self.folder).splitlines():
-            with suppress(UnicodeDecodeError, ValueError):
-                sha, ref = line.decode().split("\t")
-                if sha.startswith("ref: ") and ref == "HEAD":
-                    default_branch = sha.removeprefix("ref: refs/heads/")
-                elif ref != "HEAD" and len(ref) <= _MAX_NAME:
-                    commits[ref.removesuffix("^{}")] = sha  # the commit of an annotated tag follows the tag
-        return Heads(commits, default_branch)
+        return listed_heads(self._ask("ls-remote", "--symref", "--", self._url, *NAMES, at=self.folder))
 
     def fetch(self) -> Heads:
         """Bring the mirror up to date; return its heads. Raises GitError.
@@ -278,21 +254,10 @@ class Mirror:
         return self.git.fetch(*arguments, at=at, seconds=seconds, credential=self.credential)
 
     def _commits(self) -> dict[str, str]:
-        """Return the commit of each branch and tag; tags of other objects and unusable names are left out."""
-        commits = {}
-        for line in self.run("for-each-ref", f"--format={_FORMAT}", "refs/heads", "refs/tags").splitlines():
-            with suppress(UnicodeDecodeError):
-                sha, kind, tagged, tagged_kind, ref = line.decode().split(" ", 4)
-                commit = sha if kind == "commit" else tagged if tagged_kind == "commit" else None
-                if commit is not None and len(ref) <= _MAX_NAME:
-                    commits[ref] = commit
-        return commits
+        return found_heads(self.run("for-each-ref", f"--format={FORMAT}", "refs/heads", "refs/tags"))
 
     def _default_branch(self) -> str | None:
-        """Return the branch that the repository's HEAD names."""
-        listed = self._ask("ls-remote", "--symref", "--", self._url, "HEAD", at=self.path)
-        found = _REF.search(listed.decode(errors="replace"))
-        return found[1].removeprefix("refs/heads/") if found else None
+        return default_branch(self._ask("ls-remote", "--symref", "--", self._url, "HEAD", at=self.path))
 
 
 def _size(folder: Path) -> int:

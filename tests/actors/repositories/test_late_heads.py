@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from actors.repositories.fetching.mirror import Heads, Mirror
+from actors.repositories.fetching.heads import Heads
+from actors.repositories.fetching.mirror import Mirror
 from actors.repositories.settings import RepositorySettings
 from tests.actors.repositories.world import World
 
