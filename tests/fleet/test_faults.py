@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -14,8 +15,9 @@ import pytest
 
 from actors.vms import VmError, VmSpec
 from actors.vms.images import ImageStore
-from actors.vms.incus import Engine, EngineAway, IncusProvider, access_of
+from actors.vms.incus import Engine, EngineAway, IncusProvider, access_of, engine
 from actors.vms.incus.exec_streams import ExecStreams
+from actors.vms.incus.refusals import EngineError
 from ci_daemon.config import load
 from ci_daemon.engine_setup import prepare_engine
 from storage import Shape, SystemClock
@@ -91,6 +93,21 @@ def test_an_engine_that_does_not_answer_in_time_loses_no_vm(alone: Fleet, provid
     finally:
         alone.members[0].run(f"kill -CONT {_ENGINE}")
     assert provider.alive("vm-1")
+
+
+def test_an_operation_may_take_longer_than_one_wait(
+    state: Path, provider: IncusProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider.create(spec("vm-1"))
+    settings = load(state, {}).incus
+    monkeypatch.setattr(engine, "_WAIT_SECONDS", 1)
+    with closing(Engine(access_of(state / "incus", settings), settings.project)) as asked:
+        sleep = {"command": ["sleep", "4"], "wait-for-websocket": False, "interactive": False}
+        begun = time.monotonic()
+        assert asked.do("POST", "/1.0/instances/ci-vm-vm-1/exec", sleep)["return"] == 0
+        assert time.monotonic() - begun > 3
+        with pytest.raises(EngineError, match="did not complete"):
+            asked.do("POST", "/1.0/instances/ci-vm-vm-1/exec", sleep, seconds=2)
 
 
 def test_a_slow_engine_loses_no_vm(alone: Fleet, provider: IncusProvider) -> None:

@@ -162,7 +162,7 @@ class Engine:
         operation, end = operation_of(answer), time.monotonic() + seconds
         while True:
             left = max(1, min(_WAIT_SECONDS, int(end - time.monotonic())))
-            status = self.get(f"{operation}/wait", {"timeout": left}, seconds=left + _ANSWER_SECONDS)
+            status = self._awaited(operation, left)
             if status["status_code"] == _SUCCESS:
                 return status["metadata"]
             if status["status_code"] > _RUNNING:
@@ -208,6 +208,18 @@ class Engine:
         """Keep the TLS session of a connection that has received: the next open in a third of the time."""
         if isinstance(connected, ssl.SSLSocket):
             self._sessions[connected.server_hostname] = connected.session
+
+    def _awaited(self, operation: str, seconds: int) -> dict[str, Any]:
+        """Return the state of an operation at its end, or after so many ``seconds``. Raises as `get` does."""
+        state: dict[str, Any]
+        try:
+            state = self.get(f"{operation}/wait", {"timeout": seconds}, seconds=seconds + _ANSWER_SECONDS)
+        except EngineAway as away:  # which is what Incus answers, too, if the operation still runs then
+            try:
+                state = self.get(operation)
+            except NotFound:
+                raise away from None
+        return state
 
     def _client(self, address: str) -> httpx.Client:
         timeout = httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS)
