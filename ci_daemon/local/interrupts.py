@@ -23,7 +23,10 @@ __all__ = ["Interrupts"]
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _OF_SIGNAL = 128
 _IMPORT_SYSTEM = "<frozen importlib"
-_CONTEXTS = contextmanager.__module__
+_LOCKING = {"contextlib", "logging", "threading"}
+"""Modules that enter contexts or take locks, of which a `with` knows only once they have returned."""
+
+_WAIT = threading.Condition.wait.__code__
 _STARTING = (ThreadPoolExecutor.submit.__code__, threading.Thread.start.__code__)
 _AGAIN_SECONDS = 0.01
 
@@ -135,12 +138,14 @@ class Interrupts:
 def _must_end(frame: FrameType | None) -> bool:
     """Tell whether an exception may leave something behind that others wait for, or that nobody waits for.
 
-    That is the lock of Python's import, a transaction, a thread that is being started, and a context that is entered
-    before its `with` knows. The body of a module that is imported keeps nothing.
+    That is the lock of Python's import, a transaction, a thread that is being started, and a lock or a context that is
+    taken before its `with` knows. The body of a module that is imported keeps nothing.
     """
     if frame is None:
         return False
-    if frame.f_code.co_filename.startswith(_IMPORT_SYSTEM) or frame.f_globals.get("__name__") == _CONTEXTS:
+    if frame.f_code.co_filename.startswith(_IMPORT_SYSTEM):
+        return True
+    if frame.f_globals.get("__name__") in _LOCKING and not _waits(frame):
         return True
     while frame is not None:
         module = frame.f_globals.get("__name__", "").partition(".")[0]
@@ -148,3 +153,8 @@ def _must_end(frame: FrameType | None) -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+def _waits(frame: FrameType) -> bool:
+    """Tell whether a condition has released its lock; it takes it again before an exception leaves it."""
+    return frame.f_code is _WAIT and "gotit" in frame.f_locals

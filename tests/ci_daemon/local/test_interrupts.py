@@ -67,12 +67,13 @@ def test_a_signal_while_a_module_is_imported_keeps_the_exit_code():
 
 _SIGNALED = "signal.raise_signal(signal.SIGINT); went_on.set()"
 _MUST_END = pytest.mark.parametrize(
-    ("file", "module"), [("<frozen importlib._bootstrap>", "x"), ("x", "storage.x"), ("x", "contextlib")]
+    ("file", "module"),
+    [("<frozen importlib._bootstrap>", "x"), ("x", "storage.x"), ("x", "contextlib"), ("x", "threading")],
 )
 
 
 @_MUST_END
-def test_imports_transactions_and_contexts_are_not_interrupted(file: str, module: str):
+def test_imports_transactions_and_locks_are_not_interrupted(file: str, module: str):
     """Each would keep its lock, or what it has entered; the interrupt comes when they have ended."""
     interrupts, went_on = Interrupts(), threading.Event()
     with interrupts.handled():
