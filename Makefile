@@ -87,12 +87,17 @@ test-browser: | $(TEST_PROGRAMS)/.complete
 	@.ci/install chromium chromium
 
 # What makes machines. QEMU's libraries are many, too; the kernel need not be that of this host.
-test-machines: $(TEST_PROGRAMS)/kernel/.complete | test-browser
+test-machines: $(TEST_PROGRAMS)/kernel/.complete $(TEST_PROGRAMS)/member-kernel/.complete | test-browser
 	@.ci/install qemu-system-x86_64 qemu-system-x86
 	@.ci/install qemu-img qemu-utils
 
 $(TEST_PROGRAMS)/kernel/.complete: .ci/kernel | $(TEST_PROGRAMS)/.complete
-	@.ci/kernel $(@D)
+	@.ci/kernel $(@D) linux-image-cloud-amd64
+	@touch $@
+
+# The kernel of machines on members, which must have 9p, and the firmware that starts it.
+$(TEST_PROGRAMS)/member-kernel/.complete: .ci/kernel | $(TEST_PROGRAMS)/kernel/.complete
+	@.ci/kernel $(@D) linux-image-amd64 systemd-boot-efi ovmf
 	@touch $@
 
 # The Debian of a member of Incus, which takes under a minute, once. Only root can run one.

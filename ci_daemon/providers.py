@@ -55,7 +55,14 @@ def open_providers(state_dir: Path, config: Config, images: vms.Images, clock: C
 
     def instances() -> vms.Provider:
         return vms.IncusProvider(
-            state_dir / "incus", images, ids, clock, config.incus, config.sandbox, lambda: images.base
+            state_dir / "incus",
+            images,
+            ids,
+            clock,
+            config.incus,
+            config.sandbox,
+            lambda: images.base,
+            config.qemu.system,
         )
 
     return vms.Providers(

@@ -8,15 +8,24 @@ from pathlib import Path
 
 from tests.programs import UNPACKED, unpacked_program
 
-__all__ = ["share_image_disks", "unpacked_kernel"]
+__all__ = ["share_image_disks", "unpacked_kernel", "unpacked_member_kernel"]
 
 
 def unpacked_kernel() -> Path:
     """Return the folder with the kernel of machines, and let providers find busybox."""
+    return _unpacked("kernel")
+
+
+def unpacked_member_kernel() -> Path:
+    """Return the folder with the kernel and firmware of machines on members; busybox is found, too."""
+    return _unpacked("member-kernel")
+
+
+def _unpacked(name: str) -> Path:
     programs = str(Path(unpacked_program("busybox")).parent)
     if programs not in os.environ["PATH"].split(":"):
         os.environ["PATH"] += f":{programs}"
-    folder = UNPACKED / "kernel"
+    folder = UNPACKED / name
     assert folder.exists(), f"there is no kernel: run `make {folder.relative_to(UNPACKED.parent.parent)}/.complete`"
     return folder
 

@@ -31,15 +31,19 @@ def test_faults_of_a_member_are_told_from_its_report(lone: Fleet, tmp_path: Path
         access = access_of(tmp_path / "incus", config.incus)
         report = inspect_member(access, lone.members[0].url, "ci", POOL)
     now = SystemClock().now()
-    assert list(faults(report, POOL, now)) == []
+    assert list(faults(report, config.incus, now)) == []
     assert report.seconds_ahead is not None
     assert abs(report.seconds_ahead) < 5
     wrong = replace(
         report, driver="dir", free_bytes=1, certificate_ends=now + timedelta(days=1), seconds_ahead=-60.0,
         missing_limits=("Couldn't find the CGroup hugetlb controller", "Couldn't find the CGroup memory controller"),
+        makes_machines=False,
     )  # fmt: skip
-    said = [detail.partition(":")[0] for detail, _ in faults(wrong, POOL, now)]
+    said = [
+        detail.partition(":")[0] for detail, _ in faults(wrong, replace(config.incus, instances="virtual-machine"), now)
+    ]
     assert said == [
+        "it makes no virtual machines",
         "its pool fast (dir) copies whole disks",
         "its pool fast has 0.0 of 20.0 GiB free",
         f"its certificate ends on {wrong.certificate_ends:%Y-%m-%d}",

@@ -1,6 +1,6 @@
-"""Images on the engine: the outer layer's image, and a volume of each image that jobs start from.
+"""Images that jobs start from, on the engine: a volume of each.
 
-Both are made of the image store's trees, once for each content, and removed when the store has another one or none.
+They are made of the image store's trees, once for each content, and removed when the store has another one or none.
 """
 
 from __future__ import annotations
@@ -11,24 +11,23 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from actors.vms.images.store_locks import StoreLocks
-from actors.vms.incus.engine import part
 from actors.vms.incus.names import IMAGE, OWNER, STAMP
-from actors.vms.incus.refusals import EngineError, NotFound
-from actors.vms.incus.tarballs import base_image, launcher_digest, tree_tar
+from actors.vms.incus.refusals import EngineError
+from actors.vms.incus.tarballs import tree_tar
 from actors.vms.incus.volumes import SHIFTED
 from actors.vms.provider import ImageNotFound, VmError
 from actors.vms.sandbox.host_vms import ImageRoots, stamp_of
 from storage import immutable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from actors.vms.images.store_locks import StoreLocks
     from actors.vms.incus.engine import Engine
     from actors.vms.incus.exec_streams import ExecStreams
     from actors.vms.incus.instances import Instances
     from actors.vms.incus.names import Names
+    from actors.vms.incus.outer_images import OuterImages
     from actors.vms.incus.volumes import Volume, Volumes
     from actors.vms.sandbox.userns import IdMap
 
@@ -39,9 +38,6 @@ _NO_MAPPING = "idmap"
 """The word in an engine's refusal to map ids as it mounts a volume."""
 
 _KEY_CHARS = 20
-_BASE = ".base"
-"""The lock of the outer layer's image; no image's lock has this name."""
-
 _BLOCK_BYTES = 1 << 18
 _PLACE = "/mnt"
 _UNPACK = f"mkdir -m 755 {_PLACE}/root && mkdir -m 700 {_PLACE}/command && exec tar -x --xattrs -C {_PLACE}/root"
@@ -61,7 +57,7 @@ class EngineParts:
 class EngineImages:
     """The images of the store, as far as they are on the engine.
 
-    Safe in any thread, and in other processes that share ``folder``: they lock there what each of them makes.
+    Safe in any thread, and in other processes that share the locks.
     """
 
     def __init__(
@@ -69,34 +65,19 @@ class EngineImages:
         engine: EngineParts,
         store: ImageRoots,
         idmap: IdMap,
-        base: Callable[[], str],
-        folder: Path,
+        outer: OuterImages,
+        locks: StoreLocks,
     ) -> None:
-        """``base`` names the image whose sshd serves the VMs."""
+        """Instances of the image ``outer``, that of containers, unpack what others start from."""
         self._on = engine
         self._store = store
         self._idmap = idmap
-        self._base = base
-        self._locks = StoreLocks(folder)
+        self._outer = outer
+        self._locks = locks
 
     def stamp(self, image: str) -> str:
         """Return a text that tells an image's content from a later one of its name. Raises ImageNotFound."""
         return stamp_of(self._store.path(image))
-
-    def base(self) -> str:
-        """Return the alias of the outer layer's image, published if it is missing. Raises VmError."""
-        try:
-            tree = self._store.path(self._base())
-        except ImageNotFound as error:
-            message = f"VMs need an image with sshd, run `ci-daemon image build`: {error}"
-            raise VmError(message) from error
-        alias = self._on.names.base(_key(stamp_of(tree), launcher_digest()))
-        path = f"/1.0/images/aliases/{part(alias)}"
-        if not self._on.engine.exists(path):
-            with self._locks.image(_BASE):
-                if not self._on.engine.exists(path):
-                    self._publish(alias, tree)
-        return alias
 
     def volume(self, image: str, member: str | None) -> Volume:
         """Return the volume of an image on a member, which is put there if it is missing.
@@ -141,24 +122,6 @@ class EngineImages:
         except ImageNotFound:
             return True
 
-    def _publish(self, alias: str, tree: Path) -> None:
-        """Send the outer layer's image, and remove those that it replaces; instances live on without theirs."""
-        engine, names = self._on.engine, self._on.names
-        content = _Hashed(base_image(tree, self._idmap))
-        try:
-            engine.upload("/1.0/images", content, _UPLOAD_SECONDS)
-        except EngineError:
-            if not content.ended or not engine.exists(f"/1.0/images/{content.fingerprint}"):
-                raise
-        engine.do("POST", "/1.0/images/aliases", {"name": alias, "target": content.fingerprint})
-        for found in engine.get("/1.0/images/aliases", {"recursion": 1}):
-            if found["name"] != alias and any(names.of_kind("base", [found["name"]])):
-                with suppress(NotFound):
-                    engine.do("DELETE", f"/1.0/images/aliases/{part(found['name'])}")
-                    image = f"/1.0/images/{found['target']}"
-                    if not engine.get(image)["aliases"]:  # another service may have the same one
-                        engine.do("DELETE", image)
-
     def _fill(self, key: str, tree: Path, labels: dict[str, str], member: str | None) -> None:
         """Make an image's volume. Raises VmError.
 
@@ -180,7 +143,7 @@ class EngineImages:
         volume = on.volumes.make(name, labels, member)
         try:
             device = on.volumes.device(name, _PLACE)
-            on.instances.make(name, self.base(), {}, {"disk": device}, member)
+            on.instances.make(name, self._outer.alias(), {}, {"disk": device}, member)
             self._unpack(name, tree)
             on.instances.remove(name)
             on.volumes.rename(volume, on.names.image(key))
@@ -200,27 +163,6 @@ class EngineImages:
             reason = unpacking.errors.decode(errors="replace").strip()
             message = f"the image at {tree} could not be unpacked on the engine: {reason}"
             raise VmError(message)
-
-
-class _Hashed:
-    """A stream with its digest, by which the engine names what it has taken in."""
-
-    def __init__(self, blocks: Iterator[bytes]) -> None:
-        self._blocks = blocks
-        self._digest = hashlib.sha256()
-        self.ended = False
-
-    def __iter__(self) -> Iterator[bytes]:
-        """Yield the blocks."""
-        for block in self._blocks:
-            self._digest.update(block)
-            yield block
-        self.ended = True
-
-    @property
-    def fingerprint(self) -> str:
-        """The digest of what has been read."""
-        return self._digest.hexdigest()
 
 
 def _key(*parts: str) -> str:

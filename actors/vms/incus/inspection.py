@@ -12,6 +12,7 @@ import httpx
 from cryptography import x509
 
 from actors.vms.incus.engine import Engine, part
+from actors.vms.incus.instance_kinds import MACHINE_DRIVER
 from actors.vms.incus.member import member_urls
 from actors.vms.incus.refusals import EngineAway, EngineError
 from storage import immutable
@@ -32,7 +33,8 @@ class MemberReport:
     """A member's answers.
 
     ``seconds_ahead`` is how far its clock is before this host's, to a second; None at a socket, where it is the same
-    clock. ``missing_limits`` is None if this caller may not see the member's warnings.
+    clock. ``missing_limits`` is None if this caller may not see the member's warnings. ``makes_machines`` is False if
+    it makes containers alone.
     """
 
     name: str
@@ -43,6 +45,7 @@ class MemberReport:
     certificate_ends: datetime | None
     seconds_ahead: float | None
     missing_limits: tuple[str, ...] | None
+    makes_machines: bool
 
 
 def member_addresses(engine: Engine) -> tuple[str, ...]:
@@ -67,6 +70,7 @@ def inspect_member(access: Access, address: str | None, project: str, pool: str)
         return MemberReport(
             name, environment["server_version"], driver, total - space["used"], total,
             _end(environment), _seconds_ahead(access, address), _missing_limits(engine, name),
+            MACHINE_DRIVER in environment.get("driver", ""),
         )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from actors.vms.incus.engine import part
+from actors.vms.incus.instance_kinds import CONTAINERS, DISK_DEVICE, MACHINE_DRIVER
 from actors.vms.incus.instance_logs import errors_of
 from actors.vms.incus.names import OWNER
 from actors.vms.incus.refusals import EngineError, NotFound, StartFailed
@@ -16,23 +17,22 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from actors.vms.incus.engine import Engine
+    from actors.vms.incus.instance_kinds import InstanceKind
     from actors.vms.incus.names import Names
 
-__all__ = ["DISK_DEVICE", "Instances"]
+__all__ = ["Instances"]
 
-DISK_DEVICE = "disk"
-"""The device that is the disk of a job."""
+_CREATE_SECONDS = 600.0
+"""The first instance of an image on a member unpacks it."""
 
 _STOP_SECONDS = 60.0
 _REMOVE_SECONDS = 60.0
 _PAUSE_SECONDS = 0.1
 _RUNNING, _STOPPED = "Running", "Stopped"
 _NANOSECONDS = 1e9
-_ALWAYS = {
-    "boot.autostart": "false",  # what was on a member that was lost does not come back by itself
-    "security.idmap.isolated": "true",  # the kernel counts descriptors in flight by the user id on the host
-    "security.nesting": "true",  # init mounts file systems in namespaces of its own
-}
+_ALWAYS = {"boot.autostart": "false"}  # what was on a member that was lost does not come back by itself
+_NO_AGENT = -1
+"""The number of processes that the engine tells of a machine whose agent it does not reach."""
 
 
 class Instances:
@@ -47,6 +47,16 @@ class Instances:
         """Return the names of all instances, also of those on members that do not answer."""
         return names_of(self._engine.get("/1.0/instances"))
 
+    def check(self, kind: InstanceKind) -> None:
+        """Raise EngineError if the member that answers makes no instances of a kind."""
+        made = self._engine.get("/1.0")["environment"]["driver"] if kind.is_machine else ""
+        if kind.is_machine and MACHINE_DRIVER not in made:
+            message = (
+                f"the engine makes no virtual machines, its driver is {made} alone: "
+                "`ci-daemon doctor` says what its members need, or set incus.instances to container"
+            )
+            raise EngineError(message)
+
     def make(
         self,
         name: str,
@@ -54,12 +64,13 @@ class Instances:
         config: Mapping[str, str],
         devices: Mapping[str, Mapping[str, str]],
         member: str | None,
+        kind: InstanceKind = CONTAINERS,
     ) -> None:
-        """Make a container of an image on a member, and start it.
+        """Make an instance of an image on a member, and start it.
 
         Raises EngineError, also if the name is taken, and StartFailed; the container may then be there.
         """
-        self.create(name, {"type": "image", "alias": image}, config, devices, member)
+        self.create(name, {"type": "image", "alias": image}, config, devices, member, kind)
         try:
             self._engine.do("PUT", f"{_path(name)}/state", {"action": "start", "timeout": 30})
         except EngineError as error:
@@ -75,16 +86,19 @@ class Instances:
         config: Mapping[str, str],
         devices: Mapping[str, Mapping[str, str]],
         member: str | None,
+        kind: InstanceKind = CONTAINERS,
     ) -> None:
-        """Make a container on a member that is not started. Raises as `make` does."""
+        """Make an instance on a member that is not started. Raises as `make` does."""
         body = {
             "name": name,
+            "type": kind.type,
             "source": source,
             "profiles": [self._profile],
-            "config": {**_ALWAYS, OWNER: self._names.prefix, **config},
+            "config": {**_ALWAYS, **kind.always, OWNER: self._names.prefix, **config},
             "devices": devices,
         }
-        self._engine.do("POST", "/1.0/instances", body, {} if member is None else {"target": member})
+        target = {} if member is None else {"target": member}
+        self._engine.do("POST", "/1.0/instances", body, target, seconds=_CREATE_SECONDS)
 
     def find(self, name: str) -> dict[str, Any] | None:
         """Return what the engine says of an instance, or None."""
@@ -98,6 +112,11 @@ class Instances:
         """Tell whether an instance runs."""
         found = self.find(name)
         return found is not None and found["status"] == _RUNNING
+
+    def runs_programs(self, name: str) -> bool:
+        """Tell whether the engine can run programs in a machine. Raises NotFound and EngineAway."""
+        state = self._engine.get(f"{_path(name)}/state")
+        return bool(state["status"] == _RUNNING and state["processes"] != _NO_AGENT)
 
     def change(
         self, name: str, config: Mapping[str, str], devices: Mapping[str, Mapping[str, str]] | None = None
@@ -114,7 +133,8 @@ class Instances:
             return VmUse()
         if state["status"] != _RUNNING:
             return VmUse()
-        return VmUse(state["cpu"]["usage"] / _NANOSECONDS, state["memory"]["usage"])
+        used = state["cpu"]["usage"]  # negative if it is not known, as of machines
+        return VmUse(None if used < 0 else used / _NANOSECONDS, state["memory"]["usage"])
 
     def disk_bytes(self, name: str) -> int | None:
         """Return the bytes of the volume at the device ``disk``, without those that it shares.

@@ -60,9 +60,9 @@ class Names:
         """Return the name of the volume and of the instance by which an image is being published."""
         return f"{self.prefix}-fill-{key}"
 
-    def base(self, key: str) -> str:
-        """Return the alias of the image of the outer layer."""
-        return f"{self.prefix}-base-{key}"
+    def outer(self, kind: str, key: str) -> str:
+        """Return the alias of the image of a kind of outer layers."""
+        return f"{self.prefix}-{kind}-{key}"
 
     def own(self, labels: Mapping[str, str]) -> bool:
         """Tell whether something with these labels is the service's."""

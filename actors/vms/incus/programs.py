@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from actors.vms.provider import VmSpec
     from actors.vms.sandbox.keys import KeyPair
 
-__all__ = ["attach", "boot", "connect", "end", "job_of", "keys_of", "write_out"]
+__all__ = ["argv", "attach", "boot", "connect", "end", "job_of", "keys_of", "write_out"]
 
 _GB = 1 << 30
 _OPEN_FILES = 65_536
@@ -47,8 +47,8 @@ def keys_of(
     }
 
 
-def job_of(spec: VmSpec, resolver: str) -> dict[str, Any]:
-    """Return what a job brings to its VM."""
+def job_of(spec: VmSpec, resolver: str, share: str | None) -> dict[str, Any]:
+    """Return what a job brings to its VM; ``share`` names the file system that is its disk, in a machine."""
     largest_file = spec.shape.disk_gb * _GB
     limits = {resource.RLIMIT_NOFILE: _OPEN_FILES, resource.RLIMIT_FSIZE: largest_file, resource.RLIMIT_CORE: 1}
     return {
@@ -56,6 +56,7 @@ def job_of(spec: VmSpec, resolver: str) -> dict[str, Any]:
         "memory_bytes": spec.shape.memory_gb * _GB,
         "network": spec.network,
         "resolver": resolver if spec.network else None,
+        "share": share,
     }
 
 
@@ -65,13 +66,13 @@ def boot(streams: ExecStreams, instance: str, keys: dict[str, Any], seconds: flo
 
 
 def attach(streams: ExecStreams, instance: str, job: dict[str, Any], seconds: float) -> None:
-    """Bring the job to a VM whose disk the engine has mounted; return when the VM has it. Raises VmError."""
+    """Bring the job to a VM that has got its disk from the engine; return when it uses it. Raises VmError."""
     _tell(streams, instance, "attach", job, seconds)
 
 
 def connect(streams: ExecStreams, instance: str) -> Program:
     """Connect to the VM's sshd. Raises NotFound, EngineError and EngineAway."""
-    return streams.start(instance, _argv("connect"))
+    return streams.start(instance, argv("connect"))
 
 
 def write_out(streams: ExecStreams, instance: str, seconds: float) -> None:
@@ -81,11 +82,11 @@ def write_out(streams: ExecStreams, instance: str, seconds: float) -> None:
 
 def end(streams: ExecStreams, instance: str, seconds: float) -> None:
     """Let an instance's init end. Raises VmError."""
-    streams.complete(instance, _argv("end"), b"", seconds)
+    streams.complete(instance, argv("end"), b"", seconds)
 
 
 def _tell(streams: ExecStreams, instance: str, program: str, content: dict[str, Any], seconds: float) -> None:
-    done = streams.complete(instance, _argv(program), marshal.dumps(content), seconds)
+    done = streams.complete(instance, argv(program), marshal.dumps(content), seconds)
     word, _, why = done.output.strip().partition(b" ")
     if word != _READY:
         reason = (why or done.errors).decode(errors="replace").strip()
@@ -93,5 +94,6 @@ def _tell(streams: ExecStreams, instance: str, program: str, content: dict[str, 
         raise VmError(message)
 
 
-def _argv(program: str) -> list[str]:
+def argv(program: str) -> list[str]:
+    """Return the command of a program."""
     return ["/usr/bin/python3", "-I", "-S", "-B", "-c", _RUN, program]

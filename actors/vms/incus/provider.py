@@ -1,26 +1,33 @@
 """VMs as instances of an Incus or LXD server or cluster (engine.md, "Leases").
 
-An instance is the outer layer of a VM alone: a container of the base image with the launcher as its init. The job's
-disk is a volume, which is attached while the instance runs, so a parked one takes any image and any snapshot.
+An instance is the outer layer of a VM alone: a container of the base image with the launcher as its init, or a machine
+that boots it. The job's disk is a volume, which is attached while the instance runs, so a parked container takes any
+image and any snapshot.
 """
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actors.vms.description import Enforcement, ProviderDescription
+from actors.vms.images.store_locks import StoreLocks
 from actors.vms.incus import programs
 from actors.vms.incus.disks import EngineDisks
 from actors.vms.incus.engine import Engine, access_of
 from actors.vms.incus.exec_streams import ExecStreams
 from actors.vms.incus.images import EngineImages, EngineParts
+from actors.vms.incus.instance_kinds import CONTAINERS, KINDS
 from actors.vms.incus.instances import Instances
 from actors.vms.incus.launch import Launch
+from actors.vms.incus.machine_image import MachineImage
 from actors.vms.incus.names import BASE, Names
+from actors.vms.incus.outer_images import OuterImages
+from actors.vms.incus.outer_layers import OuterLayers
 from actors.vms.incus.places import Places
 from actors.vms.incus.refusals import EngineAway, EngineError
+from actors.vms.incus.tarballs import ContainerImage
 from actors.vms.incus.volumes import Volumes
 from actors.vms.provider import SnapshotNotFound, SshEndpoint, VmDisk, VmError, VmLost, VmSpec, VmUse
 from actors.vms.sandbox.userns import restrict_to_owner
@@ -29,7 +36,6 @@ from actors.vms.sandbox.vm_folder import VmFolder
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Future
-    from pathlib import Path
 
     from actors.vms.description import HostSize
     from actors.vms.incus.settings import IncusSettings
@@ -46,19 +52,13 @@ _IMAGE_GB = 8
 
 _WRITE_SECONDS = 20.0
 
-_LIMITS = (
-    Enforcement("cpu", enforced=True, how="control groups of the engine"),
-    Enforcement("memory", enforced=True, how="control groups of the engine"),
-    Enforcement("pids", enforced=True, how="limits of the user namespace in an instance"),
-    Enforcement("disk", enforced=True, how="measured while a job runs; no file grows past the disk's size"),
-)
-
 
 class IncusProvider:
     """A provider that makes VMs on an engine. See Provider for the calls."""
 
     name = "incus"
-    description = ProviderDescription(parks=True, own_kernel=False, reserves=False, limits=_LIMITS)
+    description = CONTAINERS.description
+    """The VMs of the kind that is used unless set otherwise; a provider has that of its own kind."""
 
     def __init__(
         self,
@@ -69,10 +69,12 @@ class IncusProvider:
         settings: IncusSettings,
         shared: SandboxSettings,
         base_image: Callable[[], str] = lambda: "debian:12",
+        system: Path = Path("/"),
     ) -> None:
         """Keep the VMs' keys in ``folder``, which is made if it is missing.
 
         ``shared`` has the settings that all VMs share: the networks that they may reach, and nested user namespaces.
+        Machines boot a kernel of ``system``.
         """
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         restrict_to_owner(folder)
@@ -83,22 +85,29 @@ class IncusProvider:
         self._streams = ExecStreams(self._engine)
         self._names = Names(settings.prefix)
         self._instances = Instances(self._engine, settings.profile, self._names)
-        volumes = Volumes(self._engine, settings.storage)
+        kind = KINDS[settings.instances]
+        self.description = kind.description
+        volumes, locks = Volumes(self._engine, settings.storage), StoreLocks(folder / "locks")
         self._volumes = volumes
+        of_containers, of_machines = (
+            OuterImages(self._engine, self._names, images, base_image, locks, content)
+            for content in (ContainerImage(idmap), MachineImage(idmap, system, folder))
+        )
+        self._outer_layers = OuterLayers(self._instances, of_machines if kind.is_machine else of_containers, kind)
         parts = EngineParts(self._engine, volumes, self._instances, self._streams, self._names)
-        self._images = EngineImages(parts, images, idmap, base_image, folder / "locks")
+        self._images = EngineImages(parts, images, idmap, of_containers, locks)
         self._disks = EngineDisks(volumes, self._images, self._names)
-        self._launch = Launch(parts, self._places, settings, shared, clock)
+        self._launch = Launch(parts, self._outer_layers, self._places, settings, shared, clock)
 
     def create(self, spec: VmSpec) -> None:
         """Make a VM and return when its sshd answers, or raise and leave nothing behind."""
         self._check_parent(spec)
-        vm, parent, base = self._vm(spec.id), self._disks.check(spec), self._images.base()
+        vm, parent, image = self._vm(spec.id), self._disks.check(spec), self._outer_layers.image()
         vm.make()
         with self._destroyed_on_error(spec.id):
             member = self._places.take(spec.id, parent, spec.shape)
             with vm.attaching(), self._disk_beside(spec, member) as disk:
-                self._launch.park(vm, base, member)
+                self._launch.park(vm, image, member, spec.shape)
                 self._give(spec, member, disk)
 
     def hurry(self, vm_id: str) -> None:
@@ -106,13 +115,18 @@ class IncusProvider:
 
     def park(self, vm_id: str) -> None:
         """Make an instance without a job's disk, or raise and leave nothing behind."""
-        vm, base = self._vm(vm_id), self._images.base()
+        if not self.description.parks:
+            return
+        vm, image = self._vm(vm_id), self._outer_layers.image()
         vm.make()
         with self._destroyed_on_error(vm_id):
-            self._launch.park(vm, base, self._places.take(vm_id, None))
+            self._launch.park(vm, image, self._places.take(vm_id, None))
 
     def attach(self, spec: VmSpec) -> None:
         """Give a parked VM its disk, shape and network, or raise and leave nothing behind."""
+        if not self.description.parks:
+            self.create(spec)
+            return
         self._check_parent(spec)
         with self._vm(spec.id).attaching(), self._destroyed_on_error(spec.id):
             member = self._places.of(spec.id)
@@ -137,7 +151,7 @@ class IncusProvider:
 
     def parked(self, vm_id: str) -> bool:
         """Tell whether the VM runs and waits for a disk, and its member takes jobs. Raises EngineAway."""
-        takes_jobs = self._waits(vm_id) and self._places.takes_vms(self._places.of(vm_id))
+        takes_jobs = self.description.parks and self._waits(vm_id) and self._places.takes_vms(self._places.of(vm_id))
         return takes_jobs and self._instances.runs(self._names.vm(vm_id))
 
     def member(self, vm_id: str) -> str | None:

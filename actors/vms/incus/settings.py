@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from storage import immutable, setting
 
-__all__ = ["IncusSettings"]
+__all__ = ["IncusSettings", "InstanceType"]
+
+InstanceType: TypeAlias = Literal["container", "virtual-machine"]
 
 
 @immutable
@@ -42,6 +45,11 @@ class IncusSettings:
     profile: str = setting("ci", "The profile of the instances.")
     storage: str = setting("ci", "The storage pool of the instances and of the jobs' disks.")
     network: str = setting("ci", "The managed bridge that the instances are on.")
+    instances: InstanceType = setting(
+        "container",
+        'The kind of the VMs: `"container"`, or `"virtual-machine"` with a kernel of its own, on Incus whose members '
+        "have KVM.",
+    )
     prefix: str = setting("ci", "The begin of all names; each service in a project needs its own.")
     create_seconds: float = setting(120.0, "The most seconds to make a VM.", at_least=0)
     lost_seconds: float = setting(

@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, cast
 
 from actors.vms.provider import VmError
 from actors.vms.sandbox import launcher
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +22,16 @@ if TYPE_CHECKING:
 
     from actors.vms.sandbox.userns import IdMap
 
-__all__ = ["PROGRAMS", "base_image", "launcher_digest", "tree_tar"]
+__all__ = [
+    "METADATA",
+    "PROGRAMS",
+    "ContainerImage",
+    "base_image",
+    "launcher_digest",
+    "launcher_files",
+    "tree_tar",
+    "unended_tar",
+]
 
 PROGRAMS = "/usr/lib/ci-daemon"
 """The folder of the launcher in the outer layer."""
@@ -32,7 +42,7 @@ _INIT = f"""\
 exec /usr/bin/python3 -I -S -B -c \\
     'import sys; sys.path[:0] = ["{PROGRAMS}"]; from launcher.container.guest import main; main()'
 """
-_METADATA = """\
+METADATA = """\
 architecture: {machine}
 creation_date: 1
 properties:
@@ -43,17 +53,33 @@ properties:
 def base_image(tree: Path, idmap: IdMap) -> Iterator[bytes]:
     """Yield a unified image of the engine: the tree, with the launcher in it as its init. Raises VmError."""
     init = "sbin/init" if not (tree / "sbin").is_symlink() else "usr/sbin/init"
-    files = {"metadata.yaml": _METADATA.format(machine=platform.machine()), f"rootfs/{init}": _INIT}
-    files |= {f"rootfs{PROGRAMS}/{name}": text for name, text in _launcher().items()}
-    yield _unended_tar(files)
+    files = {"metadata.yaml": METADATA.format(machine=platform.machine()), f"rootfs/{init}": _INIT}
+    files |= {f"rootfs{PROGRAMS}/{name}": text for name, text in launcher_files().items()}
+    yield unended_tar(files)
     with tree_tar(tree, idmap, "rootfs/", without=f"./{init}") as stream:
         while block := stream.read(_BLOCK_BYTES):
             yield block
 
 
 def launcher_digest() -> str:
-    """Return a digest of all that is added to the tree."""
-    return hashlib.sha256(repr((_INIT, sorted(_launcher().items()))).encode()).hexdigest()
+    """Return a digest of the launcher."""
+    return hashlib.sha256(repr((_INIT, sorted(launcher_files().items()))).encode()).hexdigest()
+
+
+@immutable
+class ContainerImage:
+    """The image of outer layers that are containers: the base image's tree with the launcher in it."""
+
+    idmap: IdMap
+    kind: str = "base"
+
+    def digest(self) -> str:
+        """Return a digest of all that is added to the tree."""
+        return launcher_digest()
+
+    def blocks(self, tree: Path) -> Iterator[bytes]:
+        """Yield the image as the engine takes it. Raises VmError."""
+        return base_image(tree, self.idmap)
 
 
 @contextmanager
@@ -83,7 +109,7 @@ def tree_tar(tree: Path, idmap: IdMap, below: str = "", without: str = "") -> It
             raise VmError(message)
 
 
-def _launcher() -> dict[str, str]:
+def launcher_files() -> dict[str, str]:
     """Return the launcher's files, by their names below `PROGRAMS`."""
     root = resources.files(launcher)
     found: dict[str, str] = {}
@@ -98,7 +124,7 @@ def _launcher() -> dict[str, str]:
     return found
 
 
-def _unended_tar(files: dict[str, str]) -> bytes:
+def unended_tar(files: dict[str, str]) -> bytes:
     """Return a tar without the blocks that mark its end, so that another one may follow."""
     whole = io.BytesIO()
     with tarfile.open(fileobj=whole, mode="w", format=tarfile.GNU_FORMAT) as tar:

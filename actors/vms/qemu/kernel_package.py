@@ -11,6 +11,7 @@ from actors.vms.provider import VmError
 from storage import immutable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 __all__ = ["MODULES", "KernelPackage"]
@@ -30,18 +31,24 @@ class KernelPackage:
     modules: Path
 
     @classmethod
-    def newest(cls, system: Path) -> KernelPackage:
-        """Find the newest readable kernel below ``system`` whose modules are there. Raises VmError."""
+    def newest(cls, system: Path, driver: str | None = None) -> KernelPackage:
+        """Find the newest readable kernel below ``system`` whose modules are there, one that has a ``driver``.
+
+        Raises VmError.
+        """
         found = [
             cls(image, modules)
             for image in (system / "boot").glob("vmlinuz-*")
             for modules in [system / "lib" / "modules" / image.name.removeprefix("vmlinuz-")]
             if os.access(modules, os.R_OK | os.X_OK) and _readable(image)
+            if driver is None or any(modules.rglob(f"{driver}.ko*"))
         ]
         if not found:
+            package = "linux-image-cloud-amd64" if driver is None else "linux-image-amd64"
             message = (
-                f"machines need a kernel, and {system / 'boot'} has none that can be read, with its modules: "
-                "run `sudo apt-get install -y --no-install-recommends linux-image-cloud-amd64`"
+                f"machines need a kernel, and {system / 'boot'} has none that can be read, with its modules"
+                f"{'' if driver is None else f' and {driver} among them'}: "
+                f"run `sudo apt-get install -y --no-install-recommends {package}`"
             )
             raise VmError(message)
         return max(found, key=lambda each: [int(number) for number in _NUMBERS.findall(each.image.name)])
@@ -51,8 +58,8 @@ class KernelPackage:
         """The kernel's release, such as 6.1.0-50-cloud-amd64."""
         return self.modules.name
 
-    def drivers(self) -> list[tuple[str, bytes]]:
-        """Return the modules to load, in order, by name and content. Raises VmError."""
+    def drivers(self, modules: Iterable[str] = MODULES) -> list[tuple[str, bytes]]:
+        """Return the modules to load for these, in order, by name and content. Raises VmError."""
         files = {
             path.name.partition(".")[0].replace("-", "_"): path
             for path in self.modules.rglob("*.ko*")
@@ -68,7 +75,7 @@ class KernelPackage:
                 load(each)
             loaded[name] = content
 
-        for name in MODULES:
+        for name in modules:
             load(name)
         return list(loaded.items())
 

@@ -28,7 +28,7 @@ from tests.fleet.prepared import PreparedFleet, StandingFleets
 from tests.machines import share_image_disks, unpacked_kernel
 from tests.memory.provider import MemoryProvider, World
 
-__all__ = ["HOSTS", "IMAGE", "Cases", "Host", "processes_in"]
+__all__ = ["HOSTS", "IMAGE", "PROCESSES", "Cases", "Host", "processes_in"]
 
 IMAGE = "debian:12"
 _SLOW_SECONDS = 1200.0

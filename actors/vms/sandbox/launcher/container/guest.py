@@ -29,6 +29,7 @@ from ..kernel import (
     raise_oom_score,
     set_title,
 )
+from . import agent as engine_agent
 from . import interface
 from .words import BOOT, CONTROL, DOOR, END, FOLDER, INTERFACE, MESSAGE_BYTES, SSH
 
@@ -41,8 +42,11 @@ _OOM_SCORE = 990
 _BACKLOG = 128
 
 
-def main() -> NoReturn:
-    """Wait for the keys, make the VM, and run until it ends."""
+def main(*, agent: bool = False) -> NoReturn:
+    """Wait for the keys, make the VM, and run until it ends.
+
+    An instance with a kernel of its own needs the engine's ``agent``.
+    """
     try:
         await_children()
         ignore_broken_pipes()
@@ -52,10 +56,15 @@ def main() -> NoReturn:
         join_empty_keyring()
         raise_oom_score(_OOM_SCORE)
         syscall_filter.prepare()
-        _serve(_listener(DOOR, _socket.SOCK_SEQPACKET))
+        door = _listener(DOOR, _socket.SOCK_SEQPACKET)
+        if agent:
+            engine_agent.start()
+        _serve(door)
     except Exception as error:  # noqa: BLE001 - the boundary of this process
         _say(error)
     finally:
+        if agent:
+            engine_agent.turn_off()
         os._exit(1)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]  # signal.py would cost 3 ms for its enums
 import _socket
 import array
+import errno
 import fcntl
 import marshal
 import os
@@ -15,7 +16,7 @@ import resource
 import sys
 import time
 
-from ..kernel import CLONE_NEWNS, MS_PRIVATE, copy_of_mount, mount, unshare
+from ..kernel import CLONE_NEWNS, MS_NODEV, MS_PRIVATE, copy_of_mount, mount, unshare
 from ..shares import NETWORK_PROGRAM_ID
 from ..trees import make_directory
 from .words import CONTROL, DISK, DOOR, LOG, MESSAGE_BYTES, SSH
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _PAUSE_SECONDS = 0.01
 _INIT_SECONDS = 30.0
+_PLUG_SECONDS = 30.0
 _F_SETPIPE_SZ = 1031
 _PIPE_BYTES = 1 << 20
 _BLOCK_BYTES = 1 << 18
@@ -57,9 +59,14 @@ def end() -> None:
 
 
 def attach() -> None:
-    """Hand the disk, which the engine has mounted, to the VM with the job on the standard input."""
+    """Hand the disk to the VM with the job on the standard input.
+
+    In a container, the engine has mounted it; in a machine, it comes as a ``share``.
+    """
     job = marshal.load(sys.stdin.buffer)  # noqa: S302 - from the service itself
     job["limits"] = list(_possible(job["limits"]))
+    if share := job.pop("share"):
+        _mount_share(share)
     for part, mode in (("root", 0o755), ("command", 0o700)):
         make_directory(f"{DISK}/{part}", mode)
     for name in os.listdir(f"{DISK}/command"):
@@ -73,6 +80,26 @@ def attach() -> None:
     os.setresuid(NETWORK_PROGRAM_ID, 0, 0)  # what is on its way counts for an id that no VM has
     control.sendmsg([marshal.dumps(job)], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, descriptors.tobytes())])
     os.write(1, control.recv(MESSAGE_BYTES) or b"failed the VM has ended")
+
+
+def _mount_share(name: str) -> None:
+    """Mount a file system that the engine plugs in, as soon as the kernel has it. Raises OSError.
+
+    The engine's agent does the same, and may be quicker.
+    """
+    make_directory(DISK, 0o700)
+    end = time.monotonic() + _PLUG_SECONDS
+    while True:
+        try:
+            mount(name, DISK, "virtiofs", MS_NODEV)
+        except OSError as error:
+            if error.errno == errno.EBUSY:
+                return
+            if time.monotonic() > end:
+                raise
+            time.sleep(_PAUSE_SECONDS)
+        else:
+            return
 
 
 def connect() -> None:

@@ -7,6 +7,7 @@ DOOR = f"{FOLDER}/door"
 SSH = f"{FOLDER}/ssh"
 CONTROL = f"{FOLDER}/control"
 LOG = f"{FOLDER}/log"
+AGENT = f"{FOLDER}/agent"
 
 DISK = f"{FOLDER}/disk"
 """The place at which the engine mounts the job's disk."""
