@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from actors.vms.incus.engine_setup import EngineSetup, SetupStep
     from actors.vms.incus.fleet_size import known_size
     from actors.vms.incus.inspection import MemberReport, inspect_member, member_addresses
-    from actors.vms.incus.machine_boot import efi_stub, machine_kernel
-    from actors.vms.incus.machine_disk import disk_program
+    from actors.vms.incus.machines.boot import efi_stub, machine_kernel
+    from actors.vms.incus.machines.disk import disk_program
     from actors.vms.incus.member import Member, member_urls, members
     from actors.vms.incus.member_contents import MemberContents, contents
     from actors.vms.incus.provider import IncusProvider

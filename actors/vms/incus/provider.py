@@ -21,7 +21,7 @@ from actors.vms.incus.images import EngineImages, EngineParts
 from actors.vms.incus.instance_kinds import CONTAINERS, KINDS
 from actors.vms.incus.instances import Instances
 from actors.vms.incus.launch import Launch
-from actors.vms.incus.machine_image import MachineImage
+from actors.vms.incus.machines.image import MachineImage
 from actors.vms.incus.names import BASE, Names
 from actors.vms.incus.outer_images import OuterImages
 from actors.vms.incus.outer_layers import OuterLayers

@@ -14,10 +14,10 @@ import pytest
 
 from actors.vms import ImageStore, VmError
 from actors.vms.incus import programs
-from actors.vms.incus.boot_partition import boot_partition
-from actors.vms.incus.boot_program import boot_program
-from actors.vms.incus.machine_boot import machine_kernel
-from actors.vms.incus.machine_image import MachineImage
+from actors.vms.incus.machines.boot import machine_kernel
+from actors.vms.incus.machines.boot_partition import boot_partition
+from actors.vms.incus.machines.boot_program import boot_program
+from actors.vms.incus.machines.image import MachineImage
 from actors.vms.incus.network import Bridge
 from actors.vms.sandbox import IdMap
 from actors.vms.sandbox.keys import KeyPair

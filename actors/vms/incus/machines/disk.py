@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from typing import TYPE_CHECKING
 
-from actors.vms.incus.boot_partition import boot_partition
+from actors.vms.incus.machines.boot_partition import boot_partition
 from actors.vms.provider import VmError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actors.vms.incus.boot_program import boot_program
+from actors.vms.incus.machines.boot_program import boot_program
 from actors.vms.incus.tarballs import PROGRAMS, launcher_digest, launcher_files
 from actors.vms.provider import VmError
 from actors.vms.qemu.cpio import archive

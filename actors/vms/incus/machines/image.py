@@ -8,8 +8,8 @@ import tarfile
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from actors.vms.incus.machine_boot import boot_digest, machine_boot
-from actors.vms.incus.machine_disk import make_machine_disk
+from actors.vms.incus.machines.boot import boot_digest, machine_boot
+from actors.vms.incus.machines.disk import make_machine_disk
 from actors.vms.incus.tarballs import METADATA, unended_tar
 from storage import immutable
 

@@ -1,0 +1,1 @@
+"""Virtual machines of the engine: the disk that they start from, and what it boots."""
