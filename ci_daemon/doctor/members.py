@@ -30,7 +30,7 @@ _MOST_SECONDS_APART = 5.0
 _GIB = 1 << 30
 _MACHINE_NEEDS = (
     "give it KVM and vhost_vsock, install qemu-system-x86, qemu-system-modules-spice, qemu-utils, ovmf, virtiofsd and "
-    "incus-agent there, and restart the engine"
+    "incus-agent there, and restart the engine; LXD makes none for jobs"
 )
 _LIMITS = ("cpu", "memory controller", "pids")
 """Words in an engine's warnings of control groups without which limits of VMs do not hold."""

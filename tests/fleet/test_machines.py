@@ -31,7 +31,7 @@ def test_a_member_without_kvm_is_named_and_its_vm_refused(lone: Fleet, tmp_path:
         assert found["member m1"].detail.startswith("it makes no virtual machines: give it KVM")
         folder, shared = tmp_path / "incus", SandboxSettings()
         provider = IncusProvider(folder, image_store, IdMap.of_caller(), SystemClock(), machines, shared, system=kernel)
-        with pytest.raises(EngineError, match="makes no virtual machines, its driver is lxc alone"):
+        with pytest.raises(EngineError, match="incus with the driver lxc, makes no virtual machines"):
             provider.create(VmSpec("vm", IMAGE))
         assert list(provider.list()) == []
         provider.close()

@@ -12,7 +12,7 @@ import httpx
 from cryptography import x509
 
 from actors.vms.incus.engine import Engine, part
-from actors.vms.incus.instance_kinds import MACHINE_DRIVER
+from actors.vms.incus.instance_kinds import makes_machines
 from actors.vms.incus.member import member_urls
 from actors.vms.incus.refusals import EngineAway, EngineError
 from storage import immutable
@@ -70,7 +70,7 @@ def inspect_member(access: Access, address: str | None, project: str, pool: str)
         return MemberReport(
             name, environment["server_version"], driver, total - space["used"], total,
             _end(environment), _seconds_ahead(access, address), _missing_limits(engine, name),
-            MACHINE_DRIVER in environment.get("driver", ""),
+            makes_machines(environment),
         )  # fmt: skip
 
 

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from actors.vms.incus.settings import InstanceType
     from storage import Shape
 
-__all__ = ["CONTAINERS", "DISK_DEVICE", "KINDS", "MACHINES", "MACHINE_DRIVER", "InstanceKind"]
+__all__ = ["CONTAINERS", "DISK_DEVICE", "KINDS", "MACHINES", "InstanceKind", "makes_machines"]
 
 DISK_DEVICE = "disk"
 """The device that is the disk of a job."""
 
-MACHINE_DRIVER = "qemu"
-"""The engine's driver of machines: a member that cannot make them lacks it."""
+_MACHINE_DRIVER = "qemu"
+_MACHINE_SERVER = "incus"
 
 _CONTAINER_MB = 256
 """The memory that a container has beyond its job's: for the outer layer, and the files that it reads."""
@@ -59,6 +59,14 @@ class InstanceKind:
             "limits.cpu.allowance": f"{cpus * 100}ms/100ms",
             "limits.memory": f"{memory_gb * 1024 + _CONTAINER_MB}MiB",
         }
+
+
+def makes_machines(environment: Mapping[str, str]) -> bool:
+    """Tell whether a member makes machines, by the ``environment`` that it reports.
+
+    One without KVM lacks the driver. LXD has it, but another agent than the one that the launcher starts.
+    """
+    return environment["server"] == _MACHINE_SERVER and _MACHINE_DRIVER in environment.get("driver", "")
 
 
 def _required(shape: Shape | None) -> Shape:

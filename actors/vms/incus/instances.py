@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from actors.vms.incus.engine import part
-from actors.vms.incus.instance_kinds import CONTAINERS, DISK_DEVICE, MACHINE_DRIVER
+from actors.vms.incus.instance_kinds import CONTAINERS, DISK_DEVICE, makes_machines
 from actors.vms.incus.instance_logs import errors_of
 from actors.vms.incus.names import OWNER
 from actors.vms.incus.refusals import EngineError, NotFound, StartFailed
@@ -49,10 +49,13 @@ class Instances:
 
     def check(self, kind: InstanceKind) -> None:
         """Raise EngineError if the member that answers makes no instances of a kind."""
-        made = self._engine.get("/1.0")["environment"]["driver"] if kind.is_machine else ""
-        if kind.is_machine and MACHINE_DRIVER not in made:
+        if not kind.is_machine:
+            return
+        environment = self._engine.get("/1.0")["environment"]
+        if not makes_machines(environment):
+            engine = f"{environment['server']} with the driver {environment.get('driver')}"
             message = (
-                f"the engine makes no virtual machines, its driver is {made} alone: "
+                f"the engine, {engine}, makes no virtual machines for jobs: "
                 "`ci-daemon doctor` says what its members need, or set incus.instances to container"
             )
             raise EngineError(message)

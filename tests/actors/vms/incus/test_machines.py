@@ -14,6 +14,7 @@ import pytest
 
 from actors.vms import ImageStore, VmError
 from actors.vms.incus import programs
+from actors.vms.incus.instance_kinds import makes_machines
 from actors.vms.incus.machines.boot import machine_kernel
 from actors.vms.incus.machines.boot_partition import boot_partition
 from actors.vms.incus.machines.boot_program import boot_program
@@ -102,3 +103,16 @@ def test_what_does_not_fit_is_refused():
     stub = (unpacked_member_kernel() / "usr/lib/systemd/boot/efi/linuxx64.efi.stub").read_bytes()
     with pytest.raises(ValueError, match="no room"):
         boot_program(stub, {f".{number}": b"" for number in range(100)})
+
+
+@pytest.mark.parametrize(
+    ("environment", "made"),
+    [
+        ({"server": "incus", "driver": "lxc | qemu"}, True),
+        ({"server": "incus", "driver": "lxc"}, False),
+        ({"server": "incus"}, False),
+        ({"server": "lxd", "driver": "lxc | qemu"}, False),
+    ],
+)
+def test_incus_with_kvm_alone_makes_machines(environment: dict[str, str], made: bool):
+    assert makes_machines(environment) is made
