@@ -135,7 +135,9 @@ class LogRanges:
         try:
             with self._engine.watch(growing.uuid) as watch:
                 ended, size = growing.progress()
-                while not ended and size <= start and waiting.wait(watch, until):
+                waits = True
+                while waits and not ended and size <= start:
+                    waits = waiting.wait(watch, until)
                     ended, size = growing.progress()
         finally:
             slot.release()

@@ -319,10 +319,10 @@ def test_skipping_continues_after_the_storage_was_unavailable(host: Host, monkey
 def test_a_log_waits_for_room_on_the_hosts_disk(host: Host, monkeypatch: pytest.MonkeyPatch):
     write, full = LogWriter.output, iter((False, True, True))
 
-    def sometimes(writer: LogWriter, data: bytes) -> None:
+    def sometimes(writer: LogWriter, *pieces: bytes | memoryview) -> None:
         if next(full, False):
             raise OSError(errno.ENOSPC, "No space left on device")
-        write(writer, data)
+        write(writer, *pieces)
 
     monkeypatch.setattr(LogWriter, "output", sometimes)
     build = host.build(one(LOUD))
