@@ -71,7 +71,7 @@ class Instances:
     ) -> None:
         """Make an instance of an image on a member, and start it.
 
-        Raises EngineError, also if the name is taken, and StartFailed; the container may then be there.
+        Raises EngineError, also if the name is taken, and StartFailed; the instance may then be there.
         """
         self.create(name, {"type": "image", "alias": image}, config, devices, member, kind)
         try:
