@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,13 +11,14 @@ import pytest
 
 from actors.vms import VmSpec
 from actors.vms.images import ImageStore
-from actors.vms.incus import IncusProvider
+from actors.vms.incus import Engine, EngineError, IncusProvider, access_of
+from actors.vms.incus.volumes import Volumes
 from actors.vms.sandbox import SnapshotInUse
 from ci_daemon.config import load
 from ci_daemon.engine_setup import contents_of
 from storage import Shape
 from tests.fleet.engine import INCUS
-from tests.fleet.fleet import Fleet
+from tests.fleet.fleet import POOL, Fleet
 from tests.fleet.prepared_cluster import prepare, provider_of, says
 from tests.waiting import until
 
@@ -129,6 +130,24 @@ def test_a_fork_is_copied_from_a_member_that_takes_no_vms(
         assert says(provider, "again", "cat /workspace/file /workspace/more | wc -c") == str(2 * _FILLED_MB * _MB)
     finally:
         three.members[0].run(come_back.format(home))
+
+
+def test_the_space_of_a_disk_is_asked_of_its_own_member(state: Path, provider: IncusProvider) -> None:
+    """Another one knows nothing of it."""
+    for vm_id in ("one", "two", "three"):
+        provider.create(spec(vm_id))
+        says(provider, vm_id, f"{_FILL} of=/workspace/file; sync -f /workspace")
+    settings = load(state, {}).incus
+    access = access_of(state / "incus", settings)
+    with closing(Engine(access, settings.project)) as engine:
+        disks = [each for each in Volumes(engine, POOL).all() if each.name.startswith("ci-disk-")]
+        assert {disk.member for disk in disks} == {"m1", "m2", "m3"}
+        for disk in disks:
+            until(lambda disk=disk: Volumes(engine, POOL).used_bytes(disk) >= _FILLED_MB * _MB, "the files on the disk")
+        there = next(disk for disk in disks if engine.home(disk.member or "") != access.addresses[0])
+    few = replace(access, addresses=access.addresses[:1])
+    with closing(Engine(few, settings.project)) as engine, pytest.raises(EngineError, match="lacks the address"):
+        Volumes(engine, POOL).used_bytes(there)
 
 
 def test_a_parked_vm_takes_a_job_on_a_full_member(provider: IncusProvider) -> None:

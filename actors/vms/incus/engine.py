@@ -19,7 +19,7 @@ from actors.vms.incus.refusals import EngineAway, EngineError, NotFound, NotTrus
 from storage import immutable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
     from typing import TypeAlias
 
@@ -98,6 +98,7 @@ class Engine:
         self._places = access.addresses or (str(access.socket),)
         self._clients = [self._client(address) for address in access.addresses or ("http://engine",)]
         self._first = 0
+        self._homes: dict[str, str] = {}
         self._sessions: dict[str | None, ssl.SSLSession | None] = {}
 
     def close(self) -> None:
@@ -108,6 +109,20 @@ class Engine:
     def get(self, path: str, query: Query | None = None, *, seconds: float = _ANSWER_SECONDS) -> Any:  # noqa: ANN401 - JSON
         """Return what is at a path. Raises NotFound, EngineError and EngineAway."""
         return self._ask("GET", path, query, seconds)["metadata"]
+
+    def get_at_home(self, member: str | None, path: str) -> Any:  # noqa: ANN401 - JSON
+        """Return what is at a path by a member itself, which it does not tell others.
+
+        ``member`` is None without a cluster. Raises as `get` does.
+        """
+        if member is None:
+            return self.get(path)
+        home = self.home(member)
+        if home is None:
+            message = f"incus.addresses lacks the address of the member {member}, which alone knows {path}: add it"
+            raise EngineError(message)
+        numbers = [self.access.addresses.index(home)]
+        return self._ask("GET", path, None, _ANSWER_SECONDS, numbers)["metadata"]
 
     def do(
         self,
@@ -184,6 +199,16 @@ class Engine:
         """The address of the member that answered last."""
         return str(self._clients[self._first].base_url)
 
+    def home(self, member: str) -> str | None:
+        """Return the address of a member, if it is one by which the engine is reached.
+
+        Raises as `get` does.
+        """
+        if member not in self._homes:
+            self._homes[member] = self.get(f"/1.0/cluster/members/{part(member)}")["url"]
+        home = self._homes[member]
+        return home if home in self.access.addresses else None
+
     def dial(self, address: str) -> socket.socket:
         """Open a connection to a member for other uses than requests. Raises OSError."""
         with ExitStack() as undo:
@@ -237,13 +262,14 @@ class Engine:
         path: str,
         query: Query | None,
         seconds: float,
+        numbers: Sequence[int] | None = None,
         **sent: Any,  # noqa: ANN401 - httpx's own
     ) -> dict[str, Any]:
-        """Send a request to the first member that takes it; return its answer."""
+        """Send a request to the first member that takes it, of all or of some; return its answer."""
         timeout = httpx.Timeout(seconds, connect=_CONNECT_SECONDS)
         params = {"project": self.project, **(query or {})}
         failed: list[str] = []
-        for number in self._in_turn():
+        for number in self._in_turn() if numbers is None else numbers:
             client = self._clients[number]
             try:
                 answer = client.request(method, path, params=params, timeout=timeout, **sent)

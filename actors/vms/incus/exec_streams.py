@@ -152,7 +152,6 @@ class ExecStreams:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._homes: dict[str, str] = {}
 
     def start(self, instance: str, argv: Sequence[str]) -> Program:
         """Start a program as root of an instance. Raises NotFound, EngineError and EngineAway."""
@@ -200,10 +199,8 @@ class ExecStreams:
 
     def _connection(self, member: str) -> socket.socket:
         """Connect to a program's member itself, if it is known and answers, because another one forwards all."""
-        if member != _NO_CLUSTER:
-            if member not in self._homes:
-                self._homes[member] = self._engine.get(f"/1.0/cluster/members/{part(member)}")["url"]
-            if self._homes[member] in self._engine.access.addresses:
-                with suppress(OSError):
-                    return self._engine.dial(self._homes[member])
+        home = None if member == _NO_CLUSTER else self._engine.home(member)
+        if home is not None:
+            with suppress(OSError):
+                return self._engine.dial(home)
         return self._engine.dial(self._engine.address)

@@ -114,7 +114,7 @@ class Volumes:
 
     def used_bytes(self, volume: Volume) -> int:
         """Return the bytes that a volume takes on the disk, without those that it shares with others."""
-        state = self._engine.get(f"{self._path}/{part(volume.name)}/state", _on(volume.member))
+        state = self._engine.get_at_home(volume.member, f"{self._path}/{part(volume.name)}/state")
         return int((state.get("usage") or {}).get("used", 0))
 
     def remove(self, volume: Volume) -> None:
