@@ -1,25 +1,25 @@
-"""Members that the product's own setup has prepared, and that stand as long as tests need them."""
+"""Members that the product's own setup has prepared."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from contextlib import ExitStack, closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
-from actors.vms.incus import Engine, access_of
-from actors.vms.sandbox import NetworkSettings
+from actors.vms.incus import Access, Engine, EngineSetup, access_of
 from ci_daemon.config import load
 from ci_daemon.engine_setup import prepare_engine
 from storage import SystemClock
 from tests.fleet.fleet import POOL, Fleet
 
-if TYPE_CHECKING:
-    from tests.fleet import engine
+__all__ = ["CERTIFICATES", "PreparedFleet", "administered", "write_settings"]
 
-__all__ = ["PreparedFleet", "StandingFleets"]
+CERTIFICATES = {"certificate": "client.crt", "key": "client.key", "server_certificate": "server.crt"}
+"""The files of a way to an engine, by the settings that name them."""
 
 _FILE = "ci-daemon.toml"
 
@@ -37,14 +37,13 @@ class PreparedFleet:
     def make(cls, fleet: Fleet, folder: Path, *, over_tls: bool) -> Self:
         """Prepare a fleet by its socket, or else with a token and over TLS, inside of its switch's network."""
         member = fleet.members[0]
-        certificates = {"certificate": "client.crt", "key": "client.key", "server_certificate": "server.crt"}
         settings: dict[str, object] = {"storage": POOL, "socket": str(member.socket)}
-        settings |= {name: str(folder / file) for name, file in certificates.items()}
-        _write(folder, settings)
+        settings |= {name: str(folder / file) for name, file in CERTIFICATES.items()}
+        write_settings(folder, settings)
         token = _token(fleet) if over_tls else None
         prepared = prepare_engine(folder, load(folder, {}), token, SystemClock().now())
         if over_tls:
-            _write(folder, {**settings, "addresses": prepared.addresses})
+            write_settings(folder, {**settings, "addresses": prepared.addresses})
         return cls(folder)
 
     def configure(self, folder: Path) -> None:
@@ -55,44 +54,29 @@ class PreparedFleet:
     def allow(self, networks: tuple[str, ...]) -> None:
         """Repeat the setup if other networks are allowed than before."""
         if networks != self._allowed:
-            sandbox = replace(self.config.sandbox, network=NetworkSettings(allow=networks))
-            prepare_engine(self._folder, replace(self.config, sandbox=sandbox), None, SystemClock().now())
+            with administered(self.administrator()) as engine:
+                list(EngineSetup(engine, self.config.incus, networks).steps(None))
             self._allowed = networks
 
     def kill_instance(self, name: str) -> None:
         """Begin to kill an instance, as an administrator of the engine."""
-        access = replace(access_of(self._folder, self.config.incus), addresses=())
-        with closing(Engine(access, self.config.incus.project)) as administrator:
-            administrator.begin("PUT", f"/1.0/instances/{name}/state", {"action": "stop", "force": True})
+        with administered(self.administrator(), self.config.incus.project) as engine:
+            engine.begin("PUT", f"/1.0/instances/{name}/state", {"action": "stop", "force": True})
+
+    def administrator(self) -> Access:
+        """Return the way of an administrator to the engine."""
+        return replace(access_of(self._folder, self.config.incus), addresses=())
 
 
-class StandingFleets(ExitStack):
-    """Lone members that stand until the context is left, each started when it is first asked for."""
-
-    def __init__(self, folder: Path) -> None:
-        """Keep their certificates in ``folder``."""
-        super().__init__()
-        self._folder = folder
-        self._fleets: dict[str, Fleet] = {}
-        self._prepared: dict[str, PreparedFleet] = {}
-
-    def of(self, kind: engine.Engine) -> Fleet:
-        """Return the lone member of an engine."""
-        if kind.name not in self._fleets:
-            self._fleets[kind.name] = self.enter_context(Fleet(kind))
-        return self._fleets[kind.name]
-
-    def prepared(self, kind: engine.Engine, *, over_tls: bool) -> PreparedFleet:
-        """Return the lone member of an engine, prepared; called inside of its switch's network."""
-        name = f"{kind.name}-tls" if over_tls else kind.name
-        if name not in self._prepared:
-            folder = self._folder / name
-            folder.mkdir()
-            self._prepared[name] = PreparedFleet.make(self.of(kind), folder, over_tls=over_tls)
-        return self._prepared[name]
+@contextmanager
+def administered(access: Access, project: str = "default") -> Iterator[Engine]:
+    """Open an engine by the way of an administrator."""
+    with closing(Engine(access, project)) as engine:
+        yield engine
 
 
-def _write(folder: Path, settings: dict[str, object]) -> None:
+def write_settings(folder: Path, settings: Mapping[str, object]) -> None:
+    """Write the settings of the provider to the configuration in a folder."""
     lines = (f"{name} = {json.dumps(value)}" for name, value in settings.items())
     (folder / _FILE).write_text("\n".join(["[incus]", *lines, ""]), encoding="utf-8")
 

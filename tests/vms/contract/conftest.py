@@ -2,8 +2,8 @@
 
 A case runs on each type of `Host`. It is marked `real` if VMs in memory cannot pass it, because it runs programs of the
 image or is about processes of the host; `limited` by a part of the shape if it is about a limit that the provider may
-say it lacks; `reserved` if it is about the share of a VM that its job cannot take, which the provider may say it lacks,
-too; and `essential` if slow providers, too, run it in `make test`.
+say it lacks; `reserved` if it is about the share of a VM that its job cannot take, and `parks` if it is about VMs that
+wait for a job, which the provider may say it lacks, too; and `essential` if slow providers, too, run it in `make test`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pytest
 from actors.vms import Completed, Connection, ImageStore, Provider, VmSpec, in_job
 from storage import Shape, SystemClock
 from tests.actors.vms.commands import TIMEOUT
-from tests.fleet.prepared import StandingFleets
+from tests.fleet.standing import StandingFleets
 from tests.vms.contract.hosts import HOSTS, IMAGE, Cases, Host
 
 _SLOW_SECONDS = 1800
@@ -42,6 +42,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if limited is not None and not host.enforces(*limited.args):
                 lacking.add(case)
             if case.get_closest_marker("reserved") is not None and not host.reserves():
+                lacking.add(case)
+            if case.get_closest_marker("parks") is not None and not host.parks():
                 lacking.add(case)
             if host.slow:
                 case.add_marker(pytest.mark.timeout(_SLOW_SECONDS))

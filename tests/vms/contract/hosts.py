@@ -11,7 +11,7 @@ import shutil
 import signal
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from enum import Enum
@@ -20,12 +20,15 @@ from typing import ClassVar
 
 from actors.vms import Enforcement, ImageStore, Provider, QemuProvider, QemuSettings, SandboxProvider
 from actors.vms.incus import IncusProvider
+from actors.vms.incus.instance_kinds import CONTAINERS, MACHINES, InstanceKind
 from actors.vms.sandbox import IdMap, NetworkSettings, SandboxSettings, SnapshotInUse, VmLimits, run_mapped
 from actors.vms.sandbox.vm_folder import VmFolder
 from storage import SystemClock
 from tests.fleet.engine import INCUS, LXD, Engine
-from tests.fleet.prepared import PreparedFleet, StandingFleets
-from tests.machines import share_image_disks, unpacked_kernel
+from tests.fleet.own_members import OwnMembers
+from tests.fleet.prepared import PreparedFleet
+from tests.fleet.standing import StandingFleets
+from tests.machines import share_image_disks, unpacked_kernel, unpacked_member_kernel
 from tests.memory.provider import MemoryProvider, World
 
 __all__ = ["HOSTS", "IMAGE", "PROCESSES", "Cases", "Host", "processes_in"]
@@ -94,6 +97,11 @@ class Host(ABC):
     @classmethod
     def reserves(cls) -> bool:
         """Tell whether what serves a VM has a share that its job cannot take, as the provider describes it."""
+        return True
+
+    @classmethod
+    def parks(cls) -> bool:
+        """Tell whether VMs can wait for a job, as the provider describes it."""
         return True
 
     @abstractmethod
@@ -166,10 +174,13 @@ class IncusHost(Host):
     needs_root = True
     engine: ClassVar[Engine] = INCUS
     over_tls: ClassVar[bool] = False
+    kind: ClassVar[InstanceKind] = CONTAINERS
+    fleet_type: ClassVar[type[PreparedFleet]] = PreparedFleet
+    system: ClassVar[Callable[[], Path]] = lambda: Path("/")
 
     def __init__(self, folder: Path, images_dir: Path) -> None:
         super().__init__(folder, images_dir)
-        self._fleet = PreparedFleet(folder)
+        self._fleet = self.fleet_type(folder)
 
     @classmethod
     @contextmanager
@@ -185,15 +196,20 @@ class IncusHost(Host):
         self._fleet.allow(allow)
         shared = SandboxSettings(network=NetworkSettings(allow=allow))
         settings = replace(self._fleet.config.incus, processes=PROCESSES)
-        return IncusProvider(self.folder, self._images, IdMap.of_caller(), SystemClock(), settings, shared)
+        ids, clock = IdMap.of_caller(), SystemClock()
+        return IncusProvider(self.folder, self._images, ids, clock, settings, shared, system=type(self).system())
 
     @classmethod
     def limits(cls) -> Sequence[Enforcement]:
-        return IncusProvider.description.limits
+        return cls.kind.description.limits
 
     @classmethod
     def reserves(cls) -> bool:
-        return IncusProvider.description.reserves
+        return cls.kind.description.reserves
+
+    @classmethod
+    def parks(cls) -> bool:
+        return cls.kind.description.parks
 
     def crash(self, vm_id: str) -> None:
         self._fleet.kill_instance(f"{self._fleet.config.incus.prefix}-vm-{vm_id}")
@@ -225,6 +241,24 @@ class LxdHost(IncusHost):
     engine = LXD
 
 
+class IncusMachinesHost(IncusHost):
+    """Machines on members of one's own, which have KVM. See `OwnMembers`."""
+
+    name = "incus-machines"
+    cases = Cases.NONE
+    needs_root = False
+    slow = True
+    kind = MACHINES
+    fleet_type = OwnMembers
+    system = unpacked_member_kernel
+
+    @classmethod
+    @contextmanager
+    def reached(cls, folder: Path, fleets: StandingFleets) -> Iterator[None]:
+        fleets.own().configure(folder)
+        yield
+
+
 class MemoryHost(Host):
     name = "memory"
     real = False
@@ -247,7 +281,15 @@ class MemoryHost(Host):
         pass
 
 
-HOSTS: tuple[type[Host], ...] = (SandboxHost, QemuHost, IncusHost, IncusOverTlsHost, LxdHost, MemoryHost)
+HOSTS: tuple[type[Host], ...] = (
+    SandboxHost,
+    QemuHost,
+    IncusHost,
+    IncusOverTlsHost,
+    LxdHost,
+    IncusMachinesHost,
+    MemoryHost,
+)
 
 
 def processes_in(folder: Path) -> list[int]:

@@ -75,6 +75,7 @@ def test_a_vm_that_crashed_is_lost_but_listed_and_freed(host: Host, boot: Boot, 
     assert other.run("echo well") == (0, b"well\n")
 
 
+@pytest.mark.parks
 def test_a_parked_vm_that_crashed_is_not_parked_and_freed(host: Host, provider: Provider):
     park(provider, "vm")
     host.crash("vm")

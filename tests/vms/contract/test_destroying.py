@@ -74,8 +74,8 @@ def running(provider: Provider, command: str) -> Connection:
     "reach",
     [
         never_made,
-        parked,
-        crashed_while_parked,
+        pytest.param(parked, marks=pytest.mark.parks),
+        pytest.param(crashed_while_parked, marks=pytest.mark.parks),
         attached,
         in_use,
         in_use_by_a_job_that_ignores_signals,

@@ -35,6 +35,7 @@ def parked(provider: Provider) -> Vm:
     return Vm(provider, SPEC.id)
 
 
+@pytest.mark.parks
 def test_a_parked_vm_is_listed_but_not_alive_until_attached(parked: Vm, provider: Provider):
     assert list(provider.list()) == [parked.id]
     assert (provider.parked(parked.id), provider.alive(parked.id)) == (True, False)
@@ -46,6 +47,7 @@ def test_a_parked_vm_is_listed_but_not_alive_until_attached(parked: Vm, provider
     assert (provider.parked(parked.id), provider.alive(parked.id)) == (False, False)
 
 
+@pytest.mark.parks
 @pytest.mark.essential
 def test_an_unknown_vm_is_not_parked_and_cannot_be_attached(provider: Provider):
     assert not provider.parked("never-made")
@@ -54,6 +56,7 @@ def test_an_unknown_vm_is_not_parked_and_cannot_be_attached(provider: Provider):
     assert list(provider.list()) == []
 
 
+@pytest.mark.parks
 @pytest.mark.essential
 def test_an_open_connection_goes_on_and_reaches_the_disk(parked: Vm, provider: Provider):
     with parked.connect() as connection:
@@ -65,6 +68,7 @@ def test_an_open_connection_goes_on_and_reaches_the_disk(parked: Vm, provider: P
     assert parked.run("cat /workspace/file") == (0, b"here\n")
 
 
+@pytest.mark.parks
 def test_a_connection_opened_while_parked_may_be_used_later(parked: Vm, provider: Provider):
     endpoint = provider.connect(parked.id)
     provider.attach(SPEC)
@@ -93,7 +97,7 @@ def test_parked_vms_have_the_hosts_time_and_random_numbers(provider: Provider):
     assert len(seen) == 2
 
 
-@pytest.mark.parametrize("parks_again", [True, False])
+@pytest.mark.parametrize("parks_again", [pytest.param(True, marks=pytest.mark.parks), False])
 def test_a_vm_in_use_can_neither_be_parked_nor_attached_again(parked: Vm, provider: Provider, parks_again: bool):
     provider.attach(SPEC)
     parked.run("echo kept > /workspace/file")
@@ -103,12 +107,14 @@ def test_a_vm_in_use_can_neither_be_parked_nor_attached_again(parked: Vm, provid
     assert parked.run("cat /workspace/file") == (0, b"kept\n")
 
 
+@pytest.mark.parks
 def test_a_parked_vm_cannot_be_parked_again(parked: Vm, provider: Provider):
     with pytest.raises(VmError, match="already"):
         provider.park(parked.id)
     assert provider.parked(parked.id)
 
 
+@pytest.mark.parks
 @pytest.mark.parametrize(
     ("spec", "error"),
     [
@@ -127,6 +133,7 @@ def test_an_unknown_image_or_snapshot_leaves_nothing_of_the_vm(
     assert list(provider.list()) == []
 
 
+@pytest.mark.parks
 @pytest.mark.essential
 def test_a_parked_vm_outlives_its_provider(parked: Vm, provider: Provider, host: Host):
     with parked.connect() as connection:
@@ -140,6 +147,7 @@ def test_a_parked_vm_outlives_its_provider(parked: Vm, provider: Provider, host:
     assert Vm(other, parked.id).run("echo anew") == (0, b"anew\n")
 
 
+@pytest.mark.parks
 def test_a_parked_vm_has_nothing_on_a_disk_and_no_snapshot(parked: Vm, provider: Provider):
     assert provider.disk(parked.id).bytes < 1 << 20
     with pytest.raises(VmError):
@@ -166,6 +174,7 @@ def test_a_vm_destroyed_while_it_is_parked_leaves_nothing(provider: Provider, hu
     assert list(provider.list()) == []
 
 
+@pytest.mark.parks
 def test_a_vm_destroyed_while_it_is_attached_leaves_nothing(parked: Vm, provider: Provider):
     def attach() -> None:
         with suppress(VmError):

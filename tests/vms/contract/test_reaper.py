@@ -55,6 +55,7 @@ def reaping(provider: Provider, image_store: ImageStore, tmp_path: Path) -> Iter
     storage.close()
 
 
+@pytest.mark.parks
 def test_what_no_lease_names_is_freed_and_the_rest_stays(host: Host, reaping: Reaping):
     """An orphan is destroyed; of two parked VMs the one that crashed ends with its lease."""
     waits, crashed, orphan = reaping.park(), reaping.park(), str(uuid4())
