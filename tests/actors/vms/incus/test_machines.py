@@ -34,6 +34,7 @@ echo "agent: $(id -u) $(ls -d /run/ci-daemon/door) $(ls /dev/virtio-ports) $(ls 
 touch /written || echo "agent: the base image cannot be changed"
 cd /run/ci-daemon/agent
 echo "agent: the VM is $({boot} <keys)"
+echo "agent: OOM score $(cat /proc/self/oom_score_adj), of init $(cat /proc/1/oom_score_adj)"
 {end} </dev/null
 """
 
@@ -56,6 +57,7 @@ def test_a_firmware_boots_the_disk_up_to_the_engines_agent(image_store: ImageSto
     assert "agent: 0 /run/ci-daemon/door org.linuxcontainers.incus eth0 lo" in console, console
     assert "agent: the base image cannot be changed" in console, console
     assert "agent: the VM is ready" in console, console
+    assert "agent: OOM score 0, of init 990" in console, "a job that fills the memory may end the agent"
     assert "panic" not in console, console
 
 

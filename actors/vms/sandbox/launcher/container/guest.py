@@ -54,11 +54,11 @@ def main(*, agent: bool = False) -> NoReturn:
         mount("tmpfs", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=64m")
         os.mkdir(FOLDER, 0o700)
         join_empty_keyring()
-        raise_oom_score(_OOM_SCORE)
-        syscall_filter.prepare()
         door = _listener(DOOR, _socket.SOCK_SEQPACKET)
         if agent:
             engine_agent.start()
+        raise_oom_score(_OOM_SCORE)  # not of the agent: no VM is reached without it, and nothing starts it again
+        syscall_filter.prepare()
         _serve(door)
     except Exception as error:  # noqa: BLE001 - the boundary of this process
         _say(error)
