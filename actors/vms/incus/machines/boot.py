@@ -51,6 +51,7 @@ exec </dev/console >/dev/console 2>&1
 for module in @MODULES@; do insmod /modules/$module || exit; done
 while [ ! -b /dev/sda2 ]; do sleep 0.02; done
 mount -t ext4 /dev/sda2 /root || exit
+[ ! -e /root@PROGRAMS@ ] || { echo o >/proc/sysrq-trigger; sleep 10; exit; }
 mkdir -p /root@PROGRAMS@ && cp -r /launcher /root@PROGRAMS@/ && mount -o remount,ro /root || exit
 for kind in proc sysfs devtmpfs; do
     place=$kind

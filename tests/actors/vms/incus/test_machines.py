@@ -59,6 +59,7 @@ def test_a_firmware_boots_the_disk_up_to_the_engines_agent(image_store: ImageSto
     assert "agent: the VM is ready" in console, console
     assert "agent: OOM score 0, of init 990" in console, "a job that fills the memory may end the agent"
     assert "panic" not in console, console
+    assert "agent:" not in booted(tmp_path), "a machine whose kernel has panicked seems to be its VM, without keys"
 
 
 def keys() -> dict[str, Any]:
