@@ -23,10 +23,11 @@ def choose(
     """Return the member for a VM of a shape; None if none takes any.
 
     ``placed`` has the member and shape of each VM. A VM is made where its parent's disk is; else where the largest part
-    is free. The disk is copied only from a member that is full to one that is not, or from one that takes no VMs: that
-    takes seconds, and a place comes free when a job ends.
+    is free. The disk is copied only from a member that is full to one that is not, or from one that takes no VMs or has
+    fewer processors than the VM to one that has enough: that takes seconds, and a place comes free when a job ends.
     """
-    taking = [member for member in members if member.takes_vms]
+    online = [member for member in members if member.takes_vms]
+    taking = [member for member in online if (member.cpus or 1) >= shape.cpu] or online
     on = {member.name: [each for name, each in placed if name == member.name] for member in taking}
     fit = {member.name for member in taking if _fits(member, [*on[member.name], shape])}
     if parent in on and (parent in fit or not fit):

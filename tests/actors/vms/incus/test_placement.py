@@ -50,6 +50,15 @@ def test_a_full_cluster_still_gets_what_the_pool_lets_through():
     assert choose([member("a"), member("b")], [("a", ONE), ("b", ONE)] * 99, ONE, "a") == "a"
 
 
+def test_a_member_with_fewer_processors_than_a_vm_does_not_get_it():
+    """The engine makes no machine with more than the member has, and a container there has less than its shape."""
+    wide = Shape(cpu=4, memory_gb=1)
+    members = [member("a", cpus=2, memory_gb=64), member("b", cpus=4)]
+    assert choose(members, [("b", ONE)] * 9, wide, None) == "b"
+    assert choose(members, [], wide, "a") == "b"
+    assert choose(members[:1], [], wide, None) == "a"
+
+
 def test_a_disk_is_copied_from_a_full_member_to_one_with_room():
     large = Shape(cpu=1, memory_gb=8)
     full = [("a", large)]
