@@ -50,8 +50,8 @@ def test_a_full_cluster_still_gets_what_the_pool_lets_through():
     assert choose([member("a"), member("b")], [("a", ONE), ("b", ONE)] * 99, ONE, "a") == "a"
 
 
-def test_a_member_with_fewer_processors_than_a_vm_does_not_get_it():
-    """The engine makes no machine with more than the member has, and a container there has less than its shape."""
+def test_a_member_with_fewer_processors_than_a_vm_is_left_out():
+    """The engine starts no machine there, and a container would have less than its shape."""
     wide = Shape(cpu=4, memory_gb=1)
     members = [member("a", cpus=2, memory_gb=64), member("b", cpus=4)]
     assert choose(members, [("b", ONE)] * 9, wide, None) == "b"
