@@ -42,6 +42,13 @@ class Approvals:
         """
         with self._database.write():
             if not self._approve.run(id=build_id, by=by, now=self._database.now()):
-                raise ApprovalNotAwaited("the build does not wait for an approval")
+                raise ApprovalNotAwaited(_refusal(written(self._builds.get(build_id))))
             self._groups.let_in(written(self._builds.get(build_id)))
             return written(self._builds.get(build_id))
+
+
+def _refusal(build: Build) -> str:
+    """Return why a build cannot be approved: somebody did already, or nobody has to."""
+    if build.approved_by is None or build.approved_at is None:
+        return "it does not wait for an approval"
+    return f"{build.approved_by} approved it at {build.approved_at:%Y-%m-%d %H:%M:%S} UTC"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -58,10 +59,14 @@ def test_any_member_approves_and_is_named(of_fork: BuildPath, ada: Account, bob:
 
 
 def test_an_approval_is_not_given_twice(of_fork: BuildPath):
+    """The second answer says who gave it and when."""
     approve(of_fork)
     before = record(of_fork)
     answered = approve(of_fork)
     assert (answered.status_code, code(answered)) == (409, "approval_not_awaited")
+    at = datetime.fromisoformat(before["approved_at"])
+    told = f"{before['approved_by']} approved it at {at:%Y-%m-%d %H:%M:%S} UTC"
+    assert answered.json["error"]["message"] == f"build {before['number']} cannot be approved: {told}"
     assert record(of_fork) == before
 
 

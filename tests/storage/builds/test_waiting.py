@@ -141,7 +141,8 @@ def test_what_does_not_wait_for_an_approval_gets_none(storage: Storage, world: W
     elif case == "finished":
         end(storage, build)
     before = storage.builds.get(build.id)
-    with pytest.raises(ApprovalNotAwaited):
+    why = "^bob@example.org approved it at " if case == "approved" else "^it does not wait for an approval$"
+    with pytest.raises(ApprovalNotAwaited, match=why):
         storage.approvals.approve(build.id, "ada@example.org")
     assert storage.builds.get(build.id) == before
 
