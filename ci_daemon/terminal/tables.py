@@ -34,6 +34,8 @@ _WIDE_COLUMN = 12
 _MIN_WIDTH = 8
 """The fewest characters to which a column shrinks."""
 
+_WHOLE_COLUMNS = {"action", "shape"}
+
 _COMMIT_LENGTH = 10
 _UNLIMITED_WIDTH = 1_000_000
 
@@ -43,21 +45,23 @@ class DocumentTable:
 
     ISO 8601 times, whose key is or ends with ``at`` or ``since``, are shown relative to now. A ``commit`` is
     shortened, a number whose key ends with ``_seconds`` is shown as a duration, and a ``state`` has its colour. An
-    ``action`` is shown whole if the terminal has 80 columns.
+    ``action`` and a ``shape`` are shown whole if the terminal has 80 columns. The columns of ``optional`` are left out,
+    the first before the others, where wide columns would become narrow ones.
     """
 
-    def __init__(self, documents: Sequence[Mapping[str, object]], columns: Sequence[str]) -> None:
+    def __init__(
+        self, documents: Sequence[Mapping[str, object]], columns: Sequence[str], optional: Sequence[str] = ()
+    ) -> None:
         now = datetime.now(UTC)
         self._columns = columns
+        self._optional = [columns.index(each) for each in optional]
         self._headings = [_heading(column) for column in columns]
         self._rows = [[_cell(column, document[column], now) for column in columns] for document in documents]
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw the table; if it is too wide, leave out empty columns, shrink others, or draw blocks."""
-        shown = list(range(len(self._headings)))
-        if sum(map(self._width, shown)) + _COLUMN_GAP * (len(shown) - 1) > options.max_width:
-            shown = [each for each in shown if any(row[each].plain for row in self._rows)]
-        whole = {place for place, each in enumerate(shown) if self._columns[each] == "action"}
+        """Draw the table; if it is too wide, leave out columns, shrink others, or draw blocks."""
+        shown = self._shown(options.max_width)
+        whole = {place for place, each in enumerate(shown) if self._columns[each] in _WHOLE_COLUMNS}
         widths = fit_widths(
             [self._width(each) for each in shown], options.max_width - _COLUMN_GAP * (len(shown) - 1), whole
         )
@@ -74,6 +78,16 @@ class DocumentTable:
             table.add_row(*middles, cells[-1])
         yield table
 
+    def _shown(self, available: int) -> list[int]:
+        """Return the columns that a table of a width has."""
+        shown = list(range(len(self._headings)))
+        if sum(map(self._width, shown)) + _COLUMN_GAP * (len(shown) - 1) > available:
+            shown = [each for each in shown if any(row[each].plain for row in self._rows)]
+        for column in self._optional:
+            if column in shown and sum(map(self._least_width, shown)) + _COLUMN_GAP * (len(shown) - 1) > available:
+                shown.remove(column)
+        return shown
+
     def _blocks(self) -> Iterator[RenderableType]:
         """Yield each row as lines, because the terminal is too narrow for the names that other commands take."""
         for number, row in enumerate(self._rows):
@@ -83,6 +97,11 @@ class DocumentTable:
 
     def _width(self, column: int) -> int:
         return max([cell_len(self._headings[column]), *(row[column].cell_len for row in self._rows)])
+
+    def _least_width(self, column: int) -> int:
+        """Return the width of a column, or if it is wide and shrinks, that of the widest narrow one."""
+        shrinks = column and self._columns[column] not in _WHOLE_COLUMNS
+        return min(self._width(column), _WIDE_COLUMN) if shrinks else self._width(column)
 
 
 def property_table(document: Mapping[str, object]) -> Table:

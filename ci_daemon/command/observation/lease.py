@@ -34,13 +34,18 @@ def lease() -> None:
 @lease.command(name="list", reads=True)
 @pass_session
 def list_leases(session: Session) -> None:
-    """List the leases whose VM may exist, oldest first, with their cost until now."""
+    """List the leases whose VM may exist, oldest first, with their cost until now.
+
+    A narrow terminal shows no images, and providers only where one host has VMs of several. --json has all.
+    """
     now = SystemClock().now()
     with session.storage() as storage:
         documents = [_document(each, storage, now) for each in storage.leases.live()]
     clustered = any(each["member"] for each in documents)
     columns = [column for column in _COLUMNS if clustered or column != "member"]
-    session.table(documents if session.json else [_row(each) for each in documents], columns, "no VM is leased")
+    mixed = not clustered and len({each["provider"] for each in documents}) > 1
+    rows = documents if session.json else [_row(each) for each in documents]
+    session.table(rows, columns, "no VM is leased", optional=("image",) if mixed else ("image", "provider"))
 
 
 @lease.command()

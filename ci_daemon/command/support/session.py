@@ -259,8 +259,17 @@ class Session:
             self.answered_row = row if isinstance(row, str) else None
         click.echo(json.dumps(document, indent=2) if self.json else text)
 
-    def table(self, documents: Sequence[Mapping[str, object]], columns: Sequence[str], empty: str) -> None:
-        """Print documents as JSON, or as a table with these keys as columns; ``empty`` if there is none."""
+    def table(
+        self,
+        documents: Sequence[Mapping[str, object]],
+        columns: Sequence[str],
+        empty: str,
+        optional: Sequence[str] = (),
+    ) -> None:
+        """Print documents as JSON, or as a table with these keys as columns; ``empty`` if there is none.
+
+        The columns of ``optional`` are left out where the terminal is too narrow for them.
+        """
         if self.json:
             click.echo(json.dumps(list(documents), indent=2))
         elif not documents:
@@ -268,7 +277,7 @@ class Session:
         else:
             from ci_daemon.terminal.tables import DocumentTable, print_renderable
 
-            print_renderable(DocumentTable(documents, columns))
+            print_renderable(DocumentTable(documents, columns, optional))
 
     def properties(self, document: Mapping[str, object]) -> None:
         """Print one document, a line for each key that has a value."""

@@ -18,6 +18,7 @@ from ci_daemon.config import Config
 from ci_daemon.providers import open_images
 from storage import AuditFilter, JobState, Shape, Storage
 from tests.ci_daemon.conftest import Run
+from tests.ci_daemon.terminal.pseudo_terminal import shown
 from tests.clock import ManualClock
 from tests.records import new_pipeline
 from tests.registry import entry, layer
@@ -219,6 +220,16 @@ def test_a_leased_vm_is_listed_and_killed(
     assert killed(storage) == [(vm_id, "", None)]
     assert storage.leases.live() == []
     assert list(provider.list()) == []
+
+
+def test_the_list_shows_shapes_whole_on_80_columns(storage: Storage, state: Path):
+    world = World(storage, ManualClock(), new_pipeline(storage, "A large organization"))
+    world.assign(world.job(world.build()), lease_uuid=str(uuid.uuid4()))
+    program = f"from ci_daemon.command import main; main(['--state-dir', {str(state)!r}, 'lease', 'list'])"
+    listed = shown(program, TERM="dumb")
+    [heading, row] = listed.splitlines()
+    assert len(heading) <= 80
+    assert "2 CPU, 4 GB" in row
 
 
 def test_a_held_vm_is_listed_as_such_and_its_hold_ends_with_it(

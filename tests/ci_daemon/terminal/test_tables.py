@@ -32,9 +32,14 @@ def document(**fields: object) -> dict[str, object]:
     }
 
 
-def drawn(width: int, *documents: dict[str, object], columns: tuple[str, ...] = COLUMNS) -> list[str]:
+def drawn(
+    width: int,
+    *documents: dict[str, object],
+    columns: tuple[str, ...] = COLUMNS,
+    optional: tuple[str, ...] = (),
+) -> list[str]:
     screen = io.StringIO()
-    Console(file=screen, width=width, emoji=False, highlight=False).print(DocumentTable(documents, columns))
+    Console(file=screen, width=width, emoji=False, highlight=False).print(DocumentTable(documents, columns, optional))
     return screen.getvalue().splitlines()
 
 
@@ -79,6 +84,14 @@ def test_columns_that_say_nothing_go_first():
     [heading, row] = drawn(80, document(**empty, note="x" * 60), columns=columns)
     assert heading.split() == ["id", "note", "created"]
     assert "3 min ago" in row
+
+
+@pytest.mark.parametrize(("width", "left"), [(80, {"note", "branch"}), (66, {"branch"}), (50, set())])
+def test_optional_columns_go_one_by_one_before_others_are_cut(width: int, left: set[str]):
+    [heading, row] = drawn(width, document(note="x" * 12), optional=("note", "branch"))
+    assert set(heading.split()) == {"id", "state", "commit", "created", "took"} | left
+    for whole in ("5f0c7c1e", "failed", "0123456789", "3 min ago", "3 min 7 s"):
+        assert whole in row
 
 
 def test_a_row_is_a_block_where_its_name_would_be_cut():
