@@ -15,7 +15,7 @@ import httpx
 from pydantic import ValidationError
 
 from ci_daemon.host.private_file import write_private
-from storage import JsonModel, immutable
+from storage import JsonModel, error_reason, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -163,7 +163,9 @@ def write_app(app: MadeApp, file: Path, *, signs_in: bool) -> Path:
         write_private(key, app.pem)
         write_private(file, text)
     except OSError as error:
-        raise AppNotMade(f"the app {app.html_url} is made, but {error}: delete it at GitHub, and start over") from None
+        raise AppNotMade(
+            f"the app {app.html_url} is made, but {error_reason(error)}: delete it at GitHub, and start over"
+        ) from None
     return key
 
 

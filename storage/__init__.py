@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from storage.database.copying import FrozenDatabase, check_database, frozen, up_to_date
     from storage.database.schema import schema_of_release
     from storage.durations import duration
+    from storage.error_reasons import error_reason
     from storage.errors import (
         AlreadyInitialized,
         ApprovalNotAwaited,
@@ -408,6 +409,7 @@ __all__ = [
     "cost_cents",
     "duration",
     "email_address",
+    "error_reason",
     "frozen",
     "immutable",
     "new_handle",

@@ -12,6 +12,8 @@ from email.message import EmailMessage
 from email.policy import SMTP
 from typing import TYPE_CHECKING
 
+from storage import error_reason
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
@@ -163,7 +165,7 @@ class SmtpConnection:
             return f"its certificate is not valid: {error.verify_message}"
         if isinstance(error, UnicodeError):
             return "the host, user or password has characters that cannot be sent"
-        return str(error) or type(error).__name__
+        return error_reason(error)
 
     def _clean(self, text: str) -> str:
         """Return a server's text as one short line, without possible secrets: some servers repeat the mail."""

@@ -11,7 +11,7 @@ import httpcore
 
 from actors.public_addresses import is_public, is_within
 from actors.timed_http import Deadline, TimedBackend
-from storage import EndpointAnswer
+from storage import EndpointAnswer, error_reason
 
 if TYPE_CHECKING:
     import ssl
@@ -59,7 +59,7 @@ class EndpointClient:
         except httpcore.TimeoutException:
             reason = f"no answer within {settings.timeout:g} s"
         except (httpcore.NetworkError, httpcore.ProtocolError, OSError, ValueError) as error:
-            reason = f"no connection: {str(error) or type(error).__name__}"
+            reason = f"no connection: {error_reason(error)}"
         else:
             reason = _refusal(status)
         duration = round((time.monotonic() - began) * 1000)
@@ -92,7 +92,7 @@ def _addresses(settings: NotificationSettings, host: str, port: int, *, secure: 
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise _Refused(f"{host} is not found: {error}") from None
+        raise _Refused(f"{host} is not found: {error_reason(error)}") from None
     networks = settings.allowed_networks
     addresses = list(dict.fromkeys(ip_address(str(each[4][0]).partition("%")[0]) for each in found))
     allowed = [each for each in addresses if is_within(each, networks) or (secure and is_public(each))]

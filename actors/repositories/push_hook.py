@@ -33,7 +33,8 @@ try:
     request = urllib.request.Request({url!r}, sys.stdin.buffer.read(), headers)
     urllib.request.build_opener(urllib.request.ProxyHandler({{}})).open(request, timeout=5).close()
 except (OSError, ValueError) as error:
-    print(f"{unreported} ({{getattr(error, 'reason', error)}})", file=sys.stderr)
+    reason = getattr(error, "reason", error)
+    print(f"{unreported} ({{getattr(reason, 'strerror', None) or reason}})", file=sys.stderr)
 """
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from actors import vms
 from actors.vms import VmError
-from storage import immutable
+from storage import error_reason, immutable
 
 if TYPE_CHECKING:
     from actors.metrics import EngineMetrics
@@ -112,7 +112,7 @@ def park(
     try:
         _park(provider, connections, clock, metrics, lease.uuid)
     except OSError as error:
-        message = f"VM {lease.uuid} could not be parked: {error}"
+        message = f"VM {lease.uuid} could not be parked: {error_reason(error)}"
         raise VmError(message) from error
     return VmParked(lease, provider.member(lease.uuid))
 

@@ -18,7 +18,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from actors.public_addresses import is_public, is_within
 from actors.source_hosts.host import HostError
 from actors.timed_http import Deadline, TimedBackend
-from storage import immutable
+from storage import error_reason, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,7 +80,7 @@ class HostNetwork:
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
-            raise HostError(f"{host} is not found: {error}") from None
+            raise HostError(f"{host} is not found: {error_reason(error)}") from None
         addresses = dict.fromkeys(ip_address(str(each[4][0]).partition("%")[0]) for each in found)
         allowed = [each for each in addresses if anywhere or is_public(each) or is_within(each, self._networks)]
         if not allowed:
@@ -166,7 +166,7 @@ class HostApi:
         except httpcore.TimeoutException:
             raise HostError(f"{self._host} does not answer in time") from None
         except (httpcore.NetworkError, httpcore.ProtocolError, OSError, ValueError) as error:
-            raise HostError(f"{self._host} cannot be reached: {str(error) or type(error).__name__}") from None
+            raise HostError(f"{self._host} cannot be reached: {error_reason(error)}") from None
         if status not in _OK:
             raise self._refusal(status, answered, content)
         return content

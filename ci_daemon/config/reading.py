@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_origin, ge
 from ci_daemon.config.formatting import without_none
 from ci_daemon.config.named import is_section_name, named_sections
 from ci_daemon.config.validation import InvalidSetting, Keys, Validation, did_you_mean
-from storage import immutable, setting_declaration
+from storage import error_reason, immutable, setting_declaration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -216,7 +216,7 @@ def _read_toml(file: Path) -> dict[str, Any]:
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file} cannot be read: {error}") from None
+        raise ConfigError(f"{file} cannot be read: {error_reason(error)}") from None
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

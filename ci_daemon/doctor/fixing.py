@@ -7,7 +7,7 @@ import shlex
 import subprocess
 from typing import TYPE_CHECKING
 
-from storage import immutable
+from storage import error_reason, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -60,7 +60,7 @@ def _run(argv: list[str]) -> str | None:
             check=False,
         )
     except OSError as error:
-        return str(error)
+        return error_reason(error)
     if done.returncode == 0:
         return None
     lines = done.stdout.decode(errors="replace").strip().splitlines()

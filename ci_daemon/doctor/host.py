@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from actors.vms import VmError
 from actors.vms.sandbox import IdMap, NoSubIds, run_mapped
 from ci_daemon.doctor.check import Check, failed_from_message, passed
+from storage import error_reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -138,7 +139,7 @@ def overlay(directory: Path) -> Check:
     except NoSubIds:
         return Check(name, ok=False, detail="overlays cannot be tested without sub-ids", fixable=False)
     except (VmError, OSError) as error:
-        reason = str(error).splitlines()[-1]
+        reason = error_reason(error).splitlines()[-1]
         detail = f"no overlay can be mounted below {directory} ({reason}): put it on ext4, xfs, btrfs or tmpfs"
         return Check(name, ok=False, detail=detail, fixable=False)
     return passed(name, f"overlays can be mounted below {directory}")

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from ci_daemon.remote.failures import RequestFailed, ServiceUnreachable
 from ci_daemon.remote.operation import Nothing, Operation, Page
 from ci_daemon.remote.urls import is_this_host
+from storage import error_reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -139,10 +140,9 @@ class Connection:
                 f"the certificate of {self.url} is not valid here ({untrusted.verify_message}): check the URL, or set"
                 " SSL_CERT_FILE to the certificate of its authority"
             )
-        refused = _cause(error, OSError)
-        why = error if refused is None else refused.strerror or refused
         return ServiceUnreachable(
-            f"no service answers at {self.url} ({why}): start the service, or set CI_DAEMON_URL to where it runs"
+            f"no service answers at {self.url} ({error_reason(error)}): start the service, or set CI_DAEMON_URL to"
+            " where it runs"
         )
 
     def _raise_for_error(self, response: httpx.Response) -> None:

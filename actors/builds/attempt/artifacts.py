@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from actors.ir.globs import Globs
 from actors.vms import CommandTimeout, VmError, download_files, list_files
-from storage import immutable
+from storage import error_reason, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -72,7 +72,7 @@ def collect(
     except CommandTimeout:
         collected.remarks.append(f"the rest is not kept: it took more than {settings.timeout:g} s")
     except (VmError, OSError) as error:
-        collected.remarks.append(f"not all is kept: {error}")
+        collected.remarks.append(f"not all is kept: {error_reason(error)}")
     if too_large:
         collected.remarks.append(
             f"not kept, because of the limit of {store.room:,} bytes for all: {_listed(too_large)}"

@@ -26,7 +26,8 @@ def main() -> None:
     except urllib.error.HTTPError as error:
         sys.exit(f"the server answered {error.code} {error.reason}")
     except (OSError, ValueError, http.client.HTTPException) as error:
-        sys.exit(f"{getattr(error, 'reason', None) or error}")
+        reason = getattr(error, "reason", None) or error
+        sys.exit(f"{getattr(reason, 'strerror', None) or reason}")
     if options["sha256"] and digest != options["sha256"]:
         sys.exit(f"the source has the SHA-256 {digest}, but {options['sha256']} was expected")
 

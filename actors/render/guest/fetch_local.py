@@ -26,7 +26,7 @@ def main() -> None:
         service.sendall(f"GET {path} HTTP/1.0\r\n{headers}\r\n".encode())
         _unpack(service)
     except (OSError, ValueError) as error:
-        sys.exit(f"the service did not send the source: {error}")
+        sys.exit(f"the service did not send the source: {getattr(error, 'strerror', None) or error}")
 
 
 def _line() -> str:

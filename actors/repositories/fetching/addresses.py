@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from actors.public_addresses import is_public, is_within
 from actors.repositories.fetching.git import GitError
+from storage import error_reason
 
 if TYPE_CHECKING:
     from actors.repositories.fetching.remote import Remote
@@ -34,7 +35,7 @@ def allowed_addresses(host: str, port: int, settings: RepositorySettings, *, any
     try:
         found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise GitError(f"{host} is not found: {error}") from error
+        raise GitError(f"{host} is not found: {error_reason(error)}") from error
     networks = settings.allowed_networks
     addresses = dict.fromkeys(ip_address(str(each[4][0]).partition("%")[0]) for each in found)
     allowed = [each for each in addresses if anywhere or is_public(each) or is_within(each, networks)]

@@ -23,7 +23,7 @@ from pydantic import ValidationError
 from actors.repositories.fetching.addresses import allowed_addresses
 from actors.repositories.fetching.git import CommitRefused, GitError
 from actors.timed_http import Deadline, TimedBackend
-from storage import GitCredential, JsonModel
+from storage import GitCredential, JsonModel, error_reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -147,7 +147,7 @@ class LfsServer:
         except httpcore.TimeoutException:
             raise GitError(f"{_host(url)} does not answer in time") from None
         except (httpcore.NetworkError, httpcore.ProtocolError, OSError, ValueError) as error:
-            raise GitError(f"{_host(url)} cannot be reached: {str(error) or type(error).__name__}") from None
+            raise GitError(f"{_host(url)} cannot be reached: {error_reason(error)}") from None
 
     @contextmanager
     def _final_answer(

@@ -8,7 +8,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from actors.repositories.fetching.git import GitError
-from storage import DeployKey
+from storage import DeployKey, error_reason
 
 if TYPE_CHECKING:
     from actors.repositories.fetching.remote import Remote
@@ -42,7 +42,7 @@ def host_key(remote: Remote) -> str:
             key = transport.get_remote_server_key()
             return f"{key.get_name()} {key.get_base64()}"
     except (OSError, EOFError, paramiko.SSHException) as error:
-        raise GitError(f"no SSH server answers at {remote.host}:{remote.port}: {error}") from error
+        raise GitError(f"no SSH server answers at {remote.host}:{remote.port}: {error_reason(error)}") from error
 
 
 def fingerprint(key: str) -> str:

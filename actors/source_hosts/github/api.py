@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from actors.source_hosts.github.host_clock import HostClock
 from actors.source_hosts.host import HostError
-from storage import immutable
+from storage import error_reason, immutable
 
 if TYPE_CHECKING:
     import ssl
@@ -197,7 +197,7 @@ class GithubApi:
         try:
             return RSAKey.import_key(self._settings.read_private_key())
         except (OSError, ValueError, TypeError, JoseError) as error:
-            raise HostError(f"the private key of the GitHub app cannot be used: {error}") from None
+            raise HostError(f"the private key of the GitHub app cannot be used: {error_reason(error)}") from None
 
     @cached_property
     def _ssl_context(self) -> ssl.SSLContext:

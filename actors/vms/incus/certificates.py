@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from actors.vms.incus.refusals import EngineAway, EngineError
-from storage import immutable
+from storage import error_reason, immutable
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -79,7 +79,7 @@ def server_certificate(token: JoinToken) -> str:
         try:
             found = ssl.get_server_certificate((host.strip("[]"), int(port)), timeout=5)
         except OSError as error:
-            failed.append(f"{address}: {error}")
+            failed.append(f"{address}: {error_reason(error)}")
             continue
         if fingerprint_of(ssl.PEM_cert_to_DER_cert(found)) != token.fingerprint:
             message = f"{address} is not the engine that made the token: its certificate is another one"

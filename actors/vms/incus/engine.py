@@ -16,7 +16,7 @@ from urllib.parse import quote, urlsplit
 import httpx
 
 from actors.vms.incus.refusals import EngineAway, EngineError, NotFound, NotTrusted, refusal
-from storage import immutable
+from storage import error_reason, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -69,7 +69,7 @@ class Access:
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | _NO_CHECK_TIME
             context.load_cert_chain(self.certificate, self.key)
         except OSError as error:
-            message = f"the certificates for the engine cannot be read ({error}): see docs/fleet.md"
+            message = f"the certificates for the engine cannot be read ({error_reason(error)}): see docs/fleet.md"
             raise EngineError(message) from error
         return context
 
@@ -167,7 +167,7 @@ class Engine:
                     _checked(answer)
                 yield answer.iter_bytes()
         except httpx.TransportError as error:
-            message = f"the engine did not send all of {path}: {str(error) or type(error).__name__}"
+            message = f"the engine did not send all of {path}: {error_reason(error)}"
             raise EngineAway(message) from error
 
     def done(self, answer: Mapping[str, Any], seconds: float) -> Any:  # noqa: ANN401 - JSON
@@ -278,9 +278,9 @@ class Engine:
                     self._check_trusted(client)
                 return _checked(answer)
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-                failed.append(f"{self._places[number]}: {error}")
+                failed.append(f"{self._places[number]}: {error_reason(error)}")
             except httpx.TransportError as error:
-                failed.append(f"{self._places[number]}: {str(error) or type(error).__name__}")
+                failed.append(f"{self._places[number]}: {error_reason(error)}")
                 if method not in _SAFE:
                     break
         message = f"the engine does not answer ({'; '.join(failed)}): is it running?"

@@ -19,7 +19,7 @@ from websockets.exceptions import WebSocketException
 from actors.vms.incus.engine import operation_of, part
 from actors.vms.incus.websocket import WebSocket
 from actors.vms.provider import VmError
-from storage import immutable
+from storage import error_reason, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -162,7 +162,7 @@ class ExecStreams:
         try:
             return Program(self._engine, operation, self._open(begun.get("location", _NO_CLUSTER), paths))
         except (OSError, WebSocketException) as error:
-            message = f"the engine does not carry the streams of {argv[0]} in {instance}: {str(error) or 'too slow'}"
+            message = f"the engine does not carry the streams of {argv[0]} in {instance}: {error_reason(error)}"
             raise VmError(message) from error
 
     def complete(self, instance: str, argv: Sequence[str], stdin: bytes, seconds: float) -> Result:

@@ -15,7 +15,7 @@ from actors.vms.incus.engine import Engine, part
 from actors.vms.incus.instance_kinds import makes_machines
 from actors.vms.incus.member import member_urls
 from actors.vms.incus.refusals import EngineAway, EngineError
-from storage import immutable
+from storage import error_reason, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -88,7 +88,7 @@ def _seconds_ahead(access: Access, address: str | None) -> float | None:
         answer = httpx.get(address, verify=access.tls(), timeout=_ANSWER_SECONDS, trust_env=False)
         shown = parsedate_to_datetime(answer.headers["date"])
     except httpx.HTTPError as error:
-        message = f"the engine does not answer at {address} ({error}): is it running?"
+        message = f"the engine does not answer at {address} ({error_reason(error)}): is it running?"
         raise EngineAway(message) from error
     except (KeyError, ValueError):
         return None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from actors.vms.provider import VmError, VmLost
 from actors.vms.qemu.qmp import Qmp
+from storage import error_reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +70,7 @@ def commands(vm: VmFolder, seconds: float) -> Qmp:
     try:
         return Qmp(vm.connect(seconds, _COMMANDS), seconds)
     except OSError as error:
-        message = f"QEMU of VM {vm.id} does not answer: {error}"
+        message = f"QEMU of VM {vm.id} does not answer: {error_reason(error)}"
         raise VmError(message) from error
 
 

@@ -22,6 +22,7 @@ from actors.vms.sandbox.limits import VmLimits
 from actors.vms.sandbox.network import RESOLVER, plan_network
 from actors.vms.sandbox.vm_folder import VmRecord
 from actors.vms.ssh import Connection
+from storage import error_reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -186,7 +187,7 @@ class QemuProvider(HostVms):
             with vm.connect(_CONNECT_SECONDS) as monitor:
                 answer, descriptors, _, _ = socket.recv_fds(monitor, _ANSWER_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
         except OSError as error:
-            message = f"VM {vm_id} does not answer: {error}"
+            message = f"VM {vm_id} does not answer: {error_reason(error)}"
             raise VmError(message) from error
         if not descriptors:
             message = f"QEMU of VM {vm_id} does not answer: {answer.decode() or 'it has ended'}"

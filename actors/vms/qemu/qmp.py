@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self
 
 from actors.vms.provider import VmError
+from storage import error_reason
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -52,7 +53,7 @@ class Qmp:
             else:
                 socket.send_fds(self._connection, [request], [descriptor])
         except OSError as error:
-            message = f"QEMU does not answer: {error}"
+            message = f"QEMU does not answer: {error_reason(error)}"
             raise VmError(message) from error
         return self._receive("return", command)
 
@@ -72,7 +73,7 @@ class Qmp:
                     message = f"QEMU refuses {command}: {answer['error']['desc']}"
                     raise VmError(message)
             except (OSError, ValueError, TypeError, LookupError, RecursionError) as error:
-                message = f"QEMU does not answer {command}: {error}"
+                message = f"QEMU does not answer {command}: {error_reason(error)}"
                 raise VmError(message) from error
 
     def _line(self) -> bytes:

@@ -14,6 +14,7 @@ from actors.vms.sandbox.resource_use import measure
 from actors.vms.sandbox.userns import restrict_to_owner
 from actors.vms.sandbox.vm_folder import VmFolder, VmRecord
 from actors.vms.sandbox.zygote import Zygote
+from storage import error_reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -159,7 +160,7 @@ class HostVms(ABC):
             try:
                 yield
             except OSError as error:
-                message = f"VM {vm_id} could not be created: {error}"
+                message = f"VM {vm_id} could not be created: {error_reason(error)}"
                 raise VmError(message) from error
             undo.pop_all()
 

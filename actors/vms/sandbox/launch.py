@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from typing import IO, TYPE_CHECKING, Any
 
 from actors.vms.provider import VmError
+from storage import error_reason
 
 if TYPE_CHECKING:
     from actors.vms.sandbox.vm_folder import VmFolder
@@ -90,7 +91,7 @@ def _await_greeting(vm: VmFolder, connection: socket.socket, seconds: float) -> 
     try:
         greeting = connection.recv(len(_GREETING), socket.MSG_PEEK)
     except OSError as error:
-        message = f"the sshd of VM {vm.id} does not answer: {error}"
+        message = f"the sshd of VM {vm.id} does not answer: {error_reason(error)}"
         raise VmError(message) from error
     if greeting != _GREETING:
         message = f"the sshd of VM {vm.id} ended at once: run `/usr/sbin/sshd -t` in the base image to see why"

@@ -11,7 +11,7 @@ from actors.vms.description import Enforcement
 from actors.vms.provider import VmError
 from actors.vms.sandbox.cgroups import CONTROLLERS, GroupLimits, Hierarchy, find_hierarchies
 from actors.vms.sandbox.launcher.shares import of_job
-from storage import immutable
+from storage import error_reason, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -84,7 +84,7 @@ class VmLimits:
             for hierarchy in self.hierarchies:
                 hierarchy.make(name, group)
         except OSError as error:
-            message = f"the control groups of a VM cannot be created: {error}"
+            message = f"the control groups of a VM cannot be created: {error_reason(error)}"
             raise VmError(message) from error
 
     def widen_groups(self, name: str, group: GroupLimits) -> None:

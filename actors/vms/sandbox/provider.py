@@ -17,6 +17,7 @@ from actors.vms.sandbox.limits import SERVICE_LIMITS, VmLimits
 from actors.vms.sandbox.network import RESOLVER, plan_network
 from actors.vms.sandbox.settings import SandboxSettings
 from actors.vms.sandbox.vm_folder import VmRecord
+from storage import error_reason
 
 if TYPE_CHECKING:
     import socket
@@ -157,7 +158,7 @@ class SandboxProvider(HostVms):
             try:
                 opened = vm.connect(_CONNECT_SECONDS)
             except OSError as error:
-                message = f"VM {vm_id} does not answer: {error}"
+                message = f"VM {vm_id} does not answer: {error_reason(error)}"
                 raise VmError(message) from error
             opened.settimeout(None)
         return SshEndpoint(opened, record.private_key, record.host_key)

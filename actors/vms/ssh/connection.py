@@ -18,6 +18,7 @@ from actors.vms.ssh.receive_limits import BoundedSocket
 from actors.vms.ssh.stream import DISCONNECT_ERRORS, Deadline, Stream
 from actors.vms.ssh.transport import Transport
 from actors.vms.ssh.vm_socket import VmSocket
+from storage import error_reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -61,7 +62,7 @@ class Connection:
             sock: Any = BoundedSocket(endpoint.socket)  # it acts as one
             self._transport = Transport(sock, default_max_packet_size=_PACKET_BYTES)
         except OSError as error:
-            message = f"the VM's socket is closed: {error}"
+            message = f"the VM's socket is closed: {error_reason(error)}"
             raise ConnectionLost(message) from error
         try:
             self._handshake(endpoint, Deadline(clock, timeout))
@@ -119,7 +120,7 @@ class Connection:
             if deadline.remaining() == 0:
                 message = "the VM did not answer in time"
                 raise CommandTimeout(message) from error
-            message = f"the VM does not answer: {_reason(error)}"
+            message = f"the VM does not answer: {error_reason(error)}"
             raise ConnectionLost(message) from error
 
     def interactive(self, script: str, pty: Pty | None) -> InteractiveSession:
@@ -140,7 +141,7 @@ class Connection:
             if starting.remaining() == 0:
                 message = "the VM did not start a command in time"
                 raise CommandTimeout(message) from error
-            message = f"the connection to the VM is lost: {_reason(error)}"
+            message = f"the connection to the VM is lost: {error_reason(error)}"
             raise ConnectionLost(message) from error
         return channel
 
@@ -154,7 +155,7 @@ class Connection:
             try:
                 port = opened.enter_context(remote_forward(self._transport, target))
             except DISCONNECT_ERRORS as error:
-                message = f"the VM refuses to forward a port to this host: {_reason(error)}"
+                message = f"the VM refuses to forward a port to this host: {error_reason(error)}"
                 raise ConnectionLost(message) from error
             yield port
 
@@ -180,12 +181,12 @@ class Connection:
             transport.auth_timeout = deadline.remaining() or 0.0
             transport.auth_publickey(endpoint.user, key)
         except paramiko.AuthenticationException as error:
-            message = f"the VM refuses the key of its lease: {error}"
+            message = f"the VM refuses the key of its lease: {error_reason(error)}"
             raise ConnectionLost(message) from error
         except HostKeyMismatch:
             raise
         except Exception as error:  # paramiko fails in many ways on a peer that breaks the protocol
-            message = f"the VM did not complete the SSH handshake: {_reason(error)}"
+            message = f"the VM did not complete the SSH handshake: {error_reason(error)}"
             raise ConnectionLost(message) from error
         transport.set_keepalive(_KEEPALIVE_SECONDS)
         endpoint.socket.settimeout(_LOOK_SECONDS)
@@ -202,10 +203,6 @@ class _DeadlineEvent(threading.Event):
         super().wait(self._deadline.remaining() if timeout is None else timeout)
         self.set()
         return True
-
-
-def _reason(error: Exception) -> str:
-    return str(error) or type(error).__name__
 
 
 def _set_socket_options(sock: SshSocket) -> None:

@@ -11,6 +11,7 @@ import pydantic_core
 
 from actors import Deadline, TimedBackend
 from api.sign_in.providers.person import ProviderError
+from storage import error_reason
 
 if TYPE_CHECKING:
     import ssl
@@ -87,7 +88,7 @@ class _Transport(httpx.BaseTransport):
         except httpcore.TimeoutException:
             raise ProviderError(_TOO_LATE) from None
         except (httpcore.NetworkError, httpcore.ProtocolError, UnicodeError) as error:
-            raise ProviderError(f"{where} cannot be reached: {str(error) or type(error).__name__}") from None
+            raise ProviderError(f"{where} cannot be reached: {error_reason(error)}") from None
         headers = httpx.Headers(response.headers)
         if headers.get("Content-Encoding", "identity") != "identity":
             raise ProviderError(f"{where} answers in an encoding that was not asked for")

@@ -22,7 +22,7 @@ from ci_daemon.remote.failures import RequestFailed, ServiceUnreachable
 from ci_daemon.remote.handoff import SignInFailed
 from ci_daemon.submit.packing import PackError
 from ci_daemon.tracing import TracingUnavailable
-from storage import StorageError
+from storage import StorageError, error_reason
 
 __all__ = ["EXPECTED_ERRORS", "error_message"]
 
@@ -84,4 +84,4 @@ def error_message(error: Exception) -> str:
         case OSError(filename=str(name), strerror=str(reason)):
             return f"{name}: {reason}"
         case _:
-            return str(error)
+            return error_reason(error)

@@ -68,7 +68,7 @@ class TestStarting:
 
     def test_what_cannot_be_executed_says_why(self, connection: Connection):
         output = output_of(connection, "true", cwd="/nowhere")
-        assert output == b"the command cannot be started: [Errno 2] No such file or directory: '/nowhere'\n"
+        assert output == b"the command cannot be started: /nowhere: No such file or directory\n"
         assert ended(connection) == Exited(127, len(output), truncated=False)
 
     @pytest.mark.parametrize("kept", [0, 10, -20])

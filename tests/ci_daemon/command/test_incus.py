@@ -17,7 +17,8 @@ def test_without_an_engine_its_socket_is_named_and_nothing_made(
     socket = tmp_path / "engine.socket"
     (state / "ci-daemon.toml").write_text(f'[incus]\nsocket = "{socket}"\n')
     assert run("incus", command) == 1
-    assert f"the engine does not answer ({socket}: " in capsys.readouterr().err
+    told = f"the engine does not answer ({socket}: No such file or directory): is it running?"
+    assert told in capsys.readouterr().err
     assert not (state / "incus").exists()
 
 

@@ -119,7 +119,8 @@ def _become_command(received: int, limits: list[tuple[int, int, int]], groups: l
         set_dumpable(dumpable=False)
         _execute(received)
     except OSError as error:
-        os.write(2, f"the command cannot be started: {error}\n".encode())
+        where = "" if error.filename is None else f"{error.filename}: "
+        os.write(2, f"the command cannot be started: {where}{error.strerror}\n".encode())
     finally:
         os._exit(_NOT_STARTED)
 
