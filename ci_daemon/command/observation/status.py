@@ -26,6 +26,7 @@ from ci_daemon.providers import open_images, pool_capacity
 from ci_daemon.terminal.counts import counted
 from ci_daemon.terminal.durations import relative_time
 from ci_daemon.terminal.printable import printable
+from ci_daemon.terminal.sizes import size_text
 from ci_daemon.terminal.tables import print_renderable, two_column_table
 from storage import LeaseState, SystemClock, duration
 
@@ -183,7 +184,7 @@ def _lines(document: Mapping[str, Any], start_command: str) -> Iterator[tuple[st
     yield "builds", _format_counts(document["builds"]) or "none under way"
     yield "queue", _queue(document)
     yield "VMs", f"{_format_counts(document['vms']) or 'none'}; jobs may have {document['max_vms']}"
-    yield "kept", ", ".join(f"{name} {_size(size)}" for name, size in document["disk"].items())
+    yield "kept", ", ".join(f"{name} {size_text(size)}" for name, size in document["disk"].items())
     overdrawn = document["overdrawn_organizations"]
     owing = f"; {counted(overdrawn, 'organization has', 'organizations have')} a negative balance" if overdrawn else ""
     yield "money", f"{counted(document['balances_cents'], 'cent')} on all accounts{owing}"
@@ -278,7 +279,3 @@ def _relative_time(at: str) -> str:
 
 def _format_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {state}" for state, count in counts.items())
-
-
-def _size(size: int) -> str:
-    return f"{size / _GIB:.1f} GiB" if size >= _GIB else f"{size / 2**20:.1f} MiB"

@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from contextlib import contextmanager
+from os.path import lexists
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,7 +43,7 @@ from ci_daemon.install import (
 from ci_daemon.install.host import environment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 __all__ = ["install", "uninstall"]
 
@@ -129,19 +130,32 @@ def uninstall(session: Session, *, data: bool, yes: bool) -> None:
             "the service was installed as a package: `apt-get remove ci-daemon` removes it, and `apt-get purge"
             " ci-daemon` also its users, builds, logs, secrets and configuration"
         )
-    found = [str(each) for each in removal.service_files(host)]
-    kept = f"{host.state} and {host.configuration.parent}"
+    program = removal.service_files(host)
+    own = removal.data_files(host) if data else {}
     if not yes:
-        confirm(f"This stops the service and all running jobs, and removes {', '.join(found) or 'nothing'}. Continue?")
+        _report("\n".join(["to be removed:", *_explained(program)]))
+        confirm("This stops the service and all running jobs, and removes the program. Continue?")
         if data:
-            confirm(f"This also removes {kept} permanently: users, builds, logs, secrets. Continue?")
+            _report("\n".join(["to be removed permanently:", *_explained(own)]))
+            confirm("This removes all data of the service too, and its user. Continue?")
     auditing.audit_command(click.get_current_context(), session)
     with _exclusive(host):
-        removal.remove_service(host)
-        if data:
-            removal.remove_data(host)
-    outcome = f"{kept} are {'removed' if data else 'kept'}"
-    session.answer({"removed": found, "data_removed": data}, f"the service is removed; {outcome}")
+        for step in removal.removal_steps(host, data=data):
+            _report(step.title)
+            step.apply()
+    removed = {path: what for path, what in {**program, **own}.items() if not lexists(path)}
+    kept = removal.kept_parts(host, data=data)
+    session.answer(
+        {"removed": [*map(str, removed)], "data_removed": data, "kept": kept},
+        "\n".join(["removed:", *_explained(removed), "kept:", *_explained(kept)]),
+    )
+
+
+def _explained(parts: Mapping[Path, str] | Mapping[str, str]) -> Iterator[str]:
+    """Yield a line for each part of an installation: its path or name, and what is said of it."""
+    width = max(map(len, map(str, parts)), default=0)
+    for part, text in parts.items():
+        yield f"  {part!s:{width}}  {text}"
 
 
 def _answer_plan(session: Session, planned: list[str]) -> None:

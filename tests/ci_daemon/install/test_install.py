@@ -9,19 +9,23 @@ import os
 import re
 import stat
 import subprocess
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from ci_daemon import config
+from ci_daemon.command import main
 from ci_daemon.install import (
     Host,
     InstallError,
     Release,
     account,
     database,
+    links,
     release,
+    removal,
     requirements,
     source,
     state,
@@ -251,6 +255,86 @@ def test_a_release_that_does_not_start_is_rolled_back(stage: Stage):
     assert (host.units / "ci-daemon.service").read_text() == "# old\n"
     assert release.previous(host) is None
     assert release.all_except(host, [old]) == [bad.path]
+
+
+def installed(stage: Stage) -> Release:
+    """Make the parts of a host that an installation makes, and a drop-in of the owner's."""
+    host, made = stage.host, stage.release("now")
+    switching.switch(host, made)
+    links.make(host)
+    new_storage(host.state, SystemClock()).close()
+    for file in (host.configuration, host.root / "etc/systemd/system/ci-daemon.service.d/own.conf"):
+        file.parent.mkdir(parents=True)
+        file.touch()
+    return made
+
+
+def test_a_removal_tells_each_step_before_it_and_keeps_the_data(stage: Stage):
+    made, host = installed(stage), stage.host
+    files = removal.service_files(host)
+    assert re.fullmatch(r"the program, 1 release of \d+\.\d MiB", files[host.opt])
+    done = []
+    for step in removal.removal_steps(host, data=False):
+        done.append((step.title, host.opt.exists()))
+        step.apply()
+    assert done == [
+        ("stopping the service", True),
+        ("ending all VMs", True),
+        ("removing the units", True),
+        ("removing the links to the program", True),
+        (f"removing {host.opt}", True),
+    ]
+    assert f"{made.path.name} --state-dir {host.state} --json lease kill --all" in stage.ran()
+    assert [each for each in files if each.exists() or each.is_symlink()] == []
+    assert host.database.exists()
+    assert [*removal.kept_parts(host, data=False)] == [
+        str(host.state),
+        str(host.configuration.parent),
+        "the user ci-daemon",
+        str(host.root / "etc/systemd/system/ci-daemon.service.d"),
+        "packages of the host",
+    ]
+
+
+def test_a_removal_of_the_data_says_what_it_is_and_leaves_none(stage: Stage, tmp_path: Path):
+    """A state directory that is a link goes with the folder that it leads to."""
+    installed(stage)
+    host, elsewhere = stage.host, tmp_path / "disk"
+    host.state.rename(elsewhere)
+    host.state.symlink_to(elsewhere)
+    stage.has("userdel")
+    assert re.fullmatch(
+        r"users, builds, .* and secrets, with a database of \d+\.\d MiB", removal.data_files(host)[host.state]
+    )
+    titles = []
+    for step in removal.removal_steps(host, data=True):
+        titles.append(step.title)
+        step.apply()
+    folders = [host.opt, host.state, host.configuration.parent]
+    assert titles[-4:] == [*(f"removing {each}" for each in folders), "removing the user ci-daemon and its sub-ids"]
+    assert [each for each in (*folders, elsewhere) if each.exists() or each.is_symlink()] == []
+    assert stage.ran()[-1] == "userdel ci-daemon"
+    assert str(host.state) not in removal.kept_parts(host, data=True)
+
+
+def test_an_uninstall_lists_a_path_a_line_and_says_what_is_left(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    installed(stage)
+    host = stage.host
+    monkeypatch.setattr("ci_daemon.command.setup.install._host", lambda _: host)
+    monkeypatch.setattr("ci_daemon.command.setup.install._exclusive", nullcontext)
+    uninstall = ["--state-dir", str(host.state), "uninstall"]
+    assert main(uninstall) == 1
+    listed = [line.split("  ")[1] for line in capsys.readouterr().err.splitlines() if line.startswith("  ")]
+    assert listed == [str(path) for path in removal.service_files(host)]
+    assert host.opt.exists()
+
+    assert main([*uninstall, "--yes"]) == 0
+    printed = capsys.readouterr()
+    assert printed.err.splitlines()[0] == "stopping the service"
+    told = [line.split("  ")[1] if line.startswith("  ") else line for line in printed.out.splitlines()]
+    assert told == ["removed:", *listed, "kept:", *removal.kept_parts(host, data=False)]
 
 
 def test_a_link_in_place_of_the_old_database_is_not_followed(stage: Stage, tmp_path: Path):
