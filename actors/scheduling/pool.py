@@ -15,7 +15,6 @@ from actors.messages import (
     LeasePoolMessage,
     MakeRoom,
     PollStorage,
-    QueueTimedOut,
     Refill,
     Released,
     Reschedule,
@@ -28,6 +27,7 @@ from actors.scheduling.host_memory import memory_is_short
 from actors.scheduling.parked_vms import DestroyVm, ParkVm, VmParked
 from actors.scheduling.parking import Parking
 from actors.scheduling.pending_reason import Waiting
+from actors.scheduling.queue_timeout import QueueTimeout
 from actors.scheduling.recovery import leases_of_jobs, load_fair_share, monotonic
 from actors.scheduling.scheduler import Decision, host_full, schedule_next
 from actors.supervision import Supervised
@@ -54,9 +54,6 @@ if TYPE_CHECKING:
     from storage import Clock, Storage
 
 __all__ = ["LeasePool"]
-
-_OVERDUE_PAUSE = 0.5
-_OVERDUE_BATCH = 20
 
 
 class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
@@ -99,7 +96,7 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
         self._reasons = reasons
         self._metrics = metrics
         self._timings = timings
-        self._started_at = clock.now()
+        self._queue_timeout = QueueTimeout(storage, clock, root)
         self._fair_share = FairShare()
         self._parking = Parking(
             storage=storage,
@@ -201,7 +198,7 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
         self._reasons.waiting = waiting
         if self._admission.draining:
             return
-        due = [soonest, self._end_overdue(waiting)]
+        due = [soonest, self._queue_timeout.end_overdue(self._settings.queue_timeout, waiting)]
         if blocked_by is None:
             due.append(self._in_seconds(self._parking.refill()))
         elif not self._admission.drained:
@@ -282,21 +279,6 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
         if lease is not None:
             self._parking.taken(lease)
             wanted.taken.append(lease)
-
-    def _end_overdue(self, waiting: Waiting) -> datetime | None:
-        """Time out jobs that waited too long; return when the next may be due. Downtime is excluded."""
-        timeout, queue, now = self._settings.queue_timeout, self._storage.queue, self._clock.now()
-        since = queue.oldest() if timeout else None
-        if since is None:
-            return None
-        limit = timedelta(seconds=timeout)
-        due = max(since, self._started_at) + limit
-        if due > now:
-            return due
-        for job in queue.overdue(now - limit, _OVERDUE_BATCH):
-            why = f"no VM within {timeout} s: {waiting.reason(job.job_id, job.organization_id)}"
-            self._root.post(QueueTimedOut(job.build_id, job.job_id, why))
-        return now + timedelta(seconds=_OVERDUE_PAUSE)
 
     def _note_grant(self, lease: Lease) -> None:
         if lease.organization_id is not None:
