@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from actors.vms.incus.names import BASE, BYTES, IMAGE, OWNER, PARENT, STAMP
 from actors.vms.incus.volumes import SHIFTED
-from actors.vms.provider import ImageNotFound, SnapshotNotFound, VmError, VmLost, VmSpec
-from actors.vms.sandbox.disks import SnapshotInUse
+from actors.vms.provider import ImageNotFound, SnapshotNotFound, VmLost, VmSpec
+from actors.vms.sandbox.disks import SnapshotInUse, check_snapshot_free
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -70,12 +70,7 @@ class EngineDisks:
         """Tell whether the VM's disk must yet become this snapshot. Raises VmError and VmLost if it cannot."""
         kept = self._volumes.find(self._names.snapshot(snapshot)) is not None
         has_disk = self._volumes.find(self._names.disk(vm_id)) is not None
-        if kept and has_disk:
-            message = f"snapshot {snapshot!r} already exists"
-            raise VmError(message)
-        if not kept and not has_disk:
-            message = f"VM {vm_id} has no disk to take a snapshot of"
-            raise VmLost(message)
+        check_snapshot_free(vm_id, snapshot, has_disk=has_disk, kept=kept)
         return has_disk
 
     def base_bytes(self, vm_id: str) -> int:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from actors.vms.provider import SnapshotNotFound, VmError, VmLost
-from actors.vms.sandbox.disks import LayerChain, SnapshotInUse, check_disk_name
+from actors.vms.sandbox.disks import LayerChain, SnapshotInUse, check_disk_name, check_snapshot_free
 from storage import immutable
 
 if TYPE_CHECKING:
@@ -99,12 +99,7 @@ class Disks:
         """Tell whether the VM's disk must yet become this snapshot. Raises VmError and VmLost if it cannot."""
         kept = (self._snapshots / check_disk_name(snapshot)).exists()
         has_disk = (self._folder(vm_id) / _CHAIN).exists()
-        if kept and has_disk:
-            message = f"snapshot {snapshot!r} already exists"
-            raise VmError(message)
-        if not kept and not has_disk:
-            message = f"VM {vm_id} has no disk to take a snapshot of"
-            raise VmLost(message)
+        check_snapshot_free(vm_id, snapshot, has_disk=has_disk, kept=kept)
         return has_disk
 
     def note_flat(self, vm_id: str) -> None:

@@ -141,13 +141,10 @@ class Disks:
         """Make a snapshot of the disk of a VM that has ended. Safe to repeat after a crash. Raises VmError."""
         check_disk_name(vm_id)
         check_disk_name(snapshot)
-        disk, kept = self.folder / "disks" / vm_id, self.folder / "snapshots" / snapshot
-        if disk.exists() and kept.exists():
-            message = f"snapshot {snapshot!r} already exists"
-            raise VmError(message)
-        if not (disk / "chain").exists() and not kept.exists():
-            message = f"VM {vm_id} has no disk to take a snapshot of"
-            raise VmLost(message)
+        disk, kept = self.folder / "disks" / vm_id, (self.folder / "snapshots" / snapshot).exists()
+        # Without its chain a disk cannot become a snapshot, but it still must not be in the way of one.
+        has_disk = disk.exists() if kept else (disk / "chain").exists()
+        check_snapshot_free(vm_id, snapshot, has_disk=has_disk, kept=kept)
         self._keepers.change("freeze", vm_id, snapshot)
         chain = self.chain_on(snapshot)
         if len(chain.layers) >= self._max_layers:
@@ -207,6 +204,19 @@ class Disks:
     def _measure(self, layer: str) -> int:
         printed = self._zygote.run_mapped(["sh", "-c", _MEASURE, "sh", layer], self._idmap, self.folder).split()
         return max(int(printed[0]), int(printed[2]) * _INODE_BYTES) if len(printed) == 4 else 0  # noqa: PLR2004 - du twice
+
+
+def check_snapshot_free(vm_id: str, snapshot: str, *, has_disk: bool, kept: bool) -> None:
+    """Check that a VM's disk can become a snapshot, or has become it, as before a crash.
+
+    Raises VmError if both are there, and VmLost if neither is.
+    """
+    if kept and has_disk:
+        message = f"snapshot {snapshot!r} already exists"
+        raise VmError(message)
+    if not kept and not has_disk:
+        message = f"VM {vm_id} has no disk to take a snapshot of"
+        raise VmLost(message)
 
 
 def check_disk_name(name: str) -> str:
