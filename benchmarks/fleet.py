@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from actors.vms import Connection, ImageStore, VmError, VmSpec, in_job
 from actors.vms.sandbox import IdMap
 from actors.vms.sandbox.launcher.container.words import SSH
+from actors.vms.sandbox.launcher.outer import SEND_BYTES
 from benchmarks.figures import Benchmark, interleaved
 from benchmarks.testbed import first_command
 from storage import Shape, SystemClock
@@ -127,7 +128,7 @@ class _Ours:
 
     @contextmanager
     def connected(self, vm_id: str, *, directly: Fleet | None = None) -> Iterator[Connection]:
-        """Connect to a VM, or ``directly`` to the socket of its sshd on this host, without the engine."""
+        """Connect to a VM, or ``directly`` by a socket pair on this host, without the engine."""
         endpoint = self._provider.connect(vm_id)
         if directly:
             endpoint.socket.close()
@@ -139,9 +140,12 @@ class _Ours:
         home = self._provider.member(vm_id)
         member = next(each for each in fleet.members if each.name == home)
         init = json.loads(member.run(f"incus query /1.0/instances/ci-vm-{vm_id}/state?project=ci"))["pid"]
-        opened = socket.socket(socket.AF_UNIX)
-        opened.connect(f"/proc/{member.pid}/root/proc/{init}/root{SSH}")
-        return opened
+        own, given = socket.socketpair()
+        given.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)
+        with given, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as door:
+            door.connect(f"/proc/{member.pid}/root/proc/{init}/root{SSH}")
+            socket.send_fds(door, [b"1"], [given.fileno()] * 3)
+        return own
 
     def end(self) -> None:
         for vm_id in self._provider.list():

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import resource
 import socket
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from actors.vms.images import ImageStore
 from actors.vms.incus import Engine, access_of
 from actors.vms.incus.exec_streams import ExecStreams, Program, Result
+from actors.vms.incus.programs import connect
 from actors.vms.provider import VmError
 from ci_daemon.config import load
 from tests.fleet.engine import INCUS
@@ -165,6 +167,54 @@ def test_fifty_programs_at_once(streams: ExecStreams) -> None:
         outputs = list(threads.map(run, range(50)))
     assert [set(output) for output in outputs] == [{number} for number in range(50)]
     assert {len(output) for output in outputs} == {256 << 10}
+
+
+def test_an_sshd_ends_with_its_connection(streams: ExecStreams) -> None:
+    """So does the program that waits for it."""
+    before = _processes(streams)
+    with connect(streams, _INSTANCE) as program:
+        program.settimeout(_SECONDS)
+        assert program.recv(_MB).startswith(b"SSH-")
+        assert {"sshd", "python3"} <= set((_processes(streams) - before).elements())
+    until(lambda: _processes(streams) == before, "sshd and its program to end", _SECONDS)
+
+
+def test_a_connection_ends_with_its_sshd(streams: ExecStreams) -> None:
+    with connect(streams, _INSTANCE) as program:
+        program.settimeout(_SECONDS)
+        assert program.recv(_MB).startswith(b"SSH-")
+        streams.complete(_INSTANCE, _sh("kill -9 $(grep -lx sshd /proc/[0-9]*/comm | cut -d/ -f3)"), b"", _SECONDS)
+        assert program.recv(_MB) == b""
+        assert program.exit_code(_SECONDS) == 0
+
+
+def test_many_connections_that_say_nothing(streams: ExecStreams) -> None:
+    """None waits for another, and the VM keeps nothing of them."""
+    before, held = _processes(streams), _held_by_init(streams)
+    assert held > 0
+    with ExitStack() as opened:
+
+        def greeting(_: int) -> bytes:
+            program = opened.enter_context(connect(streams, _INSTANCE))
+            program.settimeout(_SECONDS)
+            return program.recv(4)
+
+        with ThreadPoolExecutor(30) as threads:
+            assert set(threads.map(greeting, range(30))) == {b"SSH-"}
+    until(lambda: _processes(streams) == before, "all sshds and programs to end", _SECONDS)
+    assert _held_by_init(streams) == held
+
+
+def _processes(streams: ExecStreams) -> Counter[str]:
+    """Return the names of all processes in the instance, but those of this question."""
+    names = streams.complete(_INSTANCE, _sh("cat /proc/[0-9]*/comm"), b"", _SECONDS).output.decode()
+    return Counter(names.split()) - Counter(["sh", "cat"])
+
+
+def _held_by_init(streams: ExecStreams) -> int:
+    """Return the number of descriptors of the VM's PID 1, the first process of that name."""
+    script = "cd /proc/$(grep -lx init /proc/[0-9]*/comm | cut -d/ -f3 | sort -n | head -n 1)/fd && ls"
+    return len(streams.complete(_INSTANCE, _sh(script), b"", _SECONDS).output.split())
 
 
 def _sh(script: str) -> list[str]:

@@ -82,7 +82,7 @@ def _run_guest(spec: dict[str, Any], wait: int, progress: int, report: int) -> N
             outer.enter_root(spec)
             init.limit(user_namespaces=spec["user_namespaces"])
             os.write(progress, b"1")
-            init.serve(spec["listener"], spec["control"], spec["offline"])
+            init.serve(spec["arrivals"], spec["control"], spec["offline"])
     except Exception as error:  # noqa: BLE001 - the boundary of this process
         os.write(report, f"failed {error}\n".encode())
     finally:

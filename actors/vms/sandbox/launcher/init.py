@@ -7,7 +7,6 @@ that root of the VM can neither trace it nor read its ``/proc`` entry.
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]  # signal.py would cost 3 ms for its enums
 import _socket
 import os
 import select
@@ -24,14 +23,12 @@ from .kernel import (
     set_dumpable,
     set_title,
 )
-from .outer import SEND_BYTES, SSHD, SSHD_CONFIG
+from .sshd import Sshds
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
     from typing import NoReturn
 
-_SSHD = (SSHD, "-i", "-f", SSHD_CONFIG)
-_ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 _CAPABILITIES = (
     0,  # chown
     1,  # dac_override
@@ -55,8 +52,6 @@ net_raw would send packets past the firewall's rules, and net_admin could remove
 """
 
 _MESSAGE_BYTES = 256
-_OOM_SCORE = 995
-_BACK_OFF_SECONDS = 0.05
 
 
 def limit(*, user_namespaces: bool) -> None:
@@ -68,51 +63,31 @@ def limit(*, user_namespaces: bool) -> None:
     keep_capabilities(_CAPABILITIES)
 
 
-def serve(listener: int, control: int, offline: int) -> NoReturn:
-    """Accept connections for sshd; end when the job's supervisor ends, whose disk comes on ``control``.
+def serve(arrivals: int, control: int, offline: int) -> NoReturn:
+    """Start an sshd for each that comes at a socket, see `Sshds`; end when the job's supervisor ends.
 
-    If the VM has no room for another process, it refuses this connection. ``offline`` is a network namespace without a
-    network, for a job that is to have none. Before the first connection, and so before any process could look, it
-    closes and hides all that is the host's.
+    The job's disk comes on ``control``. ``offline`` is a network namespace without a network, for a job that is to have
+    none. Before the first connection, and so before any process could look, it closes and hides all that is the host's.
     """
-    close_all_but(listener, control, offline)
+    close_all_but(arrivals, control, offline)
     restore_signals()
     ignore_children()
     set_title(b"init")
     set_dumpable(dumpable=False)
-    for_ssh = _socket.socket(fileno=listener)
     poll = select.poll()
+    sshds = Sshds(arrivals, poll)
     door, supervisors_end = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
     supervisor_end = _start_supervisor(control, offline, door, supervisors_end)
-    for each in (listener, door.fileno(), supervisor_end):
+    for each in (door.fileno(), supervisor_end):
         poll.register(each, select.POLLIN)
     while True:
         for ready, _ in poll.poll():
-            if ready == listener:
-                _serve_ssh(for_ssh)
-            elif ready == door.fileno():
+            if ready == door.fileno():
                 _open_entrance(door)
-            else:
+            elif ready == supervisor_end:
                 os._exit(0)
-
-
-def _serve_ssh(listener: _socket.socket) -> None:
-    """Start an sshd for the next connection; if there is no room for its process, refuse it."""
-    try:
-        connection = _socket.socket(fileno=listener._accept()[0])  # type: ignore[attr-defined]  # noqa: SLF001 - socket.py would cost 4 ms
-    except OSError:
-        time.sleep(_BACK_OFF_SECONDS)
-        return
-    try:
-        connection.setsockopt(_socket.SOL_SOCKET, _socket.SO_SNDBUF, SEND_BYTES)
-        standard = [(os.POSIX_SPAWN_DUP2, connection.fileno(), number) for number in (0, 1)]
-        default = (_signal.SIGCHLD,)
-        pid = os.posix_spawn(SSHD, _SSHD, _ENVIRONMENT, file_actions=standard, setsid=True, setsigdef=default)
-        with open(f"/proc/{pid}/oom_score_adj", "wb", buffering=0) as file:
-            file.write(b"%d" % _OOM_SCORE)  # above PID 1, whose end is that of the VM
-    except OSError:
-        time.sleep(_BACK_OFF_SECONDS)
-    connection.close()
+            else:
+                sshds.attend(ready)
 
 
 def _start_supervisor(control: int, offline: int, door: _socket.socket, supervisors_end: _socket.socket) -> int:

@@ -31,7 +31,7 @@ A job can lower its own score to this, no further: the less they differ, the les
 
 def make(lock: int, listener: int, control: int) -> int:
     """Make the sandbox of the spec with these descriptors; return an exit status."""
-    return _start(monitor.run, {"lock": lock, "listener": listener, "control": control})
+    return _start(monitor.run, {"lock": lock, "arrivals": listener, "control": control})
 
 
 def make_machine(lock: int, listener: int, control: int, commands: int) -> int:

@@ -54,7 +54,7 @@ def main(*, agent: bool = False) -> NoReturn:
         mount("tmpfs", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=64m")
         os.mkdir(FOLDER, 0o700)
         join_empty_keyring()
-        door = _listener(DOOR, _socket.SOCK_SEQPACKET)
+        door = _listener(DOOR)
         if agent:
             engine_agent.start()
         raise_oom_score(_OOM_SCORE)  # not of the agent: no VM is reached without it, and nothing starts it again
@@ -99,9 +99,9 @@ def _boot(spec: dict[str, Any], report: int) -> int:
 
 
 def _make(spec: dict[str, Any], report: int) -> int:
-    listener = _listener(SSH, _socket.SOCK_STREAM)
-    control = _listener(CONTROL, _socket.SOCK_SEQPACKET)
-    spec["listener"], spec["control"] = listener.fileno(), control.fileno()
+    arrivals = _bound(SSH, _socket.SOCK_DGRAM)
+    control = _listener(CONTROL)
+    spec["arrivals"], spec["control"] = arrivals.fileno(), control.fileno()
     os.mkdir(_OUTER, 0o700)
     mount("/", _OUTER, flags=MS_BIND)
     make_read_only(_OUTER)
@@ -114,11 +114,16 @@ def _make(spec: dict[str, Any], report: int) -> int:
     return os.pidfd_open(guest.pid)
 
 
-def _listener(path: str, kind: int) -> _socket.socket:
-    listener = _socket.socket(_socket.AF_UNIX, kind)
-    listener.bind(path)
+def _listener(path: str) -> _socket.socket:
+    listener = _bound(path, _socket.SOCK_SEQPACKET)
     listener.listen(_BACKLOG)
     return listener
+
+
+def _bound(path: str, kind: int) -> _socket.socket:
+    bound = _socket.socket(_socket.AF_UNIX, kind)
+    bound.bind(path)
+    return bound
 
 
 def _say(error: Exception) -> None:

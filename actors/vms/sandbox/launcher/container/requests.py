@@ -5,7 +5,6 @@ They have the service on their standard input and output, and no process of the 
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]  # signal.py would cost 3 ms for its enums
 import _socket
 import array
 import errno
@@ -31,7 +30,6 @@ _INIT_SECONDS = 30.0
 _PLUG_SECONDS = 30.0
 _F_SETPIPE_SZ = 1031
 _PIPE_BYTES = 1 << 20
-_BLOCK_BYTES = 1 << 18
 
 
 def main(name: str) -> NoReturn:
@@ -75,10 +73,8 @@ def attach() -> None:
     log = os.open(LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     unshare(CLONE_NEWNS)
     mount("none", DISK, flags=MS_PRIVATE)  # no root may be a mount that the engine shares with the instance
-    descriptors = array.array("i", [copy_of_mount(f"{DISK}/root"), output, log])
     control = _connected(CONTROL, _socket.SOCK_SEQPACKET)
-    os.setresuid(NETWORK_PROGRAM_ID, 0, 0)  # what is on its way counts for an id that no VM has
-    control.sendmsg([marshal.dumps(job)], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, descriptors.tobytes())])
+    _hand(control, marshal.dumps(job), copy_of_mount(f"{DISK}/root"), output, log)
     os.write(1, control.recv(MESSAGE_BYTES) or b"failed the VM has ended")
 
 
@@ -103,39 +99,26 @@ def _mount_share(name: str) -> None:
 
 
 def connect() -> None:
-    """Carry a connection to the VM's sshd over the standard input and output."""
+    """Let the VM start an sshd on the standard input and output themselves, and wait for its end.
+
+    The engine ends the streams with this program, and sshd with the streams.
+    """
     for number in (0, 1):
         try:
             fcntl.fcntl(number, _F_SETPIPE_SZ, _PIPE_BYTES)
         except OSError:  # it is no pipe, or there are too many large ones
             continue
-    ssh = _connected(SSH, _socket.SOCK_STREAM)
-    sender = os.fork()
-    if sender == 0:
-        try:
-            _copy(0, ssh.fileno())
-            ssh.shutdown(_socket.SHUT_WR)
-        finally:
-            os._exit(0)
-    try:
-        _copy(ssh.fileno(), 1)
-    finally:
-        os.kill(sender, _signal.SIGKILL)
+    own, handed = _socket.socketpair()
+    _hand(_connected(SSH, _socket.SOCK_DGRAM), b"1", 0, 1, handed.fileno())
+    handed.close()
+    own.recv(1)
 
 
-def _copy(source: int, target: int) -> None:
-    """Copy all that comes, until the service or sshd has hung up.
-
-    To splice from a socket would be faster, but waits for more than has come.
-    """
-    try:
-        block = memoryview(bytearray(_BLOCK_BYTES))  # one for all: new ones take three times the time
-        while size := os.readv(source, [block]):
-            rest = block[:size]
-            while rest:
-                rest = rest[os.write(target, rest) :]
-    except (BrokenPipeError, ConnectionResetError):
-        return
+def _hand(taker: _socket.socket, message: bytes, *descriptors: int) -> None:
+    """Send a message with descriptors."""
+    os.setresuid(NETWORK_PROGRAM_ID, 0, 0)  # what is on its way counts for an id that no VM has
+    rights = array.array("i", descriptors).tobytes()
+    taker.sendmsg([message], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
 
 
 def _connected(path: str, kind: int) -> _socket.socket:
