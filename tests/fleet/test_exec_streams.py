@@ -56,6 +56,15 @@ def test_a_program_that_has_ended_has_an_exit_code(streams: ExecStreams) -> None
         assert program.exit_code(_SECONDS) == 3
 
 
+def test_the_engine_says_how_a_silent_program_ended(streams: ExecStreams) -> None:
+    with streams.start(_INSTANCE, ["/nowhere/program"]) as program:
+        assert program.complete(b"", _SECONDS) == Result(b"", b"")
+        assert "ot found" in program.end_reason()
+    with streams.start(_INSTANCE, _sh("exit 3")) as program:
+        assert program.complete(b"", _SECONDS) == Result(b"", b"")
+        assert program.end_reason() == "it ended with exit code 3"
+
+
 def test_much_goes_both_ways_at_once(streams: ExecStreams) -> None:
     sent = [bytes([number]) * _MB for number in range(64)]
     with streams.start(_INSTANCE, ["/bin/cat"]) as program, ThreadPoolExecutor() as threads:

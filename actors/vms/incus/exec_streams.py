@@ -46,10 +46,11 @@ class Result:
 class Program:
     """A program in an instance, as a socket of its standard input and output; each may have a thread."""
 
-    def __init__(self, engine: Engine, operation: str, streams: Sequence[WebSocket]) -> None:
+    def __init__(self, name: str, engine: Engine, operation: str, streams: Sequence[WebSocket]) -> None:
         self.errors = bytearray()
         """The last of what it wrote to its standard error, as far as it has come."""
 
+        self._name = name
         self._engine = engine
         self._operation = operation
         self._streams = streams
@@ -108,6 +109,32 @@ class Program:
         for stream in self._streams:
             stream.close()
 
+    def complete(self, stdin: bytes, seconds: float) -> Result:
+        """Return what it writes until it ends its output; it need not read all of its input.
+
+        Raises VmError if it takes too long.
+        """
+        output = bytearray()
+        self.settimeout(seconds)
+        try:
+            with suppress(BrokenPipeError):
+                self.send(stdin)
+                self.shutdown(socket.SHUT_WR)
+            while block := self.recv(_BLOCK_BYTES):
+                output += block
+            self.read_errors()
+        except TimeoutError as error:
+            message = f"{self._name} did not end within {seconds:g} s"
+            raise VmError(message) from error
+        return Result(bytes(output), bytes(self.errors))
+
+    def end_reason(self) -> str:
+        """Return how it ended, as the engine says."""
+        try:
+            return f"it ended with exit code {self.exit_code(_LAST_OUTPUT_SECONDS)}"
+        except VmError as error:
+            return str(error)
+
     def exit_code(self, seconds: float) -> int:
         """Wait for the end; return its exit code. Raises EngineError if it is not known, or too late."""
         status = self._engine.done({"type": "async", "operation": self._operation}, seconds)
@@ -159,31 +186,17 @@ class ExecStreams:
         answer = self._engine.begin("POST", f"/1.0/instances/{part(instance)}/exec", body)
         operation, begun = operation_of(answer), answer["metadata"]
         paths = [f"{operation}/websocket?secret={begun['metadata']['fds'][name]}" for name in _STREAMS]
+        name = f"{argv[0]} in {instance}"
         try:
-            return Program(self._engine, operation, self._open(begun.get("location", _NO_CLUSTER), paths))
+            return Program(name, self._engine, operation, self._open(begun.get("location", _NO_CLUSTER), paths))
         except (OSError, WebSocketException) as error:
-            message = f"the engine does not carry the streams of {argv[0]} in {instance}: {error_reason(error)}"
+            message = f"the engine does not carry the streams of {name}: {error_reason(error)}"
             raise VmError(message) from error
 
     def complete(self, instance: str, argv: Sequence[str], stdin: bytes, seconds: float) -> Result:
-        """Run a program until it ends its output; it need not read all of its input.
-
-        Raises as `start` does, and VmError if it takes too long.
-        """
-        output = bytearray()
+        """Run a program until it ends its output. Raises as `start` and `Program.complete` do."""
         with self.start(instance, argv) as program:
-            program.settimeout(seconds)
-            try:
-                with suppress(BrokenPipeError):
-                    program.send(stdin)
-                    program.shutdown(socket.SHUT_WR)
-                while block := program.recv(_BLOCK_BYTES):
-                    output += block
-                program.read_errors()
-            except TimeoutError as error:
-                message = f"{argv[0]} in {instance} did not end within {seconds:g} s"
-                raise VmError(message) from error
-        return Result(bytes(output), bytes(program.errors))
+            return program.complete(stdin, seconds)
 
     def _open(self, member: str, paths: Sequence[str]) -> list[WebSocket]:
         """Open the websockets of a program.

@@ -86,12 +86,13 @@ def end(streams: ExecStreams, instance: str, seconds: float) -> None:
 
 
 def _tell(streams: ExecStreams, instance: str, program: str, content: dict[str, Any], seconds: float) -> None:
-    done = streams.complete(instance, argv(program), marshal.dumps(content), seconds)
-    word, _, why = done.output.strip().partition(b" ")
-    if word != _READY:
-        reason = (why or done.errors).decode(errors="replace").strip()
-        message = f"{instance} does not {program}: {reason or 'its init ended without a message'}"
-        raise VmError(message)
+    with streams.start(instance, argv(program)) as started:
+        done = started.complete(marshal.dumps(content), seconds)
+        word, _, why = done.output.strip().partition(b" ")
+        if word != _READY:
+            reason = (why or done.errors).decode(errors="replace").strip() or started.end_reason()
+            message = f"{instance} does not {program}: {reason}"
+            raise VmError(message)
 
 
 def argv(program: str) -> list[str]:
