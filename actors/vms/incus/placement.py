@@ -27,7 +27,7 @@ def choose(
     fewer processors than the VM to one that has enough: that takes seconds, and a place comes free when a job ends.
     """
     online = [member for member in members if member.takes_vms]
-    taking = [member for member in online if (member.cpus or 1) >= shape.cpu] or online
+    taking = [member for member in online if member.cpus is None or member.cpus >= shape.cpu] or online
     on = {member.name: [each for name, each in placed if name == member.name] for member in taking}
     fit = {member.name for member in taking if _fits(member, [*on[member.name], shape])}
     if parent in on and (parent in fit or not fit):

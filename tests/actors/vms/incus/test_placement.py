@@ -59,6 +59,11 @@ def test_a_member_with_fewer_processors_than_a_vm_is_left_out():
     assert choose(members[:1], [], wide, None) == "a"
 
 
+def test_a_member_whose_size_is_not_known_yet_takes_vms_too():
+    two, unknown = Shape(cpu=2, memory_gb=1), replace(member("b"), cpus=None, memory_mb=None)
+    assert choose([member("a", cpus=2), unknown], [("a", two)], two, None) == "b"
+
+
 def test_a_disk_is_copied_from_a_full_member_to_one_with_room():
     large = Shape(cpu=1, memory_gb=8)
     full = [("a", large)]
