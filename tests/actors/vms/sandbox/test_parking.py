@@ -62,7 +62,7 @@ def test_an_attach_outlives_the_service_that_began_it(
     monkeypatch.setattr(launch, "_await_ready", sent)
     provider.attach(VmSpec(parked, IMAGE, network=False))
     assert len(awaited) == 2
-    start(connection, CommandSpec("exit 4"))
+    until(lambda: _has_started(connection, "exit 4"), "a command in the disk that was sent")
     assert ended(connection).exit_code == 4
 
 
@@ -138,3 +138,11 @@ class TestBaseImage:
             with pytest.raises(VmError, match=r"VMs need an image with sshd, run `ci-daemon image build`: no image"):
                 make(host.name())
         assert list(provider.list()) == []
+
+
+def _has_started(connection: Connection, command: str) -> bool:
+    try:
+        start(connection, CommandSpec(command))
+    except ConnectionLost:  # the VM may still be at its disk
+        return False
+    return True
