@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
-import socket
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from functools import partial
 from itertools import count
 from time import perf_counter
@@ -14,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from actors.vms import Connection, ImageStore, VmError, VmSpec, in_job
 from actors.vms.sandbox import IdMap
-from actors.vms.sandbox.launcher.container.words import SSH
-from actors.vms.sandbox.launcher.outer import SEND_BYTES
+from benchmarks.direct_ssh import DirectSsh
 from benchmarks.figures import Benchmark, interleaved
+from benchmarks.logs import ThroughputMeter
 from benchmarks.testbed import first_command
 from storage import Shape, SystemClock
 from tests.fleet.engine import INCUS
@@ -24,7 +21,8 @@ from tests.fleet.fleet import POOL, Fleet
 from tests.fleet.prepared_cluster import prepare, provider_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
 
     from actors.vms.incus import IncusProvider
     from benchmarks.figures import Figure
@@ -37,6 +35,8 @@ _ROUNDS = 3
 _COMMAND_ROUNDS = 20
 _LOG_ROUNDS = 3
 _LOG_MB = 100
+_OUTPUT_BYTES = 400_000_000
+_OUTPUT = in_job(f"head -c {_OUTPUT_BYTES} /dev/zero")
 _FILL = "dd if=/dev/urandom bs=1M count=100"
 _SECONDS = 120.0
 _SHAPE = Shape(cpu=1, memory_gb=1, disk_gb=4)
@@ -52,7 +52,7 @@ def _measure(testbed: Testbed) -> Iterator[Figure]:
         images = ImageStore(testbed.images_dir, IdMap.of_caller())
         provider = stack.enter_context(provider_of(testbed.folder / "state", images))
         parent, home = _parent(provider, testbed.image)
-        ours = _Ours(provider, testbed.image)
+        ours = _Ours(provider, testbed.image, testbed.folder)
         member = next(each for each in fleet.members if each.name == home)
         by_hand = _ByHand(member, fleet.first(but=member))
         yield from _figures(ours, by_hand, parent, fleet)
@@ -80,17 +80,19 @@ def _figures(ours: _Ours, by_hand: _ByHand, parent: str, fleet: Fleet) -> Iterat
         yield interleaved(
             "output of a command", "MB/s", _LOG_ROUNDS, speed, partial(_speed, lambda: by_hand.run(name, log))
         )
-        with ours.connected(vm_id, directly=fleet) as direct:
-            yield interleaved(
-                "output of a command, beside SSH to its sshd directly", "MB/s", _LOG_ROUNDS,
-                speed, partial(_speed, lambda: _command(direct, log)),
-            )  # fmt: skip
+        output, direct = partial(_throughput, connection), ours.direct(vm_id, fleet)
+        plain = output, lambda: _rate(direct.ssh(_OUTPUT, ours.folder))
+        yield interleaved("output, beside `ssh` to its sshd directly", "MB/s", _LOG_ROUNDS, *plain)
+        with direct.connected() as without_engine:
+            sides = output, partial(_throughput, without_engine)
+            yield interleaved("output, beside our SSH to its sshd directly", "MB/s", _LOG_ROUNDS, *sides)
 
 
 class _Ours:
     """VMs of the provider."""
 
-    def __init__(self, provider: IncusProvider, image: str) -> None:
+    def __init__(self, provider: IncusProvider, image: str, folder: Path) -> None:
+        self.folder = folder
         self._provider = provider
         self._image = image
         self._names = map("ours-{}".format, count())
@@ -127,25 +129,14 @@ class _Ours:
         self.end()
 
     @contextmanager
-    def connected(self, vm_id: str, *, directly: Fleet | None = None) -> Iterator[Connection]:
-        """Connect to a VM, or ``directly`` by a socket pair on this host, without the engine."""
-        endpoint = self._provider.connect(vm_id)
-        if directly:
-            endpoint.socket.close()
-            endpoint = replace(endpoint, socket=self._sshd(vm_id, directly))
-        with Connection(endpoint, SystemClock()) as connection:
+    def connected(self, vm_id: str) -> Iterator[Connection]:
+        with Connection(self._provider.connect(vm_id), SystemClock()) as connection:
             yield connection
 
-    def _sshd(self, vm_id: str, fleet: Fleet) -> socket.socket:
-        home = self._provider.member(vm_id)
-        member = next(each for each in fleet.members if each.name == home)
-        init = json.loads(member.run(f"incus query /1.0/instances/ci-vm-{vm_id}/state?project=ci"))["pid"]
-        own, given = socket.socketpair()
-        given.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)
-        with given, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as door:
-            door.connect(f"/proc/{member.pid}/root/proc/{init}/root{SSH}")
-            socket.send_fds(door, [b"1"], [given.fileno()] * 3)
-        return own
+    def direct(self, vm_id: str, fleet: Fleet) -> DirectSsh:
+        endpoint, home = self._provider.connect(vm_id), self._provider.member(vm_id)
+        endpoint.socket.close()
+        return DirectSsh(vm_id, next(member for member in fleet.members if member.name == home), endpoint)
 
     def end(self) -> None:
         for vm_id in self._provider.list():
@@ -258,6 +249,19 @@ def _command(connection: Connection, script: str, began: float | None = None) ->
         for _ in output:
             pass
     return (perf_counter() - began) * 1000
+
+
+def _throughput(connection: Connection) -> float:
+    """Return the MB/s of a command's output on a connection."""
+    with connection.stream(_OUTPUT, timeout=_SECONDS) as output:
+        return _rate(output)
+
+
+def _rate(chunks: Iterable[bytes]) -> float:
+    meter = ThroughputMeter(_OUTPUT_BYTES)
+    for chunk in chunks:
+        meter.add(len(chunk))
+    return meter.rate
 
 
 def _speed(run: Callable[[], float]) -> float:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from benchmarks.service import Service
     from benchmarks.testbed import Testbed
 
-__all__ = ["LOGS"]
+__all__ = ["LOGS", "ThroughputMeter"]
 
 _BYTES = 200_000_000
 _ROUNDS = 3
@@ -33,10 +33,11 @@ _PRINT = f"yes 'A line of sixty-four characters, as compilers like to print them
 
 
 class ThroughputMeter:
-    """Measures the rate of bytes from the first chunk on, without the time before it."""
+    """Measures the rate of so many bytes from the first chunk on, without the time before it."""
 
-    def __init__(self) -> None:
+    def __init__(self, expected: int) -> None:
         self.bytes = 0
+        self._expected = expected
         self._began = self._ended = 0.0
         self._first = 0
 
@@ -50,8 +51,8 @@ class ThroughputMeter:
     @property
     def rate(self) -> float:
         """MB per second. Raises RuntimeError if bytes are missing."""
-        if self.bytes != _BYTES:
-            raise RuntimeError(f"{self.bytes} bytes came instead of {_BYTES}")
+        if self.bytes != self._expected:
+            raise RuntimeError(f"{self.bytes} bytes came instead of {self._expected}")
         return (self.bytes - self._first) / (self._ended - self._began) / 1e6
 
 
@@ -66,7 +67,7 @@ def _measure(testbed: Testbed) -> Iterator[Figure]:
 def _log(service: Service) -> float:
     build = service.build(one(_PRINT, runner_args={"secrets": ["TOKEN"]}))
     (job,) = service.get(f"{build}/jobs")["data"]
-    meter = ThroughputMeter()
+    meter = ThroughputMeter(_BYTES)
     for chunk in service.log(f"{build}/jobs/{job['id']}/log"):
         meter.add(chunk)
     return meter.rate
@@ -77,7 +78,7 @@ def _pipe(vms: BaselineVms, numbers: Iterator[int]) -> float:
     proxy = shlex.join(vms.argv(name, network=True)).replace("%", "%%")
     options = [f"ProxyCommand={proxy}", f"UserKnownHostsFile={vms.known_hosts}", "Ciphers=aes128-gcm@openssh.com"]
     argv = ["ssh", "-F", "none", "-i", str(vms.key), *(f"-o{option}" for option in options), "root@sandbox", _PRINT]
-    meter = ThroughputMeter()
+    meter = ThroughputMeter(_BYTES)
     with subprocess.Popen(argv, cwd=vms.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, bufsize=0) as ssh:
         assert ssh.stdout
         while chunk := ssh.stdout.read(_CHUNK_BYTES):

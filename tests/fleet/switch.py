@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Self
 
 from actors.vms.sandbox.launcher.kernel import CLONE_NEWNET, join_descriptor
 
-__all__ = ["Switch"]
+__all__ = ["Switch", "entered_network"]
 
 _PREFIX = "10.98.0"
 
@@ -41,18 +41,9 @@ class Switch:
         """The path of its network namespace, for `nsenter --net=…`."""
         return f"/proc/{self._keeper.pid}/ns/net"
 
-    @contextmanager
-    def entered(self) -> Iterator[None]:
+    def entered(self) -> AbstractContextManager[None]:
         """Bring this thread into the network, with all threads and processes that it starts."""
-        own = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
-        there = os.open(self.namespace, os.O_RDONLY)
-        try:
-            join_descriptor(there, CLONE_NEWNET)
-            yield
-        finally:
-            join_descriptor(own, CLONE_NEWNET)
-            os.close(own)
-            os.close(there)
+        return entered_network(self.namespace)
 
     def address(self, number: int) -> str:
         """Return the address of a member."""
@@ -76,3 +67,17 @@ class Switch:
 
     def _run(self, command: str) -> None:
         subprocess.run(["nsenter", f"--net={self.namespace}", "sh", "-c", command], check=True)
+
+
+@contextmanager
+def entered_network(namespace: str) -> Iterator[None]:
+    """Bring this thread into a network namespace, by its path, until the end of the block."""
+    own = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+    there = os.open(namespace, os.O_RDONLY)
+    try:
+        join_descriptor(there, CLONE_NEWNET)
+        yield
+    finally:
+        join_descriptor(own, CLONE_NEWNET)
+        os.close(own)
+        os.close(there)
