@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,5 +43,6 @@ def configuration_file(state_dir: Path, system_file: Path = SYSTEM_FILE) -> Path
     return next((file for file in (state_dir / FILE_NAME, system_file) if file.exists()), None)
 
 
+@cache
 def _reader() -> ConfigReader[Config]:
     return ConfigReader(Config(), "CI_DAEMON_", _RESERVED)

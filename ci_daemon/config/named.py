@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from _typeshed import DataclassInstance
 
-__all__ = ["NAME_RULE", "is_section_name", "named_sections", "section_type"]
+__all__ = ["NAME_RULE", "is_section_name", "named_section", "named_sections", "section_type"]
 
 _NAME = re.compile(r"(?=.{1,40}$)[a-z][a-z0-9]*(?:-[a-z0-9]+)*", re.ASCII)
 
@@ -33,12 +33,18 @@ def section_type(hint: object) -> type[DataclassInstance] | None:
     return section if isinstance(section, type) and is_dataclass(section) else None
 
 
+def named_section(section: Any, name: str) -> type[DataclassInstance] | None:  # noqa: ANN401 - a dataclass, of any kind
+    """Return the settings class of a field that maps names to sections; None for any other field."""
+    if not isinstance(getattr(section, name), Mapping):
+        return None  # without its type, which takes long to find out
+    return section_type(get_type_hints(type(section))[name])
+
+
 def named_sections(section: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], type]]:  # noqa: ANN401 - a dataclass, of any kind
     """Yield the place of every table of named sections within a section, and their settings class."""
-    types = get_type_hints(type(section))
     for each in fields(section):
         value, keys = getattr(section, each.name), (*above, each.name)
         if is_dataclass(value):
             yield from named_sections(value, keys)
-        elif (named := section_type(types[each.name])) is not None:
+        elif (named := named_section(section, each.name)) is not None:
             yield keys, named

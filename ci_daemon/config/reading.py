@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_origin, get_type_hints
 
 from ci_daemon.config.formatting import without_none
-from ci_daemon.config.named import is_section_name, named_sections
+from ci_daemon.config.named import is_section_name, named_section, named_sections
 from ci_daemon.config.validation import InvalidSetting, Keys, Validation, did_you_mean
 from storage import error_reason, immutable, setting_declaration
 
@@ -168,12 +168,11 @@ def _keys_of(section: Any, above: Keys = ()) -> Iterator[tuple[Keys, bool]]:  # 
 
     The keys of named sections are those of the sections that there are.
     """
-    named = dict(named_sections(section))
     for each in fields(section):
         value, keys = getattr(section, each.name), (*above, each.name)
         if is_dataclass(value):
             yield from _keys_of(value, keys)
-        elif (each.name,) in named:
+        elif named_section(section, each.name) is not None:
             for name, inner in value.items():
                 yield from _keys_of(inner, (*keys, name))
         else:
