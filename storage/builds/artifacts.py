@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mimetypes
 from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING
 
 import peewee
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from storage.records import Build, Job, Page
 
 __all__ = ["Artifacts"]
-
-_TYPES = mimetypes.MimeTypes()
-"""Only Python's own table, so that the types do not depend on the host's mime.types files."""
 
 _PACKED = {"gzip": "application/gzip", "bzip2": "application/x-bzip2", "xz": "application/x-xz"}
 
@@ -199,6 +197,15 @@ class Artifacts:
 
 def _mime_type(path: str) -> str:
     """Return the MIME type of a file by its name; for a compressed file the type of the compression."""
-    kind, packed = _TYPES.guess_type(f"file:///{path.rpartition('/')[2]}")
+    kind, packed = _types().guess_type(f"file:///{path.rpartition('/')[2]}")
     found = kind if packed is None else _PACKED.get(packed)
     return found or "application/octet-stream"
+
+
+@cache
+def _types() -> mimetypes.MimeTypes:
+    """Return Python's own table of types, so that they do not depend on the host's mime.types files.
+
+    To make it takes long: Python reads those all the same.
+    """
+    return mimetypes.MimeTypes()

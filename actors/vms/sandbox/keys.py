@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
-
 from storage import immutable
 
 __all__ = ["KeyPair"]
@@ -20,6 +17,15 @@ class KeyPair:
     @classmethod
     def make(cls) -> KeyPair:
         """Make a new pair."""
+        # A service that starts needs none before it answers, and these imports take a thirtieth of its start.
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
+        from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415
+            Encoding,
+            NoEncryption,
+            PrivateFormat,
+            PublicFormat,
+        )
+
         key = Ed25519PrivateKey.generate()
         return cls(
             private=key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode(),
