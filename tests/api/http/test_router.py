@@ -49,6 +49,28 @@ def test_other_paths_are_not_found(path: str):
     assert greeting("hello").simulate_get(path).status_code == 404
 
 
+class Roll:
+    def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
+        resp.text = "ada, bob"
+
+
+def test_a_path_without_fields_is_found_before_a_field():
+    client = greeting("hello")
+    client.app.add_route("/people/all", Roll())
+    assert [client.simulate_get(path).text for path in ("/people/all", "/people/ada")] == ["ada, bob", "hello ada"]
+
+
+def test_a_path_without_fields_does_not_wait_for_the_tree(monkeypatch: pytest.MonkeyPatch):
+    client = greeting("hello")
+    client.app.add_route("/people", Roll())
+    monkeypatch.delattr(Router, "_tree")
+    assert client.simulate_get("/people").text == "ada, bob"
+
+
+def test_a_template_as_a_path_is_a_path_like_others():
+    assert greeting("hello").simulate_get("/people/{name}").text == "hello {name}"
+
+
 def test_a_path_that_is_added_later_is_found():
     client = greeting("hello")
     assert client.simulate_get("/pets/ada").status_code == 404
