@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 __all__ = ["CommitStatus", "commit_status"]
 
 
+_MOST_NAMED = 4
+"""So many builds fit into what the strictest host takes, 140 characters."""
+
+
 @immutable
 class CommitStatus:
     """A state of a commit by the name ``context``, with a sentence and the page of the build."""
@@ -25,14 +29,19 @@ class CommitStatus:
 
 
 def commit_status(report: Report) -> CommitStatus:
-    """Return the status that shows a build; builds of one pipeline replace each other's."""
-    build = report.build
+    """Return the status that shows a pipeline's builds of a commit: that of the worst of them.
+
+    The next status of the pipeline replaces it, whatever event its build was made for.
+    """
+    builds = report.worst_first()
+    worst, more = builds[0], len(builds) - _MOST_NAMED
+    told = "Build " + ", ".join(f"#{each.build.number} {_phrase(each)}" for each in builds[:_MOST_NAMED])
     return CommitStatus(
-        commit=build.commit or "",
-        context=f"ci/{build.pipeline_slug}",
-        state=report.state,
-        description=f"Build #{build.number} {_phrase(report)}",
-        url=report.url,
+        commit=worst.build.commit or "",
+        context=f"ci/{worst.build.pipeline_slug}",
+        state=worst.state,
+        description=f"{told}, and {more} more" if more > 0 else told,
+        url=worst.url,
     )
 
 

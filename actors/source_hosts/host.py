@@ -139,15 +139,36 @@ class ReportState(StrEnum):
     FAILED = "failed"
     CANCELED = "canceled"
 
+    @property
+    def ended(self) -> bool:
+        """True if the build does not run any more, nor waits."""
+        return self in {ReportState.PASSED, ReportState.FAILED, ReportState.CANCELED}
+
+
+_WORST_FIRST = (ReportState.FAILED, ReportState.RUNNING, ReportState.WAITING, ReportState.CANCELED, ReportState.PASSED)
+
 
 @immutable
 class Report:
-    """The state of a build, to be shown at the host; ``url`` is the page of the build."""
+    """The state of a build, to be shown at the host; ``url`` is the page of the build.
+
+    ``others`` are those of the pipeline's latest builds of this commit for other events: another branch, a tag, a pull
+    request. Hosts know a commit's states by names alone, which people put into required checks, and all builds of a
+    pipeline share one. So a host is never shown that a commit passed while one of these failed or has not ended.
+    """
 
     state: ReportState
     build: Build
     origin: BuildOrigin
     url: str
+    others: tuple[Report, ...] = ()
+    outdated: bool = False
+    """True if a later build of the same event replaces this one, or made it moot."""
+
+    def worst_first(self) -> list[Report]:
+        """Return the reports that the commit's state is made of, the one that decides it first."""
+        counting = self.others if self.outdated and self.others else (self, *self.others)
+        return sorted(counting, key=lambda each: (_WORST_FIRST.index(each.state), each.build.id))
 
 
 class SourceHost(Protocol):

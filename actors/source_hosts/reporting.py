@@ -105,7 +105,7 @@ class StatusReporter(Supervised[StatusReporterMessage | _Reported, _ReportStates
                 if repository is None:
                     self._storage.build_origins.report_failed(origin.build_id, "the repository is gone", None)
                     continue
-                report = Report(report_state(build.state), build, origin, self._url(build))
+                report = self._report_of(origin, build)
                 try:
                     report_id = self._report(repository, report)
                 except HostError as error:
@@ -123,6 +123,17 @@ class StatusReporter(Supervised[StatusReporterMessage | _Reported, _ReportStates
         if before is not None and report_state(before) is report.state:
             return report.origin.report_id
         return self._hosts[repository.provider].report(repository, report)
+
+    def _report_of(self, origin: BuildOrigin, build: Build) -> Report:
+        """Return the report of a build with those of others of its commit, whose states are read just now."""
+        latest = self._storage.build_origins.latest_of_pipeline(origin, build)
+        others = []
+        for other in latest:
+            found = self._storage.builds.get(other.build_id)
+            if found is not None and other.build_id != build.id:
+                others.append(Report(report_state(found.state), found, other, self._url(found)))
+        outdated = all(each.build_id != build.id for each in latest)
+        return Report(report_state(build.state), build, origin, self._url(build), tuple(others), outdated)
 
     def _url(self, build: Build) -> str:
         return f"{self._live_settings.now.base_url}/{build.page}"

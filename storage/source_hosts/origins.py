@@ -13,7 +13,7 @@ from storage.records import BuildErrorCode, BuildOrigin
 
 if TYPE_CHECKING:
     from storage.database.connection import Database
-    from storage.records import BuildState, NewOrigin
+    from storage.records import Build, BuildState, NewOrigin
 
 __all__ = ["BuildOrigins"]
 
@@ -39,12 +39,16 @@ class BuildOrigins:
             ),
             _ORIGIN,
         )
-        self._of_commit = Query(
+        # The commit has an index that finds few rows; a repository's own may be of a million builds.
+        of_repository = peewee.Expression(BuildOriginRow.repository, "+ 0 =", slot("repository_id"))
+        of_commit = origins.join(BuildRow).where(of_repository, BuildRow.commit == slot("commit_sha"))
+        event = (BuildRow.pipeline, BuildOriginRow.event, BuildOriginRow.ref, BuildOriginRow.pull_request)
+        latest = BuildOriginRow.build == peewee.fn.MAX(BuildOriginRow.build)
+        self._of_commit = Query(database, of_commit.group_by(*event).having(latest), _ORIGIN)
+        counts = BuildRow.error_code.is_null() | (BuildRow.error_code != BuildErrorCode.SUPERSEDED)
+        self._of_pipeline = Query(
             database,
-            origins.join(BuildRow)
-            .where(BuildOriginRow.repository == slot("repository_id"), BuildRow.commit == slot("commit_sha"))
-            .group_by(BuildRow.pipeline)
-            .having(BuildOriginRow.build == peewee.fn.MAX(BuildOriginRow.build)),
+            of_commit.where(BuildRow.pipeline == slot("pipeline_id"), counts).group_by(*event).having(latest),
             _ORIGIN,
         )
         differs = peewee.Expression(BuildOriginRow.reported, "IS NOT", BuildRow.state)  # null before the first report
@@ -66,12 +70,12 @@ class BuildOrigins:
             BuildOriginRow.select(BuildOriginRow.build)
             .join(BuildRow)
             .where(
-                BuildOriginRow.repository == slot("repository_id"),
+                of_repository,
                 BuildOriginRow.event == slot("event"),
                 same,
                 BuildRow.pipeline == slot("pipeline_id"),
                 BuildRow.commit == slot("commit_sha"),
-                BuildRow.error_code.is_null() | (BuildRow.error_code != BuildErrorCode.SUPERSEDED),
+                counts,
             )
             .limit(1),
             first,
@@ -150,8 +154,17 @@ class BuildOrigins:
         return self._by_report.one(repository_id=repository_id, report_id=report_id)
 
     def latest_of_commit(self, repository_id: int, commit: str) -> list[BuildOrigin]:
-        """Return the origin of each pipeline's latest build of a commit."""
+        """Return the latest builds of a commit: for each pipeline, branch, tag and pull request one."""
         return self._of_commit.all(repository_id=repository_id, commit_sha=commit)
+
+    def latest_of_pipeline(self, origin: BuildOrigin, build: Build) -> list[BuildOrigin]:
+        """Return the origins of the latest builds of a build's commit and pipeline.
+
+        There is one for each branch, tag and pull request, but for those whose builds were all superseded.
+        """
+        return self._of_pipeline.all(
+            repository_id=origin.repository_id, pipeline_id=build.pipeline_id, commit_sha=build.commit
+        )
 
     def due(self, limit: int) -> list[BuildOrigin]:
         """Return the origins of builds whose state differs from what was reported, and may be reported now.

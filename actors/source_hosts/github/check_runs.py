@@ -31,6 +31,7 @@ _APPROVE = {"label": "Approve", "description": "Let this commit be built", "iden
 _MOST_ROWS = 100
 _LONGEST_NAME = 60
 _MOST_LOGS = 10
+_MOST_OTHERS = 5
 _LINES = 30
 _LOG_CHARACTERS = 4_000
 
@@ -44,9 +45,18 @@ class FinishedStep:
 
 
 def check_run(report: Report, steps: Sequence[FinishedStep], tests: TestResults = NO_TESTS) -> Mapping[str, object]:
-    """Return the check run of a build, as GitHub's API takes it; the commit is not in it."""
-    build = report.build
-    output: dict[str, object] = {"title": _title(report, steps), "summary": _summary(build, steps, tests)}
+    """Return the check run of a build, as GitHub's API takes it; the commit is not in it.
+
+    GitHub asks of a required check no more than that its newest run passed. So one of a build that has passed fails, or
+    goes on, with other builds of the commit.
+    """
+    build, state = report.build, _shown(report)
+    title, summary = _title(report, steps), _summary(build, steps, tests)
+    if state is not report.state:
+        worst = report.worst_first()[0]
+        title = f"{title}, build {worst.build.number}: {worst.state}"
+        summary = "\n\n".join((_of_others(report), summary))
+    output: dict[str, object] = {"title": title, "summary": summary}
     if annotated := annotated_tests(tests):
         output["annotations"] = annotated
     run: dict[str, object] = {
@@ -57,7 +67,7 @@ def check_run(report: Report, steps: Sequence[FinishedStep], tests: TestResults 
     }
     if build.started_at is not None:
         run["started_at"] = _instant(build.started_at)
-    match report.state:
+    match state:
         case ReportState.WAITING:
             run["status"] = "queued"
             if build.waits_for is WaitsFor.APPROVAL:
@@ -66,12 +76,31 @@ def check_run(report: Report, steps: Sequence[FinishedStep], tests: TestResults 
             run["status"] = "in_progress"
         case ReportState.PASSED | ReportState.FAILED | ReportState.CANCELED:
             run["status"] = "completed"
-            run["conclusion"] = _conclusion(report.state, steps)
+            run["conclusion"] = _conclusion(state, steps)
             if build.finished_at is not None:
                 run["completed_at"] = _instant(build.finished_at)
         case _:
             assert_never(report.state)
     return run
+
+
+def _shown(report: Report) -> ReportState:
+    """Return the state of a build that has not passed, else that of the worst build of the commit."""
+    return report.state if report.state is not ReportState.PASSED else report.worst_first()[0].state
+
+
+def _of_others(report: Report) -> str:
+    """Return the sentence that names the builds which keep a commit from having passed."""
+    named = [each for each in report.worst_first() if each.state is not ReportState.PASSED][:_MOST_OTHERS]
+    builds = ", ".join(f"[build {each.build.number}]({each.url}) ({_of_event(each)}: {each.state})" for each in named)
+    return f"This build passed. The commit has others of this pipeline that did not: {builds}."
+
+
+def _of_event(report: Report) -> str:
+    origin = report.origin
+    if origin.pull_request is not None:
+        return f"pull request {origin.pull_request}"
+    return plain(origin.ref.removeprefix("refs/heads/").removeprefix("refs/")[:_LONGEST_NAME])
 
 
 def _conclusion(state: ReportState, steps: Sequence[FinishedStep]) -> str:

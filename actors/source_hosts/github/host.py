@@ -26,11 +26,12 @@ from actors.test_reports import NO_TESTS, test_results
 from storage import GitCredential
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from actors.source_hosts.github.api import GithubApi
     from actors.source_hosts.github.settings import GithubAppSettings
     from actors.source_hosts.host import HostEvent, Report
+    from actors.test_reports import TestResults
     from storage import Delivery, HostConnection, Job, Repository, Storage
 
 __all__ = ["GITHUB", "Github"]
@@ -39,7 +40,6 @@ _DELIVERY_ID = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
 _EVENT = re.compile(r"[a-z0-9_]{1,100}", re.ASCII)
 _LOOKED_AT = "installation looked at"
 _MAY_PUSH = {"admin", "write"}
-_ENDED = {ReportState.PASSED, ReportState.FAILED, ReportState.CANCELED}
 
 
 class Github:
@@ -134,24 +134,46 @@ class Github:
         """Make the check run of a build, or bring it up to date. Raises HostError.
 
         GitHub shows the newest check run of a name, so that one made twice after a crash is hidden. A build that is
-        retried gets a new one, because the old one has ended. GitHub adds annotations to those that it has, so they are
-        not sent again.
+        retried gets a new one, because the old one has ended. When the last build of a commit has ended, the check runs
+        of the others that passed are brought up to date: any of them may be the one that GitHub shows.
         """
         installation_id = self._connection(repository).remote_id
         path = f"/repos/{repository.repo_name}/check-runs"
-        jobs = self._storage.jobs.of_build(report.build.id)
-        tests = test_results(self._storage, report.build, jobs) if report.state in _ENDED else NO_TESTS
         before = report.origin.reported
         ended = before is not None and before.terminal
         if report.origin.report_id is not None and not ended:
-            path = f"{path}/{report.origin.report_id}"
-            if tests.failed and self._api.request(installation_id, "GET", path)["output"]["annotations_count"]:
-                tests = replace(tests, failed=tuple(replace(each, location=None) for each in tests.failed))
-            self._api.request(installation_id, "PATCH", path, check_run(report, self._steps(report, jobs), tests))
-            return report.origin.report_id
-        run = check_run(report, self._steps(report, jobs), tests)
-        made = self._api.request(installation_id, "POST", path, {**run, "head_sha": report.build.commit})
-        return str(made["id"])
+            report_id = report.origin.report_id
+            self._update(installation_id, f"{path}/{report_id}", report)
+        else:
+            jobs = self._storage.jobs.of_build(report.build.id)
+            run = check_run(report, self._steps(report, jobs), self._tests(report, jobs))
+            made = self._api.request(installation_id, "POST", path, {**run, "head_sha": report.build.commit})
+            report_id = str(made["id"])
+        for other in self._to_update(report):
+            self._update(installation_id, f"{path}/{other.origin.report_id}", other)
+        return report_id
+
+    def _to_update(self, report: Report) -> list[Report]:
+        """Return the reports of the other builds that passed, once all builds of the commit have ended."""
+        builds = report.worst_first()
+        if not all(each.state.ended for each in builds):
+            return []
+        passed = (each for each in report.others if each.state is ReportState.PASSED and each.origin.report_id)
+        return [replace(each, others=tuple(other for other in builds if other is not each)) for each in passed]
+
+    def _update(self, installation_id: str, path: str, report: Report) -> None:
+        """Bring a check run up to date.
+
+        GitHub adds annotations to those that it has, so they are not sent again.
+        """
+        jobs = self._storage.jobs.of_build(report.build.id)
+        tests = self._tests(report, jobs)
+        if tests.failed and self._api.request(installation_id, "GET", path)["output"]["annotations_count"]:
+            tests = replace(tests, failed=tuple(replace(each, location=None) for each in tests.failed))
+        self._api.request(installation_id, "PATCH", path, check_run(report, self._steps(report, jobs), tests))
+
+    def _tests(self, report: Report, jobs: Sequence[Job]) -> TestResults:
+        return test_results(self._storage, report.build, jobs) if report.state.ended else NO_TESTS
 
     def _steps(self, report: Report, jobs: Iterable[Job]) -> list[FinishedStep]:
         return [FinishedStep(each, self._log_end(report, each) if each.state.failed else b"") for each in jobs]

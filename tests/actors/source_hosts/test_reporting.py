@@ -13,6 +13,7 @@ from actors.engine_settings import LiveSettings
 from actors.messages import PollStorage, StatusReporterMessage
 from actors.settings import JobSettings, PoolSettings
 from actors.source_hosts import PlainGit
+from actors.source_hosts.commit_status import commit_status
 from actors.source_hosts.host import HostError, Report
 from actors.source_hosts.reporting import StatusReporter
 from actors.supervision import spawn
@@ -31,12 +32,17 @@ class Board(PlainGit):
 
     storage: Storage
     shown: list[tuple[int, str]] = field(default_factory=list)
+    statuses: list[tuple[str, str, str]] = field(default_factory=list)
+    """The context, state and description that a host without check runs shows of the commit."""
+
     error: HostError | None = None
 
     def report(self, repository: Repository, report: Report) -> str | None:
         if self.error is not None:
             raise self.error
         self.shown.append((report.build.number, report.state))
+        status = commit_status(report)
+        self.statuses.append((status.context, status.state, status.description))
         return f"report-{report.build.number}"
 
 
@@ -71,13 +77,15 @@ def build(storage: Storage) -> Build:
     return add_build(storage)
 
 
-def add_build(storage: Storage) -> Build:
+def add_build(storage: Storage, ref: str = "refs/heads/main", pull_request: int | None = None) -> Build:
     (repository,) = storage.repositories.all()
     pipeline = storage.pipelines.by_slug(repository.organization_id, "ci")
     assert pipeline is not None
     with storage.transaction():
         build = storage.builds.create(pipeline, NewBuild("main", "c" * 40), [new_job("only")])
-        origin = NewOrigin(repository.id, OriginEvent.PUSH, "refs/heads/main", actor="ada")
+        kinds = {"refs/heads": OriginEvent.PUSH, "refs/tags/": OriginEvent.TAG, "refs/pull/": OriginEvent.PULL_REQUEST}
+        event = next(each for start, each in kinds.items() if ref.startswith(start))
+        origin = NewOrigin(repository.id, event, ref, pull_request=pull_request, actor="ada")
         storage.build_origins.record(build.id, origin, reports=True)
     return build
 
@@ -183,3 +191,74 @@ def test_a_final_refusal_ends_the_reports(
     until(lambda: storage.build_origins.due(10) == [], "the end of the reports")
     clock.advance(10_000)
     assert storage.build_origins.due(10) == []
+
+
+def ended(
+    storage: Storage, reporter: Address[StatusReporterMessage], board: Board, build: Build, state: BuildState
+) -> tuple[str, str, str]:
+    """End a build; return what the host shows of the commit then."""
+    storage.builds.move(build.id, BuildState.SCHEDULED, state)
+
+    def told() -> bool:
+        reporter.ask(PollStorage())
+        return settled(storage, build, state)
+
+    until(told, f"the report of build {build.number}")
+    return board.statuses[-1]
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        [("refs/pull/1/head", 1)],
+        [("refs/tags/v1", None)],
+        [("refs/heads/release", None)],
+        [("refs/heads/release", None), ("refs/pull/1/head", 1), ("refs/pull/2/head", 2), ("refs/tags/v1", None)],
+    ],
+    ids=["pull request", "tag", "branch", "all"],
+)
+def test_no_build_makes_a_commit_green_while_another_failed(
+    storage: Storage,
+    reporter: Address[StatusReporterMessage],
+    board: Board,
+    build: Build,
+    others: list[tuple[str, int | None]],
+):
+    """All builds of a pipeline share one name at the host, which people have put into required checks."""
+    more = [add_build(storage, *each) for each in others]
+    assert ended(storage, reporter, board, build, BuildState.FAILED)[:2] == ("ci/ci", "failed")
+    for each in more:
+        context, state, description = ended(storage, reporter, board, each, BuildState.PASSED)
+        assert (context, state) == ("ci/ci", "failed")
+        assert description.startswith("Build #1 failed, #")
+    again = add_build(storage)
+    context, state, description = ended(storage, reporter, board, again, BuildState.PASSED)
+    assert (context, state) == ("ci/ci", "passed"), "a build of the same event replaces the one before"
+    assert "#1" not in description
+    assert len(description) <= 140
+
+
+def test_a_commit_is_not_green_before_all_its_builds_ended(
+    storage: Storage, reporter: Address[StatusReporterMessage], board: Board, build: Build
+):
+    change = add_build(storage, "refs/pull/1/head", 1)
+    assert ended(storage, reporter, board, build, BuildState.PASSED)[1:] == ("waiting", "Build #2 waits, #1 passed")
+    assert ended(storage, reporter, board, change, BuildState.PASSED)[1:] == ("passed", "Build #1 passed, #2 passed")
+
+
+def test_a_superseded_build_does_not_hold_a_commit_back(
+    storage: Storage, reporter: Address[StatusReporterMessage], board: Board, build: Build
+):
+    change = add_build(storage, "refs/pull/1/head", 1)
+    (repository,) = storage.repositories.all()
+    assert storage.superseded.cancel_closed(repository.id, 1) == [change.id]
+    ended(storage, reporter, board, change, BuildState.CANCELED)
+    assert ended(storage, reporter, board, build, BuildState.PASSED)[1:] == ("passed", "Build #1 passed")
+
+
+def test_an_older_build_that_ends_late_changes_nothing(
+    storage: Storage, reporter: Address[StatusReporterMessage], board: Board, build: Build
+):
+    again = add_build(storage)
+    assert ended(storage, reporter, board, again, BuildState.PASSED)[1] == "passed"
+    assert ended(storage, reporter, board, build, BuildState.FAILED)[1:] == ("passed", "Build #2 passed")

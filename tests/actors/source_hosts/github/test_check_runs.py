@@ -78,6 +78,49 @@ def test_conclusions_are_in_the_words_of_github(app: App, report: Report):
     assert conclusion(ReportState.CANCELED, JobState.CANCELED) == "cancelled"
 
 
+def of_pull_request(app: App, report: Report) -> Report:
+    """Return the report of another build of the same commit."""
+    storage = app.storage
+    pipeline = storage.pipelines.by_id(report.build.pipeline_id)
+    assert pipeline is not None
+    with storage.transaction():
+        build = storage.builds.create(pipeline, NewBuild("topic", "c" * 40), [new_job("one", name="One")])
+        origin = NewOrigin(app.repositories()[0].id, OriginEvent.PULL_REQUEST, "refs/pull/1/head", pull_request=1)
+        storage.build_origins.record(build.id, origin, reports=True)
+    found = storage.build_origins.get(build.id)
+    assert found is not None
+    return Report(ReportState.WAITING, build, found, URL.replace("1", "2"))
+
+
+def shown(app: App) -> list[object]:
+    """Return what each check run shows, oldest first; all have the name that people require."""
+    runs = [app.server.check_runs[number] for number in sorted(app.server.check_runs)]
+    assert {each["name"] for each in runs} == {"ci/web"}
+    return [each["conclusion"] if each["status"] == "completed" else each["status"] for each in runs]
+
+
+def test_no_check_run_is_green_while_another_build_failed(app: App, report: Report):
+    """GitHub takes the newest check run of a name for the state of a required check."""
+    push, change = report, of_pull_request(app, report)
+    push = reported(app, push, BuildState.RUNNING)
+    change = reported(app, replace(change, others=(push,)), BuildState.RUNNING)
+    change = reported(app, replace(change, others=(push,)), BuildState.PASSED)
+    assert shown(app) == ["in_progress", "in_progress"], "the build of the push has not ended"
+    push = reported(app, replace(push, others=(replace(change, others=()),)), BuildState.FAILED)
+    assert shown(app) == ["failure", "failure"]
+    output = app.server.check_runs[max(app.server.check_runs)]["output"]
+    assert output["title"] == "Build 2 passed, build 1: failed"
+    assert f"[build 1]({URL}) (main: failed)" in output["summary"]
+
+
+def test_check_runs_turn_green_when_the_last_build_passed(app: App, report: Report):
+    push, change = reported(app, report, BuildState.RUNNING), of_pull_request(app, report)
+    change = reported(app, replace(change, others=(push,)), BuildState.PASSED)
+    finish(app.storage, job := jobs(app, push)[0], started(app.storage, job))
+    reported(app, replace(push, others=(replace(change, others=()),)), BuildState.PASSED)
+    assert shown(app) == ["success", "neutral"], "the second has no step that ran"
+
+
 def summary(report: Report, *steps: FinishedStep) -> str:
     output = check_run(replace(report, state=ReportState.FAILED), steps)["output"]
     assert isinstance(output, dict)

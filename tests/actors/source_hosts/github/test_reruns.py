@@ -45,7 +45,7 @@ def reruns(app: App, root: Told) -> Reruns:
     return Reruns(storage=app.storage, live_settings=settings, root=root, hosts={"github": app.host})
 
 
-def ended(app: App, slug: str = "web", **fields: Any) -> Build:
+def ended(app: App, slug: str = "web", ref: str = "refs/heads/main", **fields: Any) -> Build:
     """Return a build that failed, whose check run at GitHub has the id 100 and its row's."""
     stored, repository = app.storage, app.repositories()[0]
     pipeline = stored.pipelines.by_slug(app.organization_id, slug) or stored.pipelines.create(
@@ -54,7 +54,7 @@ def ended(app: App, slug: str = "web", **fields: Any) -> Build:
     new = NewBuild("main", COMMIT, "Try", source="webhook", pipeline_ir=ONE_STEP, env={"A": "1"}, **fields)
     with stored.transaction():
         build = stored.builds.create(pipeline, new, [new_job("only")])
-        origin = NewOrigin(repository.id, OriginEvent.PUSH, "refs/heads/main", actor="ada", author_email="a@b.org")
+        origin = NewOrigin(repository.id, OriginEvent.PUSH, ref, actor="ada", author_email="a@b.org")
         stored.build_origins.record(build.id, origin, reports=True)
         stored.build_origins.reported(build.id, BuildState.FAILED, f"{100 + build.id}")
     stored.builds.move(build.id, build.state, BuildState.FAILED)
@@ -132,3 +132,13 @@ def test_without_credit_it_fails_and_says_why(app: App, reruns: Reruns, root: To
     assert rejected is not None
     assert (rejected.state, rejected.error_code) == (BuildState.FAILED, "billing_insufficient_balance")
     assert app.storage.build_origins.due(10)[0].build_id == rejected.id
+
+
+def test_a_suite_runs_the_builds_of_all_events_of_a_commit(app: App, reruns: Reruns, root: Told):
+    """One of them that failed would keep the commit from passing for ever."""
+    ended(app)
+    ended(app, ref="refs/heads/release")
+    ended(app, ref="refs/heads/release")
+    ask(app, reruns, "check_suite", check_suite={"head_sha": COMMIT})
+    repeated = [app.storage.builds.get(each) for each in root.builds]
+    assert [each.rebuild_of for each in repeated if each] == [1, 3]
