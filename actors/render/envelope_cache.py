@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from actors.render.dsl import dsl_version
 from actors.render.envelope import Envelope
+from actors.render.guest import program
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +21,7 @@ __all__ = ["cache_name", "keep", "sha256_of"]
 
 def cache_name(organization: str, pipeline: str, archive: Path, image: str) -> bytes:
     """Return a hash of everything that determines an envelope, except the time."""
-    parts = (organization, pipeline, sha256_of(archive), dsl_version(), image)
+    parts = (organization, pipeline, sha256_of(archive), dsl_version(), program("load"), image)
     return hashlib.sha256(json.dumps(parts).encode()).digest()
 
 

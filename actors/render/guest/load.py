@@ -3,19 +3,25 @@
 Runs in the VM, in one process with the user's code. Arguments: the DSL's archive, the descriptor that takes the
 envelope, and one on which ``load ORGANIZATION PIPELINE`` comes, with the slugs of both, once the repository is there.
 The working directory is the repository's root.
+
+The DSL writes the folder of a step into its command without quotes, and does not write that a wait goes on after a
+failure. `complete_language` puts both right. A release of the DSL that writes them itself is left alone.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import pathlib
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
     from types import TracebackType
+
+    from harmont import Step
 
 _LINE_BYTES = 1 << 12
 
@@ -28,6 +34,7 @@ def main() -> None:
     sys.dont_write_bytecode = True
     import harmont  # noqa: PLC0415 - importable only from here on
 
+    complete_language()
     line = os.read(repository_awaited, _LINE_BYTES)
     if not line:
         sys.exit("the repository did not come")
@@ -51,6 +58,113 @@ def main() -> None:
         sys.exit(1)
     with open(result, "w", encoding="utf-8") as file:
         file.write(envelope)
+
+
+def complete_language() -> None:
+    """Make the imported DSL write what steps and waits say. To be called once, before files are loaded."""
+    try:
+        _quote_folders()
+        _keep_waits()
+    except (ImportError, AttributeError) as error:
+        sys.exit(f"the installed release of harmont is not one that ci-daemon knows: {error}")
+
+
+def in_folder(command: str, folder: str) -> str:
+    """Return a command that runs in a folder, and fails if it cannot; an empty one stays empty.
+
+    ``cd FOLDER && COMMAND``, as the DSL writes it, skips the first of several commands, and runs the rest elsewhere.
+    """
+    import shlex  # noqa: PLC0415 - few steps have a folder
+
+    if not command.strip():
+        return ""
+    path = f"./{folder}" if folder.startswith("-") else folder
+    return f"cd {shlex.quote(path)} || exit; {command.lstrip()}"
+
+
+def _quote_folders() -> None:
+    """Give steps with ``cwd`` the command of `in_folder`. All calls that take it end in ``Step.sh``."""
+    from harmont._step import Step  # noqa: PLC0415 - importable only from here on
+
+    if Step().sh("a", cwd="b").cmd != "cd b && a":
+        return
+    original = Step.sh
+
+    @functools.wraps(original)
+    def sh(self: Step, cmd: str, *, cwd: object = None, **options: object) -> Step:
+        if cwd is None or cwd == "":
+            return original(self, cmd, cwd=cwd, **options)  # type: ignore[arg-type] # the DSL refuses what is wrong
+        return original(self, in_folder(f"{cmd}", f"{cwd}"), **options)  # type: ignore[arg-type] # the same
+
+    Step.sh = sh  # type: ignore[method-assign] # the very point
+
+
+def _keep_waits() -> None:
+    """Write into the edges of each pipeline what its waits say.
+
+    That is done after the keys of caches are made, because the DSL takes edges with three elements alone.
+    """
+    envelope: Any = importlib.import_module("harmont._envelope")
+    assemble, resolve_keys = envelope._assemble, envelope.resolve_pipeline_keys  # noqa: SLF001 - there is no other way
+    wanted: dict[tuple[int, int], bool] = {}
+
+    def assembled(leaves: Sequence[Step], **options: object) -> object:
+        wanted.clear()
+        wanted.update(_awaited(leaves))
+        return assemble(leaves, **options)
+
+    def resolved(graph: dict, **options: object) -> dict:  # type: ignore[type-arg] # JSON
+        resolve_keys(graph, **options)
+        if all(len(edge) == 3 for edge in graph["edges"]):  # noqa: PLR2004 - from, to and kind
+            _complete_edges(graph["edges"], wanted)
+        return graph
+
+    envelope._assemble, envelope.resolve_pipeline_keys = assembled, resolved  # noqa: SLF001 - the same
+
+
+def _awaited(leaves: Sequence[Step]) -> dict[tuple[int, int], bool]:
+    """Return a pipeline's waits: by indexes of prerequisite and dependent, if they go on after a failure.
+
+    As in the flat shape, a wait makes every later command depend on every earlier one, and consecutive waits are one
+    (pipeline-ir.md, "Flat shape"). What follows from other waits is left out: without a wait that goes on after a
+    failure, a command depends on those since the wait before the last one.
+    """
+    from harmont._pipeline import _topo_collect  # noqa: PLC0415 - importable only from here on
+
+    stages: list[list[int]] = [[]]
+    goes_on: list[bool] = []  # the wait after each stage but the last
+    wanted: dict[tuple[int, int], bool] = {}
+    count = 0
+    for step in _topo_collect(list(leaves)):
+        if not step.is_wait:
+            if step.cmd is not None:
+                wanted.update(((source, count), lenient) for source, lenient in _sources(stages[:-1], goes_on))
+                stages[-1].append(count)
+                count += 1
+        elif stages[-1]:
+            stages.append([])
+            goes_on.append(step.continue_on_failure)
+        elif goes_on:
+            goes_on[-1] = goes_on[-1] and step.continue_on_failure
+    return wanted
+
+
+def _sources(stages: Sequence[Sequence[int]], goes_on: Sequence[bool]) -> Iterable[tuple[int, bool]]:
+    """Yield what the commands after some stages depend on, and if any end of it will do."""
+    strict = max((place + 1 for place, lenient in enumerate(goes_on) if not lenient), default=0)
+    for place, stage in enumerate(stages):
+        if place >= strict - 1 or any(goes_on[place : strict - 1]):
+            yield from ((source, place >= strict) for source in stage)
+
+
+def _complete_edges(edges: list, wanted: dict[tuple[int, int], bool]) -> None:  # type: ignore[type-arg] # JSON
+    """Mark the edges of waits that go on after a failure, and add those that are missing."""
+    rest = dict(wanted)
+    for edge in edges:
+        if edge[2] == "depends_on" and rest.pop((edge[0], edge[1]), False):
+            edge.append({"continue_on_failure": True})
+    for (source, target), lenient in rest.items():
+        edges.append([source, target, "depends_on", *([{"continue_on_failure": True}] if lenient else [])])
 
 
 def _print_mistakes(first: Exception) -> None:

@@ -1,0 +1,152 @@
+"""The loader of VMs, on this host: what it completes of the DSL, and what shells make of that."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.ir import IrSettings, load
+from actors.render.guest.load import in_folder
+from storage import EdgeKind, NewJob
+from tests.rendering import envelope, planned
+
+SHELLS = ("bash", "dash")
+
+
+def pipeline(tmp_path: Path, steps: str) -> tuple[NewJob, ...]:
+    """Return the jobs of a pipeline file that returns these steps."""
+    file = tmp_path / "pipeline.py"
+    file.write_text(f"import harmont as hm\n\n@hm.pipeline('ci')\ndef ci():\n    return ({steps},)\n")
+    return planned(file, tmp_path)["ci"].jobs
+
+
+def flat(*steps: dict[str, Any] | bool) -> tuple[NewJob, ...]:
+    """Return the jobs of a flat document; a wait is given as if it goes on after a failure."""
+    written = [
+        {"type": "wait", "continue_on_failure": each} if isinstance(each, bool) else {"type": "command", **each}
+        for each in steps
+    ]
+    return load(json.dumps({"version": "0", "steps": written}), IrSettings()).jobs
+
+
+def shell(command: str, folder: Path, name: str = "bash") -> tuple[int, str]:
+    done = subprocess.run([name, "-c", command], cwd=folder, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout
+
+
+@pytest.mark.parametrize("name", SHELLS)
+@pytest.mark.parametrize("command", ["echo a\necho b", "\n  echo a\n  echo b\n", "echo a; echo b", "false || echo b"])
+def test_a_step_whose_folder_is_missing_runs_nothing(tmp_path: Path, name: str, command: str):
+    (job,) = pipeline(tmp_path, f"hm.sh({command!r}, cwd='nope')")
+    exit_code, printed = shell(job.command, tmp_path, name)
+    assert (exit_code != 0, printed) == (True, "")
+
+
+@pytest.mark.parametrize("name", SHELLS)
+@pytest.mark.parametrize("folder", ["sub dir", "it's", 'a "b"', "$HOME", "a;b", "-x", "~", "*", "a\nb", "ü"])
+def test_a_step_runs_in_a_folder_of_any_name(tmp_path: Path, name: str, folder: str):
+    (tmp_path / folder).mkdir()
+    (job,) = pipeline(tmp_path, f"hm.sh('pwd\\npwd', cwd={folder!r})")
+    assert shell(job.command, tmp_path, name) == (0, f"{tmp_path / folder}\n" * 2)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "hm.sh('true', cwd='a b')",
+        "hm.scratch().sh('true', cwd='a b')",
+        "hm.scratch().sh(cmd='true', cwd='a b')",
+        "hm.sh('make').fork().sh('true', cwd=__import__('pathlib').Path('a b'))",
+        "hm.timeout('5m', hm.sh('true', cwd='a b'))",
+    ],
+)
+def test_every_way_to_give_a_folder_is_quoted(tmp_path: Path, made: str):
+    assert pipeline(tmp_path, made)[-1].command == "cd 'a b' || exit; true"
+
+
+def test_an_ordinary_folder_is_a_name_that_can_be_read(tmp_path: Path):
+    (job,) = pipeline(tmp_path, "hm.sh('\\n    npm ci\\n    npm test', cwd='web')")
+    assert job.name == "cd web || exit; npm ci"
+    assert in_folder(" \n", "web") == ""
+
+
+def test_the_installed_dsl_still_leaves_folders_unquoted():
+    """If this fails, look if the new form of the DSL fails for a missing folder, with several lines too."""
+    written = "from harmont._step import Step; print(Step().sh('a', cwd='b').cmd)"
+    done = subprocess.run([sys.executable, "-c", written], capture_output=True, text=True, check=True)
+    assert done.stdout == "cd b && a\n"
+
+
+A, B, C, D = ({"key": key, "cmd": key} for key in "abcd")
+STEPS = "hm.sh('a', key='a')", "hm.sh('b', key='b')", "hm.sh('c', key='c')", "hm.sh('d', key='d')"
+
+
+@pytest.mark.parametrize(
+    "waits",
+    [
+        [[True], [], []],
+        [[False], [True], []],
+        [[True], [False], []],
+        [[True], [True], []],
+        [[True], [False], [False]],
+        [[False], [True], [False]],
+        [[True], [True], [False]],
+        [[True, False], [], []],
+        [[False, False], [], []],
+        [[True, True], [True], []],
+    ],
+)
+def test_waits_mean_the_same_as_in_the_flat_shape(tmp_path: Path, waits: list[list[bool]]):
+    """The graph leaves out edges that others imply, so what each job needs is compared."""
+    written, document = [], []
+    for step, source, after in zip((A, B, C, D), STEPS, [*waits, []], strict=True):
+        written += [source, *(f"hm.wait(continue_on_failure={each})" for each in after)]
+        document += [step, *after]
+    assert needs(pipeline(tmp_path, ", ".join(written))) == needs(flat(*document))
+
+
+def needs(jobs: tuple[NewJob, ...]) -> dict[str, tuple[set[str], set[str]]]:
+    """Return the jobs that must have ended, and those that must have passed, before each job runs."""
+    found: dict[str, tuple[set[str], set[str]]] = {}
+    for job in jobs:
+        ended, passed = set(), set()
+        for each in job.depends_on:
+            source = jobs[each.position].step_key
+            ended |= {source} | found[source][0]
+            if not each.continue_on_failure:
+                passed |= {source} | found[source][1]
+        found[job.step_key] = ended, passed
+    return found
+
+
+def test_a_disk_is_needed_also_behind_a_wait_that_goes_on(tmp_path: Path):
+    file = tmp_path / "pipeline.py"
+    file.write_text(
+        inspect.cleandoc("""
+        import harmont as hm
+
+        @hm.pipeline("ci")
+        def ci():
+            test = hm.sh("a", key="a", cache=hm.forever())
+            return test, hm.wait(continue_on_failure=True), test.sh("b", key="b", cache=hm.forever())
+        """)
+    )
+    (needed,) = planned(file, tmp_path)["ci"].jobs[1].depends_on
+    assert (needed.kind, needed.continue_on_failure) == (EdgeKind.BUILDS_IN, False)
+
+
+def test_what_the_dsl_says_itself_is_left_as_it_is(tmp_path: Path):
+    """Documents of pipelines without folders and such waits are byte for byte those of the DSL."""
+    (tmp_path / ".hm").mkdir()
+    text = f"import harmont as hm\n\n@hm.pipeline('ci')\ndef ci():\n    return ({', hm.wait(), '.join(STEPS)})\n"
+    (tmp_path / ".hm" / "ci.py").write_text(text)
+    plain = "import runpy, harmont; runpy.run_path('.hm/ci.py'); print(harmont.dump_registry_json())"
+    argv = [sys.executable, "-c", plain]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert envelope(tmp_path) == done.stdout.strip()
