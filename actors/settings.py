@@ -110,10 +110,17 @@ class PoolSettings:
 class ArtifactSettings:
     """Section ``[artifacts]``: limits on the artifacts of one job."""
 
-    max_files: int = setting(1000, "The most files that a job may leave.", at_least=0, at_most=100_000, live=True)
-    max_gb: float = setting(2.0, "The most GB that a job may leave.", at_least=0, at_most=_MAX_GB, live=True)
+    max_files: int = setting(
+        1000, "The most files that a job may keep; it fails with more.", at_least=0, at_most=100_000, live=True
+    )
+    max_gb: float = setting(
+        2.0, "The most GB that a job may keep; it fails with more.", at_least=0, at_most=_MAX_GB, live=True
+    )
     timeout: float = setting(
-        300.0, "The most seconds to collect them; what is not collected by then is not kept.", above=0, live=True
+        300.0,
+        "The most seconds to collect them. A job that would pass fails if not all are kept by then.",
+        above=0,
+        live=True,
     )
 
     @property

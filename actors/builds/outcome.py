@@ -108,6 +108,16 @@ class AttemptResult:
         outcome = outcome_of(JobFailure(JobErrorCode.SNAPSHOT_FAILED, why), self.outcome.exit_code)
         return replace(self, event=JobEvent.FAILED, outcome=outcome)
 
+    def without_artifacts(self, failure: JobFailure, job: Job) -> AttemptResult:
+        """Return the same result of a job whose artifacts are not all kept.
+
+        Dependents may count on them, so the job fails if it would have satisfied these (engine.md, "A job attempt", 5).
+        """
+        if not self.satisfies:
+            return self
+        outcome = outcome_of(failure, self.outcome.exit_code, soft_failed=soft_fails(job))
+        return replace(self, event=JobEvent.FAILED, outcome=outcome)
+
     def interrupted(self, timeout: JobFailure | None) -> AttemptResult:
         """Return the same result of a job that was interrupted: by ``timeout`` if given, else by a cancel.
 

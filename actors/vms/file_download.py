@@ -54,7 +54,7 @@ def list_files(connection: Connection, *, timeout: float) -> Generator[bytes]:
     """Yield the path of each regular file in the workspace as it is found.
 
     Paths are relative to the workspace and never lead out of it. Raises InvalidDownload, also for more than a million
-    files, ConnectionLost and CommandTimeout.
+    files, ConnectionLost and CommandTimeout. It is raised at the end if the VM cannot read all folders.
     """
     count = 0
     rest = b""
@@ -70,8 +70,8 @@ def list_files(connection: Connection, *, timeout: float) -> Generator[bytes]:
                     message = "the VM sent an invalid list of its files"
                     raise InvalidDownload(message)
             yield from (path.removeprefix(b"./") for path in paths)
-    if listing.exit_code != 0 and not count:
-        message = f"the VM cannot list its files: {_error_of(listing)}"
+    if listing.exit_code != 0:
+        message = f"the VM cannot list all its files: {_error_of(listing)}"
         raise InvalidDownload(message)
 
 
@@ -88,7 +88,7 @@ def download_files(
     The VM is asked for ``paths``, but may send other files, or fewer. Raises InvalidDownload, also for more than
     ``max_bytes`` plus the tar's overhead and if the VM reports a failure at the end, ConnectionLost and CommandTimeout.
     """
-    names = b"".join(b"./%s\0" % path.encode() for path in paths)
+    names = b"".join(b"./%s\0" % path.encode(errors="surrogateescape") for path in paths)
     with connection.stream(in_workspace("exec xargs -0 tar -cf -"), stdin=names, timeout=timeout) as stream:
         yield from TarReader(_bounded(stream, max_bytes + _OVERHEAD * (len(paths) + 1))).files()
     if stream.exit_code != 0:

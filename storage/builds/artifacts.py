@@ -136,13 +136,18 @@ class Artifacts:
         """Return the path of an artifact's file."""
         return self.files.path(artifact.build_uuid, artifact.uuid)
 
-    def store(self, build: Build, job: Job, found: Iterable[NewArtifact]) -> None:
-        """Record written files as the artifacts of the job's open attempt, replacing earlier ones."""
-        self.files.sync(build.uuid)
+    def store(self, build: Build, job: Job, found: Iterable[NewArtifact], *, complete: bool = True) -> None:
+        """Record written files as the artifacts of the job's open attempt, replacing earlier ones.
+
+        Those that are not ``complete`` are collected again if the process ends before the attempt is recorded.
+        """
+        if found := list(found):
+            self.files.sync(build.uuid)
         with self._database.write():
             before = self._clear(build.id, job.id)
             self._write(build.id, job.id, found)
-            self._attempts.collected(job.id, self._database.now())
+            if complete:
+                self._attempts.collected(job.id, self._database.now())
         self.files.remove(build.uuid, before)
 
     def discard(self, build: Build, job: Job) -> None:

@@ -10,6 +10,7 @@ __all__ = ["BuildErrorCode", "JobErrorCode"]
 class JobErrorCode(StrEnum):
     """The reasons why a job failed or timed out, other than its command's exit code (engine.md, "States")."""
 
+    ARTIFACTS_INCOMPLETE = "artifacts_incomplete"
     DISK_FULL = "disk_full"
     ENV_TOO_LARGE = "env_too_large"
     IMAGE_NOT_FOUND = "image_not_found"

@@ -104,16 +104,15 @@ class Finalizer:
     def finalize(self, exit_code: int, failure: JobFailure | None) -> AttemptResult:
         """Return the attempt's result; unless it is a retry, collect artifacts and keep the disk if needed.
 
-        ``failure`` is why the command was killed, if it was. Raises VmLost if the VM is lost before a disk that other
-        jobs need is kept.
+        ``failure`` is why the command was killed, if it was. Raises VmLost if the VM is lost before the artifacts that
+        the job promised are kept, or a disk that other jobs need.
         """
         failure = failure or self._cause(exit_code)
         lost = self._storage.attempts.lost(self._job.id)
         result = result_of_exit(exit_code, self._job, failure, lost_before=lost)
         if result.event is JobEvent.RETRY:
             return result
-        self._collect()
-        return self._keep_disk(result)
+        return self._keep_disk(self._collect(result))
 
     def _observe_lease(self) -> None:
         if (lease := self._storage.leases.get(self._assignment.lease.id)) is not None:
@@ -124,17 +123,27 @@ class Finalizer:
         attempts = self._storage.attempts.of_job(self._job.id)
         return attempts[-1] if attempts else None
 
-    def _collect(self) -> None:
-        """Store the job's artifacts, unless an earlier process did. An error is only noted in the log."""
+    def _collect(self, result: AttemptResult) -> AttemptResult:
+        """Store the artifacts, unless an earlier process did; a job that would pass without all fails.
+
+        Raises VmLost if the VM of such a job is lost before they are kept; of another job that is only noted.
+        """
         last = self._last_attempt
         if not self._job.artifacts or (last is not None and last.collected_at is not None):
-            return
+            return result
         try:
             collected = self._attempt.collect()
-        except VmError as error:
-            collected = Collected(remarks=[f"none are kept: {error}"])
-        self._storage.artifacts.store(self._assignment.build, self._job, collected.files.values())
+        except VmLost as error:
+            lost = f"the VM was lost before its artifacts were kept: {error}"
+            if result.satisfies:
+                self._attempt.log.notice(lost)
+                raise VmLost(lost) from error
+            collected = Collected(lacks=[lost])
+        failure = collected.failure
+        store = self._storage.artifacts.store
+        store(self._assignment.build, self._job, collected.files.values(), complete=failure is None)
         self._attempt.log.notice(collected.notice())
+        return result if failure is None else result.without_artifacts(failure, self._job)
 
     def _cause(self, exit_code: int) -> JobFailure | None:
         """Return a failure if the disk explains the exit, else None.

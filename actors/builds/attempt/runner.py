@@ -7,20 +7,21 @@ import shutil
 from typing import TYPE_CHECKING
 
 from actors import vms
-from actors.builds.attempt.artifacts import ArtifactStore, Collected, collect
+from actors.builds.attempt.artifacts import ArtifactStore, Collection
 from actors.builds.attempt.assignment import parent_disk, spec_of
 from actors.builds.attempt.environment import job_environment
 from actors.builds.attempt.log import AttemptLog
 from actors.builds.attempt.notices import opening_notices
-from actors.builds.attempt.vm_connection import Abandoned, VmConnection
+from actors.builds.attempt.vm_connection import VmConnection
 from actors.builds.attempt.vm_maker import VmMaker
 from actors.builds.attempt.workspace import populate_workspace
 from actors.builds.outcome import DiskUse, TimeLimit, may_have_filled, time_limit
-from storage import immutable
+from storage import error_reason, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from actors.builds.attempt.artifacts import Collected
     from actors.builds.attempt.assignment import Assignment
     from actors.cleanup.host_disk import HostDisk
     from actors.engine_settings import EngineSettings
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["AttemptRunner", "Prepared"]
 
 _FLOOD_BYTES = 1 << 14
+_HOST_PAUSE = 1.0
 _FLOOD_PAUSE = 0.001
 """After so much at once more follows at once; the pause lets it be stored and announced together."""
 
@@ -230,16 +232,34 @@ class AttemptRunner:
         return may_have_filled(self._last_use, self._free(), self._lease.shape)
 
     def collect(self) -> Collected:
-        """Collect the job's artifacts into files that have no rows yet. Raises VmError and Abandoned."""
-        storage, settings = self._storage, self._settings.artifacts
-        room = shutil.disk_usage(storage.directory).free - self._settings.jobs.min_free_bytes
-        store = ArtifactStore(storage.artifacts.files, self._build.uuid, max(0, min(room, settings.max_bytes)))
-        connection = self._connection.patiently(self._connection.connected)
-        collected = collect(connection, self._job.artifacts, store, settings, self._clock)
-        if self._connection.abandoned:
-            storage.artifacts.files.remove(self._build.uuid, (file.uuid for file in collected.files.values()))
-            raise Abandoned
-        return collected
+        """Collect the job's artifacts into files that have no rows yet, over as many connections as needed.
+
+        While the host cannot keep them, they wait in the VM, until the time to collect them is up. Raises VmLost and
+        Abandoned.
+        """
+        files, settings = self._storage.artifacts.files, self._settings
+        store = ArtifactStore(files, self._build.uuid, lambda: self._free() - settings.jobs.min_free_bytes)
+        collection = Collection(self._job.artifacts, store, settings.artifacts, self._clock)
+        waits = False
+        try:
+            while True:
+                try:
+                    collected = collection.run(self._connection.patiently(self._connection.connected))
+                    self._connection.check()
+                except vms.VmLost:
+                    raise
+                except vms.VmError:
+                    self._connection.reconnect()
+                except OSError as error:
+                    if not waits:
+                        self.log.notice(f"the artifacts wait, as the host cannot keep them: {error_reason(error)}")
+                    waits = True
+                    self._connection.pause(_HOST_PAUSE)
+                else:
+                    return collected
+        except BaseException:
+            collection.discard()
+            raise
 
     def snapshot(self) -> None:
         """Snapshot the disk under the lease's id, for jobs that start from it. This ends the VM.

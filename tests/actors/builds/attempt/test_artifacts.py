@@ -122,23 +122,57 @@ def settings(host: Host, **bounds: float) -> None:
     host.restart()
 
 
-def test_more_files_than_allowed_are_cut_off_with_a_notice(host: Host):
+def lacks(host: Host, build: Build) -> str:
+    """Return why a job failed that exited with 0, but without all of the files that it promised."""
+    job = host.job(build)
+    assert (build.state, job.state, job.exit_code) == ("failed", "failed", 0)
+    assert job.error_code == "artifacts_incomplete"
+    assert job.error_message is not None
+    assert job.error_message.partition(": ")[2] in host.log(build).decode()
+    return job.error_message
+
+
+def test_more_files_than_allowed_fail_the_job(host: Host):
     settings(host, max_files=10)
     build = built(host, ir("for i in $(seq 100); do echo $i >f$i; done", "f*"))
-    assert build.state == "passed"
+    assert "100 files match, and a job may keep 10 (artifacts.max_files)" in lacks(host, build)
     assert len(left(host, build)) == 10
-    assert b"only the first 10 files are kept" in host.log(build)
 
 
-def test_what_is_too_large_is_left_and_the_others_are_kept(host: Host):
+def test_what_is_too_large_fails_the_job_and_the_others_are_kept(host: Host):
     settings(host, max_gb=10_000 / 2**30)
     cmd = (
         "echo a >a; head -c 20000 /dev/zero >b; head -c 9000 /dev/zero >c; head -c 5000 /dev/zero >d; echo e >e; ln b f"
     )
     build = built(host, ir(cmd, "?"))
-    assert build.state == "passed"
+    assert '"b", "d", "f" would be more than the 10,000 bytes that a job may keep' in lacks(host, build)
     assert {path: len(content) for path, content in left(host, build).items()} == {"a": 2, "c": 9000, "e": 2}
-    assert 'not kept, because of the limit of 10,000 bytes for all: "b", "d", "f"' in host.log(build).decode()
+
+
+def test_artifacts_that_take_too_long_fail_the_job(host: Host):
+    settings(host, timeout=0.001)
+    assert "it takes more than 0.001 s (artifacts.timeout)" in lacks(host, built(host, ir("echo x >f", "f")))
+
+
+def test_a_failed_job_stays_failed_without_its_artifacts(host: Host):
+    settings(host, max_files=1)
+    build = built(host, ir("echo a >a; echo b >b; exit 3", "?"))
+    job = host.job(build)
+    assert (job.state, job.exit_code, job.error_code) == ("failed", 3, None)
+    assert b"2 files match" in host.log(build)
+    assert len(left(host, build)) == 1
+
+
+def test_a_job_that_may_fail_may_lack_artifacts(host: Host):
+    settings(host, max_files=1)
+    build = built(host, ir("echo a >a; echo b >b", "?", soft_fail=True))
+    assert (build.state, host.job(build).error_code) == ("passed", "artifacts_incomplete")
+
+
+def test_each_glob_that_matches_nothing_is_told(host: Host):
+    build = built(host, ir("echo a >a", "gone/*", "a", "b"))
+    assert build.state == "passed"
+    assert 'no file in the workspace matches "gone/*", "b"\n' in host.log(build).decode()
 
 
 def test_ten_thousand_files_with_names_of_all_kinds(host: Host):
@@ -148,9 +182,16 @@ def test_ten_thousand_files_with_names_of_all_kinds(host: Host):
         : >"$(printf 'new\nline')"; : >ü☃; : >' '; : >'-rf'; : >"$(printf 'latin-\374')"; : >'"quote'
     """
     build = built(host, ir(make, "names", "many/9999"))
-    names = {"new\nline", "ü☃", " ", "-rf", '"quote'}
+    names = {"new\nline", "ü☃", " ", "-rf", '"quote', "latin-\\xfc"}
+    assert build.state == "passed"
     assert set(left(host, build)) == {f"names/{name}" for name in names} | {"many/9999"}
-    assert b"not kept, because their names are not UTF-8: 1\n" in host.log(build)
+    assert b"bytes of names that are not UTF-8 are written as" in host.log(build)
+
+
+def test_two_files_of_one_written_name_fail_the_job(host: Host):
+    build = built(host, ir(r"""echo a >"$(printf 'latin-\374')"; echo b >'latin-\xfc'""", "latin*"))
+    assert "is the name of two files" in lacks(host, build)
+    assert left(host, build) == {"latin-\\xfc": b"b\n"}
 
 
 @pytest.mark.parametrize("tool", ["tar", "find", "xargs", "sh", "cat", "flock", "unshare", "tar find sh"])
@@ -219,6 +260,15 @@ def collecting(host: Host, build: Build) -> Iterator[str]:
 
 READY = "echo x >f; echo ready; until [ -e /go ]; do sleep 0.02; done"
 LOCKED = "exec 9>/run/ci-daemon/workspace.lock && flock 9 && echo $$ && exec sleep 1000"
+CUT = """
+    for each in /proc/[0-9]*; do
+        if grep -qx flock $each/comm; then
+            session=${each#/proc/}
+            until grep -q ^sshd /proc/$session/comm; do session=$(cut -d' ' -f4 /proc/$session/stat); done
+            kill -9 $session
+        fi
+    done
+"""
 WAITS = "for each in /proc/[0-9]*; do ! grep -qx flock $each/comm || exit 0; done; exit 1"
 
 
@@ -241,14 +291,103 @@ def test_the_next_daemon_repeats_an_unfinished_collection(host: Host):
     assert host.log(build).count(b"artifacts: 1 file") == 1
 
 
-def test_a_vm_lost_during_collection_costs_only_the_artifacts(host: Host):
-    build = host.build(ir(READY, "f"))
+ONCE_READY = f'[ "$CI_ATTEMPT" = 2 ] || {{ {READY}; }}; echo $CI_ATTEMPT >f'
+
+
+def test_a_vm_lost_during_collection_is_another_attempt(host: Host):
+    build = host.build(ir(ONCE_READY, "f"))
     with collecting(host, build) as vm:
         host.provider.destroy(vm)
     assert host.finish(build).state == "passed"
-    assert host.job(build).attempt == 1
+    assert left(host, build) == {"f": b"2\n"}
+    assert on_disk(host, build) == 1
+    assert b"the VM was lost before its artifacts were kept" in host.log(build)
+
+
+def test_a_vm_gone_before_collection_is_another_attempt(host: Host):
+    """As after a restore of a backup that was taken meanwhile: the exit is recorded, and there is no VM."""
+    build = host.build(ir(ONCE_READY, "f"))
+    with collecting(host, build) as vm:
+        host.engine.stop()
+        host.provider.destroy(vm)
+    host.restart()
+    assert host.finish(build).state == "passed"
+    assert left(host, build) == {"f": b"2\n"}
+
+
+def test_a_vm_lost_for_good_leaves_no_passed_job(host: Host):
+    host.settings = replace(host.settings, jobs=replace(host.settings.jobs, service_retries=0))
+    host.restart()
+    nodes = [
+        {"step": {"key": "only", "cmd": READY, "runner_args": {"artifacts": ["f"]}}, "env": {}},
+        {"step": {"key": "publish", "cmd": "true"}, "env": {}},
+    ]
+    build = host.build(json.dumps({"version": "0", "graph": {"nodes": nodes, "edges": [[0, 1, "depends_on"]]}}))
+    with collecting(host, build) as vm:
+        host.provider.destroy(vm)
+    assert host.finish(build).state == "failed"
+    job = host.job(build)
+    assert (job.state, job.error_code, host.job(build, "publish").state) == ("failed", "vm_lost", "skipped")
+    assert "before its artifacts were kept" in (job.error_message or "")
     assert left(host, build) == {}
-    assert b"kept: " in host.log(build)
+    assert on_disk(host, build) == 0
+
+
+def test_a_failed_job_whose_vm_is_lost_stays_failed(host: Host):
+    build = host.build(ir(f"{READY}; exit 3", "f"))
+    with collecting(host, build) as vm:
+        host.provider.destroy(vm)
+    assert host.finish(build).state == "failed"
+    job = host.job(build)
+    assert (job.attempt, job.exit_code, job.error_code) == (1, 3, None)
+    assert b"the VM was lost before its artifacts were kept" in host.log(build)
+
+
+def test_a_dropped_connection_during_collection_is_made_again(host: Host):
+    build = host.build(ir(READY, "f"))
+    with collecting(host, build) as vm, Connection(host.provider.connect(vm), host.clock) as connection:
+        assert connection.run(CUT, timeout=60).exit_code == 0
+    assert host.finish(build).state == "passed"
+    assert host.job(build).attempt == 1
+    assert left(host, build) == {"f": b"x\n"}
+
+
+def test_artifacts_wait_while_the_host_cannot_keep_them(host: Host):
+    build = host.build(ir(READY, "f"))
+    obstacle = host.storage.directory / "artifacts" / build.uuid
+    with collecting(host, build):
+        obstacle.parent.mkdir(exist_ok=True)
+        obstacle.touch()
+    host.says(build, b"the artifacts wait, as the host cannot keep them: ")
+    obstacle.unlink()
+    assert host.finish(build).state == "passed"
+    assert left(host, build) == {"f": b"x\n"}
+
+
+def test_a_host_that_keeps_no_artifacts_fails_the_job(host: Host):
+    settings(host, timeout=0.5)
+    build = host.build(ir(READY, "f"))
+    obstacle = host.storage.directory / "artifacts" / build.uuid
+    with collecting(host, build):
+        obstacle.parent.mkdir(exist_ok=True)
+        obstacle.touch()
+    assert host.finish(build).state == "failed"
+    job = host.job(build)
+    obstacle.unlink()
+    assert (job.exit_code, job.error_code) == (0, "internal_error")
+    assert "the host cannot keep them" in (job.error_message or "")
+
+
+def test_a_successor_collects_again_what_was_incomplete(host: Host):
+    settings(host, max_files=1)
+    build = host.build(ir(f"{READY}; echo y >g", "?"))
+    with collecting(host, build):
+        host.engine.stop()
+        files = host.storage.artifacts.files
+        host.storage.artifacts.store(build, host.job(build), [files.write(build.uuid, "f", [b"x"])], complete=False)
+    host.restart()
+    assert "2 files match" in lacks(host, host.finish(build))
+    assert on_disk(host, build) == 1
 
 
 def test_artifacts_stored_by_an_earlier_process_stay(host: Host):
