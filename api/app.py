@@ -28,6 +28,7 @@ from api.middleware.access_log import AccessLog
 from api.middleware.audit import AuditTrail
 from api.middleware.authentication import Access, BearerTokens
 from api.middleware.cors import Cors
+from api.middleware.durable_answers import DurableAnswers
 from api.middleware.head import Head
 from api.middleware.headers import Headers
 from api.middleware.rate_limits import PublicLimit, RateLimits
@@ -278,6 +279,7 @@ def create_app(
         audit,
         ErrorsAsPages(console.pages, console.cookies),
         PublicLimit(rates, routes, console.cookies.has_session),
+        DurableAnswers(storage),
     ):
         app.add_middleware(middleware)
     ErrorHandlers(settings.url).install(app)

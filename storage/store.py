@@ -168,8 +168,19 @@ class Storage:
         return cls(directory, database, vault, billing or BillingSettings(), log_limit, clock)
 
     def transaction(self) -> AbstractContextManager[None]:
-        """Make the changes of a body one transaction, rolled back on an exception; other writers wait."""
+        """Make the changes of a body one transaction, rolled back on an exception; other writers wait.
+
+        They are on the disk when it returns.
+        """
         return self._database.write()
+
+    def await_disk(self) -> None:
+        """Return when all that this thread may have read by now is on the disk.
+
+        Called before anything outside of the service learns of it. What this thread wrote is there already. Not within
+        a transaction. Raises DatabaseUnavailable.
+        """
+        self._database.await_disk()
 
     def schema_version(self) -> int:
         """Return the number of the last migration applied to the database."""

@@ -106,6 +106,7 @@ class Sending:
             message = message_of(
                 letter, to=mail.recipient, sender=self._settings.sender, message_id=mail.uuid, date=mail.created_at
             )
+            self._storage.await_disk()
             connection.send(message, mail.recipient)
         except (MailRefused, SealBroken) as error:
             self._storage.mail.refuse(mail, str(error))

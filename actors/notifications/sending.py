@@ -54,6 +54,7 @@ class DeliverySender:
             return
         body = delivery.body or ""
         settings = self._live_settings.now.notifications
+        self._storage.await_disk()
         answer = self._client.post(settings, endpoint.url, body.encode(), self._signed(delivery.uuid, body, endpoint))
         self.note(delivery, answer)
 

@@ -122,6 +122,7 @@ class StatusReporter(Supervised[StatusReporterMessage | _Reported, _ReportStates
         before = report.origin.reported
         if before is not None and report_state(before) is report.state:
             return report.origin.report_id
+        self._storage.await_disk()
         return self._hosts[repository.provider].report(repository, report)
 
     def _report_of(self, origin: BuildOrigin, build: Build) -> Report:

@@ -132,6 +132,7 @@ class LogEventsResource:
     def _ended(self, readable: ReadableLog) -> bool:
         """Tell whether the job has ended. Ask before reading the log: if it has, the log read is complete."""
         job = self._storage.jobs.get(readable.job.id)
+        self._storage.await_disk()
         return job is None or job.state.terminal
 
 

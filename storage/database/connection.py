@@ -13,6 +13,7 @@ import apsw
 import peewee
 from playhouse.apsw_ext import APSWDatabase
 
+from storage.database.group_sync import GroupSync
 from storage.database.instants import SECOND, to_micros
 from storage.errors import DatabaseBusy, DatabaseGone, DatabaseUnavailable, StorageClosed
 
@@ -43,7 +44,9 @@ class Database:
     """One SQLite file, safe in any thread.
 
     Reads never wait, because WAL gives each of them a snapshot. Writes of this process wait for each other at a lock;
-    the one that holds it waits at most ``busy_seconds`` for SQLite's lock, which other processes may hold.
+    the one that holds it waits at most ``busy_seconds`` for SQLite's lock, which other processes may hold. A write is
+    on the disk when it returns (engine.md, "After a crash, and after a power cut"); others may read it a moment before,
+    and call `await_disk` before they tell anybody outside of it.
     """
 
     def __init__(self, path: Path, clock: Clock, busy_seconds: float = 10.0) -> None:
@@ -51,6 +54,7 @@ class Database:
         self._clock = clock
         self._busy_seconds = busy_seconds
         self._connections = _Connections(str(path), busy_seconds)
+        self._syncs = GroupSync(path.with_name(f"{path.name}-wal"))
         self._writer = threading.RLock()
         self._begun = threading.local()
         self._beginning_since: float | None = None
@@ -95,30 +99,60 @@ class Database:
     def write(self) -> Iterator[None]:
         """Run the body in one transaction: commit at its end, roll back on an exception.
 
-        Inside another ``write`` of the same thread it is part of that transaction. Raises DatabaseBusy if others hold
-        the database for too long, and DatabaseGone if the file was removed or replaced.
+        Returns when the changes are on the disk. Inside another ``write`` of the same thread it is part of that
+        transaction. Raises DatabaseBusy if others hold the database for too long, DatabaseGone if the file was removed
+        or replaced, and DatabaseUnavailable.
         """
         self._take_turn()
+        committed: int | None = None
         try:
             with self._translated_errors():
                 connection = self._connections.connection()
             if connection.in_transaction:
                 yield
                 return
-            self._connections.check_file()
-            self._begin()
-            try:
-                self._begun.at = self.now()
+            with self._transaction(connection):
                 yield
-                self.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    self.execute("ROLLBACK")
-                raise
-            finally:
-                self._begun.at = None
+            committed = self._commit(connection)
         finally:
             self._writer.release()
+        self._syncs.wait(committed)
+
+    @contextmanager
+    def _transaction(self, connection: apsw.Connection) -> Iterator[None]:
+        """Begin a transaction, which the caller commits; roll back on an exception."""
+        self._connections.check_file()
+        self._begin()
+        try:
+            self._begun.at = self.now()
+            yield
+        except BaseException:
+            if connection.in_transaction:
+                self.execute("ROLLBACK")
+            raise
+        finally:
+            self._begun.at = None
+
+    def _commit(self, connection: apsw.Connection) -> int:
+        """Commit, and return the number that the sync of the commit has; roll back if it fails."""
+        try:
+            self._syncs.begin()
+            try:
+                self.execute("COMMIT")
+            finally:
+                number = self._syncs.end()
+        except BaseException:
+            if connection.in_transaction:
+                self.execute("ROLLBACK")
+            raise
+        return number
+
+    def await_disk(self) -> None:
+        """Return when all that this thread may have read by now is on the disk. Not within a `write`.
+
+        Raises DatabaseUnavailable.
+        """
+        self._syncs.wait()
 
     def _take_turn(self) -> None:
         """Wait for this process's writer lock, unless its holder waits for another process.
@@ -142,16 +176,23 @@ class Database:
 
     @contextmanager
     def write_at_once(self) -> Iterator[None]:
-        """Do optional work as in `write`, but raise DatabaseBusy instead of waiting for another writer."""
+        """Do optional work as in `write`, but raise DatabaseBusy instead of waiting for another writer.
+
+        A power cut may take it back: it is on the disk with the next `write`.
+        """
         if not self._writer.acquire(blocking=False):
             raise DatabaseBusy("another thread writes to the database: try again")
         try:
             with self._translated_errors():
                 connection = self._connections.connection()
+            if connection.in_transaction:
+                yield
+                return
             connection.set_busy_timeout(0)
             try:
-                with self.write():
+                with self._transaction(connection):
                     yield
+                    self.execute("COMMIT")
             finally:
                 connection.set_busy_timeout(round(self._busy_seconds * 1000))
         finally:

@@ -80,6 +80,7 @@ class BuildEvents:
             yield _RETRY + _BEGIN
             while True:
                 now = live.latest(time.monotonic())
+                self._site.storage.await_disk()
                 if now.tag != seen:
                     yield live.event(seen, now)
                     seen = now.tag
