@@ -99,6 +99,7 @@ class Exited:
 
     ``size`` bytes of output were kept; with ``truncated`` there was more. With ``timed_out`` the VM ended the command
     at its time-out. ``seconds_ago`` counts from the command's end to this answer; None from an older release's.
+    ``cut_off`` names programs that the command left, and that held its output when their time was up.
     """
 
     exit_code: int
@@ -106,6 +107,7 @@ class Exited:
     truncated: bool
     timed_out: bool = False
     seconds_ago: float | None = field(default=None, compare=False)
+    cut_off: tuple[str, ...] = field(default=(), compare=False)
 
 
 def start(connection: Connection, spec: CommandSpec) -> CommandOutput:
@@ -229,7 +231,8 @@ def parse_result(output: bytes) -> Exited:
     except (KeyError, ValueError) as error:
         message = "the VM does not say how its command ended"
         raise CommandLost(message) from error
-    return Exited(exit_code, size, dropped > 0, "timed-out" in facts, seconds_ago)
+    cut_off = tuple(facts.get("cut-off", ()))
+    return Exited(exit_code, size, dropped > 0, "timed-out" in facts, seconds_ago, cut_off)
 
 
 def _seconds_ago(facts: Mapping[str, list[str]]) -> float | None:

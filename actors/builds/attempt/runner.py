@@ -195,6 +195,9 @@ class AttemptRunner:
         log.output(*pieces)
         assert following.exited is not None  # noqa: S101 - it was followed to its end
         self.log.end()
+        if following.exited.cut_off:
+            names = ", ".join(following.exited.cut_off)
+            self.log.notice(f"processes that the command left behind still held its output, and were ended: {names}")
         return following.exited
 
     @contextlib.contextmanager

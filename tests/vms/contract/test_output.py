@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from actors.vms import CommandSpec, Connection, Exited, Provider, follow, in_job, start
 from storage import SystemClock
-from tests.actors.vms.commands import TIMEOUT
+from tests.actors.vms.commands import TIMEOUT, run_in_job
 from tests.vms.contract.conftest import Boot
 
 GB = 1 << 30
@@ -54,3 +56,65 @@ def test_output_and_errors_come_in_their_order_and_once(boot: Boot, provider: Pr
             again = follow(another, offset)
             assert b"".join(again) == whole[offset:]
             assert again.exited == Exited(0, len(whole), truncated=False)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    "helper",
+    [
+        "exec > >(tee build.log) 2>&1",
+        "exec > >(sed s/^/now:/) 2>&1",
+        "exec 3>&1; coproc { while read -r line; do echo $line; done >&3; }; exec 3>&- >&${COPROC[1]} 2>&1",
+    ],
+    ids=["tee", "sed", "coproc"],
+)
+def test_helpers_pass_on_all_that_the_command_wrote(connection: Connection, helper: str):
+    """The exit code is that of the command."""
+    start(connection, CommandSpec(f"{helper}; seq 50; echo FINAL; exit 3"))
+    following = follow(connection)
+    assert b"".join(following).replace(b"now:", b"").split() == [*(b"%d" % each for each in range(1, 51)), b"FINAL"]
+    assert following.exited is not None
+    assert (following.exited.exit_code, following.exited.cut_off) == (3, ())
+
+
+@pytest.mark.real
+@pytest.mark.essential
+def test_a_slow_helper_and_a_server_are_told_apart(connection: Connection):
+    """The helper has its time, and the server, which writes nothing, is ended and named."""
+    slow = "exec > >(while read -r line; do sleep 0.02; echo $line; done) 2>&1"
+    start(connection, CommandSpec(f"tail -f /dev/null & {slow}; seq 50; echo FINAL; exit 3"))
+    following = follow(connection)
+    assert b"".join(following).split() == [*(b"%d" % each for each in range(1, 51)), b"FINAL"]
+    assert following.exited is not None
+    assert (following.exited.exit_code, following.exited.cut_off) == (3, ("tail",))
+
+
+@pytest.mark.real
+def test_a_file_that_a_helper_writes_is_whole(connection: Connection):
+    start(connection, CommandSpec("exec > >(tee build.log) 2>&1; seq 20000; echo FINAL"))
+    output = b"".join(follow(connection))
+    assert output.endswith(b"20000\nFINAL\n")
+    assert run_in_job(connection, "cat /workspace/build.log").stdout == output
+
+
+@pytest.mark.real
+def test_a_server_left_behind_is_ended_and_named(connection: Connection):
+    """It does not cost the whole time that helpers may take, and one without the output costs nothing."""
+    began = time.monotonic()
+    start(connection, CommandSpec("sleep 600 >/dev/null 2>&1 & sleep 500 & echo up; exit 4"))
+    following = follow(connection)
+    assert b"".join(following) == b"up\n"
+    assert following.exited is not None
+    assert (following.exited.exit_code, following.exited.cut_off) == (4, ("sleep",))
+    assert time.monotonic() - began < 25
+
+
+@pytest.mark.real
+def test_what_writes_for_ever_is_cut_off_at_the_time_out(connection: Connection):
+    """The command ended in time."""
+    start(connection, CommandSpec("while :; do echo on; sleep 0.1; done & exit 0", seconds=3.0))
+    following = follow(connection)
+    assert b"".join(following).startswith(b"on\n")
+    assert following.exited is not None
+    assert (following.exited.exit_code, following.exited.timed_out) == (0, False)
+    assert following.exited.cut_off

@@ -28,13 +28,26 @@ class _Ended:
         self.output, output = os.pipe()
         os.write(output, written)
         self.held = os.dup(output) if held else None
+        self.killed = False
         os.close(output)
 
     def start(self, _spec: object) -> None:
         pass
 
-    def reap(self) -> int:
-        return 0
+    def note_exit(self) -> None:
+        pass
+
+    def terminate(self) -> None:
+        pass
+
+    def holders(self, _pipe: int) -> list[str]:
+        return ["left"]
+
+    def kill_rest(self) -> None:
+        self.killed = True
+
+    def reap(self) -> int | None:
+        return 0 if self.killed else None
 
 
 @pytest.fixture
@@ -55,12 +68,28 @@ def run(kept: Path) -> Iterator[Run]:
         os.close(each)
 
 
-@pytest.mark.parametrize("held", [False, True])
 @pytest.mark.parametrize("read_before", [False, True])
-def test_the_last_output_is_kept_when_the_command_is_reaped(run: Run, kept: Path, *, read_before: bool, held: bool):
-    command = run(b"last words", held=held)
+def test_the_last_output_is_kept_when_the_command_is_reaped(run: Run, kept: Path, *, read_before: bool):
+    command = run(b"last words")
     if read_before:
         command.keep_output()
+    assert not command.reap()
+    while command.pipe >= 0:
+        command.keep_output()
+    assert command.reap()
+    assert command.exit_code == 0
+    assert kept.read_bytes() == b"last words"
+
+
+def test_what_still_holds_the_output_is_left_its_time(run: Run, kept: Path):
+    command = run(b"last words", held=True)
+    assert not command.reap()
+    command.keep_output()
+    assert not command.reap()
+    assert command.milliseconds_left is not None
+    assert 1000 < command.milliseconds_left <= 5001
+    command.terminate(0)
+    command.enforce_times()
     assert command.reap()
     assert (command.exit_code, command.pipe) == (0, -1)
     assert kept.read_bytes() == b"last words"

@@ -21,6 +21,11 @@ _PIPE_BYTES = 1 << 18
 _STOPPED_SECONDS = 1.0
 """The time after which what an ended command left is killed, if a shell has stopped its init."""
 
+_QUIET_SECONDS = 5.0
+_LEFT_SECONDS = 30.0
+"""Processes that an ended command left and that hold its output, such as ``tee``, may pass on what it wrote: until they
+have closed the output, or write nothing for the first time, or at most for the second (engine.md, "A job attempt")."""
+
 
 class Command:
     """A command that runs, or has ended.
@@ -40,23 +45,32 @@ class Command:
         self.exit_code: int | None = None
         self._started = uptime()
         self._ended = 0.0
-        self._ending = self._timed_out = False
+        self._left_until: float | None = None
+        self._last_output = 0.0
+        self._cut_off: list[str] = []
+        self._exited = self._ending = self._killed = self._timed_out = False
         self._term_at: float | None = self._started + spec["seconds"]
         self._kill_at: float | None = None
 
     @property
     def end(self) -> int:
-        """A descriptor to poll for `reap`; -1 once the command has ended."""
+        """A descriptor to poll for `reap`; -1 if there is none now."""
         return self._processes.end
 
     def keep_output(self) -> bool:
-        """Move what the pipe has now to the output; tell if there was anything."""
+        """Move what the pipe has now to the output; tell if there was anything.
+
+        At its end all has come of an ended command's processes, and those that do not hold the output are killed.
+        """
         try:
             count = self._output.move(self.pipe, self._limit)
         except BlockingIOError:
             return False
+        self._last_output = uptime()
         if count == 0:
             self._close_pipe()
+            if self._left_until is not None:
+                self._kill_rest()
         return count > 0
 
     def reap(self) -> bool:
@@ -64,9 +78,11 @@ class Command:
 
         All its processes are dead then, and their last output is kept.
         """
+        if not self._exited:
+            self._note_exit()
+            return False
         exit_code = self._processes.reap()
         if exit_code is None:
-            self._term_at, self._kill_at = None, uptime() + _STOPPED_SECONDS
             return False
         while self.pipe >= 0 and self.keep_output():
             pass
@@ -83,21 +99,27 @@ class Command:
             self._ending, self._term_at = True, None
             self._processes.terminate()
         kill_at = uptime() + grace
-        self._kill_at = kill_at if self._kill_at is None else min(self._kill_at, kill_at)
+        if self._left_until is not None:
+            self._left_until = min(self._left_until, kill_at)
+        else:
+            self._kill_at = kill_at if self._kill_at is None else min(self._kill_at, kill_at)
 
     def enforce_times(self) -> None:
-        """Do what is due: TERM at the time-out, KILL after the grace."""
+        """Do what is due: TERM at the time-out, KILL after the grace, KILL to what an ended command left."""
         if self._term_at is not None and self._term_at <= uptime():
             self._timed_out = True
             self.terminate(self._grace)
         if self._kill_at is not None and self._kill_at <= uptime():
-            self._kill_at = None
+            self._kill_at, self._killed = None, True
             self._processes.kill()
+        if self._rest_at is not None and self._rest_at <= uptime():
+            self._cut_off = self._processes.holders(self.pipe)
+            self._kill_rest()
 
     @property
     def milliseconds_left(self) -> float | None:
         """The time until something is due; None if nothing is."""
-        times = [at for at in (self._term_at, self._kill_at) if at is not None]
+        times = [at for at in (self._term_at, self._kill_at, self._rest_at) if at is not None]
         return max(0.0, (min(times) - uptime()) * 1000 + 1) if times else None
 
     @property
@@ -105,8 +127,31 @@ class Command:
         """The lines that tell how it ended."""
         timed_out = "timed-out\n" if self._timed_out else ""
         sizes = f"{self._output.size} {self._output.dropped}"
-        lines = f"started {self._started:.2f}\n{timed_out}exit {self.exit_code}\noutput {sizes}\n"
+        cut_off = f"cut-off {' '.join(self._cut_off)}\n" if self._cut_off else ""
+        lines = f"started {self._started:.2f}\n{timed_out}exit {self.exit_code}\noutput {sizes}\n{cut_off}"
         return f"{lines}ended {self._ended:.2f}\nnow {uptime():.2f}\n".encode()
+
+    @property
+    def _rest_at(self) -> float | None:
+        """The time at which what an ended command left is killed, as it looks now; None at other times."""
+        if self._left_until is None:
+            return None
+        return min(self._left_until, self._last_output + _QUIET_SECONDS)
+
+    def _note_exit(self) -> None:
+        """Note that the command has ended, and leave what it left the rest of its time to pass on its output."""
+        self._exited = True
+        self._processes.note_exit()
+        self._last_output = now = uptime()
+        bounds = [at for at in (self._term_at, self._kill_at) if at is not None]
+        self._term_at = self._kill_at = None
+        self._left_until = now if self._killed else min(now + _LEFT_SECONDS, *bounds)
+        if self.pipe < 0:
+            self._kill_rest()
+
+    def _kill_rest(self) -> None:
+        self._left_until, self._kill_at = None, uptime() + _STOPPED_SECONDS
+        self._processes.kill_rest()
 
     def _close_pipe(self) -> None:
         os.close(self.pipe)

@@ -59,6 +59,8 @@ class Namespaces:
         os.close(report)
         self.command_init.close_theirs()
         self._of_children = os.open("/proc/self/ns/pid_for_children", os.O_RDONLY)
+        self.all_processes = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
+        """The outer layer's ``/proc``, on which the job can mount nothing."""
 
     def enter(self, spec: dict[str, Any], disk: int) -> None:
         """Make the mount of the job's disk the root, also of this process. Raises OSError."""

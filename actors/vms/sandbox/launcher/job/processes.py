@@ -9,6 +9,7 @@ from __future__ import annotations
 import marshal
 import os
 import resource
+import time
 
 from ..kernel import (
     CLONE_NEWCGROUP,
@@ -34,18 +35,23 @@ _SHELLS = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/bin/sh")
 _OOM_SCORE = 1000
 _NOT_STARTED = 127
 
+_LOOKING_SECONDS = 0.3
+_MAX_NAMES = 8
+_NAME_BYTES = 64
+
 
 class Processes:
     """The process that becomes the command, which waits for it, and the command's init.
 
     ``output`` is the end of a pipe from which to read what the command prints, and ``end`` a descriptor that is
-    readable when `reap` has something to do.
+    readable when `note_exit`, and after `kill_rest` when `reap`, has something to do; -1 if there is none.
     """
 
     def __init__(self, job: Namespaces, limits: list[tuple[int, int, int]], groups: list[int]) -> None:
         """Start the process. Raises OSError if it cannot be made."""
         self._init = job.command_init
-        self._status: int | None = None
+        self._all = job.all_processes
+        self._status = 0
         spec, self._spec = os.pipe()
         self.output, output = os.pipe()
         try:
@@ -76,17 +82,40 @@ class Processes:
         """Kill all processes of the command."""
         self._init.kill()
 
+    def note_exit(self) -> None:
+        """Note how the command's own process has ended. Those that it left run on."""
+        self._status = os.waitpid(self._command, 0)[1]
+        os.close(self.end)
+        self.end = -1
+
+    def holders(self, pipe: int) -> list[str]:
+        """Return the names of programs, each once and not all if they are many, that can write into a pipe.
+
+        Other characters than those of usual names become ``_``. It takes a moment at most, whatever the job has open.
+        """
+        until = time.monotonic() + _LOOKING_SECONDS
+        wanted = f"pipe:[{os.fstat(pipe).st_ino}]"
+        own = str(os.getpid())
+        names: list[str] = []
+        for process in os.listdir(self._all):
+            if len(names) == _MAX_NAMES or time.monotonic() > until:
+                break
+            if process.isdecimal() and process != own and self._holds(process, wanted, until):
+                name = self._name(process)
+                if name not in names:
+                    names.append(name)
+        return names
+
+    def kill_rest(self) -> None:
+        """Kill all that the command left."""
+        self._init.kill_all()
+        self.end = self._init.word
+
     def reap(self) -> int | None:
-        """Note the command's end, and then that of all it left; return its exit code after that, else None.
+        """Note the end of all that the command left; return its own exit code after that, else None.
 
         Signal N is 128 + N.
         """
-        if self._status is None:
-            self._status = os.waitpid(self._command, 0)[1]
-            os.close(self.end)
-            self._init.kill_all()
-            self.end = self._init.word
-            return None
         if self.end == self._init.word and not self._init.all_dead():
             self.end = self._init.pidfd  # it was killed, and the kernel kills the others
             return None
@@ -94,6 +123,39 @@ class Processes:
         self.end = -1
         code = os.waitstatus_to_exitcode(self._status)
         return code if code >= 0 else 128 - code
+
+    def _holds(self, process: str, wanted: str, until: float) -> bool:
+        try:
+            folder = os.open(f"{process}/fd", os.O_RDONLY | os.O_DIRECTORY, dir_fd=self._all)
+        except OSError:  # it has ended
+            return False
+        try:
+            for each in os.listdir(folder):
+                if time.monotonic() > until:
+                    break
+                try:
+                    if os.readlink(each, dir_fd=folder) == wanted:
+                        return True
+                except OSError:  # closed meanwhile
+                    continue
+        except OSError:  # it has ended
+            return False
+        finally:
+            os.close(folder)
+        return False
+
+    def _name(self, process: str) -> str:
+        try:
+            file = os.open(f"{process}/comm", os.O_RDONLY, dir_fd=self._all)
+        except OSError:  # it has ended
+            return "?"
+        try:
+            name = os.read(file, _NAME_BYTES).decode("ascii", "replace").strip()
+        except OSError:  # it has ended
+            return "?"
+        finally:
+            os.close(file)
+        return "".join(each if each.isalnum() or each in "._+-:" else "_" for each in name) or "?"
 
 
 def _become_command(received: int, limits: list[tuple[int, int, int]], groups: list[int], output: int) -> NoReturn:
