@@ -23,8 +23,10 @@ _STOPPED_SECONDS = 1.0
 
 _QUIET_SECONDS = 5.0
 _LEFT_SECONDS = 30.0
-"""Processes that an ended command left and that hold its output, such as ``tee``, may pass on what it wrote: until they
-have closed the output, or write nothing for the first time, or at most for the second (engine.md, "A job attempt")."""
+"""The time that what an ended command left, such as ``tee``, has to pass on output: quiet, and in all.
+
+It ends before when nothing holds the output (engine.md, "A job attempt").
+"""
 
 
 class Command:
