@@ -9,8 +9,17 @@ from storage import on_first_use
 if TYPE_CHECKING:
     from actors.render.discovery import discover, render_archive
     from actors.render.envelope import DeclaredPipeline, Envelope, RenderFailed
+    from actors.render.guest.load import in_folder
     from actors.render.settings import RenderSettings
 else:
     __getattr__ = on_first_use(__name__)
 
-__all__ = ["DeclaredPipeline", "Envelope", "RenderFailed", "RenderSettings", "discover", "render_archive"]
+__all__ = [
+    "DeclaredPipeline",
+    "Envelope",
+    "RenderFailed",
+    "RenderSettings",
+    "discover",
+    "in_folder",
+    "render_archive",
+]

@@ -29,9 +29,12 @@ _JSON_LINE = re.compile(r": line ([0-9]{1,9}) column [0-9]{1,9}$")
 
 
 def check_declared(
-    pipeline: DeclaredPipeline, files: PipelineFiles, limits: IrSettings, source: Collection[str]
+    pipeline: DeclaredPipeline, files: PipelineFiles, limits: IrSettings, source: Collection[str] | None = None
 ) -> LintedPipeline:
-    """Check a pipeline that a project's files declare. ``source`` has the names of the project's files."""
+    """Check a pipeline that a project's files declare.
+
+    ``source`` has the names of the project's files, None if they are not known.
+    """
 
     def finding(fault: Fault) -> Finding:
         step = _step_at(pipeline.definition, fault.path)
@@ -49,13 +52,16 @@ def check_declared(
     return LintedPipeline(pipeline.slug, plan, pipeline.triggers, warnings=warnings)
 
 
-def check_ir(slug: str, text: str, file: str, limits: IrSettings) -> LintedPipeline:
-    """Check a pipeline as JSON, the text of a file."""
+def check_ir(slug: str, text: str, file: str | None, limits: IrSettings) -> LintedPipeline:
+    """Check a pipeline as JSON, the text of a file; without its name nothing has a place."""
+
+    def place(line: int | None = None) -> Place | None:
+        return None if file is None else Place(file, line)
 
     def finding(fault: Fault) -> Finding:
         if (found := _JSON_LINE.search(fault.message)) is not None:
-            return Finding(fault.message, Place(file, int(found[1])), fault.code)
-        return Finding(fault.message, Place(file, line(fault)), fault.code, _key(_step_at(document(), fault.path)))
+            return Finding(fault.message, place(int(found[1])), fault.code)
+        return Finding(fault.message, place(line(fault)), fault.code, _key(_step_at(document(), fault.path)))
 
     def document() -> object:
         return json.loads(text)
@@ -67,7 +73,7 @@ def check_ir(slug: str, text: str, file: str, limits: IrSettings) -> LintedPipel
         plan = load(text, limits)
     except IrError as error:
         return LintedPipeline(slug, None, mistakes=tuple(map(finding, error.faults)))
-    return LintedPipeline(slug, plan, warnings=doubts(document(), (), plan, lambda _: Place(file), None))
+    return LintedPipeline(slug, plan, warnings=doubts(document(), (), plan, lambda _: place(), None))
 
 
 def refused(failure: RenderFailed) -> Report:

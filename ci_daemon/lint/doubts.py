@@ -1,4 +1,4 @@
-"""Warnings about pipelines that can be planned: only what certainly has no effect. Pure."""
+"""Warnings about valid pipelines: what has no effect, and failures that are hidden. Pure."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from actors.ir import RUNNER_ARGS
 from ci_daemon.lint.report import Finding
+from ci_daemon.lint.shell_lines import hides_failures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
 __all__ = ["doubts"]
 
 _GLOB = frozenset("*?[")
+_HIDES_FAILURES = (
+    "a line that fails does not fail the step, which passes with its last line: begin the command with"
+    ' "set -eo pipefail", or join its lines with "&&"'
+)
 
 
 def doubts(
@@ -25,7 +30,7 @@ def doubts(
     place: Callable[[Mapping[str, object]], Place | None],
     source: Collection[str] | None,
 ) -> tuple[Finding, ...]:
-    """Return what has no effect in a pipeline.
+    """Return what has no effect in a pipeline, and commands whose failures are hidden.
 
     ``place`` returns the line of a step; of none, that of the pipeline. ``source`` has the names of the project's
     files, None if they are not known.
@@ -34,6 +39,7 @@ def doubts(
     children = {job.step_key for job in plan.jobs if any(each.kind == "builds_in" for each in job.depends_on)}
     for step in _steps(definition):
         messages = [
+            *_of_command(step["cmd"]),
             *_of_image(step, children),
             *_of_runner_args(step),
             *_of_time(step, plan.timeout_seconds),
@@ -60,6 +66,11 @@ def _of_triggers(triggers: Iterable[object]) -> Iterator[str]:
                         yield f"a trigger with an empty list of {names} never matches"
             case {"event": event}:
                 yield f'there is no event "{event}" that triggers builds'
+
+
+def _of_command(command: str) -> Iterator[str]:
+    if hides_failures(command):
+        yield _HIDES_FAILURES
 
 
 def _of_image(step: Mapping[str, Any], children: Collection[str]) -> Iterator[str]:

@@ -11,6 +11,7 @@ from collections import defaultdict
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from actors.render import in_folder
 from ci_daemon.lint.report import Place
 from ci_daemon.submit import declared_lines
 
@@ -65,6 +66,9 @@ class PipelineFiles:
         given = {each.arg: each.value for each in call.keywords}
         given |= {"cmd": call.args[0]} if call.args else {}
         place = Place(file, function.end_lineno)
+        match given:
+            case {"cmd": ast.Constant(value=str(command)), "cwd": ast.Constant(value=str(folder))}:
+                self._steps["cmd", in_folder(command, folder)].add(place)
         for text in _TEXTS:
             match given.get(text):
                 case ast.Constant(value=str(value)):

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from actors import ir, render
+from ci_daemon import lint as linting
 from ci_daemon import local
 from ci_daemon import submit as submission
 from storage import NewBuild, SecretInvalid, SecretScope
@@ -39,6 +40,7 @@ class LocalRun:
         self.request = request
         self.interrupts = interrupts
         self._stream = stream
+        self._warned: set[linting.Finding] = set()
 
     @cached_property
     def screen(self) -> Screen:
@@ -55,9 +57,11 @@ class LocalRun:
         with ThreadPoolExecutor(1) as background:
             asked = background.submit(submission.git_revision, self.request.tree)
             archive = pack()
-            pipeline_ir = self._rendered(archive) if self.request.ir is None else self.request.ir
+            declared = self._declared(archive) if self.request.ir is None else None
+            pipeline_ir = (self.request.ir or "") if declared is None else declared.pipeline_ir
             plan = self._plan(pipeline_ir)
             self._check_secrets(plan)
+            self._warn(declared, plan)
         revision = asked.result()
         pipeline = self.service.pipeline(self.request.pipeline, revision.repository, revision.branch)
         self._set_secrets(pipeline)
@@ -106,14 +110,14 @@ class LocalRun:
         self.screen.print("canceling the build; another Ctrl-C ends it at once")
         self.service.cancel(build.id)
 
-    def _rendered(self, archive: Archive) -> str:
-        """Return the IR of the pipeline that the archive declares."""
+    def _declared(self, archive: Archive) -> render.DeclaredPipeline:
+        """Return the pipeline that the archive declares."""
         request, _ = self.request, render.discover  # its imports first: only the render then waits for its VM
         self.service.prepare()
         try:
             envelope = self.service.discover(request.pipeline, archive.data, meanwhile=self._begin)
             self._begin()  # also if its render is cached
-            return submission.select_declared(envelope, request.tree, request.slug).pipeline_ir
+            return submission.select_declared(envelope, request.tree, request.slug)
         except submission.SeveralPipelines as error:
             raise BuildRefused(str(error)) from error
         except render.RenderFailed as failure:
@@ -144,6 +148,19 @@ class LocalRun:
             for name in job.secrets:
                 if name not in self.request.secrets:
                     raise BuildRefused(f'the step "{job.name}" needs the secret {name}: give --secret {name}=@FILE')
+
+    def _warn(self, declared: render.DeclaredPipeline | None, plan: ir.Plan) -> None:
+        """Show what `ci-daemon lint` warns of in the steps that run, each warning once."""
+        request, limits = self.request, self.service.config.ir
+        if declared is None:
+            linted = linting.check_ir(request.pipeline, request.ir or "", None, limits)
+        else:
+            linted = linting.check_declared(declared, linting.PipelineFiles.read(request.tree), limits)
+        run = {job.step_key for job in plan.jobs}
+        for warning in linted.warnings:
+            if warning not in self._warned and (warning.step is None or warning.step in run):
+                self._warned.add(warning)
+                self.screen.print(f"warning: {warning}")
 
     def _set_secrets(self, pipeline: Pipeline) -> None:
         """Store the secrets of the request, sealed, for the time of the build, and no others."""

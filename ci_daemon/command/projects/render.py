@@ -11,12 +11,14 @@ import click
 
 from actors import render as rendering
 from actors import vms
+from actors.ir import IrSettings
 from ci_daemon import lint as linting
 from ci_daemon import submit as submission
 from ci_daemon.command.support.command_classes import CallerCommand
 from ci_daemon.command.support.identity import become_owner
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.providers import open_images, open_providers
+from ci_daemon.terminal.printable import printable
 from storage import SystemClock
 
 __all__ = ["render"]
@@ -30,17 +32,21 @@ __all__ = ["render"]
 def render(session: Session, *, tree: Path, pipeline: str | None, org: str) -> None:
     """Render the pipeline files of DIR, .hm/*.py, in a VM, and print the IR.
 
-    `submit --ir`, `run --ir` and the API accept it. It needs no service; on the box it takes the service's image.
+    `submit --ir`, `run --ir` and the API accept it. It needs no service; on the box it takes the service's image. The
+    warnings of `lint` are printed on stderr.
     """
     try:
+        files = linting.PipelineFiles.read(tree)  # before the owner of the box is this process's user
         if session.owns_box():
             envelope = _on_box(session, tree, pipeline, org)
         else:
             envelope = linting.render_tree(tree, lambda line: click.echo(line, err=True), organization=org).envelope
-        definition = submission.select_declared(envelope, tree, pipeline).definition
+        declared = submission.select_declared(envelope, tree, pipeline)
     except (rendering.RenderFailed, submission.SeveralPipelines, vms.VmError) as failure:
         raise Failure(str(failure)) from failure
-    click.echo(json.dumps(definition, indent=2))
+    click.echo(json.dumps(declared.definition, indent=2))
+    for warning in linting.check_declared(declared, files, IrSettings()).warnings:
+        click.echo(f"warning: {printable(str(warning))}", err=True)
 
 
 def _on_box(session: Session, tree: Path, pipeline: str | None, org: str) -> rendering.Envelope:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from actors.ir import IrSettings
-from actors.render import DeclaredPipeline, RenderFailed
+from actors.render import DeclaredPipeline, RenderFailed, in_folder
 from ci_daemon.lint import PipelineFiles, check_declared, check_ir, refused
 from tests.actors.ir.documents import graph, node
 
@@ -78,6 +79,21 @@ def test_warnings_are_about_what_certainly_has_no_effect():
         f"8: step \"check\": runner_args has no effect with 'retries': there are {KNOWN}",
         '8: step "check": its time-out of 61 s is never reached: the build ends after 60 s',
     ]
+
+
+def test_a_failure_that_a_later_line_hides_is_a_warning():
+    hidden = "\nfalse\necho done\n"
+    _, warnings = checked(declared(node("check", cmd=hidden, label="Check"), node("make", cmd="set -e\nfalse\ntrue")))
+    (warning,) = warnings
+    assert warning.startswith('.hm/a.py:8: step "check": a line that fails does not fail the step')
+    steps = {"version": "0", "steps": [{"type": "wait"}, {"type": "command", "key": "a", "cmd": hidden}]}
+    (found,) = check_ir("ci", json.dumps(steps), None, IrSettings()).warnings
+    assert str(found).startswith('step "a": a line that fails does not fail the step')
+
+
+def test_a_step_with_a_folder_has_the_line_of_its_call():
+    files = PipelineFiles({".hm/a.py": "hm.sh(\n  'make',\n  cwd='a b',\n)"})
+    assert str(files.place("ci", {"cmd": in_folder("make", "a b")})) == ".hm/a.py:1"
 
 
 DOCUMENT = """{"version": "0", "steps": [

@@ -64,6 +64,14 @@ def test_the_exit_code_is_that_of_the_build_and_of_refusals(project: Project):
     assert 'the step "needs" needs the secret TOKEN: give --secret TOKEN=@FILE' in printed
 
 
+def test_a_hidden_failure_is_told_before_the_build(project: Project):
+    project.write(Graph().step("lint", "false\necho done").step("other", "false\necho done"))
+    code, printed = project.run("--step", "lint")
+    assert code == 0, printed
+    (warning,) = (line for line in printed.splitlines() if line.startswith("warning: "))
+    assert warning.startswith('warning: step "lint": a line that fails does not fail the step')
+
+
 def test_secrets_come_from_files_and_do_not_stay(project: Project, tmp_path: Path):
     project.write(Graph().step("needs", "echo $TOKEN | tr a-z A-Z; echo $TOKEN", runner_args={"secrets": ["TOKEN"]}))
     (tmp_path / "token").write_text("sesame\n")

@@ -139,6 +139,17 @@ def test_the_owner_sees_the_pipelines_of_a_tree(daemon: Daemon):
     assert "has several pipelines, ci, nightly, deploy: choose one with --pipeline" in refused.stderr
 
 
+def test_the_owner_is_warned_of_what_a_tree_hides(daemon: Daemon, tmp_path: Path):
+    (tmp_path / ".hm").mkdir()
+    (tmp_path / ".hm" / "ci.py").write_text(CLEANED_UP)
+    shown = daemon.command("render", str(tmp_path))
+    assert len(json.loads(shown.stdout)["graph"]["nodes"]) == 4
+    assert shown.stderr == ""
+    (tmp_path / ".hm" / "ci.py").write_text(HELLO.replace("cat greeting", "cat greeting\\ntrue"))
+    (warning,) = daemon.command("render", str(tmp_path)).stderr.splitlines()
+    assert warning.startswith('warning: .hm/ci.py:6: step "greet": a line that fails does not fail the step')
+
+
 FAULTS = {
     "nothing": ("", "the pipeline files registered no pipeline"),
     "exception": (
