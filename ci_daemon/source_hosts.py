@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from actors.repositories import GitError, heads_at
 from actors.source_hosts import (
     Bitbucket,
     BitbucketApi,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from actors.source_hosts import SourceHost
     from actors.source_hosts.github import Installations
     from ci_daemon.config import Config
-    from storage import Clock, Storage
+    from storage import Clock, GitCredential, Storage
 
 __all__ = ["SourceHosts", "open_github", "open_source_hosts"]
 
@@ -68,4 +69,11 @@ def open_source_hosts(storage: Storage, config: Config, clock: Clock, url: str) 
     )
     by_name = {each.provider: each for each in hosts}
     installations = github.installations if config.github.configured else None
-    return SourceHosts(by_name, RepositoryConnector(storage, forges, url), workspaces, installations)
+
+    def heads(clone_url: str, credential: GitCredential) -> Mapping[str, str] | None:
+        try:
+            return heads_at(clone_url, config.repositories, credential)
+        except GitError:
+            return None
+
+    return SourceHosts(by_name, RepositoryConnector(storage, forges, url, heads), workspaces, installations)

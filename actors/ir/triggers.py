@@ -16,6 +16,7 @@ __all__ = ["PullRequestEvent", "PushEvent", "glob_matches", "skips_builds", "wan
 
 _DEFAULT_TYPES = ("opened", "synchronize", "reopened")
 _SKIP_MARKS = ("[skip ci]", "[ci skip]")
+_OF_OTHERS = ("* ", "    ")
 
 
 @immutable
@@ -40,9 +41,14 @@ def wants(triggers: Iterable[object], event: PushEvent | PullRequestEvent) -> bo
 
 
 def skips_builds(message: str) -> bool:
-    """Tell whether a commit's message says ``[skip ci]`` or ``[ci skip]``, in any case, anywhere."""
-    text = message.casefold()
-    return any(mark in text for mark in _SKIP_MARKS)
+    """Tell whether a commit's message says ``[skip ci]`` or ``[ci skip]``, in any case, anywhere.
+
+    Squashes and merges list the messages of the commits that they bring, below their own: as points or indented. A mark
+    there is about one of these commits, and must not keep all the others from being built.
+    """
+    subject, *body = message.casefold().splitlines() or [""]
+    own = [subject, *(each for each in body if not each.startswith(_OF_OTHERS))]
+    return any(mark in line for line in own for mark in _SKIP_MARKS)
 
 
 def glob_matches(glob: str, name: str) -> bool:

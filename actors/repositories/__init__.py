@@ -8,6 +8,7 @@ from storage import on_first_use
 
 if TYPE_CHECKING:
     from actors.repositories.fetching.git import Git, GitError
+    from actors.repositories.fetching.mirror import heads_at
     from actors.repositories.fetching.remote import Remote, RemoteInvalid
     from actors.repositories.fetching.ssh_keys import fingerprint, host_key, new_deploy_key
     from actors.repositories.packing.history import Checkout, add_history, make_history
@@ -29,6 +30,7 @@ __all__ = [
     "SourceSettings",
     "add_history",
     "fingerprint",
+    "heads_at",
     "host_key",
     "install_hook",
     "make_history",

@@ -73,8 +73,9 @@ class PushBuilds:
     def check(self, repository: Repository) -> bool:
         """Fetch a repository and build its pushes, once each; tell whether there were any.
 
-        What was there before the repository was connected is no push: at the first check only what was reported is.
-        Raises GitError and VmError.
+        What was there when the repository was connected is no push. Where that is not known, it is what the first check
+        finds, but for what was or will be reported: hosts report pushes only of connected repositories. Raises GitError
+        and VmError.
         """
         return self._fetching(repository, lambda: self._check(repository))
 
@@ -144,11 +145,14 @@ class PushBuilds:
         checks, deliveries = self._storage.repository_checks, self._storage.deliveries
         before = self._reruns.process(repository, deliveries.pending(repository.id))
         mirror = self._mirror(repository)
-        heads, known = mirror.remote_heads(), checks.heads(repository.id)
-        if repository.checked_at is None and not known:
-            known = _before(heads.commits, self._pushed(before))
-            checks.record_heads(repository, known)
-        moved = heads.commits != known
+        heads = mirror.remote_heads()
+        pushed = self._pushed(before)
+        if pushed or not repository.heads_known:
+            with self._storage.transaction():
+                checks.record_heads(repository, heads.commits)
+                for each in reversed(pushed):
+                    checks.take_back(repository, each.ref, each.old if each.ref.startswith(_BRANCH) else None)
+        moved = heads.commits != checks.heads(repository.id)
         if moved or (repository.checked_at is None and repository.connection_id is None):
             self._build_pushes(mirror, repository, heads)
         done = self._pull_requests.process(mirror, repository, before)
@@ -211,11 +215,10 @@ class PushBuilds:
         leaving: ExitStack,
     ) -> None:
         ref, old = push.ref, push.old
-        pushed = mirror.commit(commit)
-        if skips_builds(pushed.message):
+        pushed, is_tag = mirror.commit(commit), ref.startswith(_TAG)
+        if not is_tag and skips_builds(pushed.message):  # a tag is pushed to be built, whatever its commit says
             self._storage.repository_checks.move_head(repository, ref, old, commit)
             return
-        is_tag = ref.startswith(_TAG)
         name = ref.removeprefix(_TAG if is_tag else _BRANCH)
         archive = None
         try:
@@ -261,14 +264,3 @@ def _tell_unbuilt(commit: PushedCommit, declared: Envelope | RenderFailed) -> No
         _log.warning("no pipeline of %s is built for %s: %r", *what, last_line)
     elif not any(wants(each.triggers, commit.event) for each in declared.pipelines):
         _log.info("no pipeline of %s is built for %s: none has a trigger for it", *what)
-
-
-def _before(commits: Mapping[str, str], pushed: list[PushedRef]) -> dict[str, str]:
-    """Return the heads as they were before the first of these pushes."""
-    before = dict(commits)
-    for each in reversed(pushed):
-        if each.old is None or not each.ref.startswith(_BRANCH):
-            before.pop(each.ref, None)
-        else:
-            before[each.ref] = each.old
-    return before

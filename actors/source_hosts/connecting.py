@@ -11,11 +11,11 @@ from actors.timed_http import Deadline
 from storage import NewHostConnection, RemoteRepository, repo_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from actors.source_hosts.forge import RepositoryAtForge
     from actors.source_hosts.forge_host import ForgeHost
-    from storage import HostConnection, Repository, Storage
+    from storage import GitCredential, HostConnection, Repository, Storage
 
 __all__ = ["ConnectRefused", "RepositoryConnector"]
 
@@ -42,12 +42,20 @@ class RepositoryConnector:
         storage: where connections are kept, with the token sealed.
         hosts: the forges by name, in the order in which they are tried.
         url: the address of this service, at which forges report.
+        heads: returns the heads at a clone URL, or None if they cannot be read: the first look says why.
     """
 
-    def __init__(self, storage: Storage, hosts: Mapping[str, ForgeHost], url: str) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        hosts: Mapping[str, ForgeHost],
+        url: str,
+        heads: Callable[[str, GitCredential], Mapping[str, str] | None] = lambda _url, _credential: None,
+    ) -> None:
         self._storage = storage
         self._hosts = hosts
         self._url = url
+        self._heads = heads
 
     def connect(
         self, organization_id: int, url: str, token: str, provider: str | None = None, *, anywhere: bool = False
@@ -79,10 +87,13 @@ class RepositoryConnector:
         key = f"{sealed.root}#{remote.remote_id}"
         known = self._storage.host_connections.find(host.provider, key)
         credential = sealed.model_dump_json().encode()
+        heads = self._heads(described.url, sealed.git_credential)
         new = NewHostConnection(organization_id, host.provider, key, account, "token", remote.path, credential)
         with self._storage.transaction():
             connection = self._storage.host_connections.connect(new)
             repository = self._storage.repositories.put_remote(connection, described)
+            if heads is not None:
+                self._storage.repository_checks.record_heads(repository, heads)
             self._storage.repository_checks.hasten(repository.id)
         try:
             host.forge.remove_webhook(api, remote, self._webhook(host))

@@ -35,6 +35,11 @@ class ForgeToken(JsonModel):
     token: str
     anywhere: bool
 
+    @property
+    def git_credential(self) -> GitCredential:
+        """The user and password of a fetch; forges take any user with a token."""
+        return GitCredential("ci-daemon", self.token)
+
 
 class ForgeHost:
     """The `SourceHost` of one kind of forge."""
@@ -71,7 +76,7 @@ class ForgeHost:
 
     def credential(self, repository: Repository) -> GitCredential | None:
         """Return the token, which reads any repository that it is for. Raises HostError."""
-        return GitCredential("ci-daemon", self._token(repository).token)
+        return self._token(repository).git_credential
 
     def renew_credential(self, repository: Repository) -> bool:
         """Return False: another token is given by connecting again."""

@@ -130,6 +130,7 @@ class Repository:
 
     ``provider`` is the kind of its source host, ``git`` for a plain server, and ``remote_id`` the host's own id for it.
     With ``submodules`` and ``lfs`` sources have these, too. ``default_branch`` is known once it was checked.
+    ``heads_known`` is True once the heads are recorded that it had when it was connected.
     ``last_error`` is why the last ``failures`` checks failed.
     """
 
@@ -151,6 +152,7 @@ class Repository:
     private: bool
     submodules: bool
     lfs: bool
+    heads_known: bool
 
     @property
     def is_path(self) -> bool:
@@ -160,10 +162,14 @@ class Repository:
 
 @immutable
 class RepositoryHead:
-    """The commit of a branch or tag, by its full name, that was looked at last."""
+    """The commit of a branch or tag, by its full name, that was looked at last.
+
+    It is ``adopted`` if it was there when the repository was connected, so that it was not built.
+    """
 
     ref: str
     commit: str
+    adopted: bool
 
 
 @immutable

@@ -69,6 +69,7 @@ class RepositoryChecks:
                 }
             ).where(this),
         )
+        self._know_heads = Write(database, RepositoryRow.update(heads_known=1).where(this))
         self._note = Write(database, RepositoryRow.update(last_error=slot("why")).where(this))
         earlier = peewee.fn.MIN(RepositoryRow.next_check_at, slot("by"))
         self._hasten = Write(database, RepositoryRow.update({RepositoryRow.next_check_at: earlier}).where(this))
@@ -124,11 +125,28 @@ class RepositoryChecks:
         return {each.ref: each.commit for each in self._heads.all(id=repository_id)}
 
     def record_heads(self, repository: Repository, heads: Mapping[str, str]) -> None:
-        """Note the heads of a repository that was connected just now, whose past is not built."""
+        """Adopt the heads of a repository that was connected just now, whose past is not built.
+
+        Those that were recorded before stay.
+        """
         with self._database.write():
-            if self._repositories.get(repository.id) is not None:
+            found = self._repositories.get(repository.id)
+            if found is not None and not found.heads_known:
                 for ref, commit in heads.items():
-                    self._put_head.run(repository_id=repository.id, ref=ref, commit_sha=commit)
+                    self._put_head.run(repository_id=repository.id, ref=ref, commit_sha=commit, adopted=1)
+                self._know_heads.run(id=repository.id)
+
+    def take_back(self, repository: Repository, ref: str, old: str | None) -> None:
+        """Take an adopted head back to its commit before a push, so that the push is found.
+
+        Nothing changes for a head that was moved since it was adopted: its pushes were found.
+        """
+        with self._database.write():
+            found = self._head.one(id=repository.id, ref=ref)
+            if found is not None and found.adopted and old is None:
+                self._drop_head.run(id=repository.id, ref=ref)
+            elif found is not None and found.adopted:
+                self._put_head.run(repository_id=repository.id, ref=ref, commit_sha=old, adopted=1)
 
     def move_head(self, repository: Repository, ref: str, old: str | None, new: str | None) -> bool:
         """Note a head's new commit or its deletion; False, and no change, if it is not at ``old``."""
@@ -139,5 +157,5 @@ class RepositoryChecks:
             if new is None:
                 self._drop_head.run(id=repository.id, ref=ref)
             else:
-                self._put_head.run(repository_id=repository.id, ref=ref, commit_sha=new)
+                self._put_head.run(repository_id=repository.id, ref=ref, commit_sha=new, adopted=0)
             return True

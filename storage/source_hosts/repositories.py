@@ -58,7 +58,9 @@ class Repositories:
         )
         self._insert = Write(
             database,
-            insert_into(RepositoryRow, "checked_at", "failures", "last_error", "token_hash", "submodules", "lfs"),
+            insert_into(
+                RepositoryRow, "checked_at", "failures", "last_error", "token_hash", "submodules", "lfs", "heads_known"
+            ),
         )
         of_connection = RepositoryRow.connection == slot("connection_id")
         self._of_connection = Query(database, repositories.where(of_connection).order_by(RepositoryRow.id), _REPOSITORY)

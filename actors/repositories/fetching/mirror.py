@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from actors.repositories.fetching.authentication import Credential
     from actors.repositories.settings import RepositorySettings
 
-__all__ = ["Commit", "Mirror"]
+__all__ = ["Commit", "Mirror", "heads_at"]
 
 _MAX_NAME = 255
 _MAX_MESSAGE = 10_000
@@ -258,6 +258,15 @@ class Mirror:
 
     def _default_branch(self) -> str | None:
         return default_branch(self._ask("ls-remote", "--symref", "--", self._url, "HEAD", at=self.path))
+
+
+def heads_at(url: str, settings: RepositorySettings, credential: Credential | None) -> dict[str, str]:
+    """Return the commits of the branches and tags of a repository, by full name, without a mirror.
+
+    Raises GitError.
+    """
+    with tempfile.TemporaryDirectory(prefix="ci-daemon-heads-") as folder:
+        return Mirror(Path(folder), url, settings, credential).remote_heads().commits
 
 
 def _size(folder: Path) -> int:

@@ -26,13 +26,15 @@ class Checkout:
     """The state of a source's repository.
 
     It is on ``ref`` if that is a branch, else on none. ``branches`` are those of ``origin`` to compare with, by name,
-    the default branch first; ``url`` is the one of ``origin``, if others than this host may know it.
+    the default branch first; ``url`` is the one of ``origin``, if others than this host may know it. The branch does
+    not belong to ``origin``, whatever its name, if it is ``of_fork``.
     """
 
     ref: str | None
     commit: str
     branches: Mapping[str, str] = field(default_factory=dict)
     url: str | None = None
+    of_fork: bool = False
 
 
 def make_history(git: Git, source: Path, folder: Path, checkout: Checkout, depth: int, seconds: float) -> None:
@@ -49,8 +51,8 @@ def make_history(git: Git, source: Path, folder: Path, checkout: Checkout, depth
     depth = max([depth, *(_distance(git, source, checkout.commit, each, seconds) for each in tips)])
     branch = checkout.ref.removeprefix(_HEADS) if checkout.ref and checkout.ref.startswith(_HEADS) else None
     wanted = {f"refs/remotes/origin/{name}": commit for name, commit in checkout.branches.items()}
-    if branch:
-        wanted.setdefault(f"refs/remotes/origin/{branch}", checkout.commit)  # a fork may have a branch of that name
+    if branch and not checkout.of_fork and not any(_clash(branch, other) for other in checkout.branches):
+        wanted[f"refs/remotes/origin/{branch}"] = checkout.commit
     wanted[f"{_HEADS}{branch}" if branch else "refs/ci/commit"] = checkout.commit
     folder.mkdir()
     head = (f"--initial-branch={branch}",) if branch else ()
@@ -80,6 +82,14 @@ def add_history(tar: tarfile.TarFile, folder: Path, prefix: str = "") -> None:
             info.size, info.mode = path.stat().st_size, 0o644
             with path.open("rb") as file:
                 tar.addfile(info, file)
+
+
+def _clash(one: str, other: str) -> bool:
+    """Tell whether git cannot keep both branches, because one is the other's folder, or they are the same.
+
+    They can be of one repository only at different times.
+    """
+    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
 
 
 def _distance(git: Git, source: Path, commit: str, tip: str, seconds: float) -> int:

@@ -31,8 +31,8 @@ __all__ = ["Extras", "pack_commit"]
 class Extras:
     """The parts of a source besides a commit's own files, by wish.
 
-    ``from_stranger`` is True for a commit that may name any submodule of the repository's host, but not read it: then
-    none is fetched with the credential.
+    ``from_stranger`` is True for a commit of a fork. It may name any submodule of the repository's host, but not read
+    it: so none is fetched with the credential.
     """
 
     submodules: bool = False
@@ -56,7 +56,7 @@ def pack_commit(
     Its ``.git`` has the last ``depth`` commits and their tags, and ``branches`` with their commits, the default one
     first. It is on the branch that was pushed; for a tag on none.
     """
-    checkout = Checkout(ref, commit, branches or {}, _public_url(mirror))
+    checkout = Checkout(ref, commit, branches or {}, _public_url(mirror), of_fork=extras.from_stranger)
     buffer = LimitedBuffer(settings.max_mb * 2**20, CommitRefused(TOO_LARGE))
     with (
         gzip.GzipFile(filename="", fileobj=buffer, mode="wb", compresslevel=6, mtime=0) as zipped,

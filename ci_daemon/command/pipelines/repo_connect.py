@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from actors.repositories import Remote, RemoteInvalid, fingerprint, install_hook, new_deploy_key, server_hook
+from actors.repositories import (
+    GitError,
+    Remote,
+    RemoteInvalid,
+    fingerprint,
+    heads_at,
+    install_hook,
+    new_deploy_key,
+    server_hook,
+)
 from ci_daemon.command.backend.box.repositories import repository_of
 from ci_daemon.command.backend.repositories import HostedRepository, RepositoryKey
 from ci_daemon.command.pipelines.repo_access import (
@@ -27,7 +36,9 @@ from ci_daemon.command.support.session import Failure, Session, pass_session
 from storage import DeployKey, RepositoryConnected, repo_name
 
 if TYPE_CHECKING:
-    from storage import GitCredential
+    from collections.abc import Mapping
+
+    from storage import GitCredential, Repository, Storage
 
 __all__ = ["connect"]
 
@@ -115,19 +126,18 @@ def connect(
     with session.storage_without_billing() as storage:
         organization = find_organization(storage, org)
         credential = _credential(address, known_as, user, token_file)
+        heads, unread = _heads(session, address, credential)
         with storage.transaction():
             try:
                 connected = storage.repositories.connect(organization.id, address, known_as, seconds)
             except RepositoryConnected as error:
                 raise Failure(str(error)) from None
             connected = storage.repositories.edit(connected, submodules=submodules, lfs=lfs)
-            if credential is not None:
-                storage.repository_credentials.put(connected, credential)
-            token = storage.repositories.mint_token(connected)
+            token = _prepared(storage, connected, credential, heads)
         document, service = document_of(repository_of(storage, connected, None)), session.config().http.url
     hooked = connected.is_path and install_hook(Path(address), service, token)
     how = "its hook reports them at once" if hooked else f"the service looks every {seconds} s"
-    lines = [f"pushes to {address} are built for {org}: {how}"]
+    lines = [f"pushes to {address} are built for {org}: {how}", *unread]
     if not hooked:
         script = server_hook(service, token)
         document["hook_script"] = script
@@ -137,6 +147,35 @@ def connect(
         document |= document_of(key)
         lines += ["", *key_lines(key)]
     session.answer(document | {"hook": hooked}, "\n".join(lines))
+
+
+def _prepared(
+    storage: Storage,
+    connected: Repository,
+    credential: GitCredential | DeployKey | None,
+    heads: Mapping[str, str] | None,
+) -> str:
+    """Keep what a repository is read with, and the heads that it has; return the token of its hook."""
+    if credential is not None:
+        storage.repository_credentials.put(connected, credential)
+    if heads is not None:
+        storage.repository_checks.record_heads(connected, heads)
+    return storage.repositories.mint_token(connected)
+
+
+def _heads(
+    session: Session, address: str, credential: GitCredential | DeployKey | None
+) -> tuple[Mapping[str, str] | None, list[str]]:
+    """Return the heads of a repository, so that all later ones are built, or why they cannot be read.
+
+    A new deploy key is not at its server yet, and the lines that follow say so.
+    """
+    if isinstance(credential, DeployKey):
+        return None, []
+    try:
+        return heads_at(address, session.config().repositories, credential), []
+    except GitError as error:
+        return None, [f"it cannot be read yet, and pushes before the first look that succeeds may be missed: {error}"]
 
 
 def _connect_at_host(session: Session, org: str, hosted: HostedRepository) -> None:

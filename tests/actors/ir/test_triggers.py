@@ -85,6 +85,10 @@ def test_malformed_triggers_are_no_error(triggers: list[object]):
         ("Fix typo\n\nOnly words.\n[CI Skip]\n", True),
         ("Fix [ skip ci ]", False),
         ("Skip CI for drafts", False),
+        ("Add a page (#7)\n\n* Add a page\n\n* Fix a typo [skip ci]\n\nIts body.", False),
+        ("Squashed commit of the following:\n\ncommit 1a2b\n\n    Fix a typo [skip ci]", False),
+        ("* Fix a typo [skip ci]", True),
+        ("Merge pull request #7 from a/b\n\nFix a typo [skip ci]", True),
         ("", False),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 
 from actors.repositories.fetching.git import GitError
 from actors.repositories.fetching.mirror import Mirror
-from actors.repositories.packing.packing import pack_commit
+from actors.repositories.packing.packing import Extras, pack_commit
 from actors.repositories.settings import RepositorySettings, SourceSettings
 from actors.vms.source.archive import write_manifest
 from tests.git_repository import GitRepository
@@ -247,3 +247,53 @@ def test_the_default_branch_and_its_merge_base_are_in_a_source(remote: GitReposi
     mirror.fetch()
     alone = unpacked(pack_commit(mirror, "refs/heads/apart", apart, SourceSettings(), branches), tmp_path / "apart")
     assert alone.git("rev-parse", "origin/main") == main
+
+
+@pytest.mark.parametrize("name", ["main/fix", "main", "fix"])
+def test_a_branch_of_a_fork_is_none_of_the_repositorys(
+    remote: GitRepository, mirror: Mirror, tmp_path: Path, name: str
+):
+    """In a fork main/fix may exist, although in the repository main does."""
+    main = remote.commit("Base", a="1")
+    remote.push("main")
+    heads = mirror.fetch()
+    commit = remote.commit("Fix", a="2")
+    remote.push("HEAD:refs/pull/1/head")
+    with mirror.borrowed(str(remote.bare)) as fork:
+        fork.fetch_ref("refs/pull/1/head")
+        archive = pack_commit(
+            fork, f"refs/heads/{name}", commit, SourceSettings(), heads.branches("main"), Extras(from_stranger=True)
+        )
+    source = unpacked(archive, tmp_path / "workspace")
+    assert source.git("rev-parse", "HEAD", "origin/main") == f"{commit}\n{main}"
+    assert source.git("symbolic-ref", "HEAD") == f"refs/heads/{name}"
+    assert source.git("branch", "--remotes", "--format=%(refname)").split() == [
+        "refs/remotes/origin/HEAD",
+        "refs/remotes/origin/main",
+    ]
+
+
+def test_a_branch_below_a_later_one_is_packed(remote: GitRepository, mirror: Mirror, tmp_path: Path):
+    """The branch of a pull request may be gone by now, and its name be the folder of the target."""
+    commit = remote.commit("Base", a="1")
+    remote.push("main")
+    mirror.fetch()
+    archive = pack_commit(mirror, "refs/heads/topic", commit, SourceSettings(), {"topic/next": commit})
+    source = unpacked(archive, tmp_path / "workspace")
+    assert source.git("symbolic-ref", "HEAD") == "refs/heads/topic"
+
+
+def test_a_branch_may_become_the_folder_of_another(remote: GitRepository, mirror: Mirror):
+    commit = remote.commit("Base", a="1")
+    remote.push("main", "main:topic", "main:refs/tags/v1")
+    mirror.fetch()
+    remote.push(":topic", ":refs/tags/v1")
+    remote.push("main:topic/next", "main:refs/tags/v1/next")
+    assert mirror.fetch().commits == {
+        "refs/heads/main": commit,
+        "refs/heads/topic/next": commit,
+        "refs/tags/v1/next": commit,
+    }
+    remote.push(":topic/next")
+    remote.push("main:topic")
+    assert "refs/heads/topic" in mirror.fetch().commits

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from actors.source_hosts import ConnectRefused, HostError, RepositoryConnector
-from storage import HostConnectedElsewhere, Storage
+from storage import GitCredential, HostConnectedElsewhere, Storage
 from tests.actors.source_hosts.forges import KINDS, SERVICE, Forged, forged
 from tests.forges.server import Reply
 from tests.records import new_owner
@@ -186,3 +186,15 @@ def test_a_repository_of_no_forge_is_not_disconnected_here(storage: Storage, org
     plain = storage.repositories.connect(org, "/srv/git/web.git", "git/web", 60)
     with pytest.raises(ConnectRefused):
         RepositoryConnector(storage, {}, SERVICE).disconnect(plain)
+
+
+def test_the_heads_of_then_are_known_before_the_webhook_is(forge: Forged, org: int, storage: Storage):
+    """A push that follows at once is built, although its report may be lost."""
+
+    def heads(url: str, credential: GitCredential) -> dict[str, str]:
+        assert (url, credential.password, forge.server.hooks) == (f"{forge.url}.git", forge.server.token, {})
+        return {"refs/heads/main": "c0ffee"}
+
+    connector = RepositoryConnector(storage, forge.hosts, SERVICE, heads)
+    repository, _ = connector.connect(org, forge.url, forge.server.token)
+    assert storage.repository_checks.heads(repository.id) == {"refs/heads/main": "c0ffee"}

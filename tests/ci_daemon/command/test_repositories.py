@@ -12,7 +12,7 @@ from storage import SystemClock
 from tests.ci_daemon.conftest import RunJson
 from tests.git_repository import GitRepository
 from tests.records import new_owner
-from tests.state import new_storage
+from tests.state import new_storage, run_sql
 
 OWN_HOOK = "#!/bin/sh\necho our own hook read $(wc -l) line"
 
@@ -58,3 +58,12 @@ def test_an_installed_hook_is_not_printed(run_json: RunJson, tmp_path: Path):
     connected = run_json("repo", "connect", str(repository.bare), "--org", "ada-example-org")
     assert connected["hook"]
     assert "hook_script" not in connected
+
+
+def test_connecting_records_the_heads_of_then(run_json: RunJson, tmp_path: Path, state: Path):
+    """Otherwise a push that follows at once would be taken for what was there before."""
+    repository = GitRepository(tmp_path)
+    commit = repository.commit()
+    repository.push("main")
+    run_json("repo", "connect", str(repository.bare), "--org", "ada-example-org")
+    assert run_sql(state, "SELECT ref, commit_sha FROM repository_heads") == [("refs/heads/main", commit)]

@@ -1,0 +1,190 @@
+"""Pushes to a real repository, and reports of them: each is built once, whatever comes first."""
+
+from __future__ import annotations
+
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from actors.engine_settings import LiveSettings
+from actors.repositories import heads_at
+from actors.repositories.commit_builds import CommitBuilds
+from actors.repositories.host_approvals import HostApprovals
+from actors.repositories.pull_requests import PullRequestBuilds
+from actors.repositories.pushes import PushBuilds
+from actors.repositories.reruns import Reruns
+from actors.source_hosts import PlainGit
+from storage import Build, Repository
+from tests.actors.conftest import Host, discovery_in
+from tests.git_repository import GitRepository
+
+pytestmark = pytest.mark.sandbox
+
+PIPELINE = """
+import harmont as hm
+
+
+@hm.pipeline("ci", triggers=[hm.push(branch="*"), hm.push(tag="*")])
+def ci():
+    return hm.scratch().sh("true", key="only", image="debian:12")
+"""
+NOTHING = "0" * 40
+
+
+class Pushed:
+    """A connected repository that reports its pushes only when it is told to."""
+
+    def __init__(self, host: Host, folder: Path) -> None:
+        self.storage = host.storage
+        self.remote = GitRepository(folder)
+        self.first = self.remote.commit("Begin", **{".hm__pipeline.py": PIPELINE})
+        self.remote.push("main")
+        self.organization_id = host.pipeline.organization_id
+        settings, hosts = LiveSettings(host.settings), {"git": PlainGit(self.storage)}
+        self.settings = settings.now.repositories
+        root = host.engine.addresses.root
+        commits = CommitBuilds(
+            storage=self.storage,
+            discovery=discovery_in(host.storage, host.providers, host.images, host.clock, settings),
+            live_settings=settings,
+            root=root,
+            hosts=hosts,
+        )
+        self.pushes = PushBuilds(
+            storage=self.storage,
+            live_settings=settings,
+            commits=commits,
+            pull_requests=PullRequestBuilds(storage=self.storage, live_settings=settings, commits=commits, hosts=hosts),
+            approvals=HostApprovals(storage=self.storage, commits=commits, hosts=hosts),
+            reruns=Reruns(storage=self.storage, live_settings=settings, root=root, hosts=hosts),
+            mirrors=folder / "mirrors",
+            hosts=hosts,
+        )
+        self.names = count()
+
+    def connect(self, *, heads: bool) -> None:
+        """Connect the repository, with the heads that it has, or without, as if they could not be read."""
+        url = str(self.remote.bare)
+        connected = self.storage.repositories.connect(self.organization_id, url, "acme/web", 86_400)
+        if heads:
+            self.storage.repository_checks.record_heads(connected, heads_at(url, self.settings, None))
+
+    @property
+    def repository(self) -> Repository:
+        (repository,) = self.storage.repositories.all()
+        return repository
+
+    def push(self, message: str = "Change", to: str = "main") -> str:
+        """Commit and push; return the commit."""
+        commit = self.remote.commit(message, a=str(next(self.names)))
+        self.remote.push("--force", f"HEAD:{to}")
+        return commit
+
+    def report(self, *pushed: tuple[str, str, str]) -> None:
+        """Receive the report of a push: the old and new commits of refs."""
+        body = "".join(f"{old} {new} {ref}\n" for old, new, ref in pushed).encode()
+        self.storage.deliveries.receive("git", "push", str(next(self.names)), self.repository, body)
+
+    def look(self) -> list[tuple[str, str | None]]:
+        """Look at the repository while it is due; return branch and commit of all builds, oldest first."""
+        self.storage.repository_checks.hasten(self.repository.id)
+        while due := self.storage.repository_checks.due(1):
+            self.pushes.check(due[0])
+        return [(each.branch, each.commit) for each in self.builds()]
+
+    def builds(self) -> list[Build]:
+        pipeline = self.storage.pipelines.by_slug(self.organization_id, "acme-web-ci")
+        if pipeline is None:
+            return []
+        return list(reversed(self.storage.builds.page(pipeline.id, 100, None).rows))
+
+
+@pytest.fixture
+def pushed(host: Host, tmp_path: Path) -> Pushed:
+    return Pushed(host, tmp_path / "git")
+
+
+def test_a_push_right_after_connecting_is_built(pushed: Pushed):
+    """Without any report, as of a repository that is only looked at."""
+    pushed.connect(heads=True)
+    second = pushed.push()
+    assert pushed.look() == [("main", second)]
+
+
+def test_the_first_push_to_an_empty_repository_is_built(pushed: Pushed):
+    pushed.remote.git("-C", str(pushed.remote.bare), "update-ref", "-d", "refs/heads/main")
+    pushed.connect(heads=True)
+    pushed.remote.push("main")
+    assert pushed.look() == [("main", pushed.first)]
+
+
+@pytest.mark.parametrize("late", [True, False], ids=["after the first look", "before it"])
+def test_a_push_that_is_reported_is_built_whenever_it_is_seen(pushed: Pushed, *, late: bool):
+    """A report is of a push after connecting, whatever the first look took for the past."""
+    pushed.connect(heads=False)
+    second, third = pushed.push(), pushed.push()
+    pushed.remote.git("tag", "--annotate", "v1", "--message", "One")
+    pushed.remote.push("v1", "HEAD:topic")
+    tag = pushed.remote.git("rev-parse", "v1")
+    reports = [
+        [(pushed.first, second, "refs/heads/main")],
+        [(second, third, "refs/heads/main")],
+        [(NOTHING, tag, "refs/tags/v1"), (NOTHING, third, "refs/heads/topic")],
+    ]
+    if late:
+        assert pushed.look() == []
+    for each in reports:
+        pushed.report(*each)
+    built = [("main", second), ("main", third), ("topic", third), ("v1", third)]
+    assert sorted(pushed.look()) == sorted(built)
+    for each in reports:
+        pushed.report(*each)
+    assert len(pushed.look()) == len(built), "a report that comes again builds nothing"
+
+
+def test_what_was_there_before_is_not_built(pushed: Pushed):
+    pushed.connect(heads=False)
+    assert pushed.look() == []
+    assert pushed.look() == []
+
+
+def test_a_report_after_the_build_of_its_push_builds_nothing(pushed: Pushed):
+    pushed.connect(heads=False)
+    assert pushed.look() == []
+    second = pushed.push()
+    assert pushed.look() == [("main", second)]
+    pushed.report((pushed.first, second, "refs/heads/main"))
+    assert pushed.look() == [("main", second)]
+
+
+def test_a_tag_of_a_commit_that_skips_builds_is_built(pushed: Pushed):
+    """Release tools commit with the mark, so that only the tag is built."""
+    pushed.connect(heads=True)
+    release = pushed.push("chore(release): 1.0.0 [skip ci]")
+    pushed.remote.git("tag", "v1.0.0")
+    pushed.remote.git("tag", "--annotate", "v1", "--message", "One")
+    pushed.remote.push("v1.0.0", "v1")
+    assert sorted(pushed.look()) == [("v1", release), ("v1.0.0", release)]
+
+
+def test_heads_that_go_and_come_between_two_looks_are_built(pushed: Pushed):
+    pushed.connect(heads=True)
+    topic = pushed.push(to="topic")
+    pushed.look()
+    again = pushed.push(to="topic")
+    pushed.report((topic, NOTHING, "refs/heads/topic"))
+    pushed.report((NOTHING, again, "refs/heads/topic"))
+    pushed.remote.git("tag", "v1")
+    pushed.remote.push("v1")
+    pushed.look()
+    moved = pushed.push("Other", to="topic")
+    pushed.remote.git("tag", "--force", "v1")
+    pushed.remote.push("--force", "v1")
+    assert pushed.look() == [("topic", topic), ("topic", again), ("v1", again), ("topic", moved), ("v1", moved)]
+
+
+def test_branches_that_are_pushed_at_once_are_all_built(pushed: Pushed):
+    pushed.connect(heads=True)
+    pushed.remote.push(*(f"main:many/{number}" for number in range(6)))
+    assert sorted(pushed.look()) == [(f"many/{number}", pushed.first) for number in range(6)]
