@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-import heapq
 import re
+from bisect import bisect_left
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ahocorasick_rs import BytesAhoCorasick, MatchKind
+from ahocorasick_rs import BytesAhoCorasick, Implementation, MatchKind
 
-from storage.files.secret_encodings import secret_encodings
+from storage.files.secret_encodings import can_be_masked, secret_encodings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
 __all__ = ["Masker"]
 
 _MASK = b"***"
+_LINEAR = Implementation.ContiguousNFA
+"""Made in linear time; the default may be a DFA, whose time grows with the square of a pattern's length."""
 _HEAD = 8
 _CORE = 32
+_FEW = 256
+"""More words than this are not compared with each other."""
 _WORD = re.compile(rb"[A-Za-z0-9._~-]{8,}")
 
 
@@ -26,12 +31,12 @@ class Masker:
 
     It keeps no state, so that the result is the same however the output is split, and after a crash too: undecided
     bytes are left to the caller, who passes them again with what follows. Its time grows with the length of the output
-    and the number of patterns, whatever the patterns are. Safe in any thread.
+    alone, whatever the patterns and their number are. Safe in any thread.
     """
 
     def __init__(self, patterns: Iterable[bytes] = ()) -> None:
         """Prepare the patterns, none of which may be empty."""
-        self._patterns = tuple(set(patterns))
+        self._patterns = sorted(set(patterns))
         self._beginnings = {pattern[:size] for pattern in self._patterns for size in range(1, min(_HEAD, len(pattern)))}
         self.longest = max(map(len, self._patterns), default=0)
         self._cores = BytesAhoCorasick(_cores(self._patterns), MatchKind.LeftmostLongest)  # the kind that uses SIMD
@@ -40,6 +45,11 @@ class Masker:
     def hiding(cls, values: Iterable[str]) -> Masker:
         """Return a masker of values and their usual encodings."""
         return cls(form for value in values for form in secret_encodings(value))
+
+    @staticmethod
+    def can_hide(value: str) -> bool:
+        """True if a secret is long enough to be masked."""
+        return can_be_masked(value)
 
     def mask(self, data: bytes | memoryview, *, more: bool) -> tuple[bytes | memoryview, int]:
         """Return masked output and how many bytes of ``data`` it consumed; the caller passes the rest again.
@@ -66,34 +76,38 @@ class Masker:
         """Return a complete text, masked."""
         return bytes(self.mask(text.encode("utf-8", "replace"), more=False)[0]).decode(errors="replace")
 
-    def _matches(self, output: bytes | memoryview) -> Iterator[tuple[int, int]]:
-        """Yield start and end of each match; matches do not overlap."""
+    @cached_property
+    def _whole(self) -> BytesAhoCorasick:
+        """All patterns. It is made when output has a core, which most has not."""
+        return BytesAhoCorasick(self._patterns, MatchKind.LeftmostLongest, implementation=_LINEAR)
+
+    @cached_property
+    def _heads(self) -> BytesAhoCorasick:
+        """The beginnings of the patterns that may be cut off after it."""
+        heads = {pattern[:_HEAD] for pattern in self._patterns if len(pattern) > _HEAD}
+        return BytesAhoCorasick(sorted(heads), MatchKind.Standard, implementation=_LINEAR)
+
+    def _matches(self, output: bytes | memoryview) -> list[tuple[int, int]]:
+        """Return start and end of each match; matches do not overlap."""
         if not self._cores.find_matches_as_indexes(output):
-            return
-        data = bytes(output)
-        found = ((data.find(pattern), -len(pattern), pattern) for pattern in self._patterns)
-        upcoming = [each for each in found if each[0] >= 0]
-        heapq.heapify(upcoming)
-        end = 0
-        while upcoming:
-            start, order, pattern = upcoming[0]
-            if start >= end:
-                end = start + len(pattern)
-                yield start, end
-            elif (start := data.find(pattern, end)) >= 0:
-                heapq.heapreplace(upcoming, (start, order, pattern))
-            else:
-                heapq.heappop(upcoming)
+            return []
+        return [(start, end) for _, start, end in self._whole.find_matches_as_indexes(output)]
 
     def _undecided(self, data: bytes | memoryview, start: int) -> int:
         """Return the first offset from ``start`` whose suffix may start a pattern, else the end of ``data``."""
         start = max(start, len(data) - self.longest + 1)
         tail = bytes(data[start:])
+        for _, place, _ in self._heads.find_matches_as_indexes(tail, overlapping=True):
+            if self._begins_a_pattern(tail[place:]):
+                return start + place
         last = range(max(0, len(tail) - _HEAD + 1), len(tail))
-        place = next((place for place in last if tail[place:] in self._beginnings), len(tail))
-        for pattern in self._patterns:
-            place = _begun(pattern, tail, place)
-        return start + place
+        return start + next((place for place in last if tail[place:] in self._beginnings), len(tail))
+
+    def _begins_a_pattern(self, text: bytes) -> bool:
+        """True if a text is the beginning of a longer pattern; of those that it begins, the first are next to it."""
+        at = bisect_left(self._patterns, text)
+        after = self._patterns[at : at + 2]
+        return any(len(pattern) > len(text) and pattern.startswith(text) for pattern in after)
 
 
 def _cores(patterns: Iterable[bytes]) -> tuple[bytes, ...]:
@@ -102,22 +116,10 @@ def _cores(patterns: Iterable[bytes]) -> tuple[bytes, ...]:
     The encodings of a secret differ in punctuation, so most of them share their longest word.
     """
     words = {max(_WORD.findall(pattern), key=len, default=pattern)[:_CORE] for pattern in patterns}
+    if len(words) > _FEW:
+        return tuple(words)
     cores: list[bytes] = []
     for core in sorted(words, key=len):
         if not any(shorter in core for shorter in cores):
             cores.append(core)
     return tuple(cores)
-
-
-def _begun(pattern: bytes, data: bytes, end: int) -> int:
-    """Return the first offset before ``end`` whose suffix may start the pattern, else ``end``.
-
-    Only suffixes of ``data`` with 8 bytes or more are considered.
-    """
-    start = max(0, len(data) - len(pattern) + 1)
-    head = pattern[:_HEAD]
-    while (place := data.find(head, start, end + _HEAD - 1)) >= 0:
-        if pattern.startswith(data[place:]):
-            return place
-        start = place + 1
-    return end

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
 import re
+import shlex
+from itertools import product
 from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["secret_encodings"]
+__all__ = ["LEAST_LENGTH", "can_be_masked", "secret_encodings"]
+
+LEAST_LENGTH = 4
+"""Least length of a secret without the white space around it. Output with a shorter one masked would be unreadable."""
 
 _WIDTHS = (64, 76)
+_PIECE = 2048
+_LONG = 8192
+"""A longer value is masked as shells trace it and as JSON has it; its other forms would take too much memory."""
 _MIN_LENGTH = 8
 """Least length of a line or base64 fragment to mask; a shorter one may be a common word."""
 
@@ -22,25 +31,135 @@ _URI = ";,/?:@&=+$#" + _URI_COMPONENT
 _ESCAPE = re.compile(r"%[0-9A-F]{2}")
 
 
+def can_be_masked(value: str) -> bool:
+    """True if a secret is long enough that output with it masked can still be read."""
+    return len(value.strip()) >= LEAST_LENGTH
+
+
 def secret_encodings(value: str) -> frozenset[bytes]:
     """Return the byte strings to mask so that ``value`` cannot be read; none is empty.
 
-    They are the value itself, with and without its trailing line breaks, each of its longer lines, its base64 at any
-    offset in the encoded data, its percent-encodings, and its JSON forms. An empty value has none.
+    They are the value itself, with and without its trailing line breaks, and each of its longer lines, all also as
+    shells, Python, JSON, HTML and XML quote them; the value's base64 at any offset in the encoded data, and its
+    percent-encodings. Long ones are in pieces, each of which is masked. A value that is too short has none.
     """
+    if not can_be_masked(value):
+        return frozenset()
     bare = value.rstrip("\r\n")
-    forms = {value, bare, *_lines(value)}
+    forms: set[str] = set()
+    for text in {value, bare, *_lines(value)}:
+        forms.update(_quoted(text))
     for text in {value, bare}:
         forms.update(_percent_encoded(text))
-        forms.update(_in_json(text))
         forms.update(_within_base64(text.encode()))
     for text in {value, bare, f"{value}\n", f"{bare}\n"}:
         forms.update(_base64(text.encode()))
-    return frozenset(form.encode() for form in forms if form) if value else frozenset()
+    return frozenset(piece for form in forms for piece in _pieces(form.encode(errors="replace")))
+
+
+def _pieces(form: bytes) -> Iterator[bytes]:
+    """Cut a long form, so that no output waits for all of it; the last piece is longer than the others."""
+    last = max(0, len(form) // _PIECE - 1) * _PIECE
+    yield from (form[start : start + _PIECE] for start in range(0, last, _PIECE))
+    yield form[last:]
 
 
 def _lines(value: str) -> Iterator[str]:
     return (line for line in map(str.strip, value.split("\n")) if len(line) >= _MIN_LENGTH)
+
+
+def _quoted(value: str) -> Iterator[str]:
+    """Yield a value as it is, and as programs quote it that show it; without the quotes around it."""
+    yield value
+    if value.isalnum() and value.isascii():
+        return
+    if len(value) > _LONG:
+        yield from (value.replace("'", "'\\''"), json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1])
+        return
+    yield from _in_shell(value)
+    yield from _in_source_code(value)
+    yield from _in_markup(value)
+    yield from _in_json(value)
+
+
+def _in_shell(value: str) -> Iterator[str]:
+    """Yield what `set -x`, `declare -p`, `printf %q` and `export` of bash, dash, busybox, zsh and fish print."""
+    yield value.replace("'", "'\\''")
+    yield shlex.quote(value)[1:-1]  # '"'"'
+    yield re.sub("'+", lambda run: f"'\"{run[0]}\"'", value)
+    for special in ('"\\$`', '"\\$`!'):  # within double quotes
+        yield _backslashed(value, special)
+    for special in _SHELL_SPECIAL:  # by backslashes alone
+        text = _backslashed(value, special)
+        yield from (text, _TILDE.sub(r"\\\g<0>", text))
+    for ascii_only in (False, True):
+        text = _ansi_c_quoted(value, ascii_only=ascii_only)
+        yield from (text, text.replace("!", "\\!"))
+
+
+_TILDE = re.compile(r"^[~#]|(?<=[:=])~")
+"""What bash quotes at the beginning of a word, or where a path may begin."""
+
+_SHELL_SPECIAL = (
+    " !\"$&'()*,;<>?[\\]^`{|}",  # bash's `printf %q`
+    " !\"$&'()*;<>?[\\]^`{|}",  # before 5.3
+    " !\"#$&'()*;<=>?[\\]^`{|}~",  # zsh at a prompt
+    " \"#$&'()*;<=>?[\\]^`{|}~",  # zsh
+    " \"#$%&'()*;<>?[\\]{|}~",  # fish
+    "\\",  # fish's `set --show`
+)
+"""The characters that shells show with a backslash."""
+
+_ANSI_C = {
+    "\a": "a",
+    "\b": "b",
+    "\t": "t",
+    "\n": "n",
+    "\v": "v",
+    "\f": "f",
+    "\r": "r",
+    "\x1b": "E",
+    "\\": "\\",
+    "'": "'",
+}
+
+
+def _ansi_c_quoted(value: str, *, ascii_only: bool) -> str:
+    """Return what shells write between `$'` and `'`: characters that cannot be shown are octal."""
+
+    def quoted(char: str) -> str:
+        if char in _ANSI_C:
+            return f"\\{_ANSI_C[char]}"
+        if char < " " or char == "\x7f" or (ascii_only and char > "~"):
+            return "".join(f"\\{byte:03o}" for byte in char.encode())
+        return char
+
+    return "".join(map(quoted, value))
+
+
+def _backslashed(value: str, special: str) -> str:
+    return "".join(f"\\{char}" if char in special else char for char in value)
+
+
+def _in_source_code(value: str) -> Iterator[str]:
+    """Yield a value as literals have it: Python, and languages that double or escape a quote."""
+    for text in (repr(value), ascii(value), repr(value.encode())[1:]):
+        yield text[1:-1]
+        yield text[1:-1].replace("\\'", "'").replace('"', '\\"')  # as if the other quotes were around it
+    yield _backslashed(value, "\\'")
+    yield _backslashed(value, '\\"')
+    yield value.replace("'", "''")
+    yield value.replace('"', '""')
+
+
+def _in_markup(value: str) -> Iterator[str]:
+    """Yield a value as text and attributes of HTML and XML have it; they differ in how they write quotes."""
+    text = html.escape(value, quote=False)
+    for quotes, apostrophe in product(('"', "&quot;", "&#34;"), ("'", "&#x27;", "&#39;", "&#039;", "&apos;")):
+        escaped = text.replace('"', quotes).replace("'", apostrophe)
+        for each in (escaped, escaped.encode("ascii", "xmlcharrefreplace").decode()):
+            yield each
+            yield each.replace("\n", "&#10;").replace("\r", "&#13;").replace("\t", "&#9;")
 
 
 def _base64(data: bytes) -> Iterator[str]:
@@ -74,8 +193,16 @@ def _percent_encoded(value: str) -> Iterator[str]:
 
 
 def _in_json(value: str) -> Iterator[str]:
+    """Yield a value as JSON has it, also JSON in a text of JSON."""
     for ascii_only in (True, False):
         text = json.dumps(value, ensure_ascii=ascii_only)[1:-1]
-        yield text
-        yield text.replace("/", r"\/")
-        yield text.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e")
+        for once in _json_variants(text):
+            yield once
+            for ascii_again in {True, ascii_only}:
+                yield from _json_variants(json.dumps(once, ensure_ascii=ascii_again)[1:-1])
+
+
+def _json_variants(text: str) -> tuple[str, ...]:
+    """Return a text of JSON, also as encoders write it whose output may stand in a page."""
+    in_page = text.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e")
+    return text, text.replace("/", r"\/"), in_page, in_page.replace("'", r"\u0027")

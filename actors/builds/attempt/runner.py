@@ -16,7 +16,7 @@ from actors.builds.attempt.vm_connection import VmConnection
 from actors.builds.attempt.vm_maker import VmMaker
 from actors.builds.attempt.workspace import populate_workspace
 from actors.builds.outcome import DiskUse, TimeLimit, may_have_filled, time_limit
-from storage import error_reason, immutable
+from storage import Masker, error_reason, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -146,6 +146,8 @@ class AttemptRunner:
         self._populate_workspace()
         self._connection.check()
         self._open_log()
+        for name in sorted(name for name, value in secrets.items() if not Masker.can_hide(value)):
+            self.log.notice(f"the secret {name} is too short to be masked: set a longer one")
         self._last_use = DiskUse(written=0, free=self._free())
         limit, settings = self._limit(), self._settings.jobs
         spec = vms.CommandSpec(

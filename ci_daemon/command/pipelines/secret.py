@@ -11,6 +11,7 @@ from ci_daemon.command.backend.secrets import SecretOwner
 from ci_daemon.command.support.command_classes import Group, SharedCommand
 from ci_daemon.command.support.documents import document_of
 from ci_daemon.command.support.session import Failure, Session, pass_session
+from storage import Masker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +47,8 @@ def set_secret(session: Session, *, org: str, name: str, pipeline: str | None) -
     value, owner = _read_value(), SecretOwner(org, pipeline)
     with session.backend() as backend:
         made = backend.secrets.put(owner, name, value)
+    if not Masker.can_hide(value):
+        click.echo(f"warning: {name} is too short to be masked in logs: set a longer value", err=True)
     session.answer(document_of(made), f"set {made.name} for {owner}")
 
 

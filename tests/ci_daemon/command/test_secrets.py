@@ -143,3 +143,10 @@ def test_at_a_terminal_the_value_is_asked_for_and_not_shown(run: Run, state: Pat
     os.close(ours)
     assert b"hunter2" not in shown
     assert _value(state, "TOKEN") == "hunter2"
+
+
+def test_a_value_too_short_to_mask_is_told(run: Run, capsys: pytest.CaptureFixture[str]):
+    assert run("secret", "set", ORG, "DEBUG", stdin=b"1\n") == 0
+    told = capsys.readouterr()
+    assert told.out == f"set DEBUG for {ORG}\n"
+    assert told.err == "warning: DEBUG is too short to be masked in logs: set a longer value\n"
