@@ -18,7 +18,7 @@ __all__ = ["Masker"]
 
 _MASK = b"***"
 _LINEAR = Implementation.ContiguousNFA
-"""Made in linear time; the default may be a DFA, whose time grows with the square of a pattern's length."""
+"""Made in linear time; a DFA takes the square of a pattern's length."""
 _HEAD = 8
 _CORE = 32
 _FEW = 256
@@ -104,7 +104,7 @@ class Masker:
         return start + next((place for place in last if tail[place:] in self._beginnings), len(tail))
 
     def _begins_a_pattern(self, text: bytes) -> bool:
-        """True if a text is the beginning of a longer pattern; of those that it begins, the first are next to it."""
+        """True if a text is the beginning of a longer pattern: such a pattern is next to it in their order."""
         at = bisect_left(self._patterns, text)
         after = self._patterns[at : at + 2]
         return any(len(pattern) > len(text) and pattern.startswith(text) for pattern in after)

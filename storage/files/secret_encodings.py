@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 __all__ = ["LEAST_LENGTH", "can_be_masked", "secret_encodings"]
 
 LEAST_LENGTH = 4
-"""Least length of a secret without the white space around it. Output with a shorter one masked would be unreadable."""
+"""Least length of a secret between white space; without a shorter one, output could not be read."""
 
 _WIDTHS = (64, 76)
 _PIECE = 2048
 _LONG = 8192
-"""A longer value is masked as shells trace it and as JSON has it; its other forms would take too much memory."""
+"""A longer value is masked as shells trace it and as JSON has it; all forms take too much memory."""
 _MIN_LENGTH = 8
 """Least length of a line or base64 fragment to mask; a shorter one may be a common word."""
 
@@ -83,7 +83,7 @@ def _quoted(value: str) -> Iterator[str]:
 
 
 def _in_shell(value: str) -> Iterator[str]:
-    """Yield what `set -x`, `declare -p`, `printf %q` and `export` of bash, dash, busybox, zsh and fish print."""
+    """Yield the forms that traces, `declare`, `printf %q` and `export` of usual shells print."""
     yield value.replace("'", "'\\''")
     yield shlex.quote(value)[1:-1]  # '"'"'
     yield re.sub("'+", lambda run: f"'\"{run[0]}\"'", value)
@@ -98,7 +98,7 @@ def _in_shell(value: str) -> Iterator[str]:
 
 
 _TILDE = re.compile(r"^[~#]|(?<=[:=])~")
-"""What bash quotes at the beginning of a word, or where a path may begin."""
+"""Characters that bash quotes at the beginning of a word, or where a path may begin."""
 
 _SHELL_SPECIAL = (
     " !\"$&'()*,;<>?[\\]^`{|}",  # bash's `printf %q`

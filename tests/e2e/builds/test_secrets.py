@@ -18,6 +18,21 @@ def settings() -> dict[str, str]:
     return {"CI_DAEMON_POOL_PARKED": "0", "CI_DAEMON_JOURNAL_LEVEL": "debug"}
 
 
+def test_a_trace_shows_no_secret_and_a_short_one_spoils_no_log(pipeline: Pipeline):
+    awkward = "pa$s'w\"o`r\\d&<x>!"
+    for name, value in {"TOKEN": awkward, "DEBUG": "1"}.items():
+        assert pipeline.client.request("PUT", f"secrets/{name}", json={"value": value}).status_code == 200
+    command = 'set -x; : "$TOKEN"; { set +x; } 2>/dev/null; declare -p TOKEN; echo "tests: 101 passed"'
+    build = pipeline.build(one(command, runner_args={"secrets": ["TOKEN", "DEBUG"]}))
+    assert build.finish()["state"] == "passed"
+    assert build.log().splitlines() == [
+        "the secret DEBUG is too short to be masked: set a longer one",
+        "+ : '***'",
+        'declare -x TOKEN="***"',
+        "tests: 101 passed",
+    ]
+
+
 def test_a_secret_is_masked_over_a_crash_and_in_no_file(daemon: Daemon, pipeline: Pipeline):
     client = pipeline.client
     assert client.request("PUT", "secrets/TOKEN", json={"value": TOKEN}).status_code == 200
@@ -43,18 +58,3 @@ def test_a_secret_is_masked_over_a_crash_and_in_no_file(daemon: Daemon, pipeline
     holding = {file.suffix for file in files if TOKEN.encode() in file.read_bytes() or b"hunter2" in file.read_bytes()}
     assert holding == set()
     assert {file.suffix for file in files if ENV.encode() in file.read_bytes()} == {".log"}
-
-
-def test_a_trace_shows_no_secret_and_a_short_one_spoils_no_log(pipeline: Pipeline):
-    awkward = "pa$s'w\"o`r\\d&<x>!"
-    for name, value in {"TOKEN": awkward, "DEBUG": "1"}.items():
-        assert pipeline.client.request("PUT", f"secrets/{name}", json={"value": value}).status_code == 200
-    command = 'set -x; : "$TOKEN"; { set +x; } 2>/dev/null; declare -p TOKEN; echo "tests: 101 passed"'
-    build = pipeline.build(one(command, runner_args={"secrets": ["TOKEN", "DEBUG"]}))
-    assert build.finish()["state"] == "passed"
-    assert build.log().splitlines() == [
-        "the secret DEBUG is too short to be masked: set a longer one",
-        "+ : '***'",
-        'declare -x TOKEN="***"',
-        "tests: 101 passed",
-    ]
