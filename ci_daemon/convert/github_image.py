@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ci_daemon.convert.github_expressions import UnknownExpression, filled
+from ci_daemon.convert.omissions import LeftOut
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,48 +15,70 @@ if TYPE_CHECKING:
     from ci_daemon.convert.located import Located
     from ci_daemon.convert.omissions import Omissions
 
-__all__ = ["SETUPS", "image_of", "set_up"]
+__all__ = ["IMAGE", "SETUPS", "action_of", "image_of", "set_up"]
 
 SETUPS = MappingProxyType({"actions/setup-python": "python", "actions/setup-node": "node", "actions/setup-go": "go"})
 """Actions that bring a language."""
 
+IMAGE = re.compile(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,254}")
+"""The names of images that a step may have."""
+
 _IMAGES = MappingProxyType({"python": "python", "node": "node", "go": "golang"})
 _VERSION = re.compile(r"(\d+(?:\.\d+){0,2})(?:\.x)?")
-_IMAGE = re.compile(r"[\w./:@+-]+")
+_MIRRORS = re.compile(r"https?://(?:code\.forgejo\.org|data\.forgejo\.org|gitea\.com|github\.com)/")
+"""Hosts that have the actions of GitHub under the same names, as Forgejo and Gitea write them."""
+
 _BARE = "ubuntu:24.04"
+_AS_ROOT = re.compile(r"\s*(--user[ =](root|0)(:(root|0))?\s*)*")
+
+
+def action_of(step: Located) -> str:
+    """Return the name of the action of a step, without its version and the host of a mirror."""
+    return _MIRRORS.sub("", step.get("uses").text or "").partition("@")[0]
 
 
 def image_of(key: str, job: Located, cell: Mapping[str, str], omissions: Omissions) -> str:
-    """Return the image of a job: its container, the language that it sets up, or a bare Ubuntu."""
+    """Return the image of a job: its container, the language that it sets up, or a bare Ubuntu.
+
+    Raises LeftOut.
+    """
     container = job.get("container")
-    given = container.get("image") if container.mapping() else container
-    if given.value is not None:
-        if container.mapping():
-            omissions.unknown(container, frozenset({"image"}), f"{key}.container.")
-        try:
-            image = filled(given.text, cell)
-        except UnknownExpression as error:
-            omissions.add(given, f"{key}.container", str(error))
-            return _BARE
-        if _IMAGE.fullmatch(image):
-            return image
-        omissions.add(given, f"{key}.container", "it is not a plain name of an image")
-        return _BARE
-    images = [each for step in job.get("steps").items() if (each := set_up(step, cell)) is not None]
-    if len(images) == 1:
-        return images[0]
-    why = f"the job runs in the bare image {_BARE}, without the tools of GitHub's runner: install them in a step"
+    if container.value is not None:
+        return _container(key, container, cell)
+    setups = [step for step in job.get("steps").items() if action_of(step) in SETUPS]
+    images = dict.fromkeys(filter(None, (set_up(step, cell) for step in setups)))
+    if len(images) > 1:
+        raise LeftOut(setups[1], f"{key}.steps", f"it sets up {' and '.join(images)}, and a job here has one image")
+    image = next(iter(images), _BARE)
+    which = f"the bare image {image}" if image == _BARE else f"the image {image}"
+    why = f"the job runs in {which}, without the tools of the other system's runner: install them in a step"
     omissions.add(job.get("runs-on"), f"{key}.runs-on", why)
-    return _BARE
+    return image
+
+
+def _container(key: str, container: Located, cell: Mapping[str, str]) -> str:
+    for name, member in container.mapping().items():
+        harmless = name == "env" or (name == "options" and _AS_ROOT.fullmatch(member.text or "?"))
+        if name != "image" and not harmless:
+            raise LeftOut(member, f"{key}.container.{name}", f"{name} of a container has no counterpart here")
+    given = container.get("image") if container.mapping() else container
+    try:
+        image = filled(given.text, cell)
+    except UnknownExpression as error:
+        raise LeftOut(given, f"{key}.container", str(error)) from error
+    image = image.removeprefix("docker://")
+    if not IMAGE.fullmatch(image):
+        raise LeftOut(given, f"{key}.container", "it is not a plain name of an image")
+    return image
 
 
 def set_up(step: Located, cell: Mapping[str, str]) -> str | None:
     """Return the image of the language that a step sets up; None if it sets up no one version."""
-    language = SETUPS.get((step.get("uses").text or "").partition("@")[0])
+    language = SETUPS.get(action_of(step))
     if language is None or step.get("if").value is not None:
         return None
     try:
-        version = _VERSION.fullmatch(filled(step.get("with", f"{language}-version").scalar, cell))
+        version = _VERSION.fullmatch(filled(step.get("with", f"{language}-version").number_or_text, cell))
     except UnknownExpression:
         return None
     return None if version is None else f"{_IMAGES[language]}:{version[1]}"

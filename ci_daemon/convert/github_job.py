@@ -1,267 +1,393 @@
-"""One job of a GitHub workflow as steps. Pure."""
+"""One job of a GitHub workflow as steps. Pure.
+
+A job of which a step is left out would run half, so that it is left out as a whole, but for actions whose loss changes
+nothing of what the job does.
+"""
 
 from __future__ import annotations
 
 import re
 import shlex
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from ci_daemon.convert.github_expressions import UnknownExpression, filled, literals
-from ci_daemon.convert.github_image import SETUPS, image_of, set_up
+from ci_daemon.convert.github_expressions import SET_BY_GITHUB, Environment, UnknownExpression, filled
+from ci_daemon.convert.github_image import SETUPS, action_of, image_of, set_up
+from ci_daemon.convert.jobs import label as one_line
 from ci_daemon.convert.jobs import matrix, variables_in
-from ci_daemon.convert.located import Located
+from ci_daemon.convert.omissions import LeftOut, only
 from ci_daemon.draft import DraftStep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ci_daemon.convert.located import Located
     from ci_daemon.convert.omissions import Omissions
 
 __all__ = ["JobReader"]
 
-_KNOWN = frozenset(
+_NOTES = MappingProxyType(
     {
-        "name",
-        "runs-on",
-        "container",
-        "steps",
-        "needs",
-        "env",
-        "strategy",
-        "timeout-minutes",
-        "continue-on-error",
+        "permissions": "jobs here get no token of the other system, so that there is nothing to permit",
+        "concurrency": "builds may run side by side: `ci-daemon pipeline edit ORG/PIPELINE --concurrency-group NAME` "
+        "lets them take turns",
+        "outputs": "nothing takes it here",
     }
-    | {"defaults", "if"}
 )
-_RUN = frozenset({"name", "id", "run", "env", "working-directory", "shell", "continue-on-error"})
-_STRATEGY = frozenset({"matrix", "fail-fast"})
+"""Members of a job that it can do without, and what that costs."""
+
+_KNOWN = frozenset(
+    {"name", "runs-on", "container", "steps", "needs", "env", "strategy", "timeout-minutes", "continue-on-error"}
+    | {"defaults", *_NOTES}
+)
+_WHY = MappingProxyType(
+    {
+        "uses": "it calls another workflow: copy its jobs into this one",
+        "if": "it runs under a condition: make it a pipeline of its own, with a trigger",
+        "services": "it needs other containers beside it, which do not exist here: start them in a step",
+        "environment": "an environment may wait for a review and has secrets of its own: make it a pipeline of its "
+        "own, which somebody starts",
+    }
+)
+_RUN = frozenset({"name", "id", "run", "env", "working-directory", "shell", "continue-on-error", "timeout-minutes"})
+_STRATEGY = frozenset({"matrix", "fail-fast", "max-parallel"})
 """A failure stops no other step here, but the build fails as it does there."""
 
-_RUNNER = re.compile(r"ubuntu-(latest|slim|\d\d\.\d\d)")
-_SECRET = re.compile(r"\$\{\{\s*secrets\.(\w+)\s*\}\}")
+_RUNNER = re.compile(r"ubuntu-(latest|slim|\d\d\.\d\d)|docker")
+"""GitHub's own runners of Ubuntu on x86-64, and the label that runners of Forgejo have."""
+
 _SHELLS = {"bash": "bash --noprofile --norc -eo pipefail -c", "sh": "sh -e -c"}
 _UNSAID = {True: "sh -e -c", False: "bash -e -c"}
 """The shell of a step that names none: inside of a container, and on the runner itself."""
+
+_CHECKOUT = MappingProxyType(
+    {
+        "submodules": "a push has submodules only after `ci-daemon repo edit --submodules`",
+        "lfs": "a push has the files of git LFS only after `ci-daemon repo edit --lfs`",
+        "fetch-depth": "builds have the last 50 commits, whatever this says",
+        "fetch-tags": "builds have the tags of the last 50 commits, whatever this says",
+        "persist-credentials": "there are no credentials in the checkout here",
+        "token": "the repository's own credentials are used: `ci-daemon repo connect`",
+        "clean": "the source is fresh for each job",
+        "set-safe-directory": "the source belongs to root, as the steps do",
+        "show-progress": "it changes the log alone",
+    }
+)
+_SETUP = MappingProxyType(
+    dict.fromkeys(
+        ("cache", "cache-dependency-path", "check-latest", "token"),
+        "nothing is kept between builds: give the step that installs a cache=",
+    )
+)
+_UPLOAD = MappingProxyType(
+    dict.fromkeys(
+        ("retention-days", "compression-level", "overwrite", "include-hidden-files"),
+        "the owner of the service decides how artifacts are kept",
+    )
+)
+_WITHOUT = MappingProxyType(
+    {
+        "actions/cache": "folders are not cached by a key here: give a step a cache=",
+        "codecov/codecov-action": "nothing is sent to this service: send it in a step, with a secret",
+        "coverallsapp/github-action": "nothing is sent to this service: send it in a step, with a secret",
+        "step-security/harden-runner": "each job has a VM of its own; `network: off` closes it",
+    }
+)
+"""Actions without which a job does the same."""
+
+_ANYWAY = frozenset({"always()", "success() || failure()", "${{ always() }}", "!cancelled()", "${{ !cancelled() }}"})
+_SUDO = """\
+command -v sudo > /dev/null || {
+cat > /usr/local/bin/sudo << 'END'
+#!/bin/sh
+# Steps run as root, so that sudo needs only to start the command.
+user=root
+while :; do
+  case "${1-}" in
+    -[EHnS] | -EH | -HE | --preserve-env* | --set-home | --non-interactive) shift ;;
+    -u | --user) user=$2; shift 2 ;;
+    --) shift; break ;;
+    -* | '') echo "sudo: '${1-}' is not known here" >&2; exit 1 ;;
+    *) break ;;
+  esac
+done
+[ "$user" = root ] || exec runuser -u "$user" -- env "$@"
+exec env "$@"
+END
+chmod +x /usr/local/bin/sudo
+}"""
+"""Images lack it, and GitHub's runner has it."""
+
+_MAX_MINUTES = 60 * 24 * 30
 
 
 class JobReader:
     """Makes steps of jobs; ``env`` and ``defaults`` are those of the workflow."""
 
-    def __init__(self, omissions: Omissions, env: Mapping[str, str], defaults: Located) -> None:
+    def __init__(self, omissions: Omissions, env: Environment, defaults: Located) -> None:
         self._omissions = omissions
         self._env = env
         self._defaults = defaults
 
-    def steps(self, name: str, job: Located) -> tuple[DraftStep, ...] | None:
-        """Return the steps of a job, one for each cell of its matrix; None if it cannot be converted."""
+    def steps(self, name: str, job: Located) -> tuple[DraftStep, ...]:
+        """Return the steps of a job, one for each cell of its matrix. Raises LeftOut."""
         key = f"jobs.{name}"
-        for member, why in (
-            ("uses", "it calls another workflow"),
-            ("if", "it runs under a condition"),
-        ):
-            if (part := job.get(member)).value is not None:
-                self._omissions.add(part, f"{key}.{member}", f"the whole job is left out: {why}")
-                return None
-        if not _RUNNER.fullmatch(job.get("runs-on").text or ""):
-            self._omissions.add(
-                job,
-                f"{key}.runs-on",
-                "the whole job is left out: only GitHub's own runners of Ubuntu on x86-64 are known here",
-            )
-            return None
+        if not job.mapping():
+            raise LeftOut(job, key, "it is no mapping")
+        for member in job.mapping():
+            if member not in _KNOWN:
+                why = _WHY.get(member, f"{member} has no counterpart here")
+                raise LeftOut(job.get(member), f"{key}.{member}", why)
         cells = self._cells(key, job.get("strategy"))
-        if cells is None:
-            return None
-        self._omissions.unknown(job, _KNOWN, f"{key}.")
-        steps = [self._step(key, name, job, cell) for cell in cells]
-        return tuple(each for each in steps if each is not None) or None
+        for cell in cells:
+            _check_runner(key, job, cell)
+        self._omissions.told(job, _NOTES, f"{key}.")
+        return tuple(_Cell(self._omissions, key, name, job, cell, self._defaults).step(self._env) for cell in cells)
 
-    def _cells(self, key: str, strategy: Located) -> list[dict[str, str]] | None:
-        self._omissions.unknown(strategy, _STRATEGY, f"{key}.strategy.")
+    def _cells(self, key: str, strategy: Located) -> list[dict[str, str]]:
+        only(strategy, _STRATEGY, f"{key}.strategy")
+        if (most := strategy.get("max-parallel")).value is not None:
+            why = "as many run at a time as the service has VMs: [jobs] of the configuration bounds them"
+            self._omissions.add(most, f"{key}.strategy.max-parallel", why)
         axes = strategy.get("matrix")
         if axes.value is None:
             return [{}]
-        cells = None if {"include", "exclude"} & set(axes.mapping()) or not axes.mapping() else matrix(axes.mapping())
+        known = axes.mapping() and not {"include", "exclude"} & set(axes.mapping())
+        cells = matrix(axes.mapping(), _value, lists=True) if known else None
         if cells is None:
-            why = "the whole job is left out: only lists of plain values are known here"
-            self._omissions.add(axes, f"{key}.strategy.matrix", why)
-            return None
+            raise LeftOut(
+                axes, f"{key}.strategy.matrix", "only lists of plain values are known here, at most 256 cells"
+            )
         return list(cells)
 
-    def _step(self, key: str, label: str, job: Located, cell: Mapping[str, str]) -> DraftStep | None:
-        omissions = self._omissions
-        try:
-            label = filled(job.get("name").text or label, cell)
-        except UnknownExpression as error:
-            omissions.add(job.get("name"), f"{key}.name", str(error))
-        if cell:
-            label = f"{label} ({', '.join(cell.values())})"
-        secrets: list[str] = []
-        artifacts: list[str] = []
-        image = image_of(key, job, cell, omissions)
-        commands = []
-        for place, step in enumerate(job.get("steps").items()):
-            where = f"{key}.steps[{place}]"
-            if step.get("uses").value is not None:
-                self._uses(where, step, cell, artifacts)
-            elif (command := self._command(where, job, step, cell, secrets)) is not None:
-                commands.append(command)
+
+def _value(given: Located) -> str | None:
+    text = given.number_or_text
+    return None if text is None or "${{" in text else text
+
+
+def _check_runner(key: str, job: Located, cell: Mapping[str, str]) -> None:
+    labels = job.get("runs-on").texts() or ()
+    try:
+        known = len(labels) == 1 and _RUNNER.fullmatch(filled(labels[0], cell))
+    except UnknownExpression:
+        known = None
+    if not known:
+        why = "only GitHub's own runners of Ubuntu on x86-64, and the label docker, are known here"
+        at = job.get("runs-on") if job.get("runs-on").line else job
+        raise LeftOut(at, f"{key}.runs-on", why)
+
+
+class _Cell:
+    """One cell of the matrix of a job on its way to a step."""
+
+    def __init__(
+        self, omissions: Omissions, key: str, name: str, job: Located, cell: Mapping[str, str], defaults: Located
+    ) -> None:
+        self._omissions = omissions
+        self._key = key
+        self._name = name
+        self._job = job
+        self._cell = cell
+        self._defaults = (job.get("defaults", "run"), defaults)
+        self._artifacts: list[str] = []
+        self._scripts: list[str] = []
+        self._secrets: list[str] = []
+
+    def step(self, workflow: Environment) -> DraftStep:
+        """Return the step. Raises LeftOut."""
+        job, key = self._job, self._key
+        env = Environment()
+        env.add(job.get("container", "env"), f"{key}.container.env", self._cell)
+        inside = dict(env.values)
+        for name, value in workflow.values.items():
+            env.words.pop(name, None)
+            env.values[name] = value
+        env.words |= workflow.words
+        env.secrets += workflow.secrets
+        env.tokens |= workflow.tokens
+        env.add(job.get("env"), f"{key}.env", self._cell)
+        image = image_of(key, job, self._cell, self._omissions)
+        commands = [
+            command
+            for place, step in enumerate(job.get("steps").items())
+            if (command := self._command(f"{key}.steps[{place}]", step, env)) is not None
+        ]
         if not commands:
-            omissions.add(job, key, "the whole job is left out: nothing of it is left to run")
-            return None
-        env = literals(
-            self._without_secrets(job.get("env"), secrets),
-            f"{key}.env",
-            omissions,
-            cell,
-        )
-        args: dict[str, object] = {}
-        if job.get("continue-on-error").value is True:
-            args["soft_fail"] = True
-        elif job.get("continue-on-error").value not in {None, False}:
-            omissions.add(
-                job.get("continue-on-error"),
-                f"{key}.continue-on-error",
-                "it is no plain truth value",
-            )
-        args |= {"artifacts": artifacts} if artifacts else {}
-        args |= {"secrets": secrets} if secrets else {}
-        minutes = job.get("timeout-minutes").value
-        if minutes is not None and type(minutes) is not int:
-            omissions.add(
-                job.get("timeout-minutes"),
-                f"{key}.timeout-minutes",
-                "it is no whole number",
-            )
-        seconds = minutes * 60 if type(minutes) is int and minutes > 0 else None
+            raise LeftOut(job, key, "nothing of it is left to run")
+        own = {
+            name: value for name, value in env.values.items() if workflow.values.get(name) != value or name in inside
+        }
         return DraftStep(
-            label,
-            "\n".join(["set -e", *commands]),
+            self._label(),
+            "\n".join(["set -e", *self._beginning(env), *commands]),
             image,
-            env=env,
-            timeout_seconds=seconds,
-            runner_args=args,
+            env=own,
+            timeout_seconds=self._seconds(),
+            runner_args=self._runner_args(env),
         )
 
-    def _command(
-        self,
-        key: str,
-        job: Located,
-        step: Located,
-        cell: Mapping[str, str],
-        secrets: list[str],
-    ) -> str | None:
-        """Return a step as GitHub runs it: in a shell of its own, in its folder, with its variables."""
-        omissions = self._omissions
-        if (condition := step.get("if")).value is not None:
-            omissions.add(
-                condition,
-                f"{key}.if",
-                "the step is left out: it runs under a condition",
-            )
+    def _label(self) -> str:
+        label = self._name
+        try:
+            label = one_line(filled(self._job.get("name").text or label, self._cell)) or label
+        except UnknownExpression as error:
+            self._omissions.add(self._job.get("name"), f"{self._key}.name", str(error))
+        return one_line(f"{label} ({', '.join(self._cell.values())})" if self._cell else label)
+
+    def _beginning(self, env: Environment) -> list[str]:
+        """Return what comes before the steps: sudo, and variables that GitHub sets or that have secrets."""
+        scripts = "\n".join(self._scripts)
+        lines = []
+        if self._job.get("container").value is None and re.search(r"\bsudo\b", scripts):
+            lines.append(_SUDO)
+        for name in variables_in(scripts, lambda name: name in SET_BY_GITHUB):
+            lines.append(f"export {name}={SET_BY_GITHUB[name]}")
+            if SET_BY_GITHUB[name] == "/dev/null":
+                self._omissions.add(self._job, f"{self._key}.steps", f"what is written to ${name} goes nowhere here")
+        lines += [f"export {name}={word}" for name, word in env.words.items() if word != f'"${name}"']
+        for name, given in env.tokens.items():
+            if name in variables_in(scripts, lambda _: True):
+                raise LeftOut(
+                    given, f"{self._key}.env.{name}", f"its script uses ${name}, which GitHub makes by itself"
+                )
+            why = "GitHub makes this token by itself, and jobs here have none: make one, `ci-daemon secret set` it, "
+            self._omissions.add(given, f"{self._key}.env.{name}", f"{why}and name it in `secrets`")
+        return lines
+
+    def _seconds(self) -> int | None:
+        minutes = self._job.get("timeout-minutes")
+        if minutes.value is None:
             return None
-        omissions.unknown(step, _RUN, f"{key}.")
-        defaults = (job.get("defaults", "run"), self._defaults)
-        shell, folder = (
-            next(
-                (each for each in (step.get(name), *(part.get(name) for part in defaults)) if each.value is not None),
-                None,
-            )
-            for name in ("shell", "working-directory")
-        )
-        in_container = job.get("container").value is not None
+        if type(minutes.value) is not int or not 0 < minutes.value <= _MAX_MINUTES:
+            self._omissions.add(minutes, f"{self._key}.timeout-minutes", "it is no whole number: the service's holds")
+            return None
+        return minutes.value * 60
+
+    def _runner_args(self, env: Environment) -> dict[str, object]:
+        args: dict[str, object] = {}
+        tolerant = self._job.get("continue-on-error")
+        if tolerant.value is True:
+            args["soft_fail"] = True
+        elif tolerant.value not in {None, False}:
+            why = "it is no plain truth value: a failure fails the build"
+            self._omissions.add(tolerant, f"{self._key}.continue-on-error", why)
+        args |= {"artifacts": self._artifacts} if self._artifacts else {}
+        secrets = list(dict.fromkeys([*env.secrets, *self._secrets]))
+        return args | ({"secrets": secrets} if secrets else {})
+
+    def _command(self, key: str, step: Located, env: Environment) -> str | None:
+        """Return a step as GitHub runs it: in a shell of its own, in its folder, with its variables.
+
+        Returns None for an action, which needs no command here. Raises LeftOut.
+        """
+        if not step.mapping():
+            raise LeftOut(step, key, "a step of it is no mapping")
+        if step.get("uses").value is not None:
+            self._uses(key, step)
+            return None
+        if (condition := step.get("if")).value is not None:
+            raise LeftOut(condition, f"{key}.if", "this step runs under a condition, and without it the job is half")
+        only(step, _RUN, key)
+        if (minutes := step.get("timeout-minutes")).value is not None:
+            self._omissions.add(minutes, f"{key}.timeout-minutes", "only the time of the whole job is bounded")
+        own = Environment(env)
+        own.secrets = []
+        own.tokens = {}
+        own.add(step.get("env"), f"{key}.env", self._cell)
+        shell, folder = self._setting(step, "shell"), self._setting(step, "working-directory")
+        in_container = self._job.get("container").value is not None
         try:
             program = _UNSAID[in_container] if shell is None else _SHELLS[shell.text or ""]
-            script = filled(step.get("run").text, cell)
-            directory = None if folder is None else filled(folder.text, cell)
-        except KeyError:
-            omissions.add(
-                step,
-                f"{key}.shell",
-                "the step is left out: only bash and sh are known here",
-            )
-            return None
+            script = filled(step.get("run").text, self._cell, own.values)
+            directory = None if folder is None else filled(folder.text, self._cell, own.values)
+        except KeyError as error:
+            raise LeftOut(shell or step, f"{key}.shell", "only bash and sh are known here") from error
         except UnknownExpression as error:
-            omissions.add(step, key, f"the step is left out: {error}")
+            raise LeftOut(step, key, f"{error}: pass it as a variable, `env:`, never as a part of a command") from error
+        if not script.strip():
             return None
-        env = literals(
-            self._without_secrets(step.get("env"), secrets, key),
-            f"{key}.env",
-            omissions,
-            cell,
-        )
-        for variable in variables_in(script, lambda name: name.startswith(("GITHUB_", "RUNNER_", "ACTIONS_"))):
-            why = f"the script uses ${variable}, which GitHub sets and builds here do not"
-            omissions.add(step.get("run"), f"{key}.run", why)
-        assigned = " ".join(f"{name}={shlex.quote(value)}" for name, value in env.items())
-        command = f"{'env ' + assigned + ' ' if env else ''}{program} {shlex.quote(script)}"
+        self._check_variables(key, step, script, own)
+        self._scripts.append(script)
+        command = f"{self._assigned(key, step, env, own)}{program} {shlex.quote(script)}"
         if directory is not None:
-            command = f"(cd {shlex.quote(directory)} && {command})"
-        if step.get("continue-on-error").value is True:
-            return f"{command} || true"
-        if step.get("continue-on-error").value not in {None, False}:
-            omissions.add(
-                step.get("continue-on-error"),
-                f"{key}.continue-on-error",
-                "it is no plain truth value",
-            )
-        return command
+            command = f"(cd -- {shlex.quote(directory)} && {command})"
+        tolerant = step.get("continue-on-error")
+        if tolerant.value not in {None, False, True}:
+            why = "it is no plain truth value: a failure fails the job"
+            self._omissions.add(tolerant, f"{key}.continue-on-error", why)
+        return f"{command} || true" if tolerant.value is True else command
 
-    def _without_secrets(self, env: Located, secrets: list[str], key: str | None = None) -> Located:
-        """Return variables without those that are secrets of their own names, which are added to ``secrets``.
+    def _setting(self, step: Located, name: str) -> Located | None:
+        """Return a setting of a step, or its default in the job or the workflow."""
+        given = (step.get(name), *(part.get(name) for part in self._defaults))
+        return next((each for each in given if each.value is not None), None)
 
-        ``key`` is that of the step, if the variables are of one step alone.
-        """
-        if not env.mapping():
-            return env
-        others = {}
-        for name, given in env.mapping().items():
-            secret = _SECRET.fullmatch(given.text or "")
-            if secret is not None and secret[1] == name:
-                secrets += [] if name in secrets else [name]
-                if key is not None:
-                    self._omissions.add(given, f"{key}.env.{name}", "the secret is there for all steps of the job")
-            else:
-                others[name] = given
-        return Located(env.line, others)
+    def _check_variables(self, key: str, step: Located, script: str, env: Environment) -> None:
+        """Raise LeftOut if a script uses a variable that GitHub sets, and nothing here does."""
 
-    def _uses(self, key: str, step: Located, cell: Mapping[str, str], artifacts: list[str]) -> None:
-        """Convert an action that has a counterpart here."""
-        action = (step.get("uses").text or "").partition("@")[0]
-        options = step.get("with")
-        condition = step.get("if")
-        if action == "actions/checkout" and condition.value is None:
-            self._omissions.unknown(options, frozenset(), f"{key}.with.")
-        elif action in SETUPS and set_up(step, cell) is not None:
-            self._omissions.unknown(options, frozenset({f"{SETUPS[action]}-version"}), f"{key}.with.")
-        elif action == "actions/upload-artifact" and condition.text in {
-            None,
-            "always()",
-            "success() || failure()",
-        }:
-            self._artifacts(key, options, cell, artifacts)
-        elif action == "actions/cache":
-            self._omissions.add(
-                step,
-                f"{key}.uses",
-                "folders are not cached by a key here: give a step a cache=",
-            )
+        def is_theirs(name: str) -> bool:
+            known = name in SET_BY_GITHUB or name in env.values or name in env.words or name == "GITHUB_TOKEN"
+            return name.startswith(("GITHUB_", "RUNNER_", "ACTIONS_")) and not known
+
+        for variable in variables_in(script, is_theirs):
+            why = f"its script uses ${variable}, which GitHub sets and builds here do not"
+            raise LeftOut(step.get("run"), f"{key}.run", why)
+
+    def _assigned(self, key: str, step: Located, env: Environment, own: Environment) -> str:
+        """Return the variables of a step alone, as a command that sets them for what follows."""
+        for name in own.secrets:
+            if name not in env.secrets and name not in self._secrets:
+                self._secrets.append(name)
+                why = f"the secret {name} is there for all steps of the job"
+                self._omissions.add(step.get("env"), f"{key}.env", why)
+        for name, given in own.tokens.items():
+            env.tokens.setdefault(name, given)
+        mine = step.get("env").mapping()
+        words = {name: own.words[name] for name in mine if name in own.words and own.words[name] != f'"${name}"'}
+        words |= {name: shlex.quote(own.values[name]) for name in mine if name in own.values}
+        return f"env {' '.join(f'{name}={word}' for name, word in words.items())} " if words else ""
+
+    def _uses(self, key: str, step: Located) -> None:
+        """Convert an action that has a counterpart here, or whose loss is told. Raises LeftOut."""
+        action, options, condition = action_of(step), step.get("with"), step.get("if")
+        unconditional = condition.value is None
+        if action in _WITHOUT:
+            self._omissions.add(step, f"{key}.uses", _WITHOUT[action])
+        elif action == "actions/checkout" and unconditional:
+            only(options, frozenset(_CHECKOUT), f"{key}.with")
+            self._tell(key, options, _CHECKOUT)
+        elif action in SETUPS and self._job.get("container").value is not None:
+            raise LeftOut(step, f"{key}.uses", f"{action} is not applied in a container: take an image that has it")
+        elif action in SETUPS and set_up(step, self._cell) is not None:
+            only(options, frozenset({f"{SETUPS[action]}-version", *_SETUP}), f"{key}.with")
+            self._tell(key, options, _SETUP)
+        elif action == "actions/upload-artifact" and (unconditional or condition.text in _ANYWAY):
+            self._keep(key, options)
         else:
-            self._omissions.add(step, f"{key}.uses", f"the action {action} has no counterpart here")
+            name = one_line(action) or "of no name"
+            raise LeftOut(step, f"{key}.uses", f"the action {name} has no counterpart here: write its commands")
 
-    def _artifacts(self, key: str, options: Located, cell: Mapping[str, str], artifacts: list[str]) -> None:
-        self._omissions.unknown(options, frozenset({"name", "path"}), f"{key}.with.")
+    def _tell(self, key: str, options: Located, notes: Mapping[str, str]) -> None:
+        for name, given in options.mapping().items():
+            unused = given.value is None or given.value is False or (name == "fetch-depth" and given.scalar == "1")
+            if name in notes and not unused:
+                self._omissions.add(given, f"{key}.with.{name}", notes[name])
+
+    def _keep(self, key: str, options: Located) -> None:
+        only(options, frozenset({"name", "path", "if-no-files-found", *_UPLOAD}), f"{key}.with")
+        self._omissions.told(options, _UPLOAD, f"{key}.with.")
+        if options.get("if-no-files-found").text not in {None, "warn", "ignore"}:
+            raise LeftOut(options, f"{key}.with.if-no-files-found", "missing files fail no step here: test for them")
         for line in (options.get("path").text or "").splitlines():
             try:
-                path = filled(line.strip().removeprefix("./"), cell)
+                path = filled(line.strip().removeprefix("./"), self._cell)
             except UnknownExpression as error:
-                self._omissions.add(options, f"{key}.with.path", str(error))
+                self._omissions.add(options, f"{key}.with.path", f"it is not kept: {error}")
                 continue
-            if path.startswith(("/", "!", "~")) or ".." in path.split("/"):
-                self._omissions.add(
-                    options,
-                    f"{key}.with.path",
-                    f"{path} is not a glob below the project",
-                )
-            elif path and path not in artifacts:
-                artifacts.append(path)
+            path = path.removeprefix("/workspace/")
+            if path.startswith(("/", "!", "~")) or ".." in path.split("/") or one_line(path) != path:
+                why = f"it is not kept: {one_line(path)} is not a glob below the project"
+                self._omissions.add(options, f"{key}.with.path", why)
+            elif path and path not in self._artifacts:
+                self._artifacts.append(path)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ci_daemon.convert.located import EMPTY, Located
+from ci_daemon.convert.jobs import label
 from ci_daemon.draft import PullRequests, Pushes
 
 if TYPE_CHECKING:
+    from ci_daemon.convert.located import Located
     from ci_daemon.convert.omissions import Omissions
     from ci_daemon.draft.model import Trigger
 
@@ -20,7 +21,7 @@ _BY_HAND = "workflow_dispatch"
 
 def triggers_of(on: Located, omissions: Omissions) -> tuple[Trigger, ...]:
     """Return the triggers of a workflow; events that have none here are left out."""
-    events = on.mapping() or {each.text or "?": Located(each.line, None) for each in on.items()}
+    events = on.mapping() or {each.text or "?": each.with_value(None) for each in on.items()}
     found: list[Trigger] = []
     for event, filters in events.items():
         match event:
@@ -30,24 +31,23 @@ def triggers_of(on: Located, omissions: Omissions) -> tuple[Trigger, ...]:
                 found += _pull_requests(filters, omissions)
             case "schedule":
                 for each in filters.items():
-                    cron = each.get("cron").text
+                    cron = label(each.get("cron").text or "?").replace("'", "?")
                     why = f"a schedule is no part of the file: `ci-daemon schedule add ORG PIPELINE '{cron}'`"
                     omissions.add(each, "on.schedule", why)
             case _ if event != _BY_HAND:
-                omissions.add(filters, f"on.{event}", "nothing is built for this event here")
+                omissions.add(filters, f"on.{label(event)}", "nothing is built for this event here")
     if (inputs := on.get(_BY_HAND, "inputs")).value is not None:
-        omissions.add(inputs, f"on.{_BY_HAND}.inputs", "a build has variables in their place")
+        omissions.add(inputs, f"on.{_BY_HAND}.inputs", "a build has variables in their place: `env` of the API")
     return tuple(found)
 
 
 def _pushes(filters: Located, omissions: Omissions) -> list[Trigger]:
-    known = frozenset({"branches", "tags"})
-    omissions.unknown(filters, known, "on.push.")
-    if set(filters.mapping()) - known:  # without its filter it would build more than it should
-        omissions.add(filters, "on.push", "it is left out with its filter")
+    if (filters.value is not None and not filters.mapping()) or set(filters.mapping()) - {"branches", "tags"}:
+        lost = ", ".join(sorted(map(label, set(filters.mapping()) - {"branches", "tags"}))) or "its filter"
+        omissions.add(filters, "on.push", f"pushes trigger nothing: without {lost} more would be built than there")
         return []
     branches, tags = filters.get("branches"), filters.get("tags")
-    if branches is EMPTY and tags is EMPTY:
+    if branches.value is None and tags.value is None:
         return [Pushes(branches=("*",)), Pushes(tags=("*",))]
     found: list[Trigger] = []
     if names := _globs(branches, "on.push.branches", omissions):
@@ -58,37 +58,43 @@ def _pushes(filters: Located, omissions: Omissions) -> list[Trigger]:
 
 
 def _pull_requests(filters: Located, omissions: Omissions) -> list[Trigger]:
-    known = frozenset({"branches", "types"})
-    omissions.unknown(filters, known, "on.pull_request.")
-    if set(filters.mapping()) - known:
-        omissions.add(filters, "on.pull_request", "it is left out with its filter")
+    if (filters.value is not None and not filters.mapping()) or set(filters.mapping()) - {"branches", "types"}:
+        lost = ", ".join(sorted(map(label, set(filters.mapping()) - {"branches", "types"}))) or "its filter"
+        why = f"pull requests trigger nothing: without {lost} more would be built than there"
+        omissions.add(filters, "on.pull_request", why)
         return []
     types = []
     for each in filters.get("types").items():
         if each.text in _TYPES:
             types.append(each.text)
         else:
-            omissions.add(each, "on.pull_request.types", f"{each.scalar} is not known here")
+            omissions.add(each, "on.pull_request.types", f"{label(each.scalar or '?')} triggers nothing here")
     branches = _globs(filters.get("branches"), "on.pull_request.branches", omissions)
-    lost = (filters.get("types").items() and not types) or (filters.get("branches").items() and not branches)
-    return [] if lost else [PullRequests(branches, tuple(each for each in types if each))]
+    lost_all = (filters.get("types").items() and not types) or (filters.get("branches").items() and not branches)
+    if lost_all:
+        return []
+    why = "the head is built as its author pushed it, not merged into its target as there"
+    omissions.add(filters, "on.pull_request", why)
+    return [PullRequests(branches, tuple(each for each in types if each))]
 
 
 def _globs(patterns: Located, key: str, omissions: Omissions) -> tuple[str, ...]:
-    """Return patterns of names. Here ``*`` matches ``/`` too, as ``**`` does there."""
+    """Return patterns of names; none if one of them excludes names, since more would be built without it.
+
+    Here ``*`` matches ``/`` too, as ``**`` does there.
+    """
     found: list[str] = []
     for each in patterns.items():
-        pattern = each.scalar or ""
-        if not pattern or _SPECIAL & set(pattern):
-            omissions.add(each, key, f"the pattern {pattern} has no counterpart here")
+        pattern = each.number_or_text or ""
+        if pattern.startswith("!"):
+            why = f"without {label(pattern)}, which has no counterpart, more would be built: these trigger nothing"
+            omissions.add(each, key, why)
+            return ()
+        if not pattern or _SPECIAL & set(pattern) or label(pattern) != pattern:
+            omissions.add(each, key, f"the pattern {label(pattern)} has no counterpart here: it triggers nothing")
             continue
-        if "*" in pattern.replace("**", "") and pattern != "*":
-            omissions.add(
-                each,
-                key,
-                f"{pattern} is kept, and matches names with more slashes, too",
-            )
-        if pattern == "*":
-            omissions.add(each, key, "it is kept, and matches names with slashes, too")
+        if "*" in pattern.replace("**", ""):
+            names = "names with slashes" if pattern == "*" else "names with more slashes"
+            omissions.add(each, key, f"{pattern} is kept, and matches {names}, too")
         found.append(pattern.replace("**", "*"))
     return tuple(found)

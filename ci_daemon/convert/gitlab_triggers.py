@@ -1,18 +1,20 @@
-"""Conditions of GitLab's jobs as triggers, where they can say the same. Pure."""
+"""Conditions of GitLab's jobs as events, where triggers can say the same. Pure."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
+from ci_daemon.convert.omissions import LeftOut
 from ci_daemon.draft import PullRequests, Pushes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ci_daemon.convert.located import Located
-    from ci_daemon.convert.omissions import Omissions
     from ci_daemon.draft.model import Trigger
 
-__all__ = ["EVERY_PUSH", "triggers_of"]
+__all__ = ["EVERY_PUSH", "covers", "events_of", "simplest"]
 
 EVERY_PUSH: tuple[Trigger, ...] = (Pushes(branches=("*",)), Pushes(tags=("*",)))
 """The events of a job without conditions."""
@@ -25,45 +27,63 @@ _WORDS = {
     "tags": (EVERY_PUSH[1],),
     "merge_requests": (PullRequests(),),
 }
-_OTHER_WORDS = frozenset({"api", "chat", "external", "pipelines", "pushes", "schedules", "triggers", "web"})
+_OTHER_WORDS = frozenset(
+    {"api", "chat", "external", "external_pull_requests", "pipelines", "pushes", "schedules", "triggers", "web"}
+)
+_ITSELF = "make it a pipeline of its own"
 
 
-def triggers_of(job: Located, workflow: Located, omissions: Omissions, name: str) -> tuple[Trigger, ...] | None:
-    """Return the events for which a job runs; None if triggers cannot say them, which is told."""
-    if (when := job.get("when")).text not in {None, "on_success"}:
-        omissions.add(
-            when,
-            f"{name}.when",
-            f"the whole job is left out: it runs {when.text}, not after each success",
-        )
-        return None
+def events_of(job: Located, workflow: Located, name: str) -> tuple[Trigger, ...]:
+    """Return the events for which a job runs. Raises LeftOut if triggers cannot say them."""
+    if (when := job.get("when")).value is not None and when.text != "on_success":
+        why = f"it runs {when.text}, not after each success: {_ITSELF}, which somebody starts"
+        raise LeftOut(when, f"{name}.when", why)
     if (excluded := job.get("except")).value is not None:
-        omissions.add(
-            excluded,
-            f"{name}.except",
-            "the whole job is left out: triggers name what is built, not what is not",
-        )
-        return None
+        raise LeftOut(excluded, f"{name}.except", "triggers name what is built, not what is not")
     rules, only = job.get("rules"), job.get("only")
+    if rules.value is not None and workflow.value is not None:
+        raise LeftOut(rules, f"{name}.rules", "it has rules beside those of the workflow")
+    if only.value is not None and workflow.value is not None:
+        raise LeftOut(only, f"{name}.only", "it has conditions beside the rules of the workflow")
     if rules.value is not None:
-        found = _of_rules(rules)
-        key, value = f"{name}.rules", rules
+        found, key, value = _of_rules(rules), f"{name}.rules", rules
     elif only.value is not None:
-        found = _of_only(only)
-        key, value = f"{name}.only", only
+        found, key, value = _of_only(only), f"{name}.only", only
     elif workflow.value is not None:
-        found = _of_rules(workflow)
-        key, value = "workflow.rules", workflow
+        found, key, value = _of_rules(workflow), "workflow.rules", workflow
     else:
         return EVERY_PUSH
-    if found is None or (rules.value is not None and workflow.value is not None):
-        omissions.add(
-            value,
-            key,
-            f"the whole job {name} is left out: triggers cannot say this condition",
-        )
-        return None
-    return found
+    if not found:
+        raise LeftOut(value, key, f"triggers cannot say this condition of {name}: {_ITSELF}")
+    return simplest(found)
+
+
+def covers(events: Iterable[Trigger], others: Iterable[Trigger]) -> bool:
+    """Tell whether events contain all of others."""
+    simple = set(simplest(events))
+    return set(simplest([*simple, *others])) == simple
+
+
+def simplest(events: Iterable[Trigger]) -> tuple[Trigger, ...]:
+    """Return events without those that others contain, each branch and tag by itself, in one order."""
+    atoms: dict[Trigger, None] = {}
+    for each in events:
+        if isinstance(each, Pushes):
+            atoms |= dict.fromkeys(Pushes(branches=(branch,)) for branch in each.branches)
+            atoms |= dict.fromkeys(Pushes(tags=(tag,)) for tag in each.tags)
+        else:
+            atoms[each] = None
+    branches, tags = EVERY_PUSH
+    kept = [
+        each
+        for each in atoms
+        if each in EVERY_PUSH
+        or not isinstance(each, Pushes)
+        or not ((each.branches and branches in atoms) or (each.tags and tags in atoms))
+    ]
+    return tuple(
+        sorted(kept, key=lambda each: (isinstance(each, PullRequests), isinstance(each, Pushes) and each.tags))
+    )
 
 
 def _of_rules(rules: Located) -> tuple[Trigger, ...] | None:
@@ -72,14 +92,15 @@ def _of_rules(rules: Located) -> tuple[Trigger, ...] | None:
     for rule in rules.items():
         condition = rule.get("if").text
         others = {key for key in rule.mapping() if key != "if"} - {"when"}
-        if condition is None or others or rule.get("when").text not in {None, "on_success"}:
+        when = rule.get("when")
+        if condition is None or others or (when.value is not None and when.text != "on_success"):
             return None
         for part in condition.split("||"):
             triggers = _of_condition(part.strip())
             if triggers is None:
                 return None
             found += triggers
-    return tuple(dict.fromkeys(found)) or None
+    return tuple(found) or None
 
 
 def _of_condition(condition: str) -> tuple[Trigger, ...] | None:
@@ -104,4 +125,4 @@ def _of_only(only: Located) -> tuple[Trigger, ...] | None:
             return None
         # A name is that of a branch or of a tag.
         found += _WORDS.get(name, (Pushes(branches=(name,)), Pushes(tags=(name,))))
-    return tuple(dict.fromkeys(found))
+    return tuple(found)

@@ -6,20 +6,28 @@ Files come from strangers: no tag makes an object, and size, depth and what alia
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TypeAlias
 
 import yaml
 
 from storage import immutable
 
-__all__ = ["EMPTY", "Located", "NotReadable", "read"]
+__all__ = ["EMPTY", "MAX_BYTES", "Located", "NotReadable", "read"]
 
-_MAX_CHARS = 512 * 1024
+MAX_BYTES = 512 * 1024
+"""The most bytes of a file that are read."""
+
 _MAX_DEPTH = 40
 _MAX_VALUES = 50_000
-_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
-"""Numbers that mean the same in all versions of YAML; others stay texts."""
+_NUMBER = re.compile(r"(0|-?[1-9][0-9]{0,14})|-?(0|[1-9][0-9]{0,9})\.[0-9]{1,5}")
+"""Numbers that mean the same in all versions of YAML."""
+
+_LIKE_A_NUMBER = re.compile(
+    r"[-+]?(\.[0-9][0-9_]*|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?|[-+]?0[box][0-9a-fA-F_]+"
+    r"|[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
+)
+"""Texts that some version of YAML takes for a number."""
 
 _PLAIN = "tag:yaml.org,2002:"
 
@@ -27,16 +35,21 @@ Content: TypeAlias = "bool | int | float | str | tuple[Located, ...] | Mapping[s
 
 
 class NotReadable(Exception):
-    """A file cannot be read as YAML; the message has the line."""
+    """A file cannot be read, or is none that is converted; the message has the line."""
 
 
 @immutable
 class Located:
-    """A value and its line. ``tag`` is a tag of the file's own, such as ``!reference``."""
+    """A value, its line, and its file, if that is another than the one that was given.
+
+    ``tag`` is a tag of the file's own, such as ``!reference``. ``odd`` marks a number that systems read differently.
+    """
 
     line: int
     value: Content
     tag: str | None = None
+    file: str | None = None
+    odd: bool = False
 
     def mapping(self) -> Mapping[str, Located]:
         """Return its members; none if it is no mapping."""
@@ -55,23 +68,32 @@ class Located:
             found = found.mapping().get(name, EMPTY)
         return found
 
+    def with_value(self, value: Content) -> Located:
+        """Return another value at the same place."""
+        return Located(self.line, value, None, self.file)
+
     @property
     def text(self) -> str | None:
         """Its text, if it is a string."""
-        return self.value if isinstance(self.value, str) else None
+        return self.value if isinstance(self.value, str) and not self.odd else None
 
     @property
     def scalar(self) -> str | None:
-        """The text of a string, a number or a truth value, as both systems print it; None of anything else."""
+        """The text of a string, a number or a truth value, as GitLab prints it; None of anything else."""
         match self.value:
             case bool():
                 return "true" if self.value else "false"
             case int() | float():
                 return str(self.value)
-            case str():
-                return self.value
             case _:
-                return None
+                return self.text
+
+    @property
+    def number_or_text(self) -> str | None:
+        """The same as GitHub prints it: a number has no zeros at the end, 3.0 is 3."""
+        if isinstance(self.value, float) and self.value.is_integer():
+            return str(int(self.value))
+        return self.scalar
 
     def has_tags(self) -> bool:
         """Tell whether a tag of the file's own is anywhere in it."""
@@ -87,17 +109,17 @@ class Located:
 EMPTY = Located(0, None)
 
 
-def read(text: str) -> Located:
-    """Return the document of a YAML text. Raises NotReadable."""
-    if len(text) > _MAX_CHARS:
-        message = f"it has more than {_MAX_CHARS >> 10} KiB"
+def read(text: str, file: str | None = None) -> Located:
+    """Return the document of a YAML text. ``file`` is put into its values. Raises NotReadable."""
+    if len(text) > MAX_BYTES:
+        message = f"it has more than {MAX_BYTES >> 10} KiB"
         raise NotReadable(message)
     try:
         _check_depth(text)
         loader = yaml.SafeLoader(text)
         try:
             node = loader.get_single_node()
-            return EMPTY if node is None else _Reader(loader).located(node, 0)
+            return EMPTY if node is None else _Reader(loader, file).located(node, 0)
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
@@ -112,20 +134,27 @@ def read(text: str) -> Located:
 
 
 def _check_depth(text: str) -> None:
-    """Refuse what is nested deeply before anything recurses into it."""
-    depth = 0
+    """Refuse what is nested deeply, or has several documents, before anything recurses into it."""
+    depth = documents = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        documents += isinstance(event, yaml.DocumentStartEvent)
         if depth > _MAX_DEPTH:
             message = "nested too deeply"
+            raise NotReadable(message)
+        if documents > 1:
+            mark = event.start_mark
+            line = 0 if mark is None else mark.line + 1
+            message = f"line {line}: another document begins here: only files of one are converted"
             raise NotReadable(message)
 
 
 class _Reader:
     """Converts the nodes of one document, each alias anew, up to a number of values."""
 
-    def __init__(self, loader: yaml.SafeLoader) -> None:
+    def __init__(self, loader: yaml.SafeLoader, file: str | None) -> None:
         self._loader = loader
+        self._file = file
         self._values = 0
 
     def located(self, node: yaml.Node, depth: int) -> Located:
@@ -136,23 +165,42 @@ class _Reader:
             raise NotReadable(message)
         tag = None if node.tag.startswith(_PLAIN) else node.tag
         if isinstance(node, yaml.MappingNode):
-            return Located(line, dict(self._members(node, depth)), tag)
+            return Located(line, self._members(node, depth), tag, self._file)
         if isinstance(node, yaml.SequenceNode):
-            return Located(line, tuple(self.located(each, depth + 1) for each in node.value), tag)
-        return Located(line, self._scalar(node), tag)
+            items = tuple(self.located(each, depth + 1) for each in node.value)
+            return Located(line, items, tag, self._file)
+        value = self._scalar(node)
+        is_plain = isinstance(node, yaml.ScalarNode) and node.style is None
+        odd = is_plain and isinstance(value, str) and _LIKE_A_NUMBER.fullmatch(value) is not None
+        return Located(line, value, tag, self._file, odd and tag is None)
 
-    def _members(self, node: yaml.MappingNode, depth: int) -> Iterator[tuple[str, Located]]:
-        """Yield the members, those of ``<<`` first, so that the mapping's own win.
+    def _members(self, node: yaml.MappingNode, depth: int) -> dict[str, Located]:
+        """Return the members.
 
-        Keys are texts: ``on`` is no truth value.
+        Those of ``<<`` stand below the mapping's own, and the first of several above the others.
+        Keys are texts: ``on`` is no truth value. Systems differ in what wins where a key stands before a ``<<`` that
+        brings it, too, so that this is refused.
         """
+        own: dict[str, Located] = {}
+        merged: dict[str, Located] = {}
         for key, value in node.value:
-            if key.tag == f"{_PLAIN}merge":
-                for merged in value.value if isinstance(value, yaml.SequenceNode) else (value,):
-                    yield from self.located(merged, depth + 1).mapping().items()
-        for key, value in node.value:
+            line = key.start_mark.line + 1
             if key.tag != f"{_PLAIN}merge":
-                yield str(key.value), self.located(value, depth + 1)
+                if not isinstance(key, yaml.ScalarNode):
+                    message = f"line {line}: a key that is no plain text"
+                    raise NotReadable(message)
+                own[str(key.value)] = self.located(value, depth + 1)
+                continue
+            sources = value.value if isinstance(value, yaml.SequenceNode) else (value,)
+            for each in reversed(sources):
+                if not isinstance(each, yaml.MappingNode):
+                    message = f"line {line}: `<<` takes mappings alone"
+                    raise NotReadable(message)
+                merged |= self.located(each, depth + 1).mapping()
+            if twice := [name for name in own if name in merged]:
+                message = f"line {line}: `<<` brings {twice[0]}, which stands above it: write `<<` first"
+                raise NotReadable(message)
+        return {**merged, **own}
 
     def _scalar(self, node: yaml.Node) -> Content:
         kind = node.tag.removeprefix(_PLAIN)

@@ -1,4 +1,4 @@
-"""The parts of a file that are not converted."""
+"""The parts of a file that are not converted, or not exactly."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from storage import immutable
 if TYPE_CHECKING:
     from ci_daemon.convert.located import Located
 
-__all__ = ["Omission", "Omissions"]
+__all__ = ["LeftOut", "Omission", "Omissions", "only"]
 
 
 @immutable
 class Omission:
-    """One thing that was left out: its line, its key, and the reason."""
+    """One thing that was left out or differs: its line, its key, and the loss with its counterpart here."""
 
     file: str
     line: int
@@ -30,6 +30,19 @@ class Omission:
         return {"file": self.file, "line": self.line, "key": self.key, "why": self.why}
 
 
+class LeftOut(Exception):
+    """A whole job is left out, since it would be changed in meaning.
+
+    It has the value and key that are at fault, and why.
+    """
+
+    def __init__(self, at: Located, key: str, why: str) -> None:
+        super().__init__(why)
+        self.at = at
+        self.key = key
+        self.why = why
+
+
 class Omissions:
     """Collects what is left out of one file, each once."""
 
@@ -39,7 +52,19 @@ class Omissions:
 
     def add(self, at: Located, key: str, why: str) -> None:
         """Leave out the value of a key."""
-        self._found[Omission(self._file, at.line, key, why)] = None
+        self._found[Omission(at.file or self._file, at.line, key, why)] = None
+
+    def add_job(self, left_out: LeftOut) -> None:
+        """Leave out a whole job."""
+        self.add(left_out.at, left_out.key, f"the whole job is left out: {left_out.why}")
+
+    def of_a_part(self) -> Omissions:
+        """Return a collection for one part of the file, which `take` adds if the part is kept."""
+        return Omissions(self._file)
+
+    def take(self, other: Omissions) -> None:
+        """Add all of another collection."""
+        self._found |= other._found
 
     def unknown(self, value: Located, known: frozenset[str], prefix: str = "") -> None:
         """Leave out every member that nothing converts, and what should be a mapping and is none."""
@@ -49,7 +74,22 @@ class Omissions:
             if name not in known:
                 self.add(member, f"{prefix}{name}", "it has no counterpart here")
 
+    def told(self, value: Located, notes: Mapping[str, str], prefix: str) -> None:
+        """Tell the loss of members that a job can do without."""
+        for name, why in notes.items():
+            if (member := value.get(name)).value is not None:
+                self.add(member, f"{prefix}{name}", why)
+
     @property
     def all(self) -> tuple[Omission, ...]:
-        """All of them, by line."""
-        return tuple(sorted(self._found, key=lambda each: each.line))
+        """All of them, by file and line."""
+        return tuple(sorted(self._found, key=lambda each: (each.file, each.line)))
+
+
+def only(value: Located, known: frozenset[str], key: str) -> None:
+    """Raise LeftOut at the first member that is not known, or if the value is no mapping."""
+    if value.value is not None and not isinstance(value.value, Mapping):
+        raise LeftOut(value, key, "it is no mapping")
+    for name, member in value.mapping().items():
+        if name not in known:
+            raise LeftOut(member, f"{key}.{name}", f"{name} has no counterpart here")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         Pushes,
     )
     from ci_daemon.draft.placing import PipelineExists, place
-    from ci_daemon.draft.writing import written
+    from ci_daemon.draft.writing import command_of, steps_of, written
 else:
     __getattr__ = on_first_use(__name__)
 
@@ -28,6 +28,8 @@ __all__ = [
     "PipelineExists",
     "PullRequests",
     "Pushes",
+    "command_of",
     "place",
+    "steps_of",
     "written",
 ]

@@ -34,7 +34,10 @@ DAILY = DraftCache(daily=True)
 
 @immutable
 class DraftStep:
-    """One command. With a parent it starts from the parent's disk, otherwise from the image."""
+    """One command. With a parent it starts from the parent's disk, otherwise from the image.
+
+    With ``only`` it runs for these events alone, and passes at once for the others of its pipeline.
+    """
 
     label: str
     command: str
@@ -44,6 +47,7 @@ class DraftStep:
     cache: DraftCache | None = None
     timeout_seconds: int | None = None
     runner_args: Mapping[str, object] = field(default_factory=dict)
+    only: tuple[Trigger, ...] = ()
 
 
 @immutable

@@ -6,6 +6,7 @@ import builtins
 import json
 import keyword
 import re
+import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from ci_daemon.draft.model import Trigger
 
-__all__ = ["written"]
+__all__ = ["command_of", "steps_of", "written"]
 
 _WIDTH = 120
 _INDENT = "    "
@@ -28,7 +29,7 @@ def written(pipelines: Sequence[DraftPipeline], docstring: str) -> str:
     """Return the text of a pipeline file."""
     names = _Names({"hm", "timedelta", *dir(builtins)})
     bodies = [_pipeline(pipeline, names) for pipeline in pipelines]
-    steps = (step for pipeline in pipelines for step in _in_order(pipeline))
+    steps = (step for pipeline in pipelines for step in steps_of(pipeline))
     imports = ["import harmont as hm"]
     if any(step.cache is not None and step.cache.daily for step in steps):
         imports = ["from datetime import timedelta", "", *imports]
@@ -69,8 +70,8 @@ def _pipeline(pipeline: DraftPipeline, names: _Names) -> Iterator[str]:
         f"def {names(pipeline.slug)}() -> tuple[hm.Step, ...]:",
     ]
     variables = _Names({"hm", "timedelta", *dir(builtins)})
-    of_step = {id(step): variables(step.label) for step in _in_order(pipeline)}
-    for step in _in_order(pipeline):
+    of_step = {id(step): variables(step.label) for step in steps_of(pipeline)}
+    for step in steps_of(pipeline):
         lines += _step(step, of_step)
     stages = [", ".join(of_step[id(step)] for step in stage) for stage in pipeline.stages]
     returned = ", hm.wait(), ".join(stages)
@@ -87,7 +88,7 @@ def _pipeline(pipeline: DraftPipeline, names: _Names) -> Iterator[str]:
     return iter([*lines, result])
 
 
-def _in_order(pipeline: DraftPipeline) -> list[DraftStep]:
+def steps_of(pipeline: DraftPipeline) -> list[DraftStep]:
     """Return all steps, each after its parent."""
     ordered: dict[int, DraftStep] = {}
     for stage in pipeline.stages:
@@ -100,7 +101,7 @@ def _in_order(pipeline: DraftPipeline) -> list[DraftStep]:
 
 
 def _step(step: DraftStep, names: Mapping[int, str]) -> list[str]:
-    options = [_literal(step.command), f"label={_literal(step.label)}"]
+    options = [_literal(command_of(step)), f"label={_literal(step.label)}"]
     if step.image is not None:
         options.append(f"image={_literal(step.image)}")
     if step.env:
@@ -115,6 +116,43 @@ def _step(step: DraftStep, names: Mapping[int, str]) -> list[str]:
     if step.timeout_seconds is not None:
         lines.append(f"{_INDENT}{variable} = hm.timeout({_literal(_duration(step.timeout_seconds))}, {variable})")
     return lines
+
+
+def command_of(step: DraftStep) -> str:
+    """Return the command of a step, which ends at once for events that it is not for."""
+    if not step.only:
+        return step.command
+    wanted = " || ".join(map(_condition, step.only))
+    strict, rest = ("set -e\n", step.command[7:]) if step.command.startswith("set -e\n") else ("", step.command)
+    return f"{strict}if ! {{ {wanted}; }}; then echo 'Not for this event'; exit 0; fi\n{rest}"
+
+
+def _condition(trigger: Trigger) -> str:
+    """Return a command of the shell that passes for the events of a trigger.
+
+    `CI_BRANCH` of a tag is its name.
+    """
+    if not isinstance(trigger, Pushes):
+        wanted = _matches("CI_TARGET_BRANCH", trigger.branches or ("*",))
+        return f'{{ [ -n "${{CI_PULL_REQUEST:-}}" ]{wanted}; }}'
+    if trigger.tags:
+        return f'{{ [ -n "${{CI_TAG:-}}" ]{_matches("CI_TAG", trigger.tags)}; }}'
+    return f'{{ [ -z "${{CI_TAG:-}}${{CI_PULL_REQUEST:-}}" ]{_matches("CI_BRANCH", trigger.branches)}; }}'
+
+
+def _matches(variable: str, globs: Sequence[str]) -> str:
+    """Return a command that compares a variable with globs; no text if they match all.
+
+    Globs mean the same in the shell.
+    """
+    if "*" in globs:
+        return ""
+    patterns = "|".join("".join(each if each in "*?" else shlex.quote(each) for each in _parts(glob)) for glob in globs)
+    return f' && case "${{{variable}:-}}" in {patterns}) ;; *) false ;; esac'
+
+
+def _parts(glob: str) -> list[str]:
+    return [part for part in re.split(r"([*?])", glob) if part]
 
 
 def _call(function: str, arguments: Sequence[str], indent: str) -> list[str]:

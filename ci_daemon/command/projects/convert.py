@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,19 +12,14 @@ from ci_daemon import draft
 from ci_daemon.command.support.command_classes import CallerCommand
 from ci_daemon.command.support.exit_codes import ExitCode
 from ci_daemon.command.support.session import Failure, Session, pass_session
-from ci_daemon.convert.located import read
 from ci_daemon.terminal.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ci_daemon.convert import Omission
-    from ci_daemon.draft import DraftPipeline
 
 __all__ = ["convert"]
-
-_GITLAB = (".gitlab-ci.yml", ".gitlab-ci.yaml")
-_WORKFLOWS = Path(".github", "workflows")
 
 
 @click.command(cls=CallerCommand, reads=True)
@@ -34,41 +27,34 @@ _WORKFLOWS = Path(".github", "workflows")
 @click.option("--print", "only_print", is_flag=True, help="Print the pipeline file; write nothing.")
 @pass_session
 def convert(session: Session, *, path: Path, only_print: bool) -> int:
-    """Write .hm/pipeline.py from the files of GitLab CI or GitHub Actions in DIR, or from FILE.
+    """Write .hm/pipeline.py from the files of GitLab CI, or the workflows, in DIR, or from FILE.
 
-    All that is not converted is listed with its line and the reason, and the exit code is 3 then. A pipeline that is
+    Workflows are those of GitHub, Forgejo and Gitea. With FILE, .hm/ is at the root of its repository. All that is not
+    converted, or not exactly, is listed with its line and the reason, and the exit code is 3 then. A job that would run
+    otherwise than there is left out, with all that wait for it. Files of other systems are refused. A pipeline that is
     there is never overwritten.
     """
-    tree, files = _sources(path)
-    pipelines: list[DraftPipeline] = []
-    omissions: list[Omission] = []
-    for file in files:
-        found, left_out = _converted(file)
-        pipelines += [replace(each, slug=_unused(each.slug, pipelines)) for each in found]
-        omissions += left_out
+    try:
+        project = conversion.Project.at(path)
+        pipelines, omissions = conversion.converted(project)
+    except conversion.NotReadable as error:
+        raise Failure(str(error)) from error
     text = draft.written(
         pipelines,
-        f"Converted by `ci-daemon convert` from {', '.join(each.name for each in files)}.",
+        f"Converted by `ci-daemon convert` from {', '.join(each.name for each in project.files)}.",
     )
     written = None
     if only_print and pipelines and not session.json:
         click.echo(text, nl=False)
     elif pipelines and not only_print:
         try:
-            written = draft.place(tree, text)
+            written = draft.place(project.root, text)
         except draft.PipelineExists as error:
             raise Failure(str(error)) from error
     _tell(session, written, text, omissions)
     if not pipelines:
         raise Failure("nothing in these files can be converted")
     return ExitCode.UNFINISHED if omissions else ExitCode.SUCCESS
-
-
-def _unused(slug: str, pipelines: Sequence[DraftPipeline]) -> str:
-    """Return a slug that none of the pipelines has."""
-    taken = {each.slug for each in pipelines}
-    numbered = (slug if number == 1 else f"{slug}-{number}" for number in itertools.count(1))
-    return next(each for each in numbered if each not in taken)
 
 
 def _tell(session: Session, written: Path | None, text: str, omissions: Sequence[Omission]) -> None:
@@ -85,29 +71,3 @@ def _tell(session: Session, written: Path | None, text: str, omissions: Sequence
     if written is not None:
         left = ", without what is listed above" if omissions else ""
         click.echo(f"wrote {written}{left}; `ci-daemon lint` shows its steps")
-
-
-def _sources(path: Path) -> tuple[Path, list[Path]]:
-    """Return the project of a path, and the files to convert."""
-    if path.is_file():
-        folder = path.resolve().parent
-        return folder.parent.parent if folder.parts[-2:] == _WORKFLOWS.parts else folder, [path]
-    found = [path / name for name in _GITLAB if (path / name).is_file()]
-    workflows = path / _WORKFLOWS
-    found += sorted([*workflows.glob("*.yml"), *workflows.glob("*.yaml")])
-    if not found:
-        raise Failure(f"{path} has neither {_GITLAB[0]} nor {_WORKFLOWS}/*.yml: give a file")
-    return path, found
-
-
-def _converted(file: Path) -> tuple[tuple[DraftPipeline, ...], tuple[Omission, ...]]:
-    try:
-        document = read(file.read_text(encoding="utf-8"))
-    except UnicodeDecodeError as error:
-        raise Failure(f"{file} is not UTF-8 text") from error
-    except conversion.NotReadable as error:
-        raise Failure(f"{file}: {error}") from error
-    omissions = conversion.Omissions(str(file))
-    if document.get("jobs").mapping() and "on" in document.mapping():
-        return conversion.convert_github(document, file.stem, omissions), omissions.all
-    return conversion.convert_gitlab(document, omissions), omissions.all

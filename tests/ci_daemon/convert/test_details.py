@@ -45,6 +45,21 @@ def github(text: str) -> tuple[tuple[DraftPipeline, ...], list[str]]:
         ("a: {script: x, stage: none}", "a.stage"),
         ("stages: [b]\na: {script: x}", "a.stage"),
         ("a: nothing", "a"),
+        ("a: {script: x, services: [postgres]}", "a.services"),
+        ("a: {script: x, variables: [B]}", "a.variables"),
+        ("a: {script: x, variables: {B: 010}}", "a.variables.B"),
+        ("a: {script: x, variables: {B: $CI_JOB_TOKEN}}", "a.variables.B"),
+        ("a: {script: x, variables: {B: $C, C: $B}}", "a.variables.B"),
+        ("a: {script: x, image: $B}", "a.image"),
+        ("a: {script: x, surprise: 1}", "a.surprise"),
+        ("a: {script: x, environment: b}", "a.environment"),
+        ("a: {script: x, id_tokens: {B: {aud: c}}}", "a.id_tokens"),
+        ("a: {script: x, release: {tag_name: b}}", "a.release"),
+        ("a: {script: x, tags: [windows]}", "a.tags"),
+        ("a: {script: 'login $CI_REGISTRY'}", "a.script"),
+        ("a: {script: x, when: delayed, start_in: 1h}", "a.when"),
+        ("a: {script: x, parallel: {matrix: [{B: [$C]}]}}", "a.parallel"),
+        ("pages: {script: x}", "pages"),
     ],
 )
 def test_a_job_of_gitlab_that_would_differ_is_left_out(text: str, key: str):
@@ -55,16 +70,18 @@ def test_a_job_of_gitlab_that_would_differ_is_left_out(text: str, key: str):
 @pytest.mark.parametrize(
     ("member", "key"),
     [
-        ("services: [postgres]", "a.services"),
-        ("variables: {B: $C}", "a.variables.B"),
-        ("variables: [B]", "a.variables"),
+        ("variables: {B: $C}", "a.script"),
+        ("cache: {paths: [b]}", "a.cache"),
+        ("coverage: /b/", "a.coverage"),
+        ("interruptible: true", "a.interruptible"),
+        ("resource_group: b", "a.resource_group"),
         ("retry: {max: 1, when: runner_system_failure}", "a.retry"),
         ("timeout: soon", "a.timeout"),
         ("artifacts: {paths: [/etc]}", "a.artifacts.paths"),
         ("artifacts: {reports: {dotenv: x}}", "a.artifacts.reports.dotenv"),
         ("image: {name: b, entrypoint: [sh]}", "a.image.entrypoint"),
-        ("image: $B", "a.image"),
-        ("surprise: 1", "a.surprise"),
+        ("tags: [docker]", "a.tags"),
+        ("variables: {GIT_STRATEGY: none}", "a.variables.GIT_STRATEGY"),
     ],
 )
 def test_a_member_of_gitlabs_job_is_left_out_alone(member: str, key: str):
@@ -74,7 +91,7 @@ def test_a_member_of_gitlabs_job_is_left_out_alone(member: str, key: str):
 
 CIRCLE = {
     "gitlab": "a: {script: x, needs: [b]}\nb: {script: x, needs: [a]}\nc: {script: x, needs: [b]}\nd: {script: x}\n"
-    "e: {script: x, stage: deploy}\n",
+    "e: {script: x, needs: [d]}\n",
     "github": "on: push\njobs:\n" + "".join(
         f"  {name}: {{runs-on: ubuntu-latest, container: a, needs: {needs}, steps: [{{run: x}}]}}\n"
         for name, needs in {"a": "b", "b": "a", "c": "b", "d": "[]", "e": "d"}.items()
@@ -103,11 +120,14 @@ def test_an_option_of_a_matrix_is_listed():
     assert (len(pipelines), left_out) == (1, ["jobs.a.strategy.max-parallel"])
 
 
-def test_triggers_of_gitlab_are_those_of_most_jobs():
+def test_triggers_of_gitlab_are_those_of_all_jobs():
     rules = 'rules: [{if: \'$CI_COMMIT_BRANCH == "main" || $CI_PIPELINE_SOURCE == "merge_request_event"\'}]'
-    pipelines, left_out = gitlab(f"a: {{script: x, {rules}}}\nb: {{script: x, {rules}}}\nc: {{script: x}}\n")
-    assert left_out == ["c"]
+    pipelines, told = gitlab(f"a: {{script: x, {rules}}}\nb: {{script: x, {rules}}}\n")
+    assert told == []
     assert 'triggers=[hm.push(branch="main"), hm.pull_request()]' in written(pipelines, "")
+    pipelines, told = gitlab(f"a: {{script: x, {rules}}}\nc: {{script: x}}\n")
+    assert told == ["a", "c"]
+    assert 'triggers=[hm.push(branch="*"), hm.push(tag="*"), hm.pull_request()]' in written(pipelines, "")
 
 
 @pytest.mark.parametrize(

@@ -39,23 +39,22 @@ def left_out(document: dict[str, Any]) -> list[tuple[int, str]]:
 def test_gitlab(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     plan, document = converted("gitlab.yml", tmp_path / ".gitlab-ci.yml", capsys)
     assert document["file"] == str(tmp_path / ".hm" / "pipeline.py")
-    assert [job.name for job in plan.jobs] == ["compile", "lint", "unit: [pg, 3.11]", "unit: [my, 3.11]"]
+    assert [job.name for job in plan.jobs] == ["compile", "lint", "unit: [pg, 3.11]", "unit: [my, 3.11]", "deploy"]
     unit, lint = named(plan, "unit: [pg, 3.11]"), named(plan, "lint")
     assert [plan.jobs[each.position].name for each in unit.depends_on] == ["compile", "lint"]
-    assert (unit.image, unit.timeout_seconds) == ("python:3.12", 5400)
+    assert [each.kind for each in unit.depends_on] == ["builds_in", "depends_on"]
+    assert (named(plan, "compile").image, unit.timeout_seconds) == ("python:3.12", 5400)
     assert (unit.retry_policy, unit.soft_fail_policy) == ({"limit": 2}, {"exit_codes": [2, 3]})
     assert {"A": "1", "B": "3", "DB": "pg", "PY": "3.11", "LEVEL": "3"}.items() <= unit.env.items()
     assert (lint.image, lint.soft_fail_policy) == ("alpine:3", {"exit_codes": None})
     assert named(plan, "compile").artifacts == ("build/", "*.log")
     assert left_out(document) == [
-        (1, "include"),
-        (4, "variables.PIP_CACHE_DIR"),
-        (22, "compile.artifacts.paths"),
-        (23, "compile.artifacts.expire_in"),
-        (27, "unit.script"),
-        (34, "unit.tags"),
-        (42, "deploy"),
-        (48, "manual.when"),
+        (22, "compile.artifacts.expire_in"),
+        (24, "unit"),
+        (33, "unit.tags"),
+        (41, "deploy"),
+        (41, "deploy"),
+        (47, "manual.when"),
     ]
     assert 'triggers=[hm.push(branch="*"), hm.push(tag="*")]' in document["text"]
 
@@ -68,19 +67,25 @@ def test_github(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert (test.image, test.timeout_seconds, test.secrets) == ("python:3.12", 600, ("TOKEN",))
     assert test.artifacts == ("report.xml",)
     assert test.command == (
-        "set -e\nbash -e -c 'pip install -r requirements.txt'\n"
-        "(cd app && env MODE='it'\"'\"'s' bash --noprofile --norc -eo pipefail -c 'cd src\n"
-        "pytest --junitxml=report.xml | tee log\n')"
+        'set -e\nexport GITHUB_SHA="$CI_COMMIT"\nexport GITHUB_OUTPUT=/dev/null\n'
+        "bash -e -c 'pip install -r requirements.txt'\n"
+        "(cd -- app && env MODE='it'\"'\"'s' bash --noprofile --norc -eo pipefail -c 'cd src\n"
+        "pytest --junitxml=report.xml | tee log\n')\n"
+        "env SHA=\"$CI_COMMIT\" bash -e -c 'echo $SHA $GITHUB_SHA >> $GITHUB_OUTPUT'"
     )
     assert (lint.image, lint.soft_fail_policy) == ("node:22", {"exit_codes": None})
     assert lint.command.endswith("sh -e -c 'npm run lint' || true")
     assert [plan.jobs[each.position].name for each in lint.depends_on] == ["test (3.11)", "test (3.12)"]
     assert left_out(document) == [
+        (5, "on.pull_request"),
         (7, "on.schedule"),
+        (12, "jobs.test.runs-on"),
+        (12, "jobs.test.steps"),
+        (12, "jobs.test.runs-on"),
         (22, "jobs.test.steps[1].with.cache"),
-        (30, "jobs.test.steps[3].env.TOKEN"),
+        (30, "jobs.test.steps[3].env"),
         (34, "jobs.test.steps[5].uses"),
-        (35, "jobs.test.steps[6]"),
-        (47, "jobs.windows.runs-on"),
+        (48, "jobs.windows.runs-on"),
+        (53, "jobs.publish.steps[0]"),
     ]
     assert 'triggers=[hm.push(branch=["main", "release/*"]), hm.pull_request()]' in document["text"]
