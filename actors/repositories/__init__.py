@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from actors.repositories.fetching.mirror import heads_at
     from actors.repositories.fetching.remote import Remote, RemoteInvalid
     from actors.repositories.fetching.ssh_keys import fingerprint, host_key, new_deploy_key
-    from actors.repositories.packing.history import Checkout, add_history, make_history
+    from actors.repositories.packing.history import LFS_CLEAN, Checkout, add_history, make_history
     from actors.repositories.packing.limited_buffer import LimitedBuffer
     from actors.repositories.push_hook import install_hook, remove_hook, server_hook
     from actors.repositories.settings import RepositorySettings, SourceSettings
@@ -19,6 +19,7 @@ else:
     __getattr__ = on_first_use(__name__)
 
 __all__ = [
+    "LFS_CLEAN",
     "MIRRORS",
     "Checkout",
     "Git",

@@ -30,8 +30,11 @@ _FULL = (40, 64)
 """The lengths of full names of objects."""
 _PARTIAL = ("tmp_", "incoming-")
 """Beginnings of names of what git has not finished."""
-_NO_ATTRIBUTES = "* -export-ignore -export-subst -filter -ident -working-tree-encoding\n"
-"""Attributes that win over those of a commit: all its files are packed, as they are."""
+_ATTRIBUTES = "* -export-ignore -export-subst -filter\n"
+"""Attributes that win over those of a commit.
+
+All its files are packed, as a checkout without filters has them.
+"""
 
 
 @immutable
@@ -215,13 +218,20 @@ class Mirror:
         """Make the mirror if there is none that is complete, else only clear it; tell whether it was made."""
         if self._complete.exists():
             self._clear()
+            self._set_attributes()
             return False
         shutil.rmtree(self.path, ignore_errors=True)
         self.git.run("init", "--quiet", "--bare", "--template=", str(self.path), at=self.folder, seconds=_QUICK)
-        (self.path / "info").mkdir(exist_ok=True)
-        (self.path / "info" / "attributes").write_text(_NO_ATTRIBUTES)
+        self._set_attributes()
         self._complete.touch()
         return True
+
+    def _set_attributes(self) -> None:
+        """Write the attributes, also into a mirror that an earlier release made."""
+        path = self.path / "info" / "attributes"
+        path.parent.mkdir(exist_ok=True)
+        if not path.exists() or path.read_text() != _ATTRIBUTES:
+            path.write_text(_ATTRIBUTES)
 
     def _fetch(self) -> None:
         refs = [f"+refs/{each}/*:refs/{each}/*" for each in ("heads", "tags")]

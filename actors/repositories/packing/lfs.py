@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from actors.repositories.fetching.mirror import Mirror
 
-__all__ = ["CLEAN", "Pointer", "fetch_contents", "pointers_in", "without_excluded"]
+__all__ = ["Pointer", "fetch_contents", "pointers_in", "without_excluded"]
 
 _POINTER = re.compile(
     rb"version https://git-lfs\.github\.com/spec/v1\noid sha256:(?P<oid>[0-9a-f]{64})\nsize (?P<size>[0-9]{1,15})\n"
@@ -26,15 +26,6 @@ _LARGEST = 1024
 
 _LONGEST_PATH = 4096
 _AT_ONCE = 100
-
-CLEAN = (
-    "f=$(mktemp) && cat >$f && { test ! -s $f || printf 'version https://git-lfs.github.com/spec/v1\\noid sha256:%s\\n"
-    "size %s\\n' $(sha256sum <$f | cut -c -64) $(wc -c <$f); } && rm $f"
-)
-"""A command that prints the pointer to a file.
-
-With it `git status` finds no change in a VM without git-lfs.
-"""
 
 
 @immutable

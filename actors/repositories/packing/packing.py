@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from actors.repositories.fetching.git import TOO_LARGE, CommitRefused, GitError
 from actors.repositories.fetching.remote import RemoteInvalid
-from actors.repositories.packing.history import Checkout, add_history, make_history
-from actors.repositories.packing.lfs import CLEAN, fetch_contents, pointers_in, without_excluded
+from actors.repositories.packing.history import LFS_CLEAN, Checkout, add_history, make_history
+from actors.repositories.packing.lfs import fetch_contents, pointers_in, without_excluded
 from actors.repositories.packing.limited_buffer import LimitedBuffer
 from actors.repositories.packing.submodules import MOST_SUBMODULES, submodules_of
 from storage import immutable
@@ -113,7 +113,7 @@ class _Packer:
             return {}
         wanted = without_excluded(mirror, commit, pointers)
         self._claim(sum(each.size for each in wanted.values()))
-        mirror.git.copy("config", "filter.lfs.clean", CLEAN, at=history, seconds=mirror.seconds)
+        mirror.git.copy("config", "filter.lfs.clean", LFS_CLEAN, at=history, seconds=mirror.seconds)
         return fetch_contents(mirror, commit, wanted)
 
     def _add_submodule(self, parent: Mirror, submodule: Submodule, path: str) -> None:

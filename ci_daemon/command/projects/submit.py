@@ -100,8 +100,8 @@ def submit(
 
     The service renders the pipeline from DIR's .hm/*.py. If these declare several, --pipeline chooses one.
 
-    DIR is packed without .git and without what .gitignore files exclude. The log of every job is shown as it is
-    written. The exit code is 0 if the build passed, 1 if it failed, 3 if it was canceled.
+    DIR is packed without .git and without what git ignores; a file that git tracks is never ignored. The log of
+    every job is shown as it is written. The exit code is 0 if the build passed, 1 if it failed, 3 if it was canceled.
 
     With --git, jobs find the last commits, their tags and the default branch of origin, so that git describe and git
     diff origin/main... work. What is not committed is a change there. Hooks, settings and passwords are not packed.

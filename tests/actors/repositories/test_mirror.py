@@ -80,6 +80,40 @@ def test_attributes_of_a_commit_leave_no_file_out(remote: GitRepository, mirror:
     assert (source.path / "b").exists()
 
 
+def test_files_are_as_their_attributes_ask_of_a_checkout(remote: GitRepository, mirror: Mirror, tmp_path: Path):
+    """The files of a pushed commit are byte for byte those of a checkout, and git finds no change."""
+    wide = "wide ü\n".encode("utf-16")
+    (remote.path / "wide.u16").write_bytes(wide)
+    (remote.path / "not.u16le").write_bytes("ü\n".encode("utf-16-le"))
+    attributes = """
+        *.u16 text working-tree-encoding=UTF-16
+        *.u16le text working-tree-encoding=UTF-16LE
+        *.bat text eol=crlf
+        *.id ident
+        *.bin -text
+        *.odd text working-tree-encoding=NO-SUCH
+    """
+    text = {"crlf.bat": "a\nb\n", "head.id": "$Id$\n", "raw.bin": "a\r\n", "odd.odd": "odd\n"}
+    remote.commit(**{".gitattributes": attributes})
+    remote.git("config", "core.safecrlf", "false")
+    (remote.path / ".gitattributes").write_text(attributes.replace("working-tree-encoding=NO-SUCH", ""))
+    commit = remote.commit(**text)
+    remote.push()
+    checkout = tmp_path / "checkout"
+    remote.git("-c", "core.autocrlf=false", "clone", "--quiet", str(remote.bare), str(checkout))
+    mirror.fetch()
+    (mirror.path / "info" / "attributes").write_text("* -ident\n")  # as an earlier release made it
+    mirror.fetch()
+    source = unpacked(pack_commit(mirror, MAIN, commit, SourceSettings()), tmp_path / "workspace")
+    for path in checkout.iterdir():
+        if path.is_file():
+            assert (source.path / path.name).read_bytes() == path.read_bytes(), path.name
+    assert (source.path / "crlf.bat").read_bytes() == b"a\r\nb\r\n"
+    assert (source.path / "wide.u16").read_bytes().decode("utf-16") == "wide ü\n"
+    assert (source.path / "head.id").read_text().startswith("$Id: ")
+    assert source.git("status", "--porcelain") == ""
+
+
 def test_hooks_and_settings_of_the_repository_do_not_run(remote: GitRepository, mirror: Mirror, tmp_path: Path):
     ran = tmp_path / "ran"
     commit = remote.commit(a="1")

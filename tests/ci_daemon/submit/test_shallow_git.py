@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from actors.repositories import LFS_CLEAN
 from ci_daemon.submit import PackError, git_folder, pack
 from tests.git_repository import GitRepository
 from tests.unpacking import unpacked
@@ -122,3 +123,89 @@ def test_a_tree_without_origin_has_its_own_history(tmp_path: Path):
     job = submitted(made.path, tmp_path / "job")
     assert job.git("log", "--format=%s") == "Begin"
     assert job.git("remote") == ""
+
+
+def status(tree: Path, tmp_path: Path) -> str:
+    return submitted(tree, tmp_path / "job").git("status", "--porcelain")
+
+
+def test_a_sparse_checkout_is_no_change(repository: GitRepository, tmp_path: Path):
+    repository.commit("Folders", one__x="1", two__y="2")
+    repository.git("sparse-checkout", "set", "one")
+    assert not (repository.path / "two").exists()
+    assert status(repository.path, tmp_path) == ""
+
+
+def test_files_with_line_ends_of_windows_are_no_change(repository: GitRepository, tmp_path: Path):
+    repository.commit("Lines", text="a\nb\n")
+    repository.git("config", "core.autocrlf", "true")
+    (repository.path / "text").unlink()
+    repository.git("checkout", "--", "text")
+    assert (repository.path / "text").read_bytes() == b"a\r\nb\r\n"
+    assert status(repository.path, tmp_path) == ""
+
+
+def test_attributes_of_the_checkout_alone_count(repository: GitRepository, tmp_path: Path):
+    attributes = repository.path / ".git" / "info" / "attributes"
+    attributes.parent.mkdir(exist_ok=True)
+    attributes.write_text("*.bat text eol=crlf\n")
+    repository.commit("Lines", **{"run.bat": "a\n"})
+    (repository.path / "run.bat").write_bytes(b"a\r\n")
+    assert status(repository.path, tmp_path) == ""
+
+
+def test_modes_and_links_that_files_lack_are_no_change(repository: GitRepository, tmp_path: Path):
+    (repository.path / "run.sh").write_text("")
+    (repository.path / "run.sh").chmod(0o755)
+    (repository.path / "link").symlink_to("a")
+    repository.commit("Modes")
+    for name in ("core.fileMode", "core.symlinks"):
+        repository.git("config", name, "false")
+    (repository.path / "run.sh").chmod(0o644)
+    (repository.path / "link").unlink()
+    (repository.path / "link").write_text("a")
+    assert status(repository.path, tmp_path) == ""
+
+
+def test_overlooked_and_excluded_files_are_no_change(repository: GitRepository, tmp_path: Path):
+    (repository.path / ".git" / "info").mkdir(exist_ok=True)
+    (repository.path / ".git" / "info" / "exclude").write_text("*.mine\n")
+    (repository.path / "notes.mine").write_text("1")
+    repository.git("update-index", "--assume-unchanged", "a")
+    (repository.path / "a").write_text("changed")
+    (repository.path / "new").write_text("1")
+    repository.git("add", "new")
+    repository.git("update-index", "--assume-unchanged", "new")
+    assert status(repository.path, tmp_path) == "?? new"
+
+
+def test_submodules_and_empty_folders_are_no_change(repository: GitRepository, tmp_path: Path):
+    lib = GitRepository(tmp_path / "lib")
+    lib.commit(x="1")
+    lib.push("main")
+    for name in ("lib", "away"):
+        repository.git("-c", "protocol.file.allow=always", "submodule", "add", "--quiet", str(lib.bare), name)
+    repository.commit("Modules")
+    repository.git("submodule", "deinit", "--quiet", "away")
+    (repository.path / "empty").mkdir()
+    assert status(repository.path, tmp_path) == ""
+    assert (tmp_path / "job" / "lib" / "x").read_text() == "1"
+
+
+def test_files_of_git_lfs_and_pointers_are_no_change(repository: GitRepository, tmp_path: Path):
+    repository.commit("LFS", **{".gitattributes": "*.bin filter=lfs -text\n"})
+    repository.git("config", "filter.lfs.clean", LFS_CLEAN)
+    pointer = repository.git("hash-object", "-w", "--stdin", "--path=x.bin", data=b"content")
+    repository.git("update-index", "--add", "--cacheinfo", f"100644,{pointer},there.bin")
+    repository.git("update-index", "--add", "--cacheinfo", f"100644,{pointer},pointer.bin")
+    (repository.path / "there.bin").write_text("content")
+    (repository.path / "pointer.bin").write_text(repository.git("cat-file", "blob", pointer) + "\n")
+    repository.git("commit", "--quiet", "--message", "Files")
+    assert status(repository.path, tmp_path) == ""
+
+
+def test_tracked_files_that_are_ignored_are_no_change(repository: GitRepository, tmp_path: Path):
+    (repository.path / "ignored").write_text("1")
+    repository.git("add", "--force", "ignored")
+    repository.git("commit", "--quiet", "--message", "Keep")
+    assert status(repository.path, tmp_path) == ""

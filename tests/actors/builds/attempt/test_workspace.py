@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,10 +11,15 @@ import pytest
 
 from actors import vms
 from actors.builds.attempt import workspace
+from actors.repositories import RepositorySettings, SourceSettings
+from actors.repositories.fetching.mirror import Mirror
+from actors.repositories.packing.packing import pack_commit
+from ci_daemon.submit import git_folder, pack
 from storage import Build, Snapshot, SystemClock
 from tests.actors.conftest import Host
 from tests.e2e.pipelines import Graph
 from tests.e2e.sources import archive
+from tests.git_repository import GitRepository
 from tests.waiting import until
 
 pytestmark = pytest.mark.sandbox
@@ -142,3 +148,42 @@ def test_what_changed_is_written_in_a_later_second_than_the_disk(kept: float, no
     disk = Snapshot("s", 1, "sandbox", begin + timedelta(seconds=kept))
     workspace.await_next_second(clock, disk, SimpleNamespace(pause=pauses.append))
     assert pauses == ([] if pause is None else [pytest.approx(pause)])
+
+
+@pytest.mark.parametrize("way", ["pushed", "submitted"])
+def test_git_finds_no_change_in_the_workspace_of_a_job(host: Host, tmp_path: Path, way: str):
+    """Neither among files that `.gitignore` matches, nor in any that a checkout converts."""
+    repository = GitRepository(tmp_path)
+    repository.git("config", "core.autocrlf", "true")
+    repository.commit(
+        kept__jar="jar",
+        text="a\nb\n",
+        id="$Id$\n",
+        link__to="1",
+        **{
+            ".gitattributes": "*.u16 text working-tree-encoding=UTF-16\n*.sh eol=lf\nid ident\nsecret export-ignore\n",
+            "run.sh": "#!/bin/sh\necho ran\n",
+            "secret": "$Format:%H$\n",
+        },
+    )
+    (repository.path / "wide.u16").write_bytes("wide ü\n".encode("utf-16"))
+    (repository.path / "run.sh").chmod(0o755)
+    (repository.path / "link" / "up").symlink_to("../text")
+    (repository.path / ".gitignore").write_text("kept\n*.u16\n")
+    repository.git("add", "--force", "--all")
+    commit = repository.commit("All")
+    repository.git("rm", "--quiet", "-r", "--cached", ".")
+    repository.git("reset", "--quiet", "--hard")
+    repository.push("main")
+    if way == "pushed":
+        mirror = Mirror(tmp_path / "mirror", str(repository.bare), RepositorySettings())
+        mirror.fetch()
+        source = pack_commit(mirror, "refs/heads/main", commit, SourceSettings())
+    else:
+        (repository.path / "empty").mkdir()
+        with git_folder(repository.path) as history:
+            source = pack(repository.path, history=history).data
+    command = "git status --porcelain && ./run.sh && test -f kept/jar && test -f secret && cat link/up"
+    build = host.finish(host.build(Graph().step("test", command).ir(), source_archive=source))
+    assert host.log(build, "test").decode().splitlines() == ["ran", "a", "b"]
+    assert build.state == "passed"
