@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 __all__ = ["PullRequestEvent", "PushEvent", "glob_matches", "skips_builds", "wants"]
 
 _DEFAULT_TYPES = ("opened", "synchronize", "reopened")
+_RETARGETED = "retargeted"
+_TYPES_OF_RETARGETED = {"synchronize", "edited"}
 _SKIP_MARKS = ("[skip ci]", "[ci skip]")
 _OF_OTHERS = ("* ", "    ")
 
@@ -29,7 +31,10 @@ class PushEvent:
 
 @immutable
 class PullRequestEvent:
-    """A change of a pull request: its target branch, and the type of the change, such as ``opened``."""
+    """A change of a pull request: its target branch, and the type of the change, such as ``opened``.
+
+    One that is ``retargeted`` is new to its target, so a trigger for new commits wants it, as one for ``edited`` does.
+    """
 
     target: str
     type: str
@@ -83,7 +88,8 @@ def _one_wants(trigger: object, event: PushEvent | PullRequestEvent) -> bool:
             return _any_matches(globs, name)
         case PullRequestEvent(target, kind), {"event": "pull_request", **rest}:
             types, branches = rest.get("types", _DEFAULT_TYPES), rest.get("branches")
-            wanted = isinstance(types, list | tuple) and kind in types
+            kinds = _TYPES_OF_RETARGETED if kind == _RETARGETED else {kind}
+            wanted = isinstance(types, list | tuple) and any(each in types for each in kinds)
             return wanted and (branches is None or _any_matches(branches, target))
         case _:
             return False

@@ -99,7 +99,7 @@ class PullRequestBuilds:
         return [each for each in deliveries if each.id not in late] + moot
 
     def build(self, mirror: Mirror, repository: Repository, heads: Heads, change: PullRequest) -> None:
-        """Build a change of a pull request, once for each pipeline and commit.
+        """Build a change of a pull request, once for each pipeline, commit and target.
 
         Raises HeadUnavailable and VmError.
         """
@@ -209,7 +209,8 @@ class PullRequestBuilds:
 
 def _overtakes(new: PullRequest, old: PullRequest) -> bool:
     """Tell whether a change of a pull request makes an older one of it moot."""
-    return new.number == old.number and (new.action == _CLOSED or new.head_commit != old.head_commit)
+    other = (new.head_commit, new.target_branch) != (old.head_commit, old.target_branch)
+    return new.number == old.number and (new.action == _CLOSED or other)
 
 
 def _origin(repository: Repository, change: PullRequest, head: Commit) -> NewOrigin:

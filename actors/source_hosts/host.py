@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from storage import Build, BuildOrigin, Delivery, DeployKey, GitCredential, Repository
 
 __all__ = [
+    "RETARGETED",
     "ApprovalGiven",
     "DeliveryInvalid",
     "DeliveryUnsigned",
@@ -83,11 +84,15 @@ class PushedRef:
     actor: str | None = None
 
 
+RETARGETED = "retargeted"
+
+
 @immutable
 class PullRequest:
     """A change of a pull or merge request.
 
-    ``action`` is in the words of the triggers: opened, synchronize, reopened, closed, or another of the host's own.
+    ``action`` is in the words of the triggers: opened, synchronize, reopened, closed, or another of the host's own. It
+    is ``RETARGETED`` for one that is to be merged into another branch than before.
     ``head_ref`` is the full name, in the repository at ``url``, of the ref to fetch ``head_commit`` from; ``branch`` is
     the name of its branch for people. ``trusted`` is True if the host says that the author may push to the repository,
     None if it does not say. ``sender`` is the login of whom caused the change, such as by a push.

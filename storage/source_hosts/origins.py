@@ -73,6 +73,7 @@ class BuildOrigins:
                 of_repository,
                 BuildOriginRow.event == slot("event"),
                 same,
+                peewee.Expression(BuildOriginRow.target_branch, "IS", slot("target_branch")),
                 BuildRow.pipeline == slot("pipeline_id"),
                 BuildRow.commit == slot("commit_sha"),
                 counts,
@@ -129,7 +130,7 @@ class BuildOrigins:
             )
 
     def has_build(self, pipeline_id: int, origin: NewOrigin, commit: str) -> bool:
-        """Tell whether a pipeline has a build of this commit for the same branch or pull request.
+        """Tell whether a pipeline has a build of this commit for the same branch, or pull request and target.
 
         One that was superseded does not count: the commit may have come back, or the pull request be open again.
         """
@@ -141,6 +142,7 @@ class BuildOrigins:
                 event=origin.event,
                 ref=origin.ref,
                 pull_request=origin.pull_request,
+                target_branch=origin.target_branch,
             )
             is not None
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, ValidationError
 
-from actors.source_hosts.host import HostEvent, PullRequest, PushedRef
+from actors.source_hosts.host import RETARGETED, HostEvent, PullRequest, PushedRef
 from actors.source_hosts.payload_types import Commit, HeadRef, Login, Title, moved
 from storage import JsonModel
 
@@ -54,8 +54,14 @@ class _PullRequest(JsonModel):
     flow: int = 0
 
 
+class _Changes(JsonModel):
+    ref: object = None
+    """The target branch of before, at `from`."""
+
+
 class _PullRequestDelivery(JsonModel):
     action: str
+    changes: _Changes | None = None
     pull_request: _PullRequest
     sender: _Account | None = None
 
@@ -88,7 +94,7 @@ def _pull_request(delivery: _PullRequestDelivery, url: str) -> PullRequest:
     change = delivery.pull_request
     return PullRequest(
         number=change.number,
-        action=_ACTIONS.get(delivery.action, delivery.action),
+        action=_action(delivery),
         title=change.title,
         head_commit=change.head.sha,
         head_ref=f"refs/pull/{change.number}/head",
@@ -99,6 +105,12 @@ def _pull_request(delivery: _PullRequestDelivery, url: str) -> PullRequest:
         author=change.user.login if change.user else None,
         sender=delivery.sender.login if delivery.sender else None,
     )
+
+
+def _action(delivery: _PullRequestDelivery) -> str:
+    if delivery.action == "edited" and delivery.changes is not None and delivery.changes.ref is not None:
+        return RETARGETED
+    return _ACTIONS.get(delivery.action, delivery.action)
 
 
 def _from_fork(change: _PullRequest) -> bool:

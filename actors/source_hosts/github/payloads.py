@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, ValidationError
 
-from actors.source_hosts.host import ApprovalGiven, PullRequest, PushedRef, RerunAsked
+from actors.source_hosts.host import RETARGETED, ApprovalGiven, PullRequest, PushedRef, RerunAsked
 from storage import JsonModel
 
 if TYPE_CHECKING:
@@ -90,8 +90,13 @@ class _Change(JsonModel):
     author_association: str = "NONE"
 
 
+class _Changes(JsonModel):
+    base: object = None
+
+
 class _PullRequest(JsonModel):
     action: str
+    changes: _Changes | None = None
     number: int
     pull_request: _Change
     sender: Account | None = None
@@ -160,7 +165,7 @@ def _pull_request(payload: _PullRequest) -> PullRequest:
     head, base = change.head, change.base
     return PullRequest(
         number=payload.number,
-        action=payload.action,
+        action=RETARGETED if payload.changes is not None and payload.changes.base is not None else payload.action,
         title=change.title,
         head_commit=head.sha,
         head_ref=f"refs/pull/{payload.number}/head",

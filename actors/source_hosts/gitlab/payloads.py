@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, ValidationError
 
-from actors.source_hosts.host import HostEvent, PullRequest, PushedRef
+from actors.source_hosts.host import RETARGETED, HostEvent, PullRequest, PushedRef
 from actors.source_hosts.payload_types import Commit, HeadRef, Login, Title, moved
 from storage import JsonModel
 
@@ -50,8 +50,13 @@ class _Attributes(JsonModel):
     oldrev: str | None = None
 
 
+class _Changes(JsonModel):
+    target_branch: object = None
+
+
 class _MergeRequestDelivery(JsonModel):
     user: _User | None = None
+    changes: _Changes | None = None
     object_attributes: _Attributes
 
 
@@ -82,7 +87,7 @@ def _merge_request(delivery: _MergeRequestDelivery, url: str) -> PullRequest:
     change = delivery.object_attributes
     return PullRequest(
         number=change.iid,
-        action=_action(change),
+        action=_action(change, delivery.changes),
         title=change.title,
         head_commit=change.last_commit.id,
         head_ref=f"refs/merge-requests/{change.iid}/head",
@@ -95,10 +100,12 @@ def _merge_request(delivery: _MergeRequestDelivery, url: str) -> PullRequest:
     )
 
 
-def _action(change: _Attributes) -> str:
+def _action(change: _Attributes, changes: _Changes | None) -> str:
     """Return an action in the words of the triggers; an update without an old commit changed no code."""
     if change.action == "update" and change.oldrev is not None:
         return "synchronize"
+    if change.action == "update" and changes is not None and changes.target_branch is not None:
+        return RETARGETED
     return _ACTIONS.get(change.action, change.action)
 
 

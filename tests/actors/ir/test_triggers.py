@@ -94,3 +94,12 @@ def test_malformed_triggers_are_no_error(triggers: list[object]):
 )
 def test_a_commit_message_may_skip_builds(message: str, skips: bool):
     assert skips_builds(message) == skips
+
+
+@pytest.mark.parametrize(
+    ("types", "wanted"), [(None, True), (["synchronize"], True), (["edited"], True), (["opened", "closed"], False)]
+)
+def test_another_target_is_new_to_a_trigger_for_commits(types: list[str] | None, wanted: bool):
+    trigger = {"event": "pull_request", "branches": ["main"]} | ({"types": types} if types else {})
+    assert wants([trigger], PullRequestEvent("main", "retargeted")) is wanted
+    assert not wants([trigger], PullRequestEvent("other", "retargeted"))

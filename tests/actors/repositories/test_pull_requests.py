@@ -15,7 +15,7 @@ from actors.repositories.fetching.mirror import Mirror
 from actors.repositories.host_approvals import HostApprovals
 from actors.repositories.pull_requests import HeadUnavailable, PullRequestBuilds
 from actors.source_hosts import PlainGit
-from actors.source_hosts.host import ApprovalGiven, HostError, PullRequest
+from actors.source_hosts.host import RETARGETED, ApprovalGiven, HostError, PullRequest
 from actors.vms import VmError
 from storage import (
     Build,
@@ -296,6 +296,19 @@ def test_only_files_that_differ_from_the_target_count(world: World):
     assert world.builds() == []
     world.report(world.head(src__a="1"))
     assert len(world.builds()) == 1
+
+
+def test_a_pull_request_with_another_target_is_looked_at_anew(world: World):
+    """Its files and its environment may differ from those of then."""
+    world.remote.commit("Both", **pipeline_file("ci", event='hm.pull_request(branches=["main", "release"])'))
+    world.remote.push("main", "main:release")
+    commit = world.head(a="1")
+    world.report(commit, target_branch="elsewhere")
+    assert world.builds() == []
+    for target in ("main", "main", "release", "release"):
+        world.report(commit, target_branch=target, action=RETARGETED)
+    built = [world.storage.builds.env(each.id)["CI_TARGET_BRANCH"] for each in world.builds()]
+    assert built == ["main", "release"]
 
 
 def test_a_head_that_cannot_be_had_is_not_built(world: World):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from actors.source_hosts.forgejo import payloads as forgejo
 from actors.source_hosts.gitlab import payloads as gitlab
-from actors.source_hosts.host import HostEvent, PullRequest, PushedRef
+from actors.source_hosts.host import RETARGETED, HostEvent, PullRequest, PushedRef
 from tests.forges.deliveries import changed
 
 URL = "https://git.example.org/acme/web.git"
@@ -133,6 +133,22 @@ def test_actions_at_forgejo_are_in_the_words_of_triggers(told: str, action: str)
 )
 def test_actions_at_gitlab_are_in_the_words_of_triggers(told: str, oldrev: str | None, action: str):
     assert merge_request(action=told, oldrev=oldrev).action == action
+
+
+def test_another_target_is_told_from_other_edits():
+    """The examples have no such change: of Forgejo it is `ChangesPayload`, of GitLab a part of `changes`."""
+    body = changed(PULL, {"action": "edited", "changes": {"ref": {"from": "develop"}}})
+    (at_forgejo,) = forgejo.events("pull_request", body, URL)
+    body = changed(MERGE, {"object_attributes.action": "update", "changes": {"target_branch": {"previous": "develop"}}})
+    (at_gitlab,) = gitlab.events("Merge Request Hook", body, URL)
+    assert isinstance(at_forgejo, PullRequest)
+    assert isinstance(at_gitlab, PullRequest)
+    assert (at_forgejo.action, at_gitlab.action) == (RETARGETED, RETARGETED)
+    for changes in ({"title": {"from": "Old"}}, {}, None):
+        body = changed(PULL, {"action": "edited", "changes": changes})
+        assert [each.action for each in forgejo.events("pull_request", body, URL) if isinstance(each, PullRequest)] == [
+            "edited"
+        ]
 
 
 def test_a_fork_at_gitlab_is_another_project_or_none():

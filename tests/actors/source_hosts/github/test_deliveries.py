@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from actors.source_hosts.github import Github, GithubApi, GithubAppSettings
 from actors.source_hosts.github.payloads import events
 from actors.source_hosts.host import (
+    RETARGETED,
     ApprovalGiven,
     DeliveryInvalid,
     DeliveryUnsigned,
@@ -192,6 +193,15 @@ def test_a_pull_request_says_whether_it_is_a_strangers(
     assert (found.from_fork, found.trusted) == (fork, trusted)
     assert (found.number, found.head_commit, found.head_ref) == (5, A, "refs/pull/5/head")
     assert (found.url, found.branch, found.target_branch) == ("https://github.example/acme/web.git", "fix", "main")
+
+
+def test_another_target_is_told_from_other_edits():
+    made = json.loads(pull_request(1, "MEMBER"))
+    for changes, action in (({"base": {"ref": {"from": "old"}}}, RETARGETED), ({"title": {"from": "Old"}}, "edited")):
+        body = json.dumps({**made, "action": "edited", "changes": changes}).encode()
+        (found,) = events("pull_request", body)
+        assert isinstance(found, PullRequest)
+        assert found.action == action
 
 
 def test_a_rerun_names_its_check_run_or_commit():
