@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from actors.addresses import Addresses
-from actors.builds.attempt.disk_cache import DiskCache
+from actors.builds.attempt.disk_cache import CacheNames, DiskCache
 from actors.builds.attempt.finalizing import Finalizer
 from actors.builds.attempt.runner import AttemptRunner
 from actors.builds.attempt.state import AttemptState
@@ -106,6 +106,11 @@ class Composition:
         return ProviderChoice(self.storage, self.live_settings)
 
     @cached_property
+    def cache_names(self) -> CacheNames:
+        """The names of cached disks."""
+        return CacheNames(self.storage, self.images)
+
+    @cached_property
     def cache(self) -> DiskCache:
         """The cache of disks across builds."""
         return DiskCache(
@@ -113,6 +118,7 @@ class Composition:
             providers=self.providers,
             choice=self.choice,
             images=self.images,
+            names=self.cache_names,
             clock=self.clock,
             live_settings=self.live_settings,
             metrics=self.metrics,
@@ -242,6 +248,7 @@ class Composition:
             storage=storage,
             provider=self.providers.of(assignment.lease),
             images=self.images,
+            names=self.cache_names,
             connections=self.connections,
             clock=self.clock,
             settings=settings,

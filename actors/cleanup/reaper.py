@@ -198,15 +198,22 @@ class Reaper:
             _log.warning("the source archive %s is no build's and was removed", name)
 
     def _remove_unused_images(self, unused: timedelta | None = None) -> None:
-        """Remove the images that were pulled for jobs and not used for ``unused``, or the configured time."""
+        """Remove the images that were pulled for jobs and not used for ``unused``, or the configured time.
+
+        Cached disks whose image is gone, or was replaced, leave the cache: no job asks for their names any more.
+        """
+        lost = set()
         in_use = {lease.image for lease in self._storage.leases.live() if lease.image is not None}
         for snapshot in self._storage.snapshots.all():
             try:
                 image = self._providers.of(snapshot).snapshot_image(snapshot.name)
             except ProviderAway:
                 return  # an image that may be in use is left for the next round
-            if image is not None:
+            if image is None:
+                lost.add(snapshot.name)
+            else:
                 in_use.add(image)
+        self._storage.cache.drop(entry for entry in self._storage.cache.entries() if entry.snapshot in lost)
         for name in self._images.retire(in_use, self._clock.now(), unused):
             _log.info("image %s was not used for long and was removed; it is pulled again when a job names it", name)
 

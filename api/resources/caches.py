@@ -24,10 +24,13 @@ __all__ = ["CacheEntryRecord", "CachesResource"]
 class CacheEntryRecord(StoredRecord):
     """A cached disk, and the job that left it.
 
-    ``bytes`` is its size beyond the disk below it, null until it is measured; ``hits`` are the jobs that it saved.
+    ``name`` is made by the service of all that can change what the job does; ``key`` is the part that the pipeline
+    gives. ``bytes`` is the disk's size beyond the disk below it, null until it is measured; ``hits`` are the jobs that
+    it saved.
     """
 
     pipeline: str
+    name: Annotated[str, Field(examples=["b1946ac92492d2347c6235b4d2611184e7d1a1f0c7e5b0f6a4f86d2f2c1c1f0a"])]
     key: Annotated[str, Field(examples=["9f2c41d6a0b8e37f"])]
     image: str
     job: str
@@ -40,9 +43,7 @@ class CacheEntryRecord(StoredRecord):
     @classmethod
     def of(cls, entry: storage.CacheEntry) -> CacheEntryRecord:
         """Return the record of an entry."""
-        return cls.showing(
-            entry, pipeline=entry.pipeline_slug, key=entry.name.key, image=entry.name.image, job=entry.job_name
-        )
+        return cls.showing(entry, pipeline=entry.pipeline_slug, job=entry.job_name)
 
 
 class CacheListRecord(JsonModel):

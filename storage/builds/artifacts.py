@@ -87,6 +87,13 @@ class Artifacts:
             JobRow.select(BuildRow.id, BuildRow.uuid).join(BuildRow).where(JobRow.id == slot("job_id")),
             lambda row: (int(row[0]), str(row[1])),
         )
+        self._expired_of_job = Query(
+            database,
+            JobRow.select(JobRow.id)
+            .join(BuildRow)
+            .where(JobRow.id == slot("job_id"), BuildRow.artifacts_expired_at.is_null(is_null=False)),
+            first,
+        )
         self._total_bytes = Query(
             database,
             ArtifactRow.select(peewee.fn.COALESCE(peewee.fn.SUM(ArtifactRow.file_size), 0)).where(of_job),
@@ -156,23 +163,35 @@ class Artifacts:
             gone = self._clear(build.id, job.id)
         self.files.remove(build.uuid, gone)
 
-    def inherit(self, from_job_id: int, to_job_id: int) -> None:
-        """Give a job the artifacts of another job that still exist. They share their bytes on disk.
+    def complete(self, job_id: int) -> bool:
+        """Tell whether all artifacts that a job has left, perhaps none, have not expired and have their files."""
+        if self._expired_of_job.one(job_id=job_id) is not None:
+            return False
+        return all(self._has_file(artifact) for artifact in self._of_job.all(job_id=job_id))
 
-        Part of the caller's transaction, if there is one; if that fails, the reaper removes the files.
+    def _has_file(self, artifact: Artifact) -> bool:
+        with suppress(FileNotFoundError):
+            return self.path(artifact).stat().st_size == artifact.file_size
+        return False
+
+    def inherit(self, from_job_id: int, to_job_id: int) -> None:
+        """Give a job the artifacts of another job, in place of its own. They share their bytes on disk.
+
+        Part of the caller's transaction, if there is one. The reaper removes the files that have no row in the end.
+        Raises OSError, also if a file is gone (`complete`).
         """
         left = self._of_job.all(job_id=from_job_id)
         receiver = self._build_of_job.one(job_id=to_job_id)
-        if not left or receiver is None:
+        if receiver is None:
             return
         build_id, build_uuid = receiver
         shared = []
         for artifact in left:
-            with suppress(FileNotFoundError):
-                uuid = self.files.link(self.path(artifact), build_uuid)
-                shared.append(NewArtifact(uuid, artifact.path, artifact.file_size, artifact.sha256))
+            uuid = self.files.link(self.path(artifact), build_uuid)
+            shared.append(NewArtifact(uuid, artifact.path, artifact.file_size, artifact.sha256))
         self.files.sync(build_uuid)
         with self._database.write():
+            self._clear(build_id, to_job_id)
             self._write(build_id, to_job_id, shared)
 
     def _clear(self, build_id: int, job_id: int) -> list[str]:

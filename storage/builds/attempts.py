@@ -82,6 +82,7 @@ class Attempts:
                 "collected_at",
                 "leased_at",
                 "exited_at",
+                "cache_name",
             ),
         )
         leased_at = peewee.fn.COALESCE(AttemptRow.leased_at, slot("now"))
@@ -89,6 +90,14 @@ class Attempts:
         exited_at = peewee.fn.COALESCE(AttemptRow.exited_at, slot("at"))
         self._over = Write(database, AttemptRow.update({AttemptRow.exited_at: exited_at}).where(of_job, unfinished))
         self._exited_at = Query(database, AttemptRow.select(AttemptRow.exited_at).where(of_job, unfinished), first)
+        self._cache_name = Query(
+            database,
+            AttemptRow.select(AttemptRow.cache_name).where(of_job, unfinished),
+            lambda row: row[0] and str(row[0]),
+        )
+        self._name = Write(
+            database, AttemptRow.update({AttemptRow.cache_name: slot("cache_name")}).where(of_job, unfinished)
+        )
         self._start = Write(
             database,
             AttemptRow.update({AttemptRow.state: JobState.RUNNING, AttemptRow.started_at: slot("now")}).where(
@@ -141,6 +150,15 @@ class Attempts:
         """Note that the open attempt has its VM; the first call counts."""
         with self._database.write():
             self._leased.run(job_id=job_id, now=self._database.now())
+
+    def name_disk(self, job_id: int, cache_name: str) -> None:
+        """Note under which name the disk of the open attempt may be cached, before its command starts."""
+        with self._database.write():
+            self._name.run(job_id=job_id, cache_name=cache_name)
+
+    def cache_name(self, job_id: int) -> str | None:
+        """Return the name under which the disk of the open attempt may be cached; None if it has none."""
+        return self._cache_name.one(job_id=job_id)
 
     def start(self, job_id: int, now: int) -> None:
         """Note that the open attempt's command started."""

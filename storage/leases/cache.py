@@ -1,4 +1,4 @@
-"""The cache across builds: disks of jobs by cache key (engine.md, "Cache across builds")."""
+"""The cache across builds: disks of jobs by name (engine.md, "Cache across builds")."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import peewee
 
 from storage.database.statements import Columns, Query, Slots, Write, first, insert_into, slot
-from storage.models import BuildRow, CacheRow, JobRow, OrganizationRow, PipelineRow, SnapshotRow
-from storage.records import BuildState, CacheEntry, CacheName, JobState, Outcome
+from storage.models import BuildRow, CacheRow, JobRow, LeaseRow, OrganizationRow, PipelineRow, SnapshotRow
+from storage.records import BuildState, CacheEntry, JobState, NewCacheEntry, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,15 +29,15 @@ _log = logging.getLogger(__name__)
 _ENTRY = Columns.of(
     CacheEntry,
     CacheRow,
-    name=Columns.of(CacheName, CacheRow),
     organization_slug=OrganizationRow.slug,
     pipeline_slug=PipelineRow.slug,
     build_number=BuildRow.number,
     job_name=JobRow.name,
     job_id=JobRow.id,
     bytes=SnapshotRow.bytes,
+    provider=SnapshotRow.provider,
 )
-_NAME: Slots[CacheName] = Slots(CacheName, CacheRow)
+_NEW: Slots[NewCacheEntry] = Slots(NewCacheEntry, CacheRow)
 
 
 class Cache:
@@ -74,13 +74,16 @@ class Cache:
         self._get = Query(database, entries.where(this), _ENTRY)
         self._find = Query(
             database,
-            entries.where(
-                CacheRow.pipeline == slot("pipeline_id"),
-                CacheRow.key == slot("key"),
-                CacheRow.image == slot("image"),
-                CacheRow.provider == slot("provider"),
-            ),
+            entries.where(CacheRow.name == slot("name")),
             _ENTRY,
+        )
+        # The artifacts of a job are those of its last attempt, which may not be the one that left the disk.
+        self._is_older = Query(
+            database,
+            LeaseRow.select(LeaseRow.id)
+            .join(JobRow, on=JobRow.id == LeaseRow.job)
+            .where(LeaseRow.uuid == slot("snapshot"), LeaseRow.attempt < JobRow.attempt),
+            first,
         )
         self._entries = Query(
             database,
@@ -107,28 +110,29 @@ class Cache:
         )
         self._drop = Write(database, CacheRow.delete().where(this))
 
-    def find(self, name: CacheName) -> CacheEntry | None:
+    def find(self, name: str) -> CacheEntry | None:
         """Return the entry with a name."""
-        return self._find.one(**_NAME(name))
+        return self._find.one(name=name)
 
     def entries(self, organization: str | None = None, pipeline: str | None = None) -> list[CacheEntry]:
         """Return the entries, least recently used first; if slugs are given, only those that match."""
         return self._entries.all(organization=organization, pipeline=pipeline)
 
-    def store(self, name: CacheName, snapshot: str) -> bool:
+    def store(self, new: NewCacheEntry) -> bool:
         """Cache a snapshot; False and no change if the name is cached already or the snapshot is missing."""
         with self._database.write():
-            if self._snapshots.get(snapshot) is None:
+            if self._snapshots.get(new.snapshot) is None:
                 return False
             now = self._database.now()
-            stored = self._insert.run(**_NAME(name), snapshot=snapshot, created_at=now, last_used_at=now, hits=0)
+            stored = self._insert.run(**_NEW(new), created_at=now, last_used_at=now, hits=0)
             return stored == 1
 
     def hit(self, entry: CacheEntry, job: Job, to: JobState, build_uuid: str, notice: str) -> bool:
         """Move a job to the state ``to`` with the entry's disk and artifacts, and a notice in its log.
 
         All in one transaction: False and no change if the entry is gone, the job has left its state, or the host's disk
-        is full. If only the log cannot be written, the notice is lost.
+        is full. An entry that cannot give the artifacts that the job promises is dropped, so that the job runs and
+        leaves another. If only the log cannot be written, the notice is lost.
         """
         try:
             return self._hit(entry, job, to, build_uuid, notice)
@@ -139,16 +143,24 @@ class Cache:
     def _hit(self, entry: CacheEntry, job: Job, to: JobState, build_uuid: str, notice: str) -> bool:
         with self._database.write():
             kept = self._get.one(id=entry.id)
+            if kept is not None and job.artifacts and not self._has_artifacts(kept):
+                _log.info("the cached disk %s is dropped: the artifacts of its job are gone", kept.snapshot)
+                self._drop.run(id=kept.id)
+                return False
             if kept is None or not self._jobs.move(job.id, job.state, to, Outcome(cache_hit=True)):
                 return False
             self._snapshots.give(entry.snapshot, job.id)
             self._use.run(id=entry.id, now=self._database.now())
-            if job.artifacts:
+            if job.artifacts and entry.job_id != job.id:  # a job that runs again may find its own disk
                 self._artifacts.inherit(entry.job_id, job.id)
             with suppress(OSError), self._logs.writer(build_uuid, job.uuid, job.attempt) as log:
                 if job.attempt or not log.size:  # else a process wrote the notice and died before its commit
                     log.notice(notice)
             return True
+
+    def _has_artifacts(self, entry: CacheEntry) -> bool:
+        """Tell whether all artifacts are still there that the command which left a disk has left."""
+        return self._is_older.one(snapshot=entry.snapshot) is None and self._artifacts.complete(entry.job_id)
 
     def drop(self, entries: Iterable[CacheEntry]) -> None:
         """Delete entries; missing ones are ignored."""

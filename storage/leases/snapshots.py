@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.database.statements import Columns, Query, Write, insert_into, slot
+from storage.database.statements import Columns, Query, Write, first, insert_into, slot
 from storage.models import BuildRow, CacheRow, EdgeRow, JobRow, SnapshotRow
 from storage.records import EdgeKind, Snapshot
 
@@ -41,6 +41,13 @@ class Snapshots:
             .where(EdgeRow.to_job == slot("job_id"), EdgeRow.kind == EdgeKind.BUILDS_IN),
             _SNAPSHOT,
         )
+        self._parent = Query(
+            database,
+            EdgeRow.select(EdgeRow.from_job).where(
+                EdgeRow.to_job == slot("job_id"), EdgeRow.kind == EdgeKind.BUILDS_IN
+            ),
+            first,
+        )
         self._all = Query(database, snapshots.order_by(SnapshotRow.id), _SNAPSHOT)
         makers = (
             SnapshotRow.select(BuildRow.uuid).join(JobRow, on=JobRow.id == SnapshotRow.job).join(BuildRow).distinct()
@@ -64,13 +71,23 @@ class Snapshots:
         self._note = Write(database, SnapshotRow.update({SnapshotRow.bytes: slot("bytes")}).where(this))
         self._remove = Write(database, SnapshotRow.delete().where(this))
 
-    def add(self, name: str, job_id: int, provider: str, base: str | None = None) -> None:
+    def add(
+        self, name: str, job_id: int, provider: str, base: str | None = None, cache_name: str | None = None
+    ) -> None:
         """Note that a provider keeps a job's disk under ``name``, replacing an earlier row of that name.
 
-        ``base`` is the snapshot that the job started from, None if it started from an image.
+        ``base`` is the snapshot that the job started from, None if it started from an image. ``cache_name`` is the name
+        under which the disk may be cached.
         """
         with self._database.write():
-            self._insert.run(name=name, job_id=job_id, provider=provider, base=base, created_at=self._database.now())
+            self._insert.run(
+                name=name,
+                job_id=job_id,
+                provider=provider,
+                base=base,
+                cache_name=cache_name,
+                created_at=self._database.now(),
+            )
             self.give(name, job_id)
 
     def give(self, name: str, job_id: int) -> None:
@@ -94,6 +111,10 @@ class Snapshots:
     def below(self, job_id: int) -> Snapshot | None:
         """Return the snapshot that a job starts from; None if it has no parent, or that left no disk."""
         return self._below.one(job_id=job_id)
+
+    def has_parent(self, job_id: int) -> bool:
+        """Tell whether a job starts from another job's disk, even if that left none."""
+        return self._parent.one(job_id=job_id) is not None
 
     def all(self) -> list[Snapshot]:
         """Return every snapshot, oldest first."""

@@ -42,10 +42,10 @@ class HoldRow(Row, table="holds", record=Hold, joined=("vm",)):
     entry = peewee.ForeignKeyField(LedgerRow, null=True)
 
 
-_JOINED = ("organization_slug", "pipeline_slug", "build_number", "job_name", "job_id", "bytes")
+_JOINED = ("organization_slug", "pipeline_slug", "build_number", "job_name", "job_id", "bytes", "provider")
 
 
 class CacheRow(Row, table="cache_entries", record=CacheEntry, joined=_JOINED):
-    """A job's disk: the snapshot's name under the pipeline, image and key by which later builds find it."""
+    """A job's disk: the snapshot's name under the name by which later builds find it."""
 
     pipeline = peewee.ForeignKeyField(PipelineRow)

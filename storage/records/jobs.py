@@ -233,7 +233,7 @@ class Attempt:
     """One execution of a job, on one lease: ``assigned``, ``running``, then a terminal state.
 
     ``leased_at`` is when its VM was ready, ``exited_at`` when its command ended, and ``collected_at`` when its
-    artifacts were stored, even if there were none.
+    artifacts were stored, even if there were none. ``cache_name`` is the name under which its disk may be cached.
     """
 
     job_id: int
@@ -247,6 +247,7 @@ class Attempt:
     collected_at: datetime | None
     leased_at: datetime | None
     exited_at: datetime | None
+    cache_name: str | None = None
 
 
 @immutable

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 __all__ = [
     "PROVIDERS",
     "CacheEntry",
-    "CacheName",
     "Hold",
     "HoldEnd",
     "Lease",
     "LeaseState",
+    "NewCacheEntry",
     "PastUse",
     "ProviderName",
     "Snapshot",
@@ -87,7 +87,8 @@ class Snapshot:
     """A job's disk as its command left it, kept by a provider under ``name``.
 
     ``base`` is the snapshot that the disk started from, None if it started from an image; ``bytes`` is its size beyond
-    that, None until it is measured.
+    that, None until it is measured. ``cache_name`` is the name under which it is, or would be, cached; None if its
+    command failed, or nobody knows what exactly ran in it.
     """
 
     name: str
@@ -96,31 +97,37 @@ class Snapshot:
     created_at: datetime
     base: str | None = None
     bytes: int | None = None
+    cache_name: str | None = None
 
 
 @immutable
-class CacheName:
-    """The name of a cached disk (engine.md, "Cache across builds"). The pipeline implies the organization.
+class NewCacheEntry:
+    """A disk to cache under ``name``, which the service makes (engine.md, "Cache across builds").
 
-    ``image`` is the image in the store that the disk starts from, not the name that the pipeline uses for it. Only VMs
-    of ``provider`` can use the disk.
+    ``key`` is the one that the pipeline gives, a part of the name. ``image`` is the image in the store that the disk
+    starts from, not the name that the pipeline uses for it.
     """
 
+    name: str
     pipeline_id: int
-    image: str
     key: str
-    provider: str
+    image: str
+    snapshot: str
 
 
 @immutable
 class CacheEntry:
     """A cached disk and the job that left it: ``job_name`` of build ``build_number``.
 
-    ``bytes`` is the size of the disk beyond the disk it starts from, None until it is measured.
+    ``name``, ``key`` and ``image`` are those of `NewCacheEntry`. ``bytes`` is the size of the disk beyond the disk it
+    starts from, None until it is measured. Only VMs of ``provider`` can use the disk.
     """
 
     id: int
-    name: CacheName
+    name: str
+    key: str
+    image: str
+    provider: str
     organization_slug: str
     pipeline_slug: str
     build_number: int

@@ -1,16 +1,23 @@
-"""The cache of disks across builds: hits, and disks to keep (engine.md, "Cache across builds")."""
+"""The cache of disks: names, hits, and disks to keep (engine.md, "Cache across builds")."""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import json
 import logging
+from functools import cached_property
 from typing import TYPE_CHECKING
 
+from actors.builds.attempt.environment import declared_environment
 from actors.builds.attempt.workspace import build_of_job, manifest_on_disk
 from actors.builds.states import JobEvent, next_state
-from actors.vms import ProviderAway, SnapshotNotFound
-from storage import CacheName
+from actors.vms import ImageNotFound, ProviderAway, SnapshotNotFound
+from storage import NewCacheEntry, SealBroken
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from actors.engine_settings import LiveSettings
     from actors.log_watchers import LogWatchers
     from actors.metrics import EngineMetrics
@@ -18,9 +25,71 @@ if TYPE_CHECKING:
     from actors.vms import Images, Providers
     from storage import Build, CacheEntry, Clock, Job, Lease, Storage
 
-__all__ = ["DiskCache"]
+__all__ = ["CacheNames", "DiskCache"]
 
 _log = logging.getLogger(__name__)
+
+_SHELL = "bash -c"
+_OF_EVENT = frozenset({"CI_PULL_REQUEST", "CI_TARGET_BRANCH", "CI_TAG"})
+"""Variables of a push or pull request, which differ in each build, like CI_BRANCH and CI_COMMIT."""
+
+
+class CacheNames:
+    """The names of disks, made of all that can change what commands do (language.md, "Caches").
+
+    Safe in any thread.
+    """
+
+    def __init__(self, storage: Storage, images: Images) -> None:
+        self._storage = storage
+        self._images = images
+
+    @cached_property
+    def _key(self) -> bytes:
+        """The key of the names, which nobody without it can search for the values of a build's variables."""
+        return self._storage.vault.derive(b"names of cached disks")
+
+    def of(self, build: Build, job: Job, *, provider: str, image: str, of_jobs: Mapping[str, str]) -> str | None:
+        """Return the name of the disk that a job leaves if it passes now, whether it is to be cached or not.
+
+        ``image`` is that of the store from which it starts, unless it builds in another job; ``of_jobs`` are the
+        owner's variables for all jobs. None if nobody knows what exactly ran on the disk that it starts from. Raises
+        ImageNotFound, and SealBroken.
+        """
+        below = self._below(job, image)
+        if below is None:
+            return None
+        ingredients = {
+            "organization": build.organization_id,
+            "pipeline": build.pipeline_id,
+            "provider": provider,
+            "below": below,
+            "shell": _SHELL,
+            "command": job.command,
+            "env": declared_environment(job, of_jobs=of_jobs, of_build=self._env_given(build)),
+            "secrets": sorted(job.secrets),
+            "network": job.network,
+            "size": (job.shape.cpu, job.shape.memory_gb, job.shape.disk_gb),
+            "artifacts": sorted(job.artifacts),
+            "policy": job.cache_policy,
+            "key": job.cache_key,
+        }
+        text = json.dumps(ingredients, sort_keys=True)
+        return hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()
+
+    def _below(self, job: Job, image: str) -> str | None:
+        """Return the name of the disk that a job starts from, else the identity of its image."""
+        if not self._storage.snapshots.has_parent(job.id):
+            return self._images.identity(image)
+        disk = self._storage.snapshots.below(job.id)
+        return None if disk is None else disk.cache_name
+
+    def _env_given(self, build: Build) -> dict[str, str]:
+        """Return the variables that a build was created with, but for what the service says of its event."""
+        env = self._storage.builds.env(build.id)
+        if env.keys().isdisjoint(_OF_EVENT) or self._storage.build_origins.get(build.id) is None:
+            return env
+        return {name: value for name, value in env.items() if name not in _OF_EVENT}
 
 
 class DiskCache:
@@ -33,6 +102,7 @@ class DiskCache:
         providers: Providers,
         choice: ProviderChoice,
         images: Images,
+        names: CacheNames,
         clock: Clock,
         live_settings: LiveSettings,
         metrics: EngineMetrics,
@@ -42,6 +112,7 @@ class DiskCache:
         self._providers = providers
         self._choice = choice
         self._images = images
+        self._names = names
         self._clock = clock
         self._live_settings = live_settings
         self._metrics = metrics
@@ -56,8 +127,8 @@ class DiskCache:
         if job is None or job.cache_key is None or (target := next_state(job.state, JobEvent.CACHE_HIT)) is None:
             return False
         build = self._storage.builds.get(job.build_id)
-        provider = self._choice.of_job(job.id, job.build_id, self._images.resolve(job.image))
-        entry = None if build is None else self._find(build, job, provider)
+        name = None if build is None or not self._enabled else self._name(build, job)
+        entry = None if build is None or name is None else self._find(build, name)
         if build is None or entry is None:
             return False
         notice = (
@@ -71,8 +142,9 @@ class DiskCache:
         return True
 
     def lacks(self, build: Build, job: Job, lease: Lease) -> bool:
-        """Tell whether the disk of a job's VM belongs in the cache, which has none of that provider yet."""
-        return self._enabled and job.cache_key is not None and self._find(build, job, lease.provider) is None
+        """Tell whether the disk of a job's VM belongs in the cache, which has none of its name yet."""
+        name = self._storage.attempts.cache_name(job.id)
+        return self._enabled and job.cache_key is not None and name is not None and self._find(build, name) is None
 
     def keep(self, build: Build, job: Job, lease: Lease) -> None:
         """Store the disk of a job's VM in the cache for later builds, unless the cache has one already."""
@@ -80,24 +152,33 @@ class DiskCache:
             image = self._providers.of(lease).snapshot_image(lease.uuid)
         except ProviderAway:
             return
-        if job.cache_key is None or image is None or not self._enabled:
+        disk = self._storage.snapshots.get(lease.uuid)
+        if job.cache_key is None or image is None or disk is None or disk.cache_name is None or not self._enabled:
             return
-        if self._storage.cache.store(CacheName(build.pipeline_id, image, job.cache_key, lease.provider), lease.uuid):
+        new = NewCacheEntry(disk.cache_name, build.pipeline_id, job.cache_key, image, lease.uuid)
+        if self._storage.cache.store(new):
             self._metrics.stored()
 
     @property
     def _enabled(self) -> bool:
         return self._live_settings.now.cache.max_bytes > 0
 
-    def _find(self, build: Build, job: Job, provider: str) -> CacheEntry | None:
-        """Return a job's cache entry, or None, also while the provider is away.
+    def _name(self, build: Build, job: Job) -> str | None:
+        """Return the name of the disk that a scheduled job would leave, None if it is unknown."""
+        image = self._images.resolve(job.image)
+        provider = self._choice.of_job(job.id, build.id, image)
+        of_jobs = self._live_settings.now.jobs.env
+        try:
+            return self._names.of(build, job, provider=provider, image=image, of_jobs=of_jobs)
+        except (ImageNotFound, SealBroken):  # the job's attempt meets it, too, and says so
+            return None
+
+    def _find(self, build: Build, name: str) -> CacheEntry | None:
+        """Return the entry of a name, or None, also while its provider is away.
 
         An entry that cannot be used is dropped: see `_is_usable`.
         """
-        if job.cache_key is None or not self._enabled:
-            return None
-        image = self._images.resolve(job.image)
-        entry = self._storage.cache.find(CacheName(build.pipeline_id, image, job.cache_key, provider))
+        entry = self._storage.cache.find(name)
         try:
             if entry is None or self._is_usable(build, entry):
                 return entry
@@ -113,7 +194,7 @@ class DiskCache:
         They cannot if the disk is gone or its image was replaced, if the source on it is unknown, or if the clock was
         set back, because its files would then seem newer than any source.
         """
-        if self._providers.named(entry.name.provider).snapshot_image(entry.snapshot) != entry.name.image:
+        if self._providers.named(entry.provider).snapshot_image(entry.snapshot) != entry.image:
             return False
         if entry.created_at > self._clock.now():
             return False

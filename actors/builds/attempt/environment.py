@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from storage import Build, Job
 
-__all__ = ["EnvironmentTooLarge", "job_environment"]
+__all__ = ["EnvironmentTooLarge", "declared_environment", "job_environment"]
 
 _DEFAULTS = {
     "HOME": "/root",
@@ -24,6 +24,11 @@ _MAX_BYTES = 1 << 20
 
 class EnvironmentTooLarge(Exception):
     """A job has more variables than Linux passes to a program; the message says what to do."""
+
+
+def declared_environment(job: Job, *, of_jobs: Mapping[str, str], of_build: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that people declare for a job's command. Later sources win."""
+    return {**of_jobs, **job.env, **of_build}
 
 
 def job_environment(
@@ -47,9 +52,7 @@ def job_environment(
     env = {
         **_DEFAULTS,
         **of_image,
-        **of_jobs,
-        **job.env,
-        **of_build,
+        **declared_environment(job, of_jobs=of_jobs, of_build=of_build),
         **secrets,
         "CI": "true",
         "CI_ORG": build.organization_slug,

@@ -19,10 +19,11 @@ from actors.builds.outcome import DiskUse, TimeLimit, may_have_filled, time_limi
 from storage import Masker, error_reason, immutable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from actors.builds.attempt.artifacts import Collected
     from actors.builds.attempt.assignment import Assignment
+    from actors.builds.attempt.disk_cache import CacheNames
     from actors.cleanup.host_disk import HostDisk
     from actors.engine_settings import EngineSettings
     from actors.metrics import EngineMetrics
@@ -59,6 +60,7 @@ class AttemptRunner:
         storage: Storage,
         provider: vms.Provider,
         images: vms.Images,
+        names: CacheNames,
         connections: ParkedConnections,
         clock: Clock,
         settings: EngineSettings,
@@ -71,6 +73,7 @@ class AttemptRunner:
         self._storage = storage
         self._provider = provider
         self._images = images
+        self._names = names
         self._clock = clock
         self._settings = settings
         self._host_disk = host_disk
@@ -134,11 +137,12 @@ class AttemptRunner:
         secrets = self._storage.secrets.resolve(self._build, self._job)
         self.log.hide(secrets.values())
         image = self._lease.image
+        of_jobs = self._settings.jobs.env
         env = job_environment(
             self._build,
             self._job,
             self._settings.base_url,
-            of_jobs=self._settings.jobs.env,
+            of_jobs=of_jobs,
             of_image={} if image is None else self._images.environment(image),
             of_build=self._storage.builds.env(self._build.id),
             secrets=secrets,
@@ -157,8 +161,18 @@ class AttemptRunner:
             grace=settings.kill_grace,
             output_limit=settings.log_limit_bytes + 1,
         )
+        self._name_disk(of_jobs)
         self._output = vms.start(connection, spec)
         return limit
+
+    def _name_disk(self, of_jobs: Mapping[str, str]) -> None:
+        """Note the name of the disk that the command will leave to the cache or another job."""
+        build, job, lease = self._build, self._job, self._lease
+        if job.cache_key is None and not self._assignment.disk_children:
+            return
+        name = self._names.of(build, job, provider=lease.provider, image=lease.image or "", of_jobs=of_jobs)
+        if name is not None:
+            self._storage.attempts.name_disk(job.id, name)
 
     def _limit(self) -> TimeLimit:
         """Return the command's time limit, counted from its recorded start, else from now."""
@@ -266,14 +280,16 @@ class AttemptRunner:
             collection.discard()
             raise
 
-    def snapshot(self) -> None:
+    def snapshot(self, *, passed: bool) -> None:
         """Snapshot the disk under the lease's id, for jobs that start from it. This ends the VM.
 
-        The snapshot's row is written first, so that every snapshot in the provider's store has one.
+        The snapshot's row is written first, so that every snapshot in the provider's store has one. What a command left
+        that has not ``passed`` is on no cached disk, and under none.
         """
         self._connection.disconnect()
         name, provider = self._lease.uuid, self._provider
-        self._storage.snapshots.add(name, self._job.id, provider.name, base=self._base())
+        cache_name = self._storage.attempts.cache_name(self._job.id) if passed else None
+        self._storage.snapshots.add(name, self._job.id, provider.name, base=self._base(), cache_name=cache_name)
         self._connection.patiently(lambda: provider.snapshot(name, name))
         self._host_disk.forget(name, kept=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from contextlib import suppress
 from dataclasses import asdict, field
@@ -44,6 +45,12 @@ class Image:
     environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     on_demand: bool = False
     used: datetime | None = None
+
+    @property
+    def identity(self) -> str:
+        """A text that tells the image from every other, also from a later one of the same name."""
+        facts = (self.name, self.source, self.size, self.created.isoformat(), sorted(self.environment.items()))
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
     @classmethod
     def read(cls, folder: Path) -> Image:

@@ -153,6 +153,10 @@ class Images:
         """Return the root of an image's tree. Raises ImageNotFound."""
         return self.store.path(name)
 
+    def identity(self, name: str) -> str:
+        """Return a text that changes when the image of a name is replaced. Raises ImageNotFound."""
+        return self.store.get(name).identity
+
     def environment(self, name: str) -> Mapping[str, str]:
         """Return the environment variables that an image sets for its programs. Raises ImageNotFound."""
         return self.store.get(name).environment

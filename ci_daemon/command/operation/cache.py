@@ -97,10 +97,11 @@ def _entries(storage: Storage, org: str | None, pipeline: str | None) -> list[Ca
 
 def _document(entry: CacheEntry) -> dict[str, object]:
     return {
-        "key": entry.name.key,
+        "name": entry.name,
+        "key": entry.key,
         "organization": entry.organization_slug,
         "pipeline": entry.pipeline_slug,
-        "image": entry.name.image,
+        "image": entry.image,
         "job": entry.job_name,
         "build": entry.build_number,
         "bytes": entry.bytes,

@@ -184,7 +184,7 @@ def _users(session: Session, *, cached: bool = True) -> Mapping[str | None, list
         with session.storage() as storage:
             for lease in storage.leases.live():
                 users[lease.image].append(f"lease {lease.uuid}")
-            entries = {entry.snapshot: entry.name.image for entry in storage.cache.entries()}
+            entries = {entry.snapshot: entry.image for entry in storage.cache.entries()}
             for snapshot in storage.snapshots.all():
                 left = storage.leases.of_job(snapshot.job_id)
                 if snapshot.name not in entries and left is not None:

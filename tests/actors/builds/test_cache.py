@@ -75,6 +75,16 @@ def test_a_hit_has_the_artifacts_of_the_job_that_made_the_disk(host: Host):
     assert (left.path, host.storage.artifacts.path(left).read_text()) == ("report.txt", "report\n")
 
 
+def test_a_job_that_promises_other_artifacts_runs(host: Host):
+    def leaving(*globs: str) -> set[str]:
+        build = passed(host, one("touch a.txt b.log", runner_args={"artifacts": globs}, **cached("k")))
+        return {each.path for each in host.storage.artifacts.of_job(host.job(build).id)}
+
+    assert leaving("*.txt") == {"a.txt"}
+    assert leaving("*.log") == {"b.log"}
+    assert leaving("*.txt", "*.log") == {"a.txt", "b.log"}
+
+
 def test_what_waits_for_a_hit_by_order_alone_goes_on_too(host: Host):
     graph = Graph().step("deps", "true", **cached("k")).step("after", "echo on", after=("deps",))
     passed(host, graph.ir())
@@ -244,13 +254,13 @@ def test_over_the_budget_unused_disks_are_evicted_first(host: Host):
     """Those of unfinished builds follow when the builds end."""
     for key in ("used", "unused"):
         passed(host, one("head -c 1000000 /dev/urandom > file", **cached(key)))
-    graph = Graph().step("used", "true", **cached("used"))
+    graph = Graph().step("used", "head -c 1000000 /dev/urandom > file", **cached("used"))
     build = host.build(graph.step("test", "echo up; sleep 600", builds_in="used").ir())
     host.says(build, b"up", "test")
     evict(host.storage, host.providers, max_bytes=1000)
     free_disks(host.storage, host.providers)
     (left,) = host.storage.cache.entries()
-    assert left.name.key == "used"
+    assert left.key == "used"
     assert list(host.provider.snapshots()) == [left.snapshot]
     host.engine.cancel(build.id)
     host.finish(build)
@@ -267,4 +277,19 @@ def test_room_is_made_by_as_much_as_is_lacking(host: Host):
     for key in ("old", "new"):
         passed(host, one("head -c 1000000 /dev/urandom > file", **cached(key)))
     evict(host.storage, host.providers, max_bytes=10**12, room=500_000)
-    assert [entry.name.key for entry in host.storage.cache.entries()] == ["new"]
+    assert [entry.key for entry in host.storage.cache.entries()] == ["new"]
+
+
+def test_a_changed_command_runs_though_its_key_did_not(host: Host):
+    passed(host, one("true", **cached("k")))
+    build = host.finish(host.build(one("false", **cached("k"))))
+    assert (build.state, host.job(build).cache_hit, host.job(build).exit_code) == ("failed", False, 1)
+
+
+def test_a_changed_environment_runs_though_the_key_did_not(host: Host):
+    def of(target: str) -> str:
+        return Graph().step("only", 'test "$TARGET" = staging', env={"TARGET": target}, **cached("k")).ir()
+
+    passed(host, of("staging"))
+    build = host.finish(host.build(of("production")))
+    assert (build.state, host.job(build).cache_hit) == ("failed", False)

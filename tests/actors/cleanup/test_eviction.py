@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.cleanup.eviction import SnapshotForest
-from storage import CacheEntry, CacheName, Snapshot
+from storage import CacheEntry, Snapshot
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -17,7 +17,7 @@ def snapshot(name: str, size: int | None = 1, base: str | None = None) -> Snapsh
 
 def entry(name: str, age: int = 0) -> CacheEntry:
     used_at = NOW - timedelta(seconds=age)
-    return CacheEntry(1, CacheName(1, "i", name, "sandbox"), "o", "p", 1, "j", 1, name, None, NOW, used_at, 0)
+    return CacheEntry(1, name, name, "i", "sandbox", "o", "p", 1, "j", 1, name, None, NOW, used_at, 0)
 
 
 def to_evict(snapshots: list[Snapshot], cached: str, budget: int, in_use: str = "") -> str:

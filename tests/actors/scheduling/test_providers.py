@@ -93,7 +93,7 @@ def test_a_disk_is_used_only_by_vms_of_its_provider(two: Two):
     assert two.passed(CACHED.ir()) == {"deps": None, "test": "sandbox"}
     kept = [[*provider.snapshots()] for provider in (two.sandbox, two.qemu)]
     assert [len(disks) for disks in kept] == [1, 1]
-    entries = {entry.name.provider: [entry.snapshot] for entry in two.host.storage.cache.entries()}
+    entries = {entry.provider: [entry.snapshot] for entry in two.host.storage.cache.entries()}
     assert entries == {"sandbox": kept[0], "qemu": kept[1]}
 
 

@@ -15,7 +15,6 @@ from storage import (
     Build,
     BuildEvent,
     BuildState,
-    CacheName,
     CancelSuperseded,
     Declaration,
     DeclaringRepository,
@@ -31,6 +30,7 @@ from storage import (
     LedgerSource,
     Letter,
     NewBuild,
+    NewCacheEntry,
     NewCoupon,
     NewHostConnection,
     NewJob,
@@ -116,6 +116,7 @@ class Everything:
         lease = self.assign(job)
         self.storage.leases.active(lease.id)
         self.storage.attempts.leased(job.id)
+        self.storage.attempts.name_disk(job.id, f"name of {job.uuid}")
         self.storage.leases.start(lease.id, job.id)
         self.storage.leases.note_running(lease.id)
         attempt = self.storage.jobs.get(job.id)
@@ -387,12 +388,11 @@ class Everything:
         storage = self.storage
         build = self.run()
         job = self.job(build)
-        storage.snapshots.add("disk-1", job.id, "sandbox")
+        storage.snapshots.add("disk-1", job.id, "sandbox", cache_name="name")
         storage.snapshots.add("disk-2", job.id, "sandbox", base="disk-1")
         storage.snapshots.measured("disk-1", 4096)
-        name = CacheName(self.pipeline.id, "debian:12", "k", "sandbox")
-        assert storage.cache.store(name, "disk-1")
-        entry = storage.cache.find(name)
+        assert storage.cache.store(NewCacheEntry("name", self.pipeline.id, "k", "debian:12", "disk-1"))
+        entry = storage.cache.find("name")
         assert entry is not None
         later = self.build(new_job("only", cache_key="k", artifacts=("dist/*",)))
         assert storage.cache.hit(entry, self.job(later), JobState.PASSED, later.uuid, "cache hit")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from storage import CacheName, NewBuild, SystemClock
+from storage import NewBuild, NewCacheEntry, SystemClock
 from tests.ci_daemon.conftest import Run
 from tests.records import new_job, new_pipeline
 from tests.state import new_storage
@@ -26,7 +26,7 @@ def state(tmp_path: Path) -> Path:
             disk = f"{name}-{key}"
             storage.snapshots.add(disk, storage.jobs.of_build(build.id)[0].id, "sandbox", base=below)
             storage.snapshots.measured(disk, 3 * MIB)
-            assert storage.cache.store(CacheName(pipeline.id, "debian:12", key, "sandbox"), disk)
+            assert storage.cache.store(NewCacheEntry(f"name of {disk}", pipeline.id, key, "debian:12", disk))
             below = disk
     storage.close()
     return tmp_path / "state"

@@ -104,18 +104,29 @@ def test_a_collection_of_nothing_is_known_as_done(storage: Storage, world: World
 
 def test_a_job_gets_the_artifacts_of_another_and_both_stay(storage: Storage, world: World):
     first, second = world.build(), world.build()
-    leave(storage, first, world.job(first), a=b"same", b=b"gone")
-    lost = storage.artifacts.of_job(world.job(first).id)[1]
-    storage.artifacts.path(lost).unlink()
+    leave(storage, first, world.job(first), a=b"same")
+    leave(storage, second, world.job(second), of_an_attempt_before=b"other")
 
     storage.artifacts.inherit(world.job(first).id, world.job(second).id)
     assert left(storage, world.job(second)) == {"a": b"same"}
+    assert storage.artifact_retention.remove_orphans(world.clock.now() + timedelta(days=36500)) == 1
     assert [path.stat().st_nlink for path in on_disk(storage, second)] == [2]
 
     finish(world, first)
     storage.artifact_retention.expire(storage.artifact_retention.oldest_first())
     assert on_disk(storage, first) == []
     assert left(storage, world.job(second)) == {"a": b"same"}
+
+
+def test_artifacts_are_not_given_in_part(storage: Storage, world: World):
+    first, second = world.build(), world.build()
+    leave(storage, first, world.job(first), a=b"kept", b=b"lost")
+    assert storage.artifacts.complete(world.job(first).id)
+    storage.artifacts.path(storage.artifacts.of_job(world.job(first).id)[1]).unlink()
+    assert not storage.artifacts.complete(world.job(first).id)
+    with pytest.raises(FileNotFoundError):
+        storage.artifacts.inherit(world.job(first).id, world.job(second).id)
+    assert left(storage, world.job(second)) == {}
 
 
 def test_inheriting_is_part_of_a_transaction_that_fails(storage: Storage, database: Database, world: World):

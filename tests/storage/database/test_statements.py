@@ -172,7 +172,7 @@ def _sorts_prerequisites_only(sorts: list[str]) -> bool:
         ("snapshots._in_use", "jobs_with_disk (build_id=?"),
         ("snapshots._unneeded", "jobs_with_disk (build_id=?"),
         ("cache._find", "sqlite_autoindex_cache_entries_1"),
-        ("cache._may_hit", "sqlite_autoindex_cache_entries_1"),
+        ("cache._may_hit", "cache_entries_key (pipeline_id=? AND key=?)"),
         ("cache._begun", "jobs_with_disk (build_id=?"),
         ("artifacts._page_of_build", "artifacts_build (build_id=? AND rowid>?)"),
         ("artifacts._page_of_job", "artifacts_job (job_id=? AND rowid>?)"),

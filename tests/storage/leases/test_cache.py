@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from storage import Build, BuildState, CacheEntry, CacheName, Job, JobState, LogWriter, NewJob, Storage
+from storage import Build, BuildState, CacheEntry, Job, JobState, LogWriter, NewCacheEntry, NewJob, Storage
+from storage.database.connection import Database
+from storage.database.schema import migrations
 from storage.files.log_index import LogKind
 from tests.clock import ManualClock
 from tests.records import new_job
@@ -13,17 +17,18 @@ def _cacheable(key: str | None = "k", **fields: object) -> NewJob:
     return new_job("deps", cache_policy="forever", cache_key=key, **fields)
 
 
-def _name(world: World, key: str = "k", image: str = "debian:12", provider: str = "sandbox") -> CacheName:
-    return CacheName(world.pipeline.id, image, key, provider)
+def _new(world: World, snapshot: str = "s", key: str = "k", name: str = "name of s") -> NewCacheEntry:
+    return NewCacheEntry(name, world.pipeline.id, key, "debian:12", snapshot)
 
 
-def _store(storage: Storage, world: World, snapshot: str = "s", key: str = "k", image: str = "debian:12") -> CacheEntry:
+def _store(storage: Storage, world: World, snapshot: str = "s", key: str = "k") -> CacheEntry:
     """Store the disk of a build, then end the build."""
     maker = world.build(_cacheable(key))
     storage.snapshots.add(snapshot, world.job(maker).id, "sandbox")
-    assert storage.cache.store(_name(world, key, image), snapshot)
+    new = _new(world, snapshot, key, f"name of {snapshot}")
+    assert storage.cache.store(new)
     world.finish_build(maker)
-    entry = storage.cache.find(_name(world, key, image))
+    entry = storage.cache.find(new.name)
     assert entry is not None
     return entry
 
@@ -32,27 +37,25 @@ def _hit(storage: Storage, build: Build, job: Job, entry: CacheEntry) -> bool:
     return storage.cache.hit(entry, job, JobState.PASSED, build.uuid, "cache hit")
 
 
-def test_an_entry_is_found_by_its_whole_name_only(storage: Storage, world: World):
+def test_an_entry_is_found_by_its_name_and_not_by_its_key(storage: Storage, world: World):
     entry = _store(storage, world)
     assert (entry.snapshot, entry.job_name, entry.build_number, entry.hits) == ("s", "deps", 1, 0)
-    other = world.other_pipeline("Other")
-    of_others = _name(world, key="l"), _name(world, image="debian:13"), _name(world, provider="qemu")
-    for name in (*of_others, CacheName(other.id, "debian:12", "k", "sandbox")):
-        assert storage.cache.find(name) is None
+    assert (entry.key, entry.image, entry.provider) == ("k", "debian:12", "sandbox")
+    assert storage.cache.find("k") is None
 
 
 def test_of_two_that_store_under_one_name_the_first_does(storage: Storage, world: World):
     entry = _store(storage, world)
     late = world.build(_cacheable())
     storage.snapshots.add("late", world.job(late).id, "sandbox")
-    assert not storage.cache.store(entry.name, "late")
+    assert not storage.cache.store(_new(world, "late"))
     assert storage.cache.find(entry.name) == entry
     world.finish_build(late)
     assert [snapshot.name for snapshot in storage.snapshots.unneeded()] == ["late"]
 
 
 def test_a_disk_that_is_gone_is_not_stored(storage: Storage, world: World):
-    assert not storage.cache.store(_name(world), "gone")
+    assert not storage.cache.store(_new(world, "gone"))
     assert storage.cache.entries() == []
 
 
@@ -162,6 +165,26 @@ def test_an_entry_goes_with_its_snapshot(storage: Storage, world: World):
     assert storage.cache.find(entry.name) is None
 
 
+def test_disks_under_names_of_earlier_releases_go(storage: Storage, world: World, database: Database):
+    """Their names were their keys, which do not tell what ran in them."""
+    steps = {step.name[5:]: step.sql for step in migrations()}
+    for table in ("attempts", "snapshots"):
+        database.execute(f"ALTER TABLE {table} DROP COLUMN cache_name")
+    database.execute("DROP TABLE cache_entries")
+    database.execute(steps["cache.sql"][steps["cache.sql"].index("CREATE TABLE cache_entries") :])
+    maker = world.build(_cacheable())
+    database.execute(
+        "INSERT INTO snapshots (name, job_id, provider, created_at) VALUES ('s', ?, 'sandbox', 1)",
+        (world.job(maker).id,),
+    )
+    database.execute("INSERT INTO cache_entries VALUES (1, ?, 'debian:12', 'k', 's', 1, 1, 0)", (world.pipeline.id,))
+    world.finish_build(maker)
+
+    database.execute(steps["cache_names.sql"])
+    assert storage.cache.entries() == []
+    assert [snapshot.name for snapshot in storage.snapshots.unneeded()] == ["s"]
+
+
 def test_entries_are_listed_longest_unused_first_by_owner(storage: Storage, world: World, clock: ManualClock):
     """The list is of an organization, a pipeline or all."""
     first = _store(storage, world, "a", "a")
@@ -199,6 +222,73 @@ def test_a_build_that_a_crash_left_after_a_hit_has_begun(storage: Storage, world
     assert storage.cache.begun() == [build.id]
     assert storage.builds.move(build.id, BuildState.SCHEDULED, BuildState.RUNNING)
     assert storage.cache.begun() == []
+
+
+def _file_gone(storage: Storage, world: World, maker: Build) -> None:
+    storage.artifacts.path(storage.artifacts.of_job(world.job(maker).id)[0]).unlink()
+
+
+def _file_cut_short(storage: Storage, world: World, maker: Build) -> None:
+    storage.artifacts.path(storage.artifacts.of_job(world.job(maker).id)[0]).write_bytes(b"")
+
+
+def _expired(storage: Storage, world: World, maker: Build) -> None:
+    storage.artifact_retention.expire(storage.artifact_retention.oldest_first())
+
+
+def _retry(storage: Storage, world: World, maker: Build) -> Job:
+    build = storage.builds.get(maker.id)
+    assert build is not None
+    job = world.job(build)
+    storage.retries.begin(build, BuildState.SCHEDULED, [job], {job.id: JobState.SCHEDULED})
+    return world.job(build)
+
+
+def _later_attempt(storage: Storage, world: World, maker: Build) -> None:
+    assert world.assign(_retry(storage, world, maker)) is not None
+
+
+def _maker(storage: Storage, world: World) -> tuple[Build, CacheEntry]:
+    """Pass a build whose job leaves an artifact of 5 bytes, and cache its disk."""
+    maker = world.build(_cacheable(artifacts=("*",)))
+    lease = world.start(world.job(maker))
+    file = storage.artifacts.files.write(maker.uuid, "report.xml", [b"tests"])
+    storage.artifacts.store(maker, world.job(maker), [file])
+    storage.snapshots.add(lease.uuid, world.job(maker).id, "sandbox")
+    assert storage.cache.store(_new(world, lease.uuid))
+    assert world.finish(world.job(maker), lease)
+    storage.leases.end(lease.id)
+    world.finish_build(maker)
+    entry = storage.cache.find("name of s")
+    assert entry is not None
+    return maker, entry
+
+
+@pytest.mark.parametrize("spoil", [_file_gone, _file_cut_short, _expired, _later_attempt])
+def test_a_hit_that_cannot_give_the_artifacts_is_none(
+    storage: Storage, world: World, spoil: Callable[[Storage, World, Build], None]
+):
+    """The entry goes, so that the job runs and leaves another. What promises nothing hits."""
+    maker, entry = _maker(storage, world)
+    whole, none = world.build(_cacheable(artifacts=("*",))), world.build(_cacheable())
+    assert _hit(storage, whole, world.job(whole), entry)
+
+    spoil(storage, world, maker)
+    assert _hit(storage, none, world.job(none), entry)
+    build = world.build(_cacheable(artifacts=("*",)))
+    assert not _hit(storage, build, world.job(build), entry)
+    assert world.state(world.job(build)) is JobState.SCHEDULED
+    assert storage.cache.find(entry.name) is None
+    assert [each.file_size for each in storage.artifacts.of_job(world.job(whole).id)] == [5]
+
+
+def test_a_job_that_hits_its_own_disk_has_its_artifacts_once(storage: Storage, world: World):
+    """A retry runs a job again that passed, if another one builds in its disk."""
+    maker, entry = _maker(storage, world)
+    before = storage.artifacts.of_job(world.job(maker).id)
+    assert _hit(storage, maker, _retry(storage, world, maker), entry)
+    assert storage.artifacts.of_job(world.job(maker).id) == before
+    assert storage.artifact_retention.bytes() == 5
 
 
 def test_a_hit_without_its_artifacts_does_not_pass_the_job(

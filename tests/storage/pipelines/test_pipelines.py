@@ -11,9 +11,9 @@ import pytest
 
 from storage import (
     BuildState,
-    CacheName,
     JobState,
     NewBuild,
+    NewCacheEntry,
     NewPipeline,
     Organization,
     Pipeline,
@@ -160,14 +160,14 @@ def test_a_pipelines_cache_and_secrets_go_with_it_and_no_others(storage: Storage
         build = world.build(pipeline=owner)
         job = world.job(build)
         storage.snapshots.add(f"disk-{owner.id}", job.id, "sandbox")
-        assert storage.cache.store(CacheName(owner.id, "debian:12", "key", "sandbox"), f"disk-{owner.id}")
+        assert storage.cache.store(NewCacheEntry(f"name-{owner.id}", owner.id, "key", "debian:12", f"disk-{owner.id}"))
         storage.secrets.put(_scope(owner), "TOKEN", "hush")
         assert storage.jobs.move(job.id, JobState.SCHEDULED, JobState.CANCELED)
         assert storage.builds.move(build.id, BuildState.SCHEDULED, BuildState.CANCELED)
     everywhere = SecretScope(pipeline.organization_id)
     storage.secrets.put(everywhere, "SHARED", "hush")
     storage.pipelines.delete(pipeline.id)
-    assert [entry.name.pipeline_id for entry in storage.cache.entries()] == [other.id]
+    assert [entry.name for entry in storage.cache.entries()] == [f"name-{other.id}"]
     assert [snapshot.name for snapshot in storage.snapshots.unneeded()] == [f"disk-{pipeline.id}"]
     assert storage.secrets.names(_scope(pipeline)) == []
     assert [secret.name for secret in storage.secrets.names(everywhere)] == ["SHARED"]

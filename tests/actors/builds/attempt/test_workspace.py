@@ -112,7 +112,7 @@ def test_a_manifest_removed_before_its_use_fails_the_job(host: Host, monkeypatch
         real(*arguments, **named)
 
     monkeypatch.setattr("actors.builds.attempt.runner.populate_workspace", late)
-    graph = Graph().step("base", "true", **cached("base")).step("test", "true", builds_in="base")
+    graph = Graph().step("base", "echo base >made-base", **cached("base")).step("test", "true", builds_in="base")
     build = host.finish(host.build(graph.ir(), source_archive=archive({"f": "two"})))
     job = host.job(build, "test")
     assert (build.state, job.error_code) == ("failed", "snapshot_failed")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage import CacheName, Role
+from storage import NewCacheEntry, Role
 from tests.api.console.browser import Browser
 from tests.api.world import Account, PipelinePath, World
 
@@ -17,7 +17,7 @@ def cached(pipeline: PipelinePath) -> None:
     """A disk that the pipeline's first build left."""
     storage, job = pipeline.account.world.storage, pipeline.build().job().stored
     storage.snapshots.add("disk", job.id, "sandbox")
-    assert storage.cache.store(CacheName(1, "debian:12", "k" * 40, "sandbox"), "disk")
+    assert storage.cache.store(NewCacheEntry("name", 1, "k" * 40, "debian:12", "disk"))
 
 
 @pytest.mark.usefixtures("cached")
