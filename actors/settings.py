@@ -177,6 +177,11 @@ class JobSettings:
         at_most=_ONE_DAY,
         live=True,
     )
+    strict_shell: bool = setting(
+        default=False,
+        description="Run the commands of new builds in `bash -eo pipefail -c`, or `sh -e -c` where there is no bash, so"
+        " that each line that fails fails its step; organizations and pipelines may have their own choice.",
+    )
     env: Mapping[str, str] = setting(
         {},
         "Variables of every job, such as proxies, mirrors or a locale: a step may override them, and they are not"

@@ -57,7 +57,10 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
     clock = SystemClock()
     with ExitStack() as stack:
         lock = stack.enter_context(serving(directory))
-        storage = Storage.open(directory, clock, billing=config.billing, log_limit=config.jobs.log_limit_bytes)
+        jobs = config.jobs
+        storage = Storage.open(
+            directory, clock, billing=config.billing, log_limit=jobs.log_limit_bytes, strict_shell=jobs.strict_shell
+        )
         stack.callback(storage.close)
         if config.tracing.endpoint:
             stack.callback(Tracer(storage, open_exporter(config.tracing), clock).close)

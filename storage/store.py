@@ -47,6 +47,8 @@ class Storage:
         billing: BillingSettings,
         log_limit: int,
         clock: Clock,
+        *,
+        strict_shell: bool = False,
     ) -> None:
         """Compose the parts that ``create`` and ``open`` prepared."""
         self._database = database
@@ -55,6 +57,7 @@ class Storage:
         self.billing = billing
         self._log_limit = log_limit
         self._clock = clock
+        self._strict_shell = strict_shell
 
     sources = _part(lambda self: parts.Sources(self.directory / SOURCES))
     logs = _part(lambda self: parts.LogFiles(self.directory / LOGS, self._log_limit, self._clock))
@@ -78,7 +81,12 @@ class Storage:
     concurrency_groups = _part(lambda self: parts.ConcurrencyGroups(self._database))
     builds = _part(
         lambda self: parts.Builds(
-            self._database, self.vault, self.sources, self.idempotency_keys, self.concurrency_groups
+            self._database,
+            self.vault,
+            self.sources,
+            self.idempotency_keys,
+            self.concurrency_groups,
+            strict_shell=self._strict_shell,
         )
     )
     approvals = _part(lambda self: parts.Approvals(self._database, self.builds, self.concurrency_groups))
@@ -126,7 +134,13 @@ class Storage:
 
     @classmethod
     def create(
-        cls, directory: Path, clock: Clock, *, billing: BillingSettings | None = None, log_limit: int = _NO_LIMIT
+        cls,
+        directory: Path,
+        clock: Clock,
+        *,
+        billing: BillingSettings | None = None,
+        log_limit: int = _NO_LIMIT,
+        strict_shell: bool = False,
     ) -> Storage:
         """Create a state directory's database, key and folders, and open it. Raises AlreadyInitialized.
 
@@ -141,11 +155,17 @@ class Storage:
         if not (directory / KEY).exists():
             Vault.create(directory / KEY)
         os.close(os.open(database, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        return cls.open(directory, clock, billing=billing, log_limit=log_limit)
+        return cls.open(directory, clock, billing=billing, log_limit=log_limit, strict_shell=strict_shell)
 
     @classmethod
     def open(
-        cls, directory: Path, clock: Clock, *, billing: BillingSettings | None = None, log_limit: int = _NO_LIMIT
+        cls,
+        directory: Path,
+        clock: Clock,
+        *,
+        billing: BillingSettings | None = None,
+        log_limit: int = _NO_LIMIT,
+        strict_shell: bool = False,
     ) -> Storage:
         """Open a state directory and bring its schema up to date.
 
@@ -165,7 +185,9 @@ class Storage:
                     f"cannot read {path}: {error}; check its owner, or restore a backup"
                 ) from error
             raise
-        return cls(directory, database, vault, billing or BillingSettings(), log_limit, clock)
+        return cls(
+            directory, database, vault, billing or BillingSettings(), log_limit, clock, strict_shell=strict_shell
+        )
 
     def transaction(self) -> AbstractContextManager[None]:
         """Make the changes of a body one transaction, rolled back on an exception; other writers wait.

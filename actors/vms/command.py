@@ -62,6 +62,7 @@ class CommandNotStarted(CommandLost):
 class CommandSpec:
     """A command to run as root: ``bash -c command``, or ``sh`` if the VM has no bash.
 
+    If it is ``strict``, the shell ends at the first failure: ``bash -eo pipefail -c command``, or ``sh -e``.
     ``env`` is its whole environment. The VM itself ends it after ``seconds``: TERM to all its processes, KILL after
     ``grace`` seconds more. ``output_limit`` bytes of the combined output are kept, rounded up to 512. ``processes``
     limits its processes and threads if it runs in a user namespace, so that room is left to end it. Raises ValueError
@@ -69,6 +70,7 @@ class CommandSpec:
     """
 
     command: str
+    strict: bool = False
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     cwd: str = "/workspace"
     seconds: float = 3600.0
@@ -116,7 +118,8 @@ def start(connection: Connection, spec: CommandSpec) -> CommandOutput:
     Raises VmError if the VM cannot run it, ConnectionLost or CommandTimeout if it may or may not have started.
     """
     wanted = {
-        "arguments": _arguments(spec.command),
+        "arguments": [*(["-e"] if spec.strict else []), *_arguments(spec.command)],
+        "pipefail": spec.strict,
         "env": dict(spec.env),
         "cwd": spec.cwd,
         "seconds": spec.seconds,

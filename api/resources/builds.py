@@ -66,7 +66,8 @@ class BuildRecord(StoredRecord):
     """A build; ``id`` is its external id. ``rebuild_of`` is the number of the build that it repeats.
 
     ``pending_reason`` says why none of its jobs may start yet: it waits for an approval, or for other builds of its
-    ``concurrency_group``. An ``untrusted`` build is of a pull request from a fork, and gets no secrets.
+    ``concurrency_group``. An ``untrusted`` build is of a pull request from a fork, and gets no secrets. With
+    ``strict_shell`` each line of a command that fails fails its step.
     """
 
     id: Uuid
@@ -89,6 +90,7 @@ class BuildRecord(StoredRecord):
     untrusted: bool
     approved_by: str | None
     approved_at: Timestamp | None
+    strict_shell: bool
 
     @classmethod
     def of(cls, build: storage.Build, pending_reason: str | None) -> BuildRecord:

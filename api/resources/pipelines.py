@@ -41,7 +41,8 @@ _MAX_CONCURRENCY = 1000
 class PipelineRecord(StoredRecord):
     """A pipeline.
 
-    Builds of the organization with the same ``concurrency_group`` run at most ``concurrency_limit`` at a time.
+    Builds of the organization with the same ``concurrency_group`` run at most ``concurrency_limit`` at a time. Where
+    ``strict_shell`` is null, the setting of the organization or host applies.
     """
 
     slug: str
@@ -58,6 +59,7 @@ class PipelineRecord(StoredRecord):
     concurrency_limit: int
     cancel_superseded: CancelSuperseded | None
     fail_fast: bool
+    strict_shell: bool | None
 
     @classmethod
     def of(cls, pipeline: storage.Pipeline) -> PipelineRecord:
@@ -69,7 +71,8 @@ class CreatePipelineRequest(RequestBody):
     """The body of ``POST …/pipelines``; the slug is made from the name.
 
     Without ``repo_name`` it is taken from the repository. ``source_slug`` is the pipeline's name within the repository.
-    With ``fail_fast`` the first failure cancels the rest of a build; the default is false.
+    With ``fail_fast`` the first failure cancels the rest of a build; the default is false. With ``strict_shell`` each
+    line of a command that fails fails its step; null leaves it to organization and host.
     """
 
     name: RequiredText
@@ -81,6 +84,7 @@ class CreatePipelineRequest(RequestBody):
     visibility: Literal["private", "public"] | None = None
     allow_manual: bool | None = None
     fail_fast: bool | None = None
+    strict_shell: bool | None = None
 
 
 def _without_defaults(schema: dict[str, Any]) -> None:
@@ -93,7 +97,9 @@ class UpdatePipelineRequest(RequestBody):
 
     ``concurrency_group`` is for builds from now on; ``{branch}`` in it stands for a build's branch, and null for no
     group. ``cancel_superseded`` are the builds that a newer push to their branch or pull request cancels: those that
-    wait, also running ones of ``branches`` but the default branch, or ``all``; null leaves it to organization and host.
+    wait, also running ones of ``branches`` but the default branch, or ``all``; null leaves it to organization and host,
+    and so does null of ``strict_shell``. With that each line of a command that fails fails its step, in builds from now
+    on.
     """
 
     model_config = ConfigDict(json_schema_extra=_without_defaults)
@@ -109,6 +115,7 @@ class UpdatePipelineRequest(RequestBody):
     concurrency_group: RequiredText | None = None
     concurrency_limit: Annotated[int, Field(ge=1, le=_MAX_CONCURRENCY)] = 1
     cancel_superseded: Literal["waiting", "branches", "all"] | None = None
+    strict_shell: bool | None = None
 
     def changes(self) -> PipelineChanges:
         """Return the fields that the body gives."""
@@ -164,6 +171,7 @@ class PipelinesResource:
             allow_manual=body.allow_manual is not False,
             fail_fast=bool(body.fail_fast),
             source_slug=body.source_slug or None,
+            strict_shell=body.strict_shell,
         )
         try:
             pipeline = self._storage.pipelines.create(organization.id, new)

@@ -29,11 +29,17 @@ _JSON_LINE = re.compile(r": line ([0-9]{1,9}) column [0-9]{1,9}$")
 
 
 def check_declared(
-    pipeline: DeclaredPipeline, files: PipelineFiles, limits: IrSettings, source: Collection[str] | None = None
+    pipeline: DeclaredPipeline,
+    files: PipelineFiles,
+    limits: IrSettings,
+    source: Collection[str] | None = None,
+    *,
+    strict_shell: bool = False,
 ) -> LintedPipeline:
     """Check a pipeline that a project's files declare.
 
-    ``source`` has the names of the project's files, None if they are not known.
+    ``source`` has the names of the project's files, None if they are not known. With ``strict_shell`` commands will run
+    in a shell that ends at the first failure.
     """
 
     def finding(fault: Fault) -> Finding:
@@ -48,11 +54,13 @@ def check_declared(
         plan = load(pipeline.pipeline_ir, limits)
     except IrError as error:
         return LintedPipeline(pipeline.slug, None, pipeline.triggers, tuple(map(finding, error.faults)))
-    warnings = doubts(pipeline.definition, pipeline.triggers, plan, place, source)
+    warnings = doubts(pipeline.definition, pipeline.triggers, plan, place, source, strict_shell=strict_shell)
     return LintedPipeline(pipeline.slug, plan, pipeline.triggers, warnings=warnings)
 
 
-def check_ir(slug: str, text: str, file: str | None, limits: IrSettings) -> LintedPipeline:
+def check_ir(
+    slug: str, text: str, file: str | None, limits: IrSettings, *, strict_shell: bool = False
+) -> LintedPipeline:
     """Check a pipeline as JSON, the text of a file; without its name nothing has a place."""
 
     def place(line: int | None = None) -> Place | None:
@@ -73,7 +81,8 @@ def check_ir(slug: str, text: str, file: str | None, limits: IrSettings) -> Lint
         plan = load(text, limits)
     except IrError as error:
         return LintedPipeline(slug, None, mistakes=tuple(map(finding, error.faults)))
-    return LintedPipeline(slug, plan, warnings=doubts(document(), (), plan, lambda _: place(), None))
+    warnings = doubts(document(), (), plan, lambda _: place(), None, strict_shell=strict_shell)
+    return LintedPipeline(slug, plan, warnings=warnings)
 
 
 def refused(failure: RenderFailed) -> Report:

@@ -29,17 +29,19 @@ def doubts(
     plan: Plan,
     place: Callable[[Mapping[str, object]], Place | None],
     source: Collection[str] | None,
+    *,
+    strict_shell: bool,
 ) -> tuple[Finding, ...]:
     """Return what has no effect in a pipeline, and commands whose failures are hidden.
 
     ``place`` returns the line of a step; of none, that of the pipeline. ``source`` has the names of the project's
-    files, None if they are not known.
+    files, None if they are not known. In a ``strict_shell`` no failure is hidden.
     """
     found = [Finding(message, place({})) for message in _of_triggers(triggers)]
     children = {job.step_key for job in plan.jobs if any(each.kind == "builds_in" for each in job.depends_on)}
     for step in _steps(definition):
         messages = [
-            *_of_command(step["cmd"]),
+            *(() if strict_shell else _of_command(step["cmd"])),
             *_of_image(step, children),
             *_of_runner_args(step),
             *_of_time(step, plan.timeout_seconds),

@@ -24,11 +24,12 @@ __all__ = ["Source", "render_tree"]
 
 @immutable
 class Source:
-    """The pipelines that a tree declares, the names of its packed files, and the limits of pipelines."""
+    """The pipelines that a tree declares, the names of its packed files, and the settings of builds here."""
 
     envelope: Envelope
     files: frozenset[str]
     limits: IrSettings
+    strict_shell: bool
 
 
 def render_tree(tree: Path, progress: Callable[[str], None], *, organization: str = local.ORGANIZATION) -> Source:
@@ -51,4 +52,4 @@ def render_tree(tree: Path, progress: Callable[[str], None], *, organization: st
     with local.local_service(directory, config, wait) as service:
         envelope = service.discover(submission.default_slug(tree), archive.data, organization)
     with tarfile.open(fileobj=io.BytesIO(archive.data)) as tar:
-        return Source(envelope, frozenset(tar.getnames()), config.ir)
+        return Source(envelope, frozenset(tar.getnames()), config.ir, config.jobs.strict_shell)

@@ -151,11 +151,12 @@ class LocalRun:
 
     def _warn(self, declared: render.DeclaredPipeline | None, plan: ir.Plan) -> None:
         """Show what `ci-daemon lint` warns of in the steps that run, each warning once."""
-        request, limits = self.request, self.service.config.ir
+        request, limits, strict = self.request, self.service.config.ir, self.service.config.jobs.strict_shell
         if declared is None:
-            linted = linting.check_ir(request.pipeline, request.ir or "", None, limits)
+            linted = linting.check_ir(request.pipeline, request.ir or "", None, limits, strict_shell=strict)
         else:
-            linted = linting.check_declared(declared, linting.PipelineFiles.read(request.tree), limits)
+            files = linting.PipelineFiles.read(request.tree)
+            linted = linting.check_declared(declared, files, limits, strict_shell=strict)
         run = {job.step_key for job in plan.jobs}
         for warning in linted.warnings:
             if warning not in self._warned and (warning.step is None or warning.step in run):

@@ -20,7 +20,8 @@ class Request:
     """The build that the caller asks for.
 
     Without ``ir`` the pipeline files of the tree are rendered. Without ``steps`` all of them are built. The VM of the
-    step ``shell`` is kept if it fails.
+    step ``shell`` is kept if it fails. With ``strict_shell`` commands end at their first failure, whatever the
+    environment sets.
     """
 
     tree: Path
@@ -30,6 +31,7 @@ class Request:
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     shell: str | None = None
+    strict_shell: bool = False
 
     @property
     def pipeline(self) -> str:

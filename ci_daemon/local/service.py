@@ -244,11 +244,11 @@ def local_service(directory: Path, config: Config, busy: Callable[[int | None], 
 
 def _open_storage(directory: Path, config: Config) -> Storage:
     """Open the storage of a project, made if it is missing. Raises CacheUnusable."""
-    clock, limit = SystemClock(), config.jobs.log_limit_bytes
+    clock, limit, strict = SystemClock(), config.jobs.log_limit_bytes, config.jobs.strict_shell
     with suppress(storages.AlreadyInitialized):
-        return Storage.create(directory, clock, billing=_FREE, log_limit=limit)
+        return Storage.create(directory, clock, billing=_FREE, log_limit=limit, strict_shell=strict)
     try:
-        return Storage.open(directory, clock, billing=_FREE, log_limit=limit)
+        return Storage.open(directory, clock, billing=_FREE, log_limit=limit, strict_shell=strict)
     except storages.SchemaTooNew as error:
         message = f"a newer release ran this project: run that one, or remove its cached steps and logs, {directory}"
         raise CacheUnusable(message) from error

@@ -69,6 +69,7 @@ UPDATE_PIPELINE = Operation(
             "concurrency_group",
             "concurrency_limit",
             "cancel_superseded",
+            "strict_shell",
         }
     ),
 )

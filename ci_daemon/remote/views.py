@@ -43,6 +43,7 @@ class BuildView:
     pending_reason: str | None = None
     untrusted: bool = False
     approved_by: str | None = None
+    strict_shell: bool = False
 
     @classmethod
     def of(cls, build: Build, pending_reason: str | None = None) -> Self:
@@ -62,6 +63,7 @@ class BuildView:
             pending_reason=pending_reason,
             untrusted=build.untrusted,
             approved_by=build.approved_by,
+            strict_shell=build.strict_shell,
         )
 
     @property
@@ -177,6 +179,7 @@ class PipelineView:
     cancel_superseded: CancelSuperseded | None
     build_count: int
     created_at: datetime
+    strict_shell: bool | None = None
 
     @classmethod
     def of(cls, pipeline: Pipeline) -> PipelineView:

@@ -78,6 +78,7 @@ class Organizations:
                 "fork_approval",
                 "fork_secrets",
                 "provider",
+                "strict_shell",
             ),
         )
         self._all = Query(

@@ -6,12 +6,14 @@ import json
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+import peewee
+
 from storage.builds.build_rows import BUILD, existing_builds
 from storage.builds.concurrency import group_of
 from storage.builds.job_insertion import JobInserter
 from storage.database.statements import Query, Slots, SqlValue, Write, first, insert_into, slot, written
 from storage.errors import PipelineGone, SourceGone
-from storage.models import BuildRow, PipelineRow
+from storage.models import BuildRow, OrganizationRow, PipelineRow
 from storage.records import NewBuild
 
 if TYPE_CHECKING:
@@ -33,19 +35,35 @@ class BuildInserter:
     """Inserts builds, each with its jobs and edges in one transaction, after its source archive."""
 
     def __init__(
-        self, database: Database, vault: Vault, sources: Sources, keys: IdempotencyKeys, groups: ConcurrencyGroups
+        self,
+        database: Database,
+        vault: Vault,
+        sources: Sources,
+        keys: IdempotencyKeys,
+        groups: ConcurrencyGroups,
+        *,
+        strict_shell: bool,
     ) -> None:
+        """``strict_shell`` is for builds of pipelines without a choice of their own or their organization's."""
         self._database = database
         self._vault = vault
         self._sources = sources
         self._keys = keys
         self._groups = groups
+        self._host_strict_shell = strict_shell
         self._jobs = JobInserter(database)
         self._next_number = Query(
             database,
             PipelineRow.update({PipelineRow.build_count: PipelineRow.build_count + 1})
             .where(PipelineRow.id == slot("id"), PipelineRow.deleted_at.is_null())
             .returning(PipelineRow.build_count),
+            first,
+        )
+        self._strict_shell = Query(
+            database,
+            PipelineRow.select(peewee.fn.COALESCE(PipelineRow.strict_shell, OrganizationRow.strict_shell))
+            .join(OrganizationRow)
+            .where(PipelineRow.id == slot("id")),
             first,
         )
         self._insert = Write(
@@ -88,6 +106,7 @@ class BuildInserter:
                 number = self._next_number.one(id=pipeline.id)
                 if number is None:
                     raise PipelineGone(f'the pipeline "{pipeline.slug}" was deleted: no build is created')
+                strict_shell = self._strict_shell.one(id=pipeline.id)
                 fields: dict[str, SqlValue] = {
                     "uuid": uuid,
                     "external_id": str(uuid4()),
@@ -104,6 +123,7 @@ class BuildInserter:
                     "error_message": error_message,
                     "waits_for": None if state.terminal else self._groups.wait_of_new(pipeline, new),
                     "concurrency_group": group_of(pipeline, new),
+                    "strict_shell": self._host_strict_shell if strict_shell is None else bool(strict_shell),
                     "env": self._vault.seal(json.dumps(dict(new.env)).encode()) if new.env else None,
                 }
                 build_id = self._insert.insert(**_NEW(new) | fields)

@@ -33,11 +33,19 @@ class Builds:
     """Runs of pipelines. Builds of deleted pipelines are not found. Safe in any thread."""
 
     def __init__(
-        self, database: Database, vault: Vault, sources: Sources, keys: IdempotencyKeys, groups: ConcurrencyGroups
+        self,
+        database: Database,
+        vault: Vault,
+        sources: Sources,
+        keys: IdempotencyKeys,
+        groups: ConcurrencyGroups,
+        *,
+        strict_shell: bool = False,
     ) -> None:
+        """``strict_shell`` is the host's own choice, see `BuildInserter`."""
         self._database = database
         self._vault = vault
-        self._inserter = BuildInserter(database, vault, sources, keys, groups)
+        self._inserter = BuildInserter(database, vault, sources, keys, groups, strict_shell=strict_shell)
         builds = existing_builds()
         numbered = BuildRow.number == slot("number")
         of_pipeline = BuildRow.pipeline == slot("pipeline_id")

@@ -195,14 +195,15 @@ class OrganizationChanges(TypedDict, total=False):
     fork_approval: ForkApproval | None
     fork_secrets: bool | None
     provider: str | None
+    strict_shell: bool | None
 
 
 @immutable
 class Organization:
     """An organization: the owner of pipelines and of a ledger. ``weight`` sets its share of the host.
 
-    ``cancel_superseded``, ``fork_approval``, ``fork_secrets`` and ``provider`` are None where the host's settings
-    apply; ``provider`` makes its VMs.
+    ``cancel_superseded``, ``fork_approval``, ``fork_secrets``, ``provider`` and ``strict_shell`` are None where the
+    host's settings apply; ``provider`` makes its VMs.
     """
 
     id: int
@@ -216,4 +217,5 @@ class Organization:
     fork_approval: ForkApproval | None
     fork_secrets: bool | None
     provider: str | None
+    strict_shell: bool | None
     created_at: datetime

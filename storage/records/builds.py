@@ -119,7 +119,8 @@ class Build:
 
     ``from_fork`` is true if it is of a fork's pull request, whose owner decides what runs in it. ``untrusted_origin``
     is that pull request unless forks are trusted: the build gets no secrets, and shares caches and concurrency groups
-    with it alone. ``approval_reason`` is why it needs an approval first, or None.
+    with it alone. ``approval_reason`` is why it needs an approval first, or None. With ``strict_shell`` a command ends
+    at its first failure; that is fixed as the build is made.
     """
 
     id: int
@@ -158,6 +159,7 @@ class Build:
     approved_by: str | None
     approved_at: datetime | None
     created_by: int | None
+    strict_shell: bool
 
     @property
     def name(self) -> str:

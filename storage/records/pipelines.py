@@ -64,6 +64,7 @@ class NewPipeline:
     concurrency_group: str | None = None
     concurrency_limit: int = 1
     cancel_superseded: CancelSuperseded | None = None
+    strict_shell: bool | None = None
 
 
 class PipelineChanges(TypedDict, total=False):
@@ -81,6 +82,7 @@ class PipelineChanges(TypedDict, total=False):
     concurrency_group: str | None
     concurrency_limit: int
     cancel_superseded: CancelSuperseded | None
+    strict_shell: bool | None
 
 
 @immutable
@@ -88,7 +90,8 @@ class Pipeline:
     """A named CI definition of an organization.
 
     Builds of an organization with the same ``concurrency_group`` run at most ``concurrency_limit`` at a time. The group
-    may contain ``{branch}``. Without a ``cancel_superseded`` of its own the organization's applies, else the host's.
+    may contain ``{branch}``. Without a ``cancel_superseded`` or ``strict_shell`` of its own the organization's applies,
+    else the host's.
 
     ``build_count`` is also the number of its latest build, because no number is skipped and no build removed.
     """
@@ -109,6 +112,7 @@ class Pipeline:
     concurrency_group: str | None
     concurrency_limit: int
     cancel_superseded: CancelSuperseded | None
+    strict_shell: bool | None
     build_count: int
     created_at: datetime
 

@@ -138,8 +138,8 @@ class _Command:
 
     def __init__(self, files: dict[str, bytes], spec: dict[str, Any]) -> None:
         """Start it; ``spec`` is that of `actors.vms.start`."""
-        flag, command = spec["arguments"]
-        assert flag == "-c"
+        *options, flag, command = spec["arguments"]
+        assert (flag, options) in (("-c", []), ("-c", ["-e"]))
         self._limit = spec["output_limit"]
         self._changed = threading.Condition()
         self._output = b""
@@ -150,7 +150,7 @@ class _Command:
         self._ended: float | None = None
         self._shell = Shell(files, self._keep, env=spec["env"], cwd=spec["cwd"])
         limits = spec["seconds"], spec["grace"]
-        threading.Thread(target=self._run, args=(command,), name="guest", daemon=True).start()
+        threading.Thread(target=self._run, args=(command, bool(options)), name="guest", daemon=True).start()
         threading.Thread(target=self._watch, args=limits, name="guest-watch", daemon=True).start()
 
     def ended_within(self, seconds: float) -> bool:
@@ -194,8 +194,8 @@ class _Command:
             self._dropped += len(data) - len(kept)
             self._changed.notify_all()
 
-    def _run(self, command: str) -> None:
-        exit_code = self._shell.run(command)
+    def _run(self, command: str, strict: bool) -> None:
+        exit_code = self._shell.run(command, strict=strict)
         with self._changed:
             self._exit_code, self._ended = exit_code, time.monotonic()
             self._changed.notify_all()

@@ -57,8 +57,8 @@ class Shell:
             self._signal = number
             self._signaled.set()
 
-    def run(self, script: str) -> int:
-        """Run a script and return its exit code."""
+    def run(self, script: str, *, strict: bool = False) -> int:
+        """Run a script and return its exit code; a ``strict`` one ends at its first failure."""
         status, words, skips = 0, [], False
         try:
             for token in [*self._tokens(script), ";"]:
@@ -67,6 +67,8 @@ class Shell:
                     continue
                 if words and not skips:
                     status = self._redirected(words, status)
+                    if strict and status != 0 and token not in {"&&", "||"}:
+                        return status
                 if words:
                     skips = (token == "&&" and status != 0) or (token == "||" and status == 0)
                 words = []

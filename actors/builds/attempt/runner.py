@@ -156,6 +156,7 @@ class AttemptRunner:
         limit, settings = self._limit(), self._settings.jobs
         spec = vms.CommandSpec(
             command=self._job.command,
+            strict=self._build.strict_shell,
             env=env,
             seconds=limit.seconds,
             grace=settings.kill_grace,

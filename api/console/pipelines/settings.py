@@ -48,7 +48,13 @@ class PipelineSettingsPage(Page):
 
 def settings_of(fields: Mapping[str, str]) -> dict[str, object]:
     """Return the body of ``updatePipeline`` for the form of the settings."""
+    strict_shell = {"yes": True, "no": False, "": None}
     return {
+        **{
+            name: strict_shell[given]
+            for name, given in fields.items()
+            if name == "strict_shell" and given in strict_shell
+        },
         "name": fields.get("name", ""),
         "default_branch": fields.get("default_branch", ""),
         "description": fields.get("description") or None,

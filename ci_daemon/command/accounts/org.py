@@ -12,7 +12,13 @@ from ci_daemon.command.support.documents import document_of
 from ci_daemon.command.support.lookup import find_organization
 from ci_daemon.command.support.person import display_name, email_address
 from ci_daemon.command.support.session import Session, pass_session
-from ci_daemon.command.support.setting_options import DEFAULT, settings_in_words, superseded_option
+from ci_daemon.command.support.setting_options import (
+    DEFAULT,
+    settings_in_words,
+    strict_shell_of,
+    strict_shell_option,
+    superseded_option,
+)
 from ci_daemon.command.support.texts import one_line
 from storage import PROVIDERS, CancelSuperseded, ForkApproval
 
@@ -22,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["org"]
 
 _COLUMNS = ("slug", "name", "balance_cents", "weight", "fail_fast", "url")
-_SETTINGS = ("weight", "fail_fast", "cancel_superseded", "fork_approval", "fork_secrets", "provider")
+_SETTINGS = ("weight", "fail_fast", "cancel_superseded", "fork_approval", "fork_secrets", "provider", "strict_shell")
 _MAX_WEIGHT = 1_000_000
 _MAX_URL = 255
 
@@ -84,6 +90,7 @@ def create(session: Session, *, name: str, owner: str | None, url: str | None) -
     type=click.Choice([*PROVIDERS, DEFAULT]),
     help="How its VMs are made from now on; `ci-daemon doctor` says what this host lacks for that.",
 )
+@strict_shell_option
 @pass_session
 def set_organization(
     session: Session,
@@ -95,6 +102,7 @@ def set_organization(
     fork_approval: str | None,
     fork_secrets: str | None,
     provider: str | None,
+    strict_shell: str | None,
 ) -> None:
     """Change settings of the organization ORG, with immediate effect, also on running builds.
 
@@ -113,6 +121,8 @@ def set_organization(
         changes["fork_secrets"] = None if fork_secrets == DEFAULT else fork_secrets == "yes"
     if provider is not None:
         changes["provider"] = None if provider == DEFAULT else provider
+    if strict_shell is not None:
+        changes["strict_shell"] = strict_shell_of(strict_shell)
     if not changes:
         raise click.UsageError("give at least one setting, such as --weight or --fail-fast")
     with session.storage_without_billing() as storage:

@@ -11,7 +11,13 @@ from ci_daemon.command.support.confirmation import confirm
 from ci_daemon.command.support.documents import document_of
 from ci_daemon.command.support.names import PipelineName
 from ci_daemon.command.support.session import Session, pass_session
-from ci_daemon.command.support.setting_options import DEFAULT, settings_in_words, superseded_option
+from ci_daemon.command.support.setting_options import (
+    DEFAULT,
+    settings_in_words,
+    strict_shell_of,
+    strict_shell_option,
+    superseded_option,
+)
 from ci_daemon.command.support.texts import one_line
 from ci_daemon.terminal.counts import counted
 from storage import CancelSuperseded, Visibility
@@ -22,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["pipeline"]
 
 _COLUMNS = ("slug", "name", "repository", "visibility", "fail_fast")
-_SETTINGS = ("fail_fast", "concurrency_group", "concurrency_limit", "cancel_superseded")
+_SETTINGS = ("fail_fast", "concurrency_group", "concurrency_limit", "cancel_superseded", "strict_shell")
 _MAX_TEXT = 255
 _MAX_DESCRIPTION = 10_000
 _MAX_CONCURRENCY = 1000
@@ -109,6 +115,7 @@ def create(session: Session, *, org: str, name: str, repository: str, default_br
     help="The most builds of the group that run at a time.",
 )
 @superseded_option
+@strict_shell_option
 @pass_session
 def edit(
     session: Session,
@@ -125,11 +132,12 @@ def edit(
     no_concurrency_group: bool,
     concurrency_limit: int | None,
     cancel_superseded: str | None,
+    strict_shell: str | None,
 ) -> None:
     """Change PIPELINE of the organization ORG, with immediate effect, also on running builds.
 
     Builds of the organization with the same concurrency group run at most so many at a time; the others wait. Where
-    --cancel-superseded is "default", the setting of the organization or host applies.
+    --cancel-superseded or --strict-shell is "default", the setting of the organization or host applies.
     """
     plain = {
         "name": name,
@@ -147,6 +155,8 @@ def edit(
         changes["concurrency_group"] = concurrency_group
     if cancel_superseded is not None:
         changes["cancel_superseded"] = None if cancel_superseded == DEFAULT else CancelSuperseded(cancel_superseded)
+    if strict_shell is not None:
+        changes["strict_shell"] = strict_shell_of(strict_shell)
     if not changes:
         raise click.UsageError("give at least one change, such as --fail-fast")
     with session.backend() as backend:

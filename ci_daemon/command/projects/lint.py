@@ -14,7 +14,7 @@ from ci_daemon import lint as linting
 from ci_daemon import submit as submission
 from ci_daemon.command.support.command_classes import CallerCommand
 from ci_daemon.command.support.exit_codes import ExitCode
-from ci_daemon.command.support.pipeline_files import check_slug, ir_option, pipeline_ir
+from ci_daemon.command.support.pipeline_files import check_slug, ir_option, pipeline_ir, strict_shell_flag
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.lint.drawing import triggers_in_words
 from ci_daemon.terminal.durations import precise_duration
@@ -35,8 +35,17 @@ _COLUMNS = ("step", "name", "starts_from", "waits_for", "cache")
 @ir_option
 @click.option("--dot", "graph", flag_value="dot", help="Print the graph alone, for Graphviz.")
 @click.option("--mermaid", "graph", flag_value="mermaid", help="Print the graph alone, for Mermaid.")
+@strict_shell_flag
 @pass_session
-def lint(session: Session, *, tree: Path, pipeline: str | None, ir_file: Path | None, graph: str | None) -> int:
+def lint(
+    session: Session,
+    *,
+    tree: Path,
+    pipeline: str | None,
+    ir_file: Path | None,
+    graph: str | None,
+    strict_shell: bool,
+) -> int:
     """Check the pipelines of DIR, by default of the working directory, and show their steps.
 
     The pipeline files are rendered in a VM of this machine, as by `run`, and nothing is built. All mistakes are printed
@@ -46,15 +55,16 @@ def lint(session: Session, *, tree: Path, pipeline: str | None, ir_file: Path | 
         check_slug(pipeline)
     text = pipeline_ir(tree, ir_file)
     if text is None:
-        report = _of_tree(tree, pipeline)
+        report = _of_tree(tree, pipeline, strict_shell=strict_shell)
     else:
         slug = pipeline or submission.folder_slug(tree)
-        report = linting.Report((linting.check_ir(slug, text, str(ir_file), IrSettings()),))
+        linted = linting.check_ir(slug, text, str(ir_file), IrSettings(), strict_shell=strict_shell)
+        report = linting.Report((linted,))
     _show(session, report, graph)
     return ExitCode.FAILURE if report.mistakes else ExitCode.SUCCESS
 
 
-def _of_tree(tree: Path, slug: str | None) -> Report:
+def _of_tree(tree: Path, slug: str | None, *, strict_shell: bool) -> Report:
     try:
         source = linting.render_tree(tree, lambda line: click.echo(line, err=True))
         if slug is not None or not source.envelope.pipelines:
@@ -64,7 +74,10 @@ def _of_tree(tree: Path, slug: str | None) -> Report:
     except RenderFailed as failure:
         return linting.refused(failure)
     files = linting.PipelineFiles.read(tree)
-    return linting.Report(tuple(linting.check_declared(each, files, source.limits, source.files) for each in chosen))
+    strict = strict_shell or source.strict_shell
+    return linting.Report(
+        tuple(linting.check_declared(each, files, source.limits, source.files, strict_shell=strict) for each in chosen)
+    )
 
 
 def _show(session: Session, report: Report, graph: str | None) -> None:

@@ -16,6 +16,7 @@ from ci_daemon import lint as linting
 from ci_daemon import submit as submission
 from ci_daemon.command.support.command_classes import CallerCommand
 from ci_daemon.command.support.identity import become_owner
+from ci_daemon.command.support.pipeline_files import strict_shell_flag
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.providers import open_images, open_providers
 from ci_daemon.terminal.printable import printable
@@ -28,8 +29,9 @@ __all__ = ["render"]
 @click.argument("tree", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--pipeline", metavar="SLUG", help="Which one; needed only where DIR has several.")
 @click.option("--org", metavar="SLUG", default="default", show_default=True, help="For the keys of cached steps.")
+@strict_shell_flag
 @pass_session
-def render(session: Session, *, tree: Path, pipeline: str | None, org: str) -> None:
+def render(session: Session, *, tree: Path, pipeline: str | None, org: str, strict_shell: bool) -> None:
     """Render the pipeline files of DIR, .hm/*.py, in a VM, and print the IR.
 
     `submit --ir`, `run --ir` and the API accept it. It needs no service; on the box it takes the service's image. The
@@ -39,13 +41,16 @@ def render(session: Session, *, tree: Path, pipeline: str | None, org: str) -> N
         files = linting.PipelineFiles.read(tree)  # before the owner of the box is this process's user
         if session.owns_box():
             envelope = _on_box(session, tree, pipeline, org)
+            strict = session.config().jobs.strict_shell
         else:
-            envelope = linting.render_tree(tree, lambda line: click.echo(line, err=True), organization=org).envelope
+            source = linting.render_tree(tree, lambda line: click.echo(line, err=True), organization=org)
+            envelope, strict = source.envelope, source.strict_shell
         declared = submission.select_declared(envelope, tree, pipeline)
     except (rendering.RenderFailed, submission.SeveralPipelines, vms.VmError) as failure:
         raise Failure(str(failure)) from failure
     click.echo(json.dumps(declared.definition, indent=2))
-    for warning in linting.check_declared(declared, files, IrSettings()).warnings:
+    linted = linting.check_declared(declared, files, IrSettings(), strict_shell=strict or strict_shell)
+    for warning in linted.warnings:
         click.echo(f"warning: {printable(str(warning))}", err=True)
 
 

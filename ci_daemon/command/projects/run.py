@@ -20,7 +20,7 @@ from ci_daemon import debug as debugging
 from ci_daemon import local
 from ci_daemon import submit as submission
 from ci_daemon.command.support.command_classes import CallerCommand
-from ci_daemon.command.support.pipeline_files import EXIT_CODES, check_slug, ir_option, pipeline_ir
+from ci_daemon.command.support.pipeline_files import EXIT_CODES, check_slug, ir_option, pipeline_ir, strict_shell_flag
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.providers import open_images
 from storage import JobErrorCode
@@ -84,6 +84,7 @@ def _content(name: str, value: str) -> str:
 @click.option("--watch", is_flag=True, help="Run again when files of DIR change, until Ctrl-C.")
 @click.option("--env", metavar="NAME=VALUE", multiple=True, callback=_variables, help="Set a variable of all steps.")
 @click.option("--secret", "secrets", metavar="NAME=@FILE", multiple=True, callback=_secrets, help="Set a secret.")
+@strict_shell_flag
 @pass_session
 def run(
     session: Session,
@@ -96,6 +97,7 @@ def run(
     watch: bool,
     env: dict[str, str],
     secrets: dict[str, str],
+    strict_shell: bool,
 ) -> int:
     """Run the pipeline of DIR on this machine, by default of the working directory.
 
@@ -110,7 +112,7 @@ def run(
         raise Failure("--shell needs a terminal: run this at one")
     if pipeline is not None:
         check_slug(pipeline)
-    request = local.Request(tree, pipeline, pipeline_ir(tree, ir_file), steps, env, secrets, shell)
+    request = local.Request(tree, pipeline, pipeline_ir(tree, ir_file), steps, env, secrets, shell, strict_shell)
     interrupts = local.Interrupts()
     switch_interval = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_SECONDS)
@@ -135,6 +137,8 @@ def _run(session: Session, request: Request, interrupts: Interrupts, *, watch: b
     folders = local.LocalFolders.of_user(os.environ)
     folders.make()
     config = local.local_config(folders, request.tree, os.environ)
+    if request.strict_shell:
+        config = replace(config, jobs=replace(config.jobs, strict_shell=True))
     if request.shell is not None:
         config = replace(config, jobs=replace(config.jobs, hold_seconds=_HOLD_SECONDS))
     directory = folders.project(request.tree)

@@ -14,7 +14,7 @@ from storage import BuildState, slugify
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["EXIT_CODES", "check_slug", "ir_option", "pipeline_ir"]
+__all__ = ["EXIT_CODES", "check_slug", "ir_option", "pipeline_ir", "strict_shell_flag"]
 
 EXIT_CODES: Mapping[BuildState, ExitCode] = {
     BuildState.PASSED: ExitCode.SUCCESS,
@@ -29,6 +29,12 @@ ir_option = click.option(
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="The pipeline as v0 IR in JSON, instead of rendering DIR's.",
+)
+
+strict_shell_flag = click.option(
+    "--strict-shell",
+    is_flag=True,
+    help="Each line of a command that fails fails its step, as in a service with jobs.strict_shell.",
 )
 
 

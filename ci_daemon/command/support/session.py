@@ -207,14 +207,17 @@ class Session:
 
     @contextmanager
     def storage(self) -> Iterator[Storage]:
-        """Open the storage, with the prices of the configuration.
+        """Open the storage, with what the configuration says of prices and of the shell of builds.
 
         Raises Failure, StorageError and ConfigError.
         """
         from storage import Storage, SystemClock
 
         self._check_box()
-        with closing(Storage.open(self.state_dir, SystemClock(), billing=self.config().billing)) as storage:
+        config = self.config()
+        with closing(
+            Storage.open(self.state_dir, SystemClock(), billing=config.billing, strict_shell=config.jobs.strict_shell)
+        ) as storage:
             yield storage
 
     @contextmanager

@@ -11,7 +11,7 @@ from storage import CancelSuperseded
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["DEFAULT", "settings_in_words", "superseded_option"]
+__all__ = ["DEFAULT", "settings_in_words", "strict_shell_of", "strict_shell_option", "superseded_option"]
 
 DEFAULT = "default"
 """The value of a setting that is left to the next larger unit."""
@@ -21,6 +21,17 @@ superseded_option = click.option(
     type=click.Choice([*(each.value for each in CancelSuperseded), DEFAULT]),
     help="The builds that a newer push cancels: waiting ones, running ones of all branches but the default, or all.",
 )
+
+strict_shell_option = click.option(
+    "--strict-shell",
+    type=click.Choice(["yes", "no", DEFAULT]),
+    help="Whether each line of a command that fails fails its step, in builds from now on.",
+)
+
+
+def strict_shell_of(given: str) -> bool | None:
+    """Return the choice that the option gives, None for the default."""
+    return None if given == DEFAULT else given == "yes"
 
 
 def settings_in_words(document: Mapping[str, object], names: Iterable[str]) -> str:

@@ -33,6 +33,19 @@ def output_of(connection: Connection, command: str, **settings: object) -> bytes
 
 
 class TestStarting:
+    @pytest.mark.parametrize(
+        ("command", "output", "code"),
+        [
+            ("false | cat\necho done", b"", 1),
+            ("if false; then echo no; fi\nfalse || echo so", b"so\n", 0),
+            (f"# {'x' * 40_000}\necho begun\nfalse\necho done", b"begun\n", 1),
+        ],
+        ids=["pipe", "conditions", "long"],
+    )
+    def test_a_strict_shell_ends_where_bash_does(self, connection: Connection, command: str, output: bytes, code: int):
+        assert output_of(connection, command, strict=True) == output
+        assert ended(connection).exit_code == code
+
     def test_what_the_shell_keeps_to_itself_harms_nothing(self, connection: Connection):
         env = {"UID": "7", "OPTIND": "x", "shell": "/none", "IFS": "/", "LC_ALL": "none", "OLDPWD": "/tmp", "LAST": "1"}
         shown = output_of(connection, "echo $UID $shell $LAST $OLDPWD", env=env)

@@ -35,6 +35,7 @@ def test_a_build_is_created_scheduled_and_set_going(world: World, pipeline: Pipe
         "untrusted": False,
         "approved_by": None,
         "approved_at": None,
+        "strict_shell": False,
     }
     assert world.engine.added == 1
 

@@ -31,6 +31,7 @@ def test_what_is_given_changes_and_the_slug_stays(ada: Account, pipeline: Pipeli
         "concurrency_group": "deploy {branch}",
         "concurrency_limit": 3,
         "cancel_superseded": "all",
+        "strict_shell": True,
     }
     changed = ada.client.simulate_patch(pipeline.path, json=change)
 
@@ -49,11 +50,12 @@ def test_what_is_absent_or_unknown_stays(ada: Account, pipeline: PipelinePath, b
 
 def test_null_empties_optional_fields(ada: Account, storage: Storage):
     pipeline = ada.pipeline(description="words", source_slug="ci")
-    nulls = dict.fromkeys(("description", "repo_name", "source_slug"))
+    assert ada.client.simulate_patch(pipeline.path, json={"strict_shell": False}).json["strict_shell"] is False
+    nulls = dict.fromkeys(("description", "repo_name", "source_slug", "strict_shell"))
     changed = ada.client.simulate_patch(pipeline.path, json=nulls)
 
     assert changed.status_code == 200
-    assert (changed.json["description"], changed.json["repo_name"]) == (None, None)
+    assert (changed.json["description"], changed.json["repo_name"], changed.json["strict_shell"]) == (None, None, None)
     found = storage.pipelines.by_slug(ada.org_id, "demo")
     assert found is not None
     assert found.source_slug is None

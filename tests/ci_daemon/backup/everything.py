@@ -177,8 +177,17 @@ class Everything:
                 fork_approval=approval,
                 fork_secrets=True,
                 provider="qemu",
+                strict_shell=True,
             )
-            new = NewPipeline("deploy", "Deploy", "r", "main", concurrency_group="deploy", cancel_superseded=superseded)
+            new = NewPipeline(
+                "deploy",
+                "Deploy",
+                "r",
+                "main",
+                concurrency_group="deploy",
+                cancel_superseded=superseded,
+                strict_shell=False,
+            )
             pipeline = storage.pipelines.create(organization.id, new)
             for _ in range(2):
                 storage.builds.create(pipeline, NewBuild("main", "c0ffee"), [new_job("only")])

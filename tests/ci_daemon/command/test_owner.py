@@ -95,13 +95,19 @@ def test_settings_of_triggers_are_set_and_left_to_the_next_unit(
     assert storage.pipelines.cancel_superseded(pipeline.id) == "all"
     run_json("pipeline", "edit", "acme", "web", "--cancel-superseded", "branches")
     assert storage.pipelines.cancel_superseded(pipeline.id) == "branches"
-    names = "cancel superseded", "fork approval", "fork secrets", "provider"
+    names = "cancel superseded", "fork approval", "fork secrets", "provider", "strict shell"
     words = [word for name in names for word in (f"--{name.replace(' ', '-')}", "default")]
     assert run("org", "set", "acme", *words) == 0
     said = f"acme: weight 1, fail fast off, {', '.join(f'{name} default' for name in names)}\n"
     assert capsys.readouterr().out.endswith(said)
     assert run_json("pipeline", "edit", "acme", "web", "--cancel-superseded", "default")["cancel_superseded"] is None
     assert storage.pipelines.cancel_superseded(pipeline.id) is None
+
+
+def test_a_strict_shell_is_chosen_and_left_to_the_next_unit(pipeline: Pipeline, run_json: RunJson):
+    for command in (("org", "set", "acme"), ("pipeline", "edit", "acme", "web")):
+        for given, kept in (("yes", True), ("no", False), ("default", None)):
+            assert run_json(*command, "--strict-shell", given)["strict_shell"] is kept
 
 
 def test_a_pipeline_gets_a_concurrency_group(storage: Storage, pipeline: Pipeline, run: Run, run_json: RunJson):

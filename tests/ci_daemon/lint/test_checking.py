@@ -89,6 +89,7 @@ def test_a_failure_that_a_later_line_hides_is_a_warning():
     steps = {"version": "0", "steps": [{"type": "wait"}, {"type": "command", "key": "a", "cmd": hidden}]}
     (found,) = check_ir("ci", json.dumps(steps), None, IrSettings()).warnings
     assert str(found).startswith('step "a": a line that fails does not fail the step')
+    assert check_ir("ci", json.dumps(steps), None, IrSettings(), strict_shell=True).warnings == ()
 
 
 def test_a_step_with_a_folder_has_the_line_of_its_call():

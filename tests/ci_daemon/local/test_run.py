@@ -72,6 +72,14 @@ def test_a_hidden_failure_is_told_before_the_build(project: Project):
     assert warning.startswith('warning: step "lint": a line that fails does not fail the step')
 
 
+def test_in_a_strict_shell_the_first_failure_fails_a_step(project: Project):
+    project.write(Graph().step("lint", "false | cat\necho done"))
+    for arguments, environ in ((("--strict-shell",), {}), ((), {"CI_DAEMON_JOBS_STRICT_SHELL": "true"})):
+        project.environ = environ
+        code, printed = project.run(*arguments)
+        assert (code, "warning" in printed, "| done" in printed) == (1, False, False), printed
+
+
 def test_secrets_come_from_files_and_do_not_stay(project: Project, tmp_path: Path):
     project.write(Graph().step("needs", "echo $TOKEN | tr a-z A-Z; echo $TOKEN", runner_args={"secrets": ["TOKEN"]}))
     (tmp_path / "token").write_text("sesame\n")

@@ -122,6 +122,33 @@ def test_an_environment_sealed_with_another_key_is_refused(storage: Storage, dat
         other.env(build.id)
 
 
+@pytest.mark.parametrize("of_host", [True, False])
+@pytest.mark.parametrize("of_organization", [True, False, None])
+@pytest.mark.parametrize("of_pipeline", [True, False, None])
+def test_the_shell_of_a_build_is_fixed_as_it_is_made(
+    storage: Storage,
+    database: Database,
+    pipeline: Pipeline,
+    of_host: bool,
+    of_organization: bool | None,
+    of_pipeline: bool | None,
+):
+    """The pipeline's choice comes before the organization's, and that before the host's."""
+    keys, groups = storage.idempotency_keys, storage.concurrency_groups
+    builds = Builds(database, storage.vault, storage.sources, keys, groups, strict_shell=of_host)
+    storage.organizations.configure(pipeline.organization_id, strict_shell=of_organization)
+    storage.pipelines.update(pipeline.id, strict_shell=of_pipeline)
+    made = (
+        builds.create(pipeline, NewBuild("main", "c"), [new_job()]),
+        builds.create_unplanned(pipeline, NewBuild("main", "c")),
+    )
+    wanted = next(each for each in (of_pipeline, of_organization, of_host) if each is not None)
+    storage.organizations.configure(pipeline.organization_id, strict_shell=not wanted)
+    storage.pipelines.update(pipeline.id, strict_shell=not wanted)
+    found = [storage.builds.get(build.id) for build in made]
+    assert [build and build.strict_shell for build in (*made, *found)] == [wanted] * 4
+
+
 def test_a_rejected_build_stays_with_its_reason(storage: Storage, pipeline: Pipeline, clock: ManualClock):
     new = NewBuild("main", "c", pipeline_ir="{")
     build = storage.builds.create_rejected(pipeline, new, "invalid_json", "not JSON")

@@ -53,6 +53,12 @@ def test_a_command_has_its_output_and_exit_code(connection: Connection, command:
     assert output is None or text == output
 
 
+@pytest.mark.parametrize(("strict", "output", "code"), [(False, b"so\ndone\n", 0), (True, b"so\n", 1)])
+def test_a_strict_command_ends_at_its_first_failure(connection: Connection, strict: bool, output: bytes, code: int):
+    start(connection, CommandSpec("false || echo so\nfalse\necho done", strict=strict))
+    assert ending(connection) == (output, Exited(code, len(output), truncated=False))
+
+
 def test_a_commands_progress_can_be_asked(connection: Connection):
     with pytest.raises(CommandNotStarted):
         ending(connection)

@@ -30,6 +30,7 @@ class BoxOrganization(OrganizationView):
     fork_approval: ForkApproval | None
     fork_secrets: bool | None
     provider: str | None
+    strict_shell: bool | None
 
 
 class BoxOrganizations:
@@ -71,4 +72,5 @@ def organization_of(storage: Storage, each: Organization) -> BoxOrganization:
         fork_approval=each.fork_approval,
         fork_secrets=each.fork_secrets,
         provider=each.provider,
+        strict_shell=each.strict_shell,
     )

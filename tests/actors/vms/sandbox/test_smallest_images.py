@@ -69,6 +69,14 @@ def connect(provider: SandboxProvider, vm: str) -> Connection:
     return Connection(provider.connect(vm), SystemClock())
 
 
+def test_without_bash_a_strict_command_ends_at_its_first_failure(opened: Opened, vm: str) -> None:
+    with connect(opened(), vm) as connection:
+        following = start(connection, CommandSpec("echo begun\nfalse\necho done", strict=True))
+        assert b"".join(following) == b"begun\n"
+        assert following.exited is not None
+        assert following.exited.exit_code == 1
+
+
 def test_it_builds_keeps_its_disk_and_is_taken_up_again(opened: Opened, host: Host, vm: str, tmp_path: Path) -> None:
     packed, manifest = tmp_path / "source.tar.gz", tmp_path / "manifest"
     packed.write_bytes(archive({"hello": "hello\n", "deep/er": "x"}))

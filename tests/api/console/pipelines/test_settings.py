@@ -63,6 +63,15 @@ def test_settings_are_changed(ada: Account, pipeline: PipelinePath):
     assert '/badges/ada-example-org/demo.svg"' in browser.get(SETTINGS).text
 
 
+@pytest.mark.parametrize(("chosen", "kept"), [("yes", True), ("no", False), ("", None)])
+def test_a_strict_shell_is_chosen_in_the_form(ada: Account, pipeline: PipelinePath, chosen: str, kept: bool | None):
+    browser = Browser.of(ada)
+    fields = {"name": "New", "default_branch": "dev", "visibility": "private", "strict_shell": chosen}
+    assert browser.send(SETTINGS, form(f"{SETTINGS}/update"), **fields).status_code == 303
+    assert ada.client.simulate_get(f"{ada.path}/pipelines/demo").json["strict_shell"] is kept
+    assert f'<option value="{chosen}" selected>' in browser.get(SETTINGS).text.partition('id="strict_shell"')[2]
+
+
 def test_schedules_and_secrets_come_and_go(ada: Account, pipeline: PipelinePath):
     browser, storage = Browser.of(ada), ada.world.storage
     added = browser.send(SETTINGS, form(f"{PAGE}/schedules"), cron="5 4 * * *", timezone="", branch="")

@@ -194,4 +194,5 @@ def _execute(received: int) -> NoReturn:
     resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
     os.chdir(spec["cwd"])
     shell = next((path for path in _SHELLS if os.access(path, os.X_OK)), _SHELLS[-1])
-    os.execve(shell, [shell, *spec["arguments"]], spec["env"])  # noqa: S606 - the very point
+    pipefail = ["-o", "pipefail"] if spec.get("pipefail") and shell.endswith("/bash") else []
+    os.execve(shell, [shell, *pipefail, *spec["arguments"]], spec["env"])  # noqa: S606 - the very point
