@@ -29,7 +29,7 @@ __all__ = ["CacheNames", "DiskCache"]
 
 _log = logging.getLogger(__name__)
 
-_SHELL = "bash -c"
+_SHELL, _STRICT_SHELL = "bash -c", "bash -eo pipefail -c"
 _OF_EVENT = frozenset({"CI_PULL_REQUEST", "CI_TARGET_BRANCH", "CI_TAG"})
 """Variables of a push or pull request, which differ in each build, like CI_BRANCH and CI_COMMIT."""
 
@@ -64,7 +64,7 @@ class CacheNames:
             "pipeline": build.pipeline_id,
             "provider": provider,
             "below": below,
-            "shell": _SHELL,
+            "shell": _STRICT_SHELL if build.strict_shell else _SHELL,
             "command": job.command,
             "env": declared_environment(job, of_jobs=of_jobs, of_build=self._env_given(build)),
             "secrets": sorted(job.secrets),

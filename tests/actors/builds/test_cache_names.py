@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from actors import retry
 from storage import Build, NewOrigin, NewPipeline, OriginEvent, SecretScope
 from tests.actors.conftest import Host, add_image
 from tests.e2e.pipelines import Graph
@@ -93,6 +94,23 @@ def test_the_variables_that_the_owner_gives_all_jobs_count(host: Host):
     host.restart()
     assert not hit(host, chain())
     assert hit(host, chain())
+
+
+def test_the_shell_that_a_build_is_made_with_counts(host: Host):
+    for strict, hits in ((None, False), (True, False), (False, True), (True, True)):
+        host.storage.pipelines.update(host.pipeline.id, strict_shell=strict)
+        assert hit(host, chain()) is hits
+
+
+def test_a_retry_runs_in_the_shell_of_the_first_run(host: Host):
+    host.storage.pipelines.update(host.pipeline.id, strict_shell=True)
+    build = host.finish(host.build(Graph().step("only", "false\necho done").ir()))
+    assert build.state == "failed"
+    host.storage.pipelines.update(host.pipeline.id, strict_shell=False)
+    assert retry(host.storage, build)
+    host.engine.jobs_added(build.id)
+    assert host.finish(build).state == "failed"
+    assert host.job(build).attempt == 2
 
 
 def test_an_image_replaced_under_its_name_is_another_one(host: Host):
