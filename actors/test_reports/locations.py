@@ -16,7 +16,7 @@ __all__ = ["Location", "SourceFiles"]
 
 _MENTIONS = re.compile(
     r"""File "(?P<python>[^"\n]{1,400})", line (?P<python_line>\d{1,7})"""
-    r"|(?P<path>[\w./+@-]{1,400}):(?P<line>\d{1,7})(?!\d)"
+    r"|(?<![\w./+@-])(?P<path>[\w./+@-]{1,400}):(?P<line>\d{1,7})(?!\d)"
 )
 _WORKSPACE = "/workspace/"
 

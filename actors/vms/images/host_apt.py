@@ -18,7 +18,7 @@ __all__ = ["apt_options", "apt_sources", "certificates_in", "local_certificates"
 
 _BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
 _VENDOR_CERTIFICATES = Path("/usr/share/ca-certificates")
-_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----")
 _POCKETS = ("", "-updates", "-security")
 _ARCHIVES = {"debian": {"debian", "debian-security"}, "ubuntu": {"ubuntu", "ubuntu-ports"}}
 

@@ -19,7 +19,7 @@ __all__ = ["MODULES", "KernelPackage"]
 MODULES = ("virtio_pci", "virtio_blk", "virtio_net", "ext4")
 """The drivers that a machine needs, unless they are built in."""
 
-_DEPENDS = re.compile(rb"depends=([^\0]*)\0")
+_DEPENDS = re.compile(rb"(?<![^\0])depends=([^\0]*)\0")
 _NUMBERS = re.compile(r"\d+")
 
 

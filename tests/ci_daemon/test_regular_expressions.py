@@ -1,0 +1,134 @@
+"""Regular expressions over a megabyte of each of their own characters: none takes more than linear time.
+
+Most of them meet a stranger's text: names, headers, logs, reports, repositories. So each is tried, as it is used.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import re._constants as kinds
+import re._parser as parser
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+_CHECKOUT = Path(__file__).parent.parent.parent
+_PACKAGES = ("actors", "api", "ci_daemon", "storage")
+_SIZE = 1_000_000
+_CPU_SECONDS = 3.0
+"""A linear pattern takes 0.01 to 0.1 s; one of quadratic time would take hours."""
+
+_METHODS = ("findall", "finditer", "fullmatch", "match", "search", "split", "sub", "subn")
+_SAMPLES = {
+    kinds.CATEGORY_DIGIT: "0",
+    kinds.CATEGORY_NOT_DIGIT: "a",
+    kinds.CATEGORY_SPACE: " \n",
+    kinds.CATEGORY_NOT_SPACE: "a",
+    kinds.CATEGORY_WORD: "a_",
+    kinds.CATEGORY_NOT_WORD: "-",
+}
+
+
+def _characters(parsed: Any) -> Iterator[str]:
+    """Yield characters that a parsed pattern tells apart: its literals, and some of each class."""
+    for kind, value in parsed:
+        if kind in {kinds.LITERAL, kinds.NOT_LITERAL}:
+            yield chr(value)
+        elif kind is kinds.RANGE:
+            yield from map(chr, value)
+        elif kind is kinds.CATEGORY:
+            yield from _SAMPLES[value]
+        elif isinstance(value, (list, tuple, parser.SubPattern)):
+            yield from _characters(_below(kind, value))
+
+
+def _below(kind: Any, value: Any) -> Iterator[Any]:
+    """Yield the parts of a group, a repetition, a class or a choice."""
+    for each in value[1] if kind is kinds.BRANCH else [value] if kind is kinds.IN else value:
+        if isinstance(each, (list, parser.SubPattern)):
+            yield from each
+
+
+def _literals(parsed: Any) -> str:
+    """Return the text that a pattern begins with, to lead a search into it."""
+    text = ""
+    for kind, value in parsed:
+        if kind is kinds.LITERAL:
+            text += chr(value)
+        elif kind is kinds.IN and value[0][0] is kinds.LITERAL:
+            text += chr(value[0][1])
+        elif kind is not kinds.AT:
+            break
+    return text
+
+
+def _texts(pattern: re.Pattern[Any]) -> Iterator[str]:
+    """Yield a megabyte of each of a pattern's characters, of what it begins with, and of both in turn."""
+    text = pattern.pattern if isinstance(pattern.pattern, str) else pattern.pattern.decode("latin-1")
+    parsed = parser.parse(text, pattern.flags & ~re.DEBUG)
+    begins = _literals(parsed)
+    for each in dict.fromkeys([*_characters(parsed), "a", " ", "\n"]):
+        yield each * _SIZE + "\0"
+        if begins:
+            yield begins + each * _SIZE + "\0"
+            yield (begins + each) * (_SIZE // (len(begins) + 1))
+
+
+def _uses(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield the names of a module's patterns, and the methods that it calls of each."""
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.attr in _METHODS:
+            yield node.value.id, node.attr
+
+
+def _all_uses() -> list[Any]:
+    found = []
+    for package in _PACKAGES:
+        for path in sorted((_CHECKOUT / package).rglob("*.py")):
+            if "re.compile" not in path.read_text():
+                continue
+            name = ".".join(path.relative_to(_CHECKOUT).with_suffix("").parts).removesuffix(".__init__")
+            module = importlib.import_module(name)
+            for variable, method in sorted(set(_uses(path))):
+                pattern = getattr(module, variable, None)
+                if isinstance(pattern, re.Pattern):
+                    found.append(pytest.param(pattern, method, id=f"{name}.{variable}.{method}"))
+    return found
+
+
+@contextmanager
+def _bounded_cpu(what: str) -> Iterator[None]:
+    """Fail if the body takes too much CPU time; the engine of regular expressions looks for signals."""
+
+    def stop(_: int, __: FrameType | None) -> None:
+        raise AssertionError(f"{what} takes more than {_CPU_SECONDS:g} s of CPU")
+
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, _CPU_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+@pytest.mark.parametrize(("pattern", "method"), _all_uses())
+def test_no_text_makes_a_regular_expression_slow(pattern: re.Pattern[Any], method: str):
+    arguments = ("",) if method in {"sub", "subn"} else ()
+    for text in _texts(pattern):
+        subject = text if isinstance(pattern.pattern, str) else text.encode("latin-1", "replace")
+        with _bounded_cpu(f"{method} of {pattern.pattern!r} over {text[:20]!r}…"):
+            done = getattr(pattern, method)(
+                *(a if isinstance(subject, str) else a.encode() for a in arguments), subject
+            )
+            if method == "finditer":
+                for _ in done:
+                    pass
