@@ -1,4 +1,4 @@
-"""Regular expressions over a megabyte of each of their own characters: none takes more than linear time.
+"""Regular expressions over a megabyte of each of their own characters: each takes linear time.
 
 Most of them meet a stranger's text: names, headers, logs, reports, repositories. So each is tried, as it is used.
 """
