@@ -43,15 +43,15 @@ def convert_github(document: Located, slug: str, omissions: Omissions) -> tuple[
         return ()
     jobs = document.get("jobs").mapping()
     converted: dict[str, Job] = {}
+    notes: dict[str, Omissions] = {}
     for name, job in jobs.items():
-        part = omissions.of_a_part()
+        part = notes[name] = omissions.of_a_part()
         try:
             needs = job.get("needs").texts()
             if needs is None:
                 raise LeftOut(job.get("needs"), f"jobs.{name}.needs", "what it needs is no list of names")
             steps = JobReader(part, env, document.get("defaults", "run")).steps(name, job)
             converted[name] = Job(name, steps, needs)
-            omissions.take(part)
         except LeftOut as left_out:
             omissions.add_job(left_out)
     for name in sorted(circular({name: job.needs for name, job in converted.items()})):
@@ -62,6 +62,8 @@ def convert_github(document: Located, slug: str, omissions: Omissions) -> tuple[
             why = f"it needs {', '.join(each for each in unmet.needs if each not in converted)}, which is left out"
             omissions.add_job(LeftOut(jobs[unmet.name].get("needs"), f"jobs.{unmet.name}.needs", why))
             del converted[unmet.name]
+    for name in converted:
+        omissions.take(notes[name])
     for name, others in waits_in_vain(tuple(converted.values())).items():
         why = f"it also waits for {', '.join(others)}, and does not run if that fails"
         omissions.add(jobs[name].get("needs"), f"jobs.{name}.needs", why)

@@ -29,6 +29,9 @@ _MIRRORS = re.compile(r"https?://(?:code\.forgejo\.org|data\.forgejo\.org|gitea\
 """Hosts that have the actions of GitHub under the same names, as Forgejo and Gitea write them."""
 
 _BARE = "ubuntu:24.04"
+"""The name that stands for the service's default image."""
+
+_OLDER = re.compile(r"ubuntu-(?!24\.04)(\d\d\.\d\d)")
 _AS_ROOT = re.compile(r"\s*(--user[ =](root|0)(:(root|0))?\s*)*")
 
 
@@ -49,8 +52,9 @@ def image_of(key: str, job: Located, cell: Mapping[str, str], omissions: Omissio
     images = dict.fromkeys(filter(None, (set_up(step, cell) for step in setups)))
     if len(images) > 1:
         raise LeftOut(setups[1], f"{key}.steps", f"it sets up {' and '.join(images)}, and a job here has one image")
-    image = next(iter(images), _BARE)
-    which = f"the bare image {image}" if image == _BARE else f"the image {image}"
+    older = _OLDER.fullmatch(filled((job.get("runs-on").texts() or ("",))[0], cell))
+    image = next(iter(images), _BARE if older is None else f"ubuntu:{older[1]}")
+    which = f"the service's default image, for which {image} stands" if image == _BARE else f"the image {image}"
     why = f"the job runs in {which}, without the tools of the other system's runner: install them in a step"
     omissions.add(job.get("runs-on"), f"{key}.runs-on", why)
     return image

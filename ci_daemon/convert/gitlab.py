@@ -56,8 +56,12 @@ class _File:
     def __init__(self, document: Located, omissions: Omissions) -> None:
         self._document = document
         self._omissions = omissions
-        given = document.get("stages").texts()
-        self._stages = (".pre", *given, ".post") if given else _STAGES
+        stages = document.get("stages") if document.get("stages").line else document.get("types")
+        given = [each.scalar for each in stages.items()]
+        if None in given:
+            message = f"line {stages.line}: stages: they are no list of names"
+            raise NotReadable(message)
+        self._stages = (".pre", *(each for each in given if each), ".post") if given else _STAGES
         self._jobs: dict[str, Located] = {}
         """All jobs, also those that are left out, as far as they could be merged."""
         self._events: dict[str, tuple[Trigger, ...]] = {}
@@ -104,7 +108,7 @@ class _File:
                 if name == "pages":
                     raise LeftOut(job, name, "GitLab publishes what it makes, and nothing does here")
                 if self._stage(name) is None:
-                    why = f"`stages` has no {label(job.get('stage').text or 'test')}"
+                    why = f"`stages` has no {label(job.get('stage').scalar or 'test')}"
                     raise LeftOut(job, f"{name}.stage", why)
                 self._events[name] = events_of(job, self._document.get("workflow", "rules"), name)
                 self._steps[name] = JobReader(notes, variables, values).steps(name, job)
@@ -116,7 +120,8 @@ class _File:
                 raise NotReadable(message)
 
     def _stage(self, name: str) -> int | None:
-        return self._number.get(self._jobs[name].get("stage").text or "test")
+        stage = self._jobs[name].get("stage")
+        return self._number.get("test" if stage.value is None else stage.scalar or "")
 
     def _before(self, name: str, other: str) -> bool:
         """Tell whether a stage comes before that of a job; that of a job whose stage is not known may."""
@@ -220,7 +225,7 @@ class _File:
         dependencies, needs = job.get("dependencies"), job.get("needs")
         if maker not in self._steps and not self._gates(maker):
             return False
-        if isinstance(dependencies.value, tuple):
+        if dependencies.value is not None:
             return maker in (dependencies.texts() or ()) and (self._before(name, maker) or maker in self._needs(name))
         if needs.value is not None:
             return any(

@@ -189,7 +189,10 @@ class _Reader:
                 if not isinstance(key, yaml.ScalarNode):
                     message = f"line {line}: a key that is no plain text"
                     raise NotReadable(message)
-                own[str(key.value)] = self.located(value, depth + 1)
+                if (name := str(key.value)) in own:
+                    message = f"line {line}: {' '.join(name.split())[:40]} stands twice in one mapping"
+                    raise NotReadable(message)
+                own[name] = self.located(value, depth + 1)
                 continue
             sources = value.value if isinstance(value, yaml.SequenceNode) else (value,)
             for each in reversed(sources):
