@@ -69,6 +69,8 @@ class _File:
         """The steps of the jobs that are kept."""
         self._makers: dict[str, str | None] = {}
         """The job from whose disk a job starts."""
+        self._depth: dict[str, int] = {}
+        """The number of jobs whose disks a job's disk came from."""
         self._notes: dict[str, Omissions] = {}
         self._number = {name: place for place, name in reversed(list(enumerate(self._stages)))}
 
@@ -154,7 +156,8 @@ class _File:
         for name in in_order({name: self._needs(name) for name in self._steps}):
             try:
                 self._check_needs(name)
-                self._makers[name] = self._maker(name)
+                maker = self._makers[name] = self._maker(name)
+                self._depth[name] = 0 if maker is None else self._depth[maker] + 1
             except LeftOut as left_out:
                 self._leave_out(name, left_out)
 
@@ -191,7 +194,7 @@ class _File:
         makers = [each for each in self._jobs if each != name and self._takes(name, each) and self._hands_over(each)]
         if not makers:
             return None
-        last = max(makers, key=lambda each: len(self._chain(each)))
+        last = max(makers, key=lambda each: self._depth.get(each, 0))
         steps = self._steps.get(last, ())
         known = (
             set(makers) <= {last, *self._chain(last)}

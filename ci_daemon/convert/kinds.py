@@ -22,6 +22,7 @@ __all__ = [
     "Kind",
     "kind_of",
     "other_files",
+    "refuse_other_form",
     "refuse_other_name",
     "refuse_other_text",
 ]
@@ -101,11 +102,16 @@ def other_files(exists: Callable[[str], bool]) -> str | None:
     return None
 
 
-def kind_of(document: Located) -> Kind:
-    """Return the system that a file is of, by its form. Raises NotReadable for all others."""
+def refuse_other_form(document: Located) -> None:
+    """Refuse a document that has the form of another system's. Raises NotReadable."""
     for system, has_form in _FORMS:
         if has_form(document):
             raise _other(system)
+
+
+def kind_of(document: Located) -> Kind:
+    """Return the system that a file is of, by its form. Raises NotReadable for all others."""
+    refuse_other_form(document)
     members = document.mapping()
     if "on" in members and "jobs" in members:
         if not document.get("jobs").mapping():

@@ -10,7 +10,14 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ci_daemon.convert.kinds import GITLAB_NAMES, WORKFLOW_FOLDERS, other_files, refuse_other_name, refuse_other_text
+from ci_daemon.convert.kinds import (
+    GITLAB_NAMES,
+    WORKFLOW_FOLDERS,
+    other_files,
+    refuse_other_form,
+    refuse_other_name,
+    refuse_other_text,
+)
 from ci_daemon.convert.located import MAX_BYTES, Located, NotReadable, read
 
 if TYPE_CHECKING:
@@ -32,10 +39,14 @@ def read_file(path: Path, name: str | None = None) -> Located:
     refuse_other_name(Path(os.path.abspath(path)))  # noqa: PTH100 - `resolve` would follow a link
     text = _text(path)
     try:
-        return read(text, name)
+        document = read(text, name)
     except NotReadable:
         refuse_other_text(text)
         raise
+    if not document.mapping():
+        refuse_other_text(text)
+    refuse_other_form(document)
+    return document
 
 
 def _text(path: Path) -> str:

@@ -1,0 +1,97 @@
+"""Files in the manner of the systems' documentation: each job is right, told, or left out."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from actors.ir import IrSettings
+from ci_daemon.convert import Omissions, convert_github, convert_gitlab
+from ci_daemon.convert.kinds import Kind, kind_of
+from ci_daemon.convert.located import read
+from ci_daemon.draft import DraftPipeline, DraftStep, command_of, steps_of, written
+from ci_daemon.lint import check_ir
+from tests.rendering import declared_by
+
+INPUTS = Path(__file__).parents[2] / "data" / "convert" / "inputs"
+ON = "on: push\njobs:\n"
+
+
+def of(text: str) -> tuple[tuple[DraftPipeline, ...], list[str]]:
+    """Return the pipelines of a text, which `lint` finds no fault in, and the keys that are told."""
+    document, omissions = read(text), Omissions("f")
+    if kind_of(document) is Kind.WORKFLOW:
+        pipelines = convert_github(document, "ci", omissions)
+    else:
+        pipelines = convert_gitlab(document, omissions)
+    for each in declared_by(written(pipelines, "")):
+        linted = check_ir(each.slug, each.pipeline_ir, None, IrSettings())
+        assert (linted.mistakes, linted.warnings) == ((), ())
+    return pipelines, [each.key for each in omissions.all]
+
+
+def step_of(text: str) -> DraftStep:
+    """Return the only step of a text."""
+    (pipeline,), _ = of(text)
+    ((step,),) = pipeline.stages
+    return step
+
+
+def github_job(members: str, *, name: str = "t") -> str:
+    return f"  {name}: {{runs-on: ubuntu-latest, container: a, {members}}}\n"
+
+
+def inputs(system: str) -> list[object]:
+    entries = yaml.safe_load((INPUTS / f"{system}.yml").read_text())
+    return [pytest.param(each["file"], each["steps"], each["told"], id=each["name"]) for each in entries]
+
+
+@pytest.mark.parametrize(("text", "labels", "told"), inputs("github"))
+def test_a_workflow(text: str, labels: list[str], told: list[str]):
+    pipelines, keys = of(text)
+    assert [step.label for each in pipelines for step in steps_of(each)] == labels
+    assert [key.removeprefix("jobs.") for key in keys] == told
+
+
+@pytest.mark.parametrize(("text", "labels", "told"), inputs("gitlab"))
+def test_a_file_of_gitlab(text: str, labels: list[str], told: list[str]):
+    pipelines, keys = of(text)
+    assert [step.label for each in pipelines for step in steps_of(each)] == labels
+    assert keys == told
+
+
+def test_a_branch_is_a_variable_and_no_command(tmp_path: Path):
+    members = "env: {B: '${{ github.ref_name }}'}, steps: [{run: echo \"$B\", env: {C: 'x ${{ github.ref }}'}}]"
+    step = step_of(ON + github_job(members))
+    branch = "$(touch stolen)\"; touch stolen; '`touch stolen`"
+    env = {"PATH": "/usr/bin:/bin", "CI_BRANCH": branch}
+    done = subprocess.run(
+        ["bash", "-c", step.command], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, list(tmp_path.iterdir())) == (0, f"{branch}\n", [])
+
+
+def test_a_folder_with_a_space_is_entered_or_fails(tmp_path: Path):
+    step = step_of(ON + github_job("steps: [{run: pwd, working-directory: 'a b; touch x'}, {run: echo on}]"))
+    assert subprocess.run(["bash", "-c", step.command], cwd=tmp_path, capture_output=True, check=False).returncode != 0
+    (tmp_path / "a b; touch x").mkdir()
+    done = subprocess.run(["bash", "-c", step.command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, f"{tmp_path}/a b; touch x\non\n")
+
+
+@pytest.mark.parametrize("shell", [["bash", "-c"], ["bash", "-eo", "pipefail", "-c"], ["sh", "-c"]])
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("t: {image: a, script: ['false', echo on]}", 1),
+        ("t: {image: a, script: [exit 4, echo on], after_script: ['false', echo after]}", 4),
+        (ON + github_job('steps: [{run: "false\\necho on"}]'), 1),
+        (ON + github_job('steps: [{run: "false | cat\\necho on", shell: bash}]'), 1),
+    ],
+)
+def test_a_command_of_several_lines_fails_with_one(text: str, code: int, shell: list[str]):
+    done = subprocess.run([*shell, command_of(step_of(text))], capture_output=True, check=False, cwd="/")
+    assert done.returncode == code
