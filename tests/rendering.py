@@ -49,7 +49,7 @@ def envelope(project: Path) -> str:
 
 
 def declared_by(text: str) -> tuple[DeclaredPipeline, ...]:
-    """Return the pipelines that the text of a pipeline file declares, rendered in this process: for trusted texts."""
+    """Return the pipelines that a pipeline file's text declares, rendered in this process."""
     clear_registry()
     try:
         exec(compile(text, "pipeline.py", "exec"), {"__name__": "pipeline"})  # the product wrote it

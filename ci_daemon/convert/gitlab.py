@@ -67,6 +67,8 @@ class _File:
         self._events: dict[str, tuple[Trigger, ...]] = {}
         self._steps: dict[str, tuple[DraftStep, ...]] = {}
         """The steps of the jobs that are kept."""
+        self._stage: dict[str, int | None] = {}
+        self._hands_over: set[str] = set()
         self._makers: dict[str, str | None] = {}
         """The job from whose disk a job starts."""
         self._depth: dict[str, int] = {}
@@ -104,12 +106,14 @@ class _File:
         count = 0
         for name in names:
             self._jobs[name] = self._document.get(name)
+            self._place(name)
             notes = self._notes[name] = self._omissions.of_a_part()
             try:
                 job = self._jobs[name] = merging.job(name)
+                self._place(name)
                 if name == "pages":
                     raise LeftOut(job, name, "GitLab publishes what it makes, and nothing does here")
-                if self._stage(name) is None:
+                if self._stage[name] is None:
                     why = f"`stages` has no {label(job.get('stage').scalar or 'test')}"
                     raise LeftOut(job, f"{name}.stage", why)
                 self._events[name] = events_of(job, self._document.get("workflow", "rules"), name)
@@ -121,13 +125,18 @@ class _File:
                 message = f"its jobs have more than {_MAX_JOBS} copies"
                 raise NotReadable(message)
 
-    def _stage(self, name: str) -> int | None:
-        stage = self._jobs[name].get("stage")
-        return self._number.get("test" if stage.value is None else stage.scalar or "")
+    def _place(self, name: str) -> None:
+        """Note what others often ask of a job: its stage, and whether it hands files over."""
+        job = self._jobs[name]
+        stage, artifacts = job.get("stage"), job.get("artifacts")
+        self._stage[name] = self._number.get("test" if stage.value is None else stage.scalar or "")
+        dotenv = artifacts.get("reports", "dotenv").value
+        hands_over = artifacts.get("paths").items() or artifacts.get("untracked").value is True or dotenv is not None
+        (self._hands_over.add if hands_over else self._hands_over.discard)(name)
 
     def _before(self, name: str, other: str) -> bool:
         """Tell whether a stage comes before that of a job; that of a job whose stage is not known may."""
-        stage, others = self._stage(name), self._stage(other)
+        stage, others = self._stage[name], self._stage[other]
         return stage is not None and (others is None or others < stage) and name != other
 
     def _named(self, name: str) -> list[str] | None:
@@ -191,7 +200,7 @@ class _File:
         Raises LeftOut if no disk has all that it takes.
         """
         job = self._jobs[name]
-        makers = [each for each in self._jobs if each != name and self._takes(name, each) and self._hands_over(each)]
+        makers = [each for each in self._jobs if each in self._hands_over and each != name and self._takes(name, each)]
         if not makers:
             return None
         last = max(makers, key=lambda each: self._depth.get(each, 0))
@@ -216,11 +225,6 @@ class _File:
         while (before := self._makers.get(found[-1] if found else name)) is not None:
             found.append(before)
         return found
-
-    def _hands_over(self, name: str) -> bool:
-        artifacts = self._jobs[name].get("artifacts")
-        dotenv = artifacts.get("reports", "dotenv").value
-        return bool(artifacts.get("paths").items()) or artifacts.get("untracked").value is True or dotenv is not None
 
     def _takes(self, name: str, maker: str) -> bool:
         """Tell whether a job gets the artifacts of another one."""

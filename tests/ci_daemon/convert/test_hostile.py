@@ -1,4 +1,4 @@
-"""Files of strangers: what would take long, take much, or lead out of the repository is refused in words."""
+"""Files of strangers that take long or much, or lead out of the repository, are refused in words."""
 
 from __future__ import annotations
 
