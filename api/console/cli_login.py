@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from api.bodies import check_body
-from api.console.pages import Page, redirect
+from api.console.pages import Page, redirect, whole_number
 from api.openapi.operations import performs
 from api.resources.sign_in.cli_login import CliTransferRequest, CliTransferV2Request
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import falcon
 
     from api.console.cookies import Cookies
@@ -19,11 +21,15 @@ if TYPE_CHECKING:
 
 __all__ = ["CliLoginPage"]
 
+_PORTS = range(1024, 65536)
+
 
 class CliLoginPage(Page):
     """``/cli-login`` and its forms.
 
     A command line opens it with ``nonce_hash``, or ``nonce`` in version 0. Without one the page gives a code to type.
+    With ``port`` it listens at this port of the person's own computer, and the browser comes back to it. What it gets
+    there is no secret: it claims the session with its nonce.
     """
 
     def __init__(self, storage: Storage, pages: Pages, cookies: Cookies) -> None:
@@ -37,10 +43,13 @@ class CliLoginPage(Page):
         if caller is None:
             redirect(req, resp, f"login?{urlencode({'next': f'/cli-login?{req.query_string}'})}")
             return
+        loopback = _loopback(req.get_param("port"))
         self._pages.show(
             req,
             resp,
             "cli_login",
+            leads_to=loopback,
+            port=req.get_param("port") if loopback else None,
             form_token=self._cookies.form_token(req),
             user=caller.user,
             nonce_hash=req.get_param("nonce_hash"),
@@ -53,7 +62,7 @@ class CliLoginPage(Page):
         caller, form = self._cookies.form(req, resp)
         body = check_body({"nonce_hash": form.get("nonce_hash", "")}, CliTransferV2Request)
         self._storage.cli_logins.offer_hashed(caller.user.id, bytes.fromhex(body.nonce_hash))
-        redirect(req, resp, "cli-login/done")
+        _go_back(req, resp, form)
 
     @performs("cliTransfer")
     def on_post_transfer(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -61,7 +70,7 @@ class CliLoginPage(Page):
         caller, form = self._cookies.form(req, resp)
         body = check_body({"nonce": form.get("nonce", "")}, CliTransferRequest)
         self._storage.cli_logins.offer(caller.user.id, body.nonce)
-        redirect(req, resp, "cli-login/done")
+        _go_back(req, resp, form)
 
     @performs("cliCode")
     def on_post_code(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -72,3 +81,19 @@ class CliLoginPage(Page):
     def on_get_done(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Say that the command line is signed in."""
         self._pages.show(req, resp, "cli_done")
+
+
+def _go_back(req: falcon.Request, resp: falcon.Response, form: Mapping[str, str]) -> None:
+    """Redirect to a command line that listens on the person's computer, else to a page."""
+    loopback = _loopback(form.get("port"))
+    if loopback is None:
+        redirect(req, resp, "cli-login/done")
+    else:
+        resp.status = 303
+        resp.location = f"{loopback}/callback"
+
+
+def _loopback(port: str | None) -> str | None:
+    """Return the origin of a port of the browser's own computer; None for ports of its system."""
+    number = whole_number(port)
+    return f"http://localhost:{number}" if number is not None and number in _PORTS else None

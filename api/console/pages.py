@@ -28,8 +28,9 @@ _HTML = "text/html"
 _OF_PROGRAMS = ("/api/", "/v0/")
 _MOST_DIGITS = 15
 _TEMPLATES = Path(__file__).parent / "templates"
+_FORMS = "form-action 'self'"
 _POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self';"
+    f"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; {_FORMS};"
     " frame-ancestors 'none'; base-uri 'none'"
 )
 
@@ -41,11 +42,24 @@ class Page:
 class Pages:
     """Writes pages. Safe in any thread."""
 
-    def show(self, req: falcon.Request, resp: falcon.Response, template: str, **values: object) -> None:
-        """Respond with a page, whose values are text and never HTML; its links begin with ``root``."""
+    def show(
+        self,
+        req: falcon.Request,
+        resp: falcon.Response,
+        template: str,
+        *,
+        leads_to: str | None = None,
+        **values: object,
+    ) -> None:
+        """Respond with a page, whose values are text and never HTML; its links begin with ``root``.
+
+        ``leads_to`` is the origin to which the answer to one of its forms redirects, if that is another: browsers ask
+        the page's policy for redirects, too.
+        """
         resp.content_type = falcon.MEDIA_HTML
         resp.cache_control = ["no-store"]
-        resp.set_header("Content-Security-Policy", _POLICY)
+        policy = _POLICY if leads_to is None else _POLICY.replace(_FORMS, f"{_FORMS} {leads_to}")
+        resp.set_header("Content-Security-Policy", policy)
         signed_in = req.context.get("caller") is not None
         resp.text = self.render(template, root=root_of(req), signed_in=signed_in, **values)
 

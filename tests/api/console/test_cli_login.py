@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from urllib.parse import urlencode
 
 import pytest
 
@@ -64,3 +65,48 @@ def test_a_wrong_nonce_is_refused(ada: Account, nonce_hash: str):
     answered = browser.post("/cli-login/transfer-v2", {**fields, "nonce_hash": nonce_hash})
     assert answered.status_code == 422
     assert "<script>" not in browser._ask("GET", "/cli-login", params={"nonce_hash": nonce_hash}).text
+
+
+@pytest.mark.parametrize("nonce", [f"nonce_hash={HASH}", f"nonce={NONCE.replace(' ', '+')}"])
+def test_the_browser_goes_back_to_a_listening_command_line(ada: Account, nonce: str):
+    """It gets nothing there: the command line claims the session by its nonce."""
+    browser, page = Browser.of(ada), f"/cli-login?port=43210&{nonce}"
+    action = "cli-login/transfer-v2" if "hash" in nonce else "cli-login/transfer"
+    answered = browser.send(page, action)
+    assert (answered.status_code, answered.headers["Location"]) == (303, "http://localhost:43210/callback")
+    assert claimed(ada.world) == 200
+    policy = browser.get(page).headers["Content-Security-Policy"]
+    assert "form-action 'self' http://localhost:43210;" in policy
+    assert "localhost" not in browser.get("/cli-login").headers["Content-Security-Policy"]
+
+
+@pytest.mark.parametrize(
+    "port",
+    [
+        "",
+        "0",
+        "22",
+        "1023",
+        "65536",
+        "-1",
+        "+8000",
+        "8000.example.org",
+        "8000@example.org",
+        "8000/",
+        "\uff18000",
+        "1e4",
+        "x",
+    ],
+)
+def test_no_port_leads_anywhere_else(ada: Account, port: str):
+    browser = Browser.of(ada)
+    page = f"/cli-login?{urlencode({'nonce_hash': HASH, 'port': port})}"
+    assert "localhost" not in browser.get(page).headers["Content-Security-Policy"]
+    answered = browser.send(page, "cli-login/transfer-v2", port=port)
+    assert answered.headers["Location"] == "./../cli-login/done"
+
+
+def test_a_port_survives_signing_in(world: World, ada: Account):
+    query = f"port=43210&nonce_hash={HASH}"
+    followed = Browser.of(ada).get(Browser(world).get(f"/cli-login?{query}").headers["Location"].removeprefix("."))
+    assert followed.headers["Location"] == f"./cli-login?{query}"

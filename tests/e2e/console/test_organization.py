@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from secrets import token_urlsafe
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
@@ -247,3 +251,43 @@ def test_a_restart_in_the_middle_of_a_form_loses_nothing(daemon: Daemon, browser
         daemon.start(CI_DAEMON_HTTP_LISTEN=address)
         page.get_by_role("button", name="Set the secret").click()
         expect(page.get_by_text("KEY", exact=True)).to_be_visible()
+
+
+def test_a_command_line_on_the_loopback_is_signed_in(browser: Browser, client: Client):
+    """As the public one does it: it listens for the browser, and claims its session by the nonce."""
+    nonce = token_urlsafe(32)
+    asked: list[str] = []
+
+    class CommandLine(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"Login received.")
+
+    listener = HTTPServer(("127.0.0.1", 0), CommandLine)
+    with visitor(browser, client) as ada, ended_server(listener):
+        ada.page.goto(f"{ada.url}/cli-login?port={listener.server_port}&nonce={nonce}")
+        ada.send("Sign in the command line")
+        expect(ada.page.locator("body")).to_have_text("Login received.")
+        assert ada.page.url == f"http://localhost:{listener.server_port}/callback"
+    assert asked[0] == "/callback"
+    claimed = httpx.post(f"{client.daemon.url}/api/v0/auth/cli/claim", json={"nonce": nonce}, timeout=30)
+    assert claimed.status_code == 200
+    whoami = httpx.get(
+        f"{client.daemon.url}/api/v0/user", headers={"Authorization": f"Bearer {claimed.json()['token']}"}, timeout=30
+    )
+    assert whoami.json()["email"] == client.email
+
+
+@contextmanager
+def ended_server(server: HTTPServer) -> Iterator[None]:
+    """Serve in a thread, and end it."""
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
