@@ -100,7 +100,7 @@ class BuildCreation:
         Raises ApiError ``pipeline_not_found`` if the source declares none of that name, and otherwise as `create` does.
         """
         unknown = f'the organization has no pipeline "{identity.source_slug}" of the repository "{identity.repo_name}"'
-        if not _needs_render(submission.document):
+        if not _brings_source(submission.document):
             raise ApiError("pipeline_not_found", unknown)
         refuse_while_draining(self._engine)
         require_credit(self._storage, organization.id)
@@ -192,7 +192,7 @@ class BuildCreation:
         return build
 
 
-def _needs_render(document: object) -> bool:
-    """Tell whether an unchecked body brings source and no plan."""
+def _brings_source(document: object) -> bool:
+    """Tell whether an unchecked body brings source, with a plan or without."""
     given = document if isinstance(document, dict) else {}
-    return bool(given.get("source_b64")) and not given.get("pipeline_ir")
+    return bool(given.get("source_b64"))

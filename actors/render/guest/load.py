@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from harmont import Step
 
 _LINE_BYTES = 1 << 12
+_OTHER_LANGUAGES = {".ts", ".mts", ".cts", ".tsx", ".js", ".mjs", ".cjs", ".jsx"}
 
 
 def main() -> None:
@@ -43,7 +44,10 @@ def main() -> None:
     sys.argv[:] = [""]
     sys.path.append(os.getcwd())  # noqa: PTH109 - a string, as sys.path wants
     failed = False
-    for path in sorted(pathlib.Path(".hm").glob("*.py")):
+    files = sorted(pathlib.Path(".hm").glob("*.py"))
+    if not files:
+        _refuse_other_languages()
+    for path in files:
         try:
             _load(path)
         except Exception:  # noqa: BLE001 - the user's code; the other files may have mistakes, too
@@ -58,6 +62,16 @@ def main() -> None:
         sys.exit(1)
     with open(result, "w", encoding="utf-8") as file:
         file.write(envelope)
+
+
+def _refuse_other_languages() -> None:
+    """Exit if all pipelines are in another language of the DSL: they would be passed over."""
+    found = sorted(path.name for path in pathlib.Path(".hm").glob("*.*") if path.suffix in _OTHER_LANGUAGES)
+    if found:
+        sys.exit(
+            f".hm has pipelines in TypeScript or JavaScript alone, such as {found[0]!r}, and this service renders those"
+            " in Python: write .hm/pipeline.py, or send the plan that yours renders to"
+        )
 
 
 def complete_language() -> None:

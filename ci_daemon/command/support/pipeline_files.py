@@ -52,6 +52,11 @@ def pipeline_ir(tree: Path, file: Path | None) -> str | None:
     """
     if file is None:
         if not any((tree / ".hm").glob("*.py")):
+            if any((tree / ".hm").glob("*.[tj]s")):
+                raise Failure(
+                    f"{tree} has pipelines in TypeScript or JavaScript alone, and those in Python are rendered here:"
+                    " `ci-daemon new` writes a first one; or give --ir FILE with the plan that yours renders to"
+                )
             raise Failure(f"{tree} has no pipeline in .hm/*.py: `ci-daemon new` writes a first one; or give --ir FILE")
         return None
     try:

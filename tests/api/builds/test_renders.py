@@ -178,12 +178,13 @@ def test_a_wait_for_the_render_log_ends_with_the_render(world: World, pipeline: 
 BY_REPO = {"repo_name": "acme/demo", "source_slug": "ci", "branch": "main", "commit": "c0ffee", **SOURCE}
 
 
-def test_a_pipeline_that_the_source_declares_is_made(world: World, ada: Account, planning: None):
+@pytest.mark.parametrize("plan", [None, HELLO], ids=["with the archive alone", "with a plan, too"])
+def test_a_pipeline_that_the_source_declares_is_made(world: World, ada: Account, planning: None, plan: str | None):
     triggers = ({"event": "push", "branches": ["main"]},)
     world.engine.envelope = Envelope(
         (DeclaredPipeline("ci", "CI", allow_manual=True, triggers=triggers, definition={}),)
     )
-    answered = ada.client.simulate_post(f"{ada.path}/builds", json=BY_REPO)
+    answered = ada.client.simulate_post(f"{ada.path}/builds", json=BY_REPO | {"pipeline_ir": plan})
     assert (answered.status_code, answered.json["pipeline_slug"]) == (201, "acme-demo-ci")
     pipeline = world.storage.pipelines.by_slug(ada.org_id, "acme-demo-ci")
     assert pipeline is not None
@@ -193,7 +194,9 @@ def test_a_pipeline_that_the_source_declares_is_made(world: World, ada: Account,
     assert declaration.triggers == triggers
 
 
-@pytest.mark.parametrize("given", [{"source_b64": None}, {"pipeline_ir": HELLO}, {}])
+@pytest.mark.parametrize(
+    "given", [{"source_b64": None}, {"source_b64": None, "pipeline_ir": HELLO}, {"pipeline_ir": HELLO}, {}]
+)
 def test_a_pipeline_that_nothing_declares_is_not_made(world: World, ada: Account, given: dict[str, str | None]):
     world.engine.envelope = Envelope(())
     answered = ada.client.simulate_post(f"{ada.path}/builds", json={**BY_REPO, **given})

@@ -174,6 +174,13 @@ ValueError: no such luck""",
 }
 
 
+def test_a_tree_of_typescript_alone_is_told_so(pipeline: Pipeline):
+    message = rejected(pipeline, archive({".hm/ci.ts": "export default pipeline();", ".hm/readme.md": "x"}))
+    assert message.startswith(
+        "render failed (exit 1): .hm has pipelines in TypeScript or JavaScript alone, such as 'ci.ts'"
+    )
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_what_cannot_be_rendered_says_why(pipeline: Pipeline, fault: str):
     text, expected = FAULTS[fault]
