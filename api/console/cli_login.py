@@ -48,13 +48,14 @@ class CliLoginPage(Page):
             req,
             resp,
             "cli_login",
-            leads_to=loopback,
             port=req.get_param("port") if loopback else None,
             form_token=self._cookies.form_token(req),
             user=caller.user,
             nonce_hash=req.get_param("nonce_hash"),
             nonce=req.get_param("nonce"),
         )
+        if loopback is not None:
+            self._pages.allow_redirect(resp, loopback)
 
     @performs("cliTransferV2")
     def on_post_transfer_v2(self, req: falcon.Request, resp: falcon.Response) -> None:

@@ -42,26 +42,20 @@ class Page:
 class Pages:
     """Writes pages. Safe in any thread."""
 
-    def show(
-        self,
-        req: falcon.Request,
-        resp: falcon.Response,
-        template: str,
-        *,
-        leads_to: str | None = None,
-        **values: object,
-    ) -> None:
-        """Respond with a page, whose values are text and never HTML; its links begin with ``root``.
-
-        ``leads_to`` is the origin to which the answer to one of its forms redirects, if that is another: browsers ask
-        the page's policy for redirects, too.
-        """
+    def show(self, req: falcon.Request, resp: falcon.Response, template: str, **values: object) -> None:
+        """Respond with a page, whose values are text and never HTML; its links begin with ``root``."""
         resp.content_type = falcon.MEDIA_HTML
         resp.cache_control = ["no-store"]
-        policy = _POLICY if leads_to is None else _POLICY.replace(_FORMS, f"{_FORMS} {leads_to}")
-        resp.set_header("Content-Security-Policy", policy)
+        resp.set_header("Content-Security-Policy", _POLICY)
         signed_in = req.context.get("caller") is not None
         resp.text = self.render(template, root=root_of(req), signed_in=signed_in, **values)
+
+    def allow_redirect(self, resp: falcon.Response, origin: str) -> None:
+        """Let the answer to a form of the page that is shown redirect to another origin.
+
+        Browsers hold the policy of the page against that, too.
+        """
+        resp.set_header("Content-Security-Policy", _POLICY.replace(_FORMS, f"{_FORMS} {origin}"))
 
     def render(self, template: str, **values: object) -> str:
         """Return a template as HTML."""
