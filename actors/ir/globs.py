@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["Globs"]
+__all__ = ["Globs", "Places"]
+
+Places = frozenset[tuple[int, int]]
+"""Progress after a part of a path: numbers of patterns, and of the segments read of them."""
 
 _ANYWHERE = "**"
 
@@ -29,6 +32,28 @@ class Globs:
         segments = path.split("/")
         return any(pattern.match(segments) for pattern in self._patterns)
 
+    def start(self) -> Places:
+        """Return what is left before a path is read."""
+        return frozenset((number, place) for number, each in enumerate(self._patterns) for place in each.start())
+
+    def after(self, places: Places, path: str) -> Places:
+        """Return what is left after a path relative to that of ``places``; nothing if none can match."""
+        for segment in path.split("/"):
+            places = frozenset(
+                (number, after) for number, place in places for after in self._patterns[number].after(place, segment)
+            )
+        return places
+
+    def matched(self, places: Places) -> set[int]:
+        """Return the numbers of the patterns that have matched, or match a folder above."""
+        return {number for number, place in places if self._patterns[number].ends_at(place)}
+
+    def names(self, path: str) -> bool:
+        """Tell whether a pattern matches a path, or has a segment for its last one other than ``**``."""
+        folder, _, name = path.rpartition("/")
+        places = self.after(self.start(), folder) if folder else self.start()
+        return any(self._patterns[number].reads(place, name) for number, place in places)
+
 
 class _Pattern:
     """One pattern as an automaton with a set of states, because ``**`` matches any number of segments."""
@@ -47,6 +72,22 @@ class _Pattern:
             if len(self._segments) in places:
                 return True
         return False
+
+    def start(self) -> set[int]:
+        """Return the places before the first segment."""
+        return self._from({0})
+
+    def after(self, place: int, segment: str) -> set[int]:
+        """Return the places after a segment; a match stays one."""
+        return {place} if self.ends_at(place) else self._from(set(self._past(place, segment)))
+
+    def ends_at(self, place: int) -> bool:
+        """Tell whether a place is behind all segments."""
+        return place == len(self._segments)
+
+    def reads(self, place: int, segment: str) -> bool:
+        """Tell whether a segment is matched at a place, and not passed over by ``**``."""
+        return self.ends_at(place) or (place + 1 in self._past(place, segment))
 
     def _past(self, place: int, segment: str) -> tuple[int, ...]:
         """Return the places that follow ``place`` when it reads a segment of the path."""

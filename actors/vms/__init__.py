@@ -23,7 +23,14 @@ if TYPE_CHECKING:
         terminate,
     )
     from actors.vms.description import Enforcement, HostSize, ProviderDescription
-    from actors.vms.file_download import DownloadedFile, InvalidDownload, download_files, list_files
+    from actors.vms.file_download import (
+        DownloadedFile,
+        InvalidDownload,
+        ListedFile,
+        download_files,
+        list_below,
+        list_files,
+    )
     from actors.vms.guest import in_job, in_workspace, script
     from actors.vms.images import ImageError, Images, ImageSettings, ImageStore, InsufficientDisk
     from actors.vms.incus import IncusProvider, IncusSettings
@@ -84,6 +91,7 @@ __all__ = [
     "InsufficientDisk",
     "InteractiveSession",
     "InvalidDownload",
+    "ListedFile",
     "OutputTooLong",
     "Provider",
     "ProviderAway",
@@ -108,6 +116,7 @@ __all__ = [
     "in_job",
     "in_workspace",
     "inspect",
+    "list_below",
     "list_files",
     "script",
     "start",

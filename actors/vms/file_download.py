@@ -6,6 +6,7 @@ large is kept in memory (engine.md, "A job attempt", 5).
 
 from __future__ import annotations
 
+import shlex
 import tarfile
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from actors.vms.ssh.connection import Connection
     from actors.vms.ssh.stream import Stream
 
-__all__ = ["DownloadedFile", "InvalidDownload", "TarReader", "download_files", "list_files"]
+__all__ = ["DownloadedFile", "InvalidDownload", "ListedFile", "TarReader", "download_files", "list_below", "list_files"]
 
 _MAX_FILES = 1_000_000
 _MAX_PATH_BYTES = 4_096
@@ -50,29 +51,77 @@ class DownloadedFile:
     same_as: str | None = None
 
 
-def list_files(connection: Connection, *, timeout: float) -> Generator[bytes]:
-    """Yield the path of each regular file in the workspace as it is found.
+@immutable
+class ListedFile:
+    """An entry of the workspace by its path, which never leads out of it; ``target`` is that of a link.
 
-    Paths are relative to the workspace and never lead out of it. Raises InvalidDownload, also for more than a million
+    ``kind`` is ``f`` for a file, ``l`` for a link, ``d`` for a folder, and another letter for the rest.
+    """
+
+    path: bytes
+    kind: str
+    target: bytes
+
+
+_RECORD = r"-printf '%y%p\0%l\0'"
+
+
+def list_files(connection: Connection, *, timeout: float) -> Generator[ListedFile]:
+    """Yield all of the workspace but its folders, as it is found.
+
+    Raises InvalidDownload, also for more than a million
     files, ConnectionLost and CommandTimeout. It is raised at the end if the VM cannot read all folders.
     """
-    count = 0
-    rest = b""
-    with connection.stream(in_workspace("exec find . -type f -print0"), timeout=timeout) as listing:
-        for chunk in listing:
-            *paths, rest = (rest + chunk).split(b"\0")
-            count += len(paths)
-            if count > _MAX_FILES:
-                message = f"the workspace has more than {_MAX_FILES:,} files"
-                raise InvalidDownload(message)
-            for path in (*paths, rest):
-                if len(path) > _MAX_PATH_BYTES or (path is not rest and not _is_file_path(path)):
-                    message = "the VM sent an invalid list of its files"
-                    raise InvalidDownload(message)
-            yield from (path.removeprefix(b"./") for path in paths)
+    with connection.stream(in_workspace(f"exec find . ! -type d {_RECORD}"), timeout=timeout) as listing:
+        yield from _listed(listing)
     if listing.exit_code != 0:
         message = f"the VM cannot list all its files: {_error_of(listing)}"
         raise InvalidDownload(message)
+
+
+def list_below(connection: Connection, paths: Iterable[bytes], *, deep: bool, timeout: float) -> Generator[ListedFile]:
+    """Yield these entries of the workspace, without those that are missing.
+
+    With ``deep`` they are folders, and the files in them are yielded. Raises as `list_files` does.
+    """
+    names = b"".join(b"./%s\0" % path for path in paths)
+    what = "-type f" if deep else "-maxdepth 0"
+    find = shlex.quote(f'exec find "$@" {what} {_RECORD}')
+    program = f"exec xargs -0r sh -c {find} sh"
+    with connection.stream(in_workspace(program), stdin=names, timeout=timeout) as listing:
+        yield from _listed(listing)
+    if deep and listing.exit_code != 0:
+        message = f"the VM cannot list all its files: {_error_of(listing)}"
+        raise InvalidDownload(message)
+
+
+def _listed(listing: Iterable[bytes]) -> Iterator[ListedFile]:
+    count = 0
+    rest = b""
+    named: bytes | None = None
+    for chunk in listing:
+        *texts, rest = (rest + chunk).split(b"\0")
+        if len(rest) > _MAX_PATH_BYTES + 1:
+            raise _invalid_list()
+        for text in texts:
+            if named is None:
+                named = text
+                continue
+            path = named[1:]
+            if max(len(path), len(text)) > _MAX_PATH_BYTES or not _is_file_path(path):
+                raise _invalid_list()
+            count += 1
+            if count > _MAX_FILES:
+                message = f"the workspace has more than {_MAX_FILES:,} files"
+                raise InvalidDownload(message)
+            yield ListedFile(path.removeprefix(b"./"), named[:1].decode(errors="replace"), text)
+            named = None
+    if rest or named is not None:
+        raise _invalid_list()
+
+
+def _invalid_list() -> InvalidDownload:
+    return InvalidDownload("the VM sent an invalid list of its files")
 
 
 def _is_file_path(path: bytes) -> bool:

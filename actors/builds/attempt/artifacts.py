@@ -9,14 +9,16 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from actors.builds.attempt.artifact_links import Links, TooManyLinks
 from actors.builds.outcome import JobFailure
 from actors.ir.globs import Globs
-from actors.vms import CommandTimeout, InvalidDownload, download_files, list_files
+from actors.vms import CommandTimeout, InvalidDownload, download_files, list_below, list_files
 from storage import JobErrorCode, error_reason, immutable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from actors.builds.attempt.artifact_links import Reached, ReachedPath
     from actors.settings import ArtifactSettings
     from actors.vms import Connection
     from storage import ArtifactFiles, Clock, NewArtifact
@@ -80,7 +82,7 @@ class Collection:
         self._settings = settings
         self._clock = clock
         self._deadline = clock.monotonic() + settings.timeout
-        self._wanted: dict[str, str] | None = None
+        self._wanted: dict[str, list[str]] | None = None
         self._kept: dict[str, NewArtifact] = {}
         self._too_large: list[str] = []
         self._host_error: OSError | None = None
@@ -128,77 +130,199 @@ class Collection:
     def _left(self) -> float:
         return max(0.001, self._deadline - self._clock.monotonic())
 
-    def _matching(self, connection: Connection) -> dict[str, str]:
-        r"""Return the paths that the globs match, with the names under which they are kept.
-
-        A name that is not UTF-8 is kept with such bytes written as ``\xff``.
-        """
-        collected, most = self.collected, self._settings.max_files
-        patterns = [(glob, Globs([glob])) for glob in self._globs]
-        unmatched = set(self._globs)
-        found: dict[str, str] = {}
-        count = 0
+    def _matching(self, connection: Connection) -> dict[str, list[str]]:
+        """Return the paths of the files that the globs match, each with the names under which it is kept."""
+        globs, found = Globs(self._globs), _Found(self._settings.max_files)
+        links = Links()
         try:
-            for raw in list_files(connection, timeout=self._left()):
-                shown = raw.decode(errors="replace")
-                if matching := {glob for glob, pattern in patterns if pattern.match(shown)}:
-                    unmatched -= matching
-                    count += 1
-                    if len(found) < most:
-                        found[raw.decode(errors="surrogateescape")] = raw.decode(errors="backslashreplace")
+            for entry in list_files(connection, timeout=self._left()):
+                path = _text(entry.path)
+                if entry.kind == "l":
+                    links.add(path, _text(entry.target))
+                elif globs.match(path):
+                    found.matched |= globs.matched(globs.after(globs.start(), path))
+                    if entry.kind == "f":
+                        found.add(path, path)
+                    else:
+                        found.special.append(path)
+            self._follow_links(connection, links.reached(globs), globs, found)
         except InvalidDownload as error:
-            collected.lacks.append(str(error))
-        if count > len(found):
-            collected.lacks.append(f"{count:,} files match, and a job may keep {most:,} (artifacts.max_files)")
-        if unmatched and not collected.lacks:
-            missing = [glob for glob in self._globs if glob in unmatched]
+            self.collected.lacks.append(str(error))
+        except TooManyLinks:
+            self.collected.lacks.append("the workspace has too many links to follow")
+        self._remark(found)
+        return self._named(found)
+
+    def _follow_links(self, connection: Connection, reached: Reached, globs: Globs, found: _Found) -> None:
+        """Add the files behind links, under the names by which they are reached. Raises as `list_files` does."""
+        found.outside, found.circles = reached.outside, reached.circles
+        targets = sorted({each.path for each in reached.paths})
+        if not targets:
+            return
+        listing = list_below(connection, map(_raw, targets), deep=False, timeout=self._left())
+        kinds = {_text(each.path): each.kind for each in listing}
+        folders: dict[str, list[ReachedPath]] = {}
+        for each in reached.paths:
+            kind, matched = kinds.get(each.path), globs.matched(each.places)
+            if kind == "f" and matched:
+                found.matched |= matched
+                found.add(each.path, each.name)
+            elif kind == "d" and not each.covered:
+                folders.setdefault(each.path, []).append(each)
+            elif kind == "d" and matched:
+                found.elsewhere.append(f"{_listed([each.name])} leads to {_listed([each.path])}")
+            elif kind is None and globs.names(each.name):
+                found.dangling.append(each.name)
+            elif kind not in {"d", "f", None} and matched:
+                found.special.append(each.name)
+        self._search_folders(connection, folders, globs, found)
+
+    def _search_folders(
+        self, connection: Connection, folders: dict[str, list[ReachedPath]], globs: Globs, found: _Found
+    ) -> None:
+        """Add the files in folders behind links."""
+        if not folders:
+            return
+        highest = [each for each in sorted(folders) if not folders.keys() & set(_folders_above(each))]
+        for entry in list_below(connection, map(_raw, highest), deep=True, timeout=self._left()):
+            path = _text(entry.path)
+            for folder in _folders_above(path):
+                for each in folders.get(folder, ()):
+                    rest = path[len(folder) + 1 :]
+                    if matched := globs.matched(globs.after(each.places, rest)):
+                        found.matched |= matched
+                        found.add(path, f"{each.name}/{rest}")
+
+    def _remark(self, found: _Found) -> None:
+        """Say what is not kept, and why."""
+        collected = self.collected
+        if found.count > found.kept:
+            collected.lacks.append(
+                f"{found.count:,} files match, and a job may keep {found.most:,} (artifacts.max_files)"
+            )
+        missing = [glob for number, glob in enumerate(self._globs) if number not in found.matched]
+        if missing and not collected.lacks:
             collected.remarks.append(f"no file in the workspace matches {_listed(missing)}")
-        self._rename(found)
-        return found
+        for why, names in (
+            ("links that lead out of the workspace", found.outside),
+            ("links that lead nowhere", found.dangling),
+            ("links that lead in a circle", found.circles),
+            ("neither files, folders nor links", found.special),
+        ):
+            if names:
+                collected.remarks.append(f"not kept, because they are {why}: {_listed(names)}")
+        if found.elsewhere:
+            more = f", and {len(found.elsewhere) - _MAX_NAMES:,} more" if len(found.elsewhere) > _MAX_NAMES else ""
+            kept = "which is kept under its own name"
+            collected.remarks.append(f"{', '.join(found.elsewhere[:_MAX_NAMES])}, {kept}{more}")
 
-    def _rename(self, found: dict[str, str]) -> None:
-        """Say which names are not UTF-8, and leave out those that are another file's name as they are written."""
-        renamed = [path for path, name in found.items() if name != path]
+    def _named(self, found: _Found) -> dict[str, list[str]]:
+        r"""Return the names under which files are kept, with bytes that are not UTF-8 written as ``\xff``.
+
+        Leave out those that are another file's name as they are written.
+        """
+        every = {name for names in found.names.values() for name in names}
+        written = {name: _raw(name).decode(errors="backslashreplace") for name in every}
+        renamed = sorted(name for name in every if written[name] != name)
         if renamed:
-            names = _listed([found[path] for path in renamed])
+            names = _listed([written[name] for name in renamed])
             self.collected.remarks.append(f"bytes of names that are not UTF-8 are written as \\xff: {names}")
-        for path in renamed:
-            if found[path] in found:
-                self.collected.lacks.append(f"{_listed([found.pop(path)])} is the name of two files")
+        twice = {name for name in renamed if written[name] in every}
+        if twice:
+            self.collected.lacks.append(f"{_listed(sorted(written[name] for name in twice))} is the name of two files")
+        named = {path: [written[name] for name in names if name not in twice] for path, names in found.names.items()}
+        return {path: names for path, names in named.items() if names}
 
-    def _take(self, connection: Connection, wanted: dict[str, str]) -> None:
+    def _take(self, connection: Connection, wanted: dict[str, list[str]]) -> None:
         """Write the wanted files of a tar, up to the first that is too large; the rest stays wanted.
 
         Raises OSError if the host has no room for a file, which stays wanted.
         """
-        collected, store = self.collected, self._store
         packed = download_files(connection, sorted(wanted), max_bytes=self._settings.max_bytes, timeout=self._left())
         with closing(packed):
             for file in packed:
                 original = self._kept.get(file.same_as or "")
                 if file.path not in wanted or (file.same_as is not None and original is None):
                     continue
-                size = (original or file).file_size
-                if collected.bytes + size > self._settings.max_bytes:
-                    self._too_large.append(wanted.pop(file.path))
+                names = wanted[file.path]
+                if not self._has_room((original or file).file_size):
+                    self._too_large += names
+                    del wanted[file.path]
                     return
-                if original is not None:
-                    shared = store.files.link(store.files.path(store.build_uuid, original.uuid), store.build_uuid)
-                    kept = replace(original, uuid=shared, path=wanted[file.path])
-                elif size <= store.free():
-                    kept = store.files.write(store.build_uuid, wanted[file.path], file.chunks)
-                else:
+                if original is None and file.file_size > self._store.free():
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                self._host_error = None
-                self._kept[file.path] = kept
-                collected.keep(kept)
+                if original is None:
+                    files, build = self._store.files, self._store.build_uuid
+                    original = self._keep(file.path, files.write(build, names[0], file.chunks))
+                    names = names[1:]
+                for name in names:
+                    if self._has_room(original.file_size):
+                        self._keep(file.path, self._shared(original, name))
+                    else:
+                        self._too_large.append(name)
                 del wanted[file.path]
         if wanted:
-            collected.lacks.append(f"{_listed(sorted(wanted.values()))} changed or were removed meanwhile")
+            changed = sorted(name for names in wanted.values() for name in names)
+            self.collected.lacks.append(f"{_listed(changed)} changed or were removed meanwhile")
             wanted.clear()
+
+    def _has_room(self, size: int) -> bool:
+        return self.collected.bytes + size <= self._settings.max_bytes
+
+    def _shared(self, original: NewArtifact, name: str) -> NewArtifact:
+        """Return a kept file under another name; they share their bytes."""
+        files, build = self._store.files, self._store.build_uuid
+        return replace(original, uuid=files.link(files.path(build, original.uuid), build), path=name)
+
+    def _keep(self, path: str, kept: NewArtifact) -> NewArtifact:
+        self._host_error = None
+        self._kept[path] = kept
+        self.collected.keep(kept)
+        return kept
+
+
+@dataclass(slots=True)
+class _Found:
+    """The files that globs match, at ``most`` so many names of them, and what else is there."""
+
+    most: int
+    names: dict[str, list[str]] = field(default_factory=dict)
+    count: int = 0
+    kept: int = 0
+    matched: set[int] = field(default_factory=set)
+    outside: list[str] = field(default_factory=list)
+    circles: list[str] = field(default_factory=list)
+    dangling: list[str] = field(default_factory=list)
+    special: list[str] = field(default_factory=list)
+    elsewhere: list[str] = field(default_factory=list)
+
+    def add(self, path: str, name: str) -> None:
+        """Count a name of a file, and keep it among the first."""
+        self.count += 1
+        if self.kept < self.most:
+            self.kept += 1
+            self.names.setdefault(path, []).append(name)
+
+
+def _folders_above(path: str) -> Iterator[str]:
+    at = path.find("/")
+    while at >= 0:
+        yield path[:at]
+        at = path.find("/", at + 1)
+
+
+def _text(path: bytes) -> str:
+    return path.decode(errors="surrogateescape")
+
+
+def _raw(path: str) -> bytes:
+    return path.encode(errors="surrogateescape")
 
 
 def _listed(names: Sequence[str]) -> str:
     """Format the first few names for a message."""
     more = f" and {len(names) - _MAX_NAMES:,} more" if len(names) > _MAX_NAMES else ""
-    return ", ".join(json.dumps(name, ensure_ascii=False) for name in names[:_MAX_NAMES]) + more
+    return (
+        ", ".join(json.dumps(_raw(name).decode(errors="replace"), ensure_ascii=False) for name in names[:_MAX_NAMES])
+        + more
+    )

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.vms import Connection, InvalidDownload, download_files, list_files
+from actors.vms import Connection, InvalidDownload, download_files, list_below, list_files
 from actors.vms.file_download import TarReader
 from tests.actors.vms.commands import TIMEOUT, run_in_job
 from tests.actors.vms.conftest import Vm
@@ -129,8 +129,14 @@ class TestInAVm:
     def test_listed_files_can_be_packed(self, connection: Connection):
         made = "cd /workspace; mkdir -p d 'e f'; echo 1 >d/a; echo 2 >'e f/-ü\nz'; : >empty; ln -s d link; mkfifo pipe"
         run_in_job(connection, made)
-        paths = sorted(name.decode() for name in list_files(connection, timeout=TIMEOUT))
+        listed = {each.path.decode(): (each.kind, each.target) for each in list_files(connection, timeout=TIMEOUT)}
+        paths = sorted(path for path, (kind, _) in listed.items() if kind == "f")
         assert paths == ["d/a", "e f/-ü\nz", "empty"]
+        assert {path: listed[path] for path in set(listed) - set(paths)} == {"link": ("l", b"d"), "pipe": ("p", b"")}
+        below = list_below(connection, [b"d", b"e f", b"gone"], deep=False, timeout=TIMEOUT)
+        assert [(each.path, each.kind) for each in below] == [(b"d", "d"), (b"e f", "d")]
+        below = list_below(connection, [b"d", b"e f"], deep=True, timeout=TIMEOUT)
+        assert [each.path.decode() for each in below] == paths[:2]
         packed = {
             file.path: b"".join(file.chunks)
             for file in download_files(connection, paths, max_bytes=ROOM, timeout=TIMEOUT)
@@ -143,7 +149,7 @@ class TestInAVm:
             "cd /workspace && x=$(printf %0240d 0 | tr 0 x) && seq -f '%04.0f' 0 2999 | while read n; do : >$n$x; done"
         )
         run_in_job(connection, script)
-        assert sorted(name.decode() for name in list_files(connection, timeout=TIMEOUT)) == names
+        assert sorted(each.path.decode() for each in list_files(connection, timeout=TIMEOUT)) == names
         assert [file.path for file in download_files(connection, names, max_bytes=ROOM, timeout=TIMEOUT)] == names
 
     def test_a_missing_file_is_reported_after_the_existing_ones(self, connection: Connection):
@@ -160,7 +166,7 @@ class TestInAVm:
 
     def test_a_workspace_that_is_a_link_stays_in_the_vm(self, connection: Connection):
         run_in_job(connection, "rmdir /workspace; mkdir /other; echo x >/other/f; ln -s /other /workspace")
-        assert list(list_files(connection, timeout=TIMEOUT)) == [b"f"]
+        assert [each.path for each in list_files(connection, timeout=TIMEOUT)] == [b"f"]
 
     @pytest.mark.parametrize("tool", ["find", "xargs", "tar", "sh", "mount"])
     def test_programs_of_the_job_are_not_used(self, make_vm: Callable[[], Vm], tool: str):
@@ -168,6 +174,6 @@ class TestInAVm:
         with make_vm().connect() as connection:
             run_in_job(connection, "echo x >/workspace/f")
             assert run_in_job(connection, swap, b"#!/bin/false\n").exit_code == 0
-            assert list(list_files(connection, timeout=TIMEOUT)) == [b"f"]
+            assert [each.path for each in list_files(connection, timeout=TIMEOUT)] == [b"f"]
             files = list(download_files(connection, ["f"], max_bytes=ROOM, timeout=TIMEOUT))
             assert [file.path for file in files] == ["f"]

@@ -94,14 +94,52 @@ def test_hard_links_are_files_and_share_their_bytes(host: Host):
     assert len({path.stat().st_ino for path in (host.storage.directory / "artifacts" / build.uuid).iterdir()}) == 1
 
 
-def test_links_and_special_files_are_not_taken_and_not_followed(host: Host):
+def test_special_files_and_links_to_other_places_are_named(host: Host):
+    """They are never followed out of the workspace, and the job passes."""
     cmd = """
-        ln -s /etc/shadow shadow; ln -s /etc etc; mkfifo fifo; ln -s gone dangling; ln -s real soft
-        echo x >real; mknod device c 1 3 2>/dev/null; true
+        ln -s /etc/shadow shadow; ln -s /etc etc; mkfifo fifo; ln -s gone dangling; ln -s b a; ln -s a b
+        echo x >real; mkdir -p in/deep; ln -s ../.. in/deep/up; ln -s ../../outside in/over
     """
     build = built(host, ir(cmd, "**"))
     assert build.state == "passed"
     assert left(host, build) == {"real": b"x\n"}
+    log = host.log(build).decode()
+    outside = '"etc", "in/over", "shadow"'
+    assert f"not kept, because they are links that lead out of the workspace: {outside}\n" in log
+    assert 'links that lead nowhere: "dangling"\n' in log
+    assert 'links that lead in a circle: "a", "b", "in/deep/up"\n' in log
+    assert 'neither files, folders nor links: "fifo"\n' in log
+
+
+def test_links_are_kept_with_what_they_lead_to(host: Host):
+    make = """
+        echo l >run-1.log; ln -s run-1.log latest.log; ln -s /workspace/run-1.log absolute.log
+        ln -s latest.log twice.log
+        mkdir -p dist/x86_64/release out/deep; echo app >dist/x86_64/release/app; ln -s x86_64/release dist/release
+        echo o >out/deep/o; ln -s deep/o out/o; ln -s ../dist out/dist; ln -s deep out/again
+    """
+    build = built(host, ir(make, "latest.log", "absolute.log", "twice.log", "dist/release/app", "out"))
+    assert build.state == "passed"
+    app = dict.fromkeys(("dist/release/app", "out/dist/x86_64/release/app", "out/dist/release/app"), b"app\n")
+    logs = dict.fromkeys(("latest.log", "absolute.log", "twice.log"), b"l\n")
+    assert left(host, build) == app | logs | {"out/deep/o": b"o\n", "out/o": b"o\n"}
+    log = host.log(build).decode()
+    assert '"out/again" leads to "out/deep"' in log
+    assert "no file in the workspace" not in log
+
+
+def test_a_farm_of_links_keeps_each_report_once(host: Host):
+    """As a package manager makes it: each links to all, so there are more paths than atoms."""
+    make = """
+        for i in $(seq 30); do
+            mkdir -p p/$i/node_modules; echo $i >p/$i/report.xml
+            for j in $(seq 30); do ln -s ../../$j p/$i/node_modules/$j; done
+        done
+    """
+    build = built(host, ir(make, "**/report.xml"))
+    assert build.state == "passed"
+    assert left(host, build) == {f"p/{number}/report.xml": f"{number}\n".encode() for number in range(1, 31)}
+    assert host.log(build).decode() == "artifacts: 30 files, 81 bytes\n"
 
 
 def test_a_child_builds_in_the_disk_with_the_artifacts(host: Host):

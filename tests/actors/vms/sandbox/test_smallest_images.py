@@ -92,7 +92,7 @@ def test_it_builds_keeps_its_disk_and_is_taken_up_again(opened: Opened, host: Ho
         assert run_in_job(connection, "echo $$ >/workspace/go; : </dev/null").exit_code == 0
         assert b"".join(follow(connection, offset=10)) == b"over\n"
         assert ended(connection) == Exited(0, 15, truncated=False)
-        paths = sorted(path.decode() for path in list_files(connection, timeout=TIMEOUT))
+        paths = sorted(each.path.decode() for each in list_files(connection, timeout=TIMEOUT))
         assert paths == ["deep/er", "deep/made", "go", "hello"]
         files = download_files(connection, ["deep/made"], max_bytes=100, timeout=TIMEOUT)
         assert [(file.path, b"".join(file.chunks)) for file in files] == [("deep/made", b"made\n")]
