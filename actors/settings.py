@@ -168,7 +168,16 @@ class JobSettings:
         live=True,
     )
     log_limit_bytes: int = setting(
-        100 * 2**20, "The most bytes of a job's log that are kept; the rest is dropped.", at_least=1
+        100 * 2**20,
+        "The most bytes of output that the log of an attempt keeps; of what is longer, the middle is left out.",
+        at_least=1,
+    )
+    log_wait_seconds: float = setting(
+        120.0,
+        "The seconds that a command waits while its output cannot be kept, as on a full disk; then its job fails"
+        " (`log_not_kept`).",
+        at_least=0,
+        live=True,
     )
     hold_seconds: int = setting(
         600,

@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from storage.files.all_kinds import FILE_KINDS
     from storage.files.artifacts import ArtifactFiles
     from storage.files.kinds import FileKind
-    from storage.files.log_writer import LogWriter
+    from storage.files.log_writer import LogWriter, OutputShare
     from storage.files.logs import RENDER_LOG, JobLog, LogChunk, LogFiles
     from storage.files.masking import Masker
     from storage.files.retention import KeptFiles, Retention
@@ -333,6 +333,7 @@ __all__ = [
     "OrganizationChanges",
     "OriginEvent",
     "Outcome",
+    "OutputShare",
     "Page",
     "Passkey",
     "PasskeyChallenge",

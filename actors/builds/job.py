@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, assert_never
 
 from actors.builds.attempt.command_time import CommandTime
+from actors.builds.attempt.log import why_not_kept
 from actors.builds.attempt.runner import Prepared
 from actors.builds.job_messages import (
     Acquired,
@@ -33,7 +35,7 @@ from actors.builds.states import JobEvent
 from actors.log_context import set_log_context
 from actors.supervision import Supervised
 from actors.vms import Exited
-from storage import JobState
+from storage import JobErrorCode, JobState
 
 if TYPE_CHECKING:
     from actors.addresses import Address
@@ -283,7 +285,11 @@ class JobActor(Supervised[JobMessage, JobTask]):
         late = timeout is not None and self._state.now is JobState.RUNNING
         if late and not self._begin_to_end(JobState.TIMING_OUT, timeout):
             return
-        self._attempts.exited(self._job.id, exited.exit_code)
+        if exited.unkept:  # not recorded: a successor learns it from the VM, too, and not only that the command ended
+            why = why_not_kept(os.strerror(exited.unkept), self._settings.log_wait_seconds)
+            self._failure = self._failure or JobFailure(JobErrorCode.LOG_NOT_KEPT, why)
+        else:
+            self._attempts.exited(self._job.id, exited.exit_code)
         self._finalize(exited.exit_code)
 
     def _finalize(self, exit_code: int) -> None:

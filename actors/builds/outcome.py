@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from actors import vms
 from actors.builds.attempt.environment import EnvironmentTooLarge
+from actors.builds.attempt.log import LogNotKept
 from actors.builds.states import JobEvent
 from storage import JobErrorCode, JobState, Outcome, SecretNotFound, immutable
 
@@ -178,6 +179,8 @@ def failure_of(error: Exception) -> JobFailure:
             return JobFailure(JobErrorCode.SECRET_NOT_FOUND, str(error))
         case EnvironmentTooLarge():
             return JobFailure(JobErrorCode.ENV_TOO_LARGE, str(error))
+        case LogNotKept():
+            return JobFailure(JobErrorCode.LOG_NOT_KEPT, str(error))
         case vms.CommandLost():
             return JobFailure(JobErrorCode.VM_LOST, str(error))
         case vms.VmLost() | vms.ConnectionLost():

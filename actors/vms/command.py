@@ -64,9 +64,10 @@ class CommandSpec:
 
     If it is ``strict``, the shell ends at the first failure: ``bash -eo pipefail -c command``, or ``sh -e``.
     ``env`` is its whole environment. The VM itself ends it after ``seconds``: TERM to all its processes, KILL after
-    ``grace`` seconds more. ``output_limit`` bytes of the combined output are kept, rounded up to 512. ``processes``
-    limits its processes and threads if it runs in a user namespace, so that room is left to end it. Raises ValueError
-    for NUL characters and invalid names of variables.
+    ``grace`` seconds more. ``output_limit`` bytes of the combined output are kept, the last ``output_tail`` of them
+    from its end, which come once the command has ended. While the host cannot keep it, the command waits, and is ended
+    after ``output_patience`` seconds. ``processes`` limits its processes and threads if it runs in a user namespace, so
+    that room is left to end it. Raises ValueError for NUL characters and invalid names of variables.
     """
 
     command: str
@@ -76,6 +77,8 @@ class CommandSpec:
     seconds: float = 3600.0
     grace: float = 10.0
     output_limit: int = 100 << 20
+    output_tail: int = 0
+    output_patience: float = 120.0
     processes: int = 4000
 
     def __post_init__(self) -> None:
@@ -99,8 +102,9 @@ class CommandState(Enum):
 class Exited:
     """The end of a command as the VM reports it; a signal N is exit code 128 + N.
 
-    ``size`` bytes of output were kept; with ``truncated`` there was more. With ``timed_out`` the VM ended the command
-    at its time-out. ``seconds_ago`` counts from the command's end to this answer; None from an older release's.
+    ``size`` bytes of output were kept; with ``truncated`` there was more. ``unkept`` is the error for which output was
+    lost, although there should have been room; 0 if there was none. With ``timed_out`` the VM ended the command at its
+    time-out. ``seconds_ago`` counts from the command's end to this answer; None from an older release's.
     ``cut_off`` names programs that the command left, and that held its output when their time was up.
     """
 
@@ -110,6 +114,7 @@ class Exited:
     timed_out: bool = False
     seconds_ago: float | None = field(default=None, compare=False)
     cut_off: tuple[str, ...] = field(default=(), compare=False)
+    unkept: int = 0
 
 
 def start(connection: Connection, spec: CommandSpec) -> CommandOutput:
@@ -125,6 +130,8 @@ def start(connection: Connection, spec: CommandSpec) -> CommandOutput:
         "seconds": spec.seconds,
         "grace": spec.grace,
         "output_limit": spec.output_limit,
+        "output_tail": spec.output_tail,
+        "output_patience": spec.output_patience,
         "processes": spec.processes,
     }
     content = marshal.dumps(wanted, _MARSHAL_VERSION)
@@ -147,14 +154,19 @@ def inspect(connection: Connection) -> CommandState:
 class CommandOutput:
     """The command's output from byte ``offset`` to its end, each byte within 100 ms of its being written.
 
-    Iterate once, in one thread; afterwards ``exited`` says how the command ended. Iterating advances ``offset`` and
-    raises CommandNotStarted, CommandLost and ConnectionLost; following again from ``offset`` misses nothing.
+    Of output that is longer than its limit, the end comes when the command has ended. An empty piece tells that
+    ``paused`` became true, because more than the beginning was written, or ``left_out`` the number of bytes that are
+    missing before the end. Iterate once, in one thread; afterwards ``exited`` says how the command ended. Iterating
+    advances ``offset`` and raises CommandNotStarted, CommandLost and ConnectionLost; following again from ``offset``
+    misses nothing.
     """
 
     def __init__(self, connection: Connection, offset: int, supervisor: VmSocket | None = None) -> None:
         """``supervisor`` is about to send this output."""
         self.offset = offset
         self.exited: Exited | None = None
+        self.paused = False
+        self.left_out = 0
         self._connection = connection
         self._supervisor = supervisor
 
@@ -171,6 +183,13 @@ class CommandOutput:
                         for piece in supervisor.read_block(int(size)):
                             self.offset += len(piece)
                             yield piece
+                    case b"paused":
+                        self.paused = True
+                        yield memoryview(b"")
+                    case b"skipped":
+                        self.left_out = int(size)
+                        self.offset += self.left_out
+                        yield memoryview(b"")
                     case b"result":
                         self.exited = parse_result(b"".join(supervisor.read_block(int(size))))
                         return
@@ -231,11 +250,12 @@ def parse_result(output: bytes) -> Exited:
         if exit_code not in _EXIT_CODES:
             raise ValueError(exit_code)
         seconds_ago = _seconds_ago(facts)
-    except (KeyError, ValueError) as error:
+        unkept = int(facts["unkept"][0]) if "unkept" in facts else 0
+    except (KeyError, IndexError, ValueError) as error:
         message = "the VM does not say how its command ended"
         raise CommandLost(message) from error
     cut_off = tuple(facts.get("cut-off", ()))
-    return Exited(exit_code, size, dropped > 0, "timed-out" in facts, seconds_ago, cut_off)
+    return Exited(exit_code, size, dropped > 0, "timed-out" in facts, seconds_ago, cut_off, unkept)
 
 
 def _seconds_ago(facts: Mapping[str, list[str]]) -> float | None:

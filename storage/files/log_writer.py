@@ -11,6 +11,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, Self
 
+from storage.data_classes import immutable
 from storage.database.instants import to_micros
 from storage.files.log_index import LogKind, LogRecord, read_records, record_count, record_offset
 
@@ -21,32 +22,63 @@ if TYPE_CHECKING:
     from storage.database.clock import Clock
     from storage.files.masking import Masker
 
-__all__ = ["LogWriter"]
+__all__ = ["LogWriter", "OutputShare", "share_of_output"]
 
 _RECORD_BYTES = 128 * 1024
+_TAIL_BYTES = 4 << 20
+_MAX_NOTICES = 64 * 1024
+"""Bytes of notices that leave the output its whole share."""
+
+_MASK_GROWTH = 3
+"""Bytes that may stand for one of a secret that is masked."""
+
 _MAX_PIECES = os.sysconf("SC_IOV_MAX")
 _CONTINUATION = range(0x80, 0xC0)
 _LEADS = {2: range(0xC2, 0xE0), 3: range(0xE0, 0xF0), 4: range(0xF0, 0xF5)}
 
 
-class LogWriter:
-    """Appends to the log of one attempt, which has one writer at a time. Safe in any thread."""
+@immutable
+class OutputShare:
+    """The parts of a command's output that a log keeps: the first ``head`` bytes, the last ``tail`` ones.
 
-    def __init__(self, log: Path, index: Path, limit: int, taken: int, clock: Clock, masker: Masker) -> None:
-        """Open or continue a log. Its job keeps ``limit`` bytes, of which earlier attempts use ``taken``."""
+    The ``margin`` before the tail is read too, to mask secrets that begin in it.
+    """
+
+    head: int
+    tail: int
+    margin: int
+
+
+def share_of_output(limit: int, masker: Masker) -> OutputShare:
+    """Return the share of a command's output in a log that is limited to so many bytes."""
+    tail = min(limit // 2, _TAIL_BYTES)
+    return OutputShare(limit - tail, tail, _MASK_GROWTH * max(0, masker.longest - 1))
+
+
+class LogWriter:
+    """Appends to the log of one attempt, which has one writer at a time. Safe in any thread.
+
+    Output past the head of its share waits in memory until the end, which appends it; if it is more than the tail,
+    after a notice of how much is left out between them. So what was appended never changes. A writer that dies before
+    loses only what its successor gets again, from `output_offset` on.
+    """
+
+    def __init__(self, log: Path, index: Path, limit: int, clock: Clock, masker: Masker) -> None:
+        """Open or continue a log that keeps ``limit`` bytes, and notices."""
         self._limit = limit
-        self._room = max(0, limit - taken)
+        self._share = share_of_output(limit, masker)
+        self._room = self._share.head + min(self._share.tail // 2, _MAX_NOTICES)
         self._clock = clock
         self._masker = masker
         self._chunk = max(_RECORD_BYTES, 2 * masker.longest)
         self._lock = threading.Lock()
         self._pending = b""
+        self._late = _Late(self._share.tail + self._share.margin)
         self._log = os.open(log, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._index = os.open(index, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._records, last = _last_whole(self._log, self._index)
         self._size = last.end
         self._stored = last.output_end
-        self._limit_noted = taken + self._size > limit
         os.ftruncate(self._log, self._size)
         os.ftruncate(self._index, record_offset(self._records))
 
@@ -64,7 +96,7 @@ class LogWriter:
     @property
     def output_offset(self) -> int:
         """Offset in the command's output of the next `output`. After a crash: past the last stored byte."""
-        return self._stored + len(self._pending)
+        return self._stored + len(self._pending) + self._late.size
 
     @property
     def size(self) -> int:
@@ -74,19 +106,33 @@ class LogWriter:
     def output(self, *pieces: bytes | memoryview) -> None:
         """Append output of the command, masked; keep the start of a possible secret or UTF-8 character.
 
-        The pieces follow each other, and are written together. Past the limit, output is dropped after one notice that
-        says so; ``output_offset`` continues to count. Raises OSError if the disk is full: the caller then sends the
-        output again, from ``output_offset`` on.
+        The pieces follow each other, and are written together. Raises OSError if the disk is full: the caller then
+        sends the output again, from ``output_offset`` on.
         """
         with self._lock:
             pending, self._pending = self._pending, b""
             batch = self._batch()
+            late: list[bytes | memoryview] = []
             for piece in pieces:
+                if self._late or late:
+                    late.append(piece)
+                    continue
                 data = pending + piece if pending else piece
-                consumed = self._add_output(batch, data, more=True)
+                consumed, full = self._add_output(batch, data)
                 pending = bytes(data[consumed:])
+                if full:
+                    late.append(pending)
+                    pending = b""
             self._append(batch)
             self._pending = pending
+            for each in late:
+                self._late.add(each)
+
+    def leave_out(self, count: int) -> None:
+        """Note that so many bytes of output, from ``output_offset`` on, do not come."""
+        with self._lock:
+            self._late.leave_out(len(self._pending) + count)
+            self._pending = b""
 
     def notice(self, text: str) -> None:
         """Append a notice of the service, masked, on a line of its own."""
@@ -95,10 +141,23 @@ class LogWriter:
             self._add_notice(batch, text)
             self._append(batch)
 
-    def end(self) -> None:
-        """Append the pending bytes, because no more output comes, and close the files. Idempotent.
+    def notice_pause(self) -> None:
+        """Say that the log's head is full, unless that was the last thing said: more output comes at the end."""
+        text = (
+            f"The log has reached {self._share.head} bytes. It goes on when the command has ended, with the last"
+            f" {self._share.tail} bytes of its output."
+        )
+        with self._lock:
+            line = text.encode() + b"\n"
+            if os.pread(self._log, len(line), max(0, self._size - len(line))) != line:
+                batch = self._batch()
+                self._add_notice(batch, text)
+                self._append(batch)
 
-        If the output passed the limit, the pending bytes are dropped: they may be half of a secret.
+    def end(self) -> None:
+        """Append the bytes that wait, because no more output comes, and close the files. Idempotent.
+
+        Raises OSError if the disk is full: the next writer gets those bytes again.
         """
         with self._lock:
             if self._log < 0:
@@ -106,11 +165,9 @@ class LogWriter:
             pending, self._pending = self._pending, b""
             batch = self._batch()
             try:
-                if self._stored + len(pending) > self._limit:
-                    self._drop(batch, len(pending))
-                else:
-                    self._add_output(batch, pending, more=False)
+                self._add_last(batch, pending)
                 self._append(batch)
+                self._late.clear()
             finally:
                 self._close()
 
@@ -121,6 +178,7 @@ class LogWriter:
         """
         with self._lock:
             self._pending = b""
+            self._late.clear()
             if self._log >= 0:
                 self._close()
 
@@ -132,32 +190,40 @@ class LogWriter:
     def _batch(self) -> _Batch:
         return _Batch(self._size, self._stored, to_micros(self._clock.now()) * 1000)
 
-    def _add_output(self, batch: _Batch, data: bytes | memoryview, *, more: bool) -> int:
-        """Add output; return how many bytes were consumed. The rest waits if ``more`` comes."""
+    def _add_output(self, batch: _Batch, data: bytes | memoryview) -> tuple[int, bool]:
+        """Add output up to the head; return the number of its bytes, and if the rest is past it."""
         done = 0
         while done < len(data):
-            chunk = data[done : done + self._chunk]
-            follows = more or done + len(chunk) < len(data)
-            whole = len(chunk) - _incomplete_tail(chunk) if follows else len(chunk)
-            room = max(0, self._room - batch.end)
-            masked, consumed = self._masker.mask(chunk[:whole], more=follows) if room else (chunk, len(chunk))
+            room = self._share.head - batch.output_end
+            chunk = data[done : done + min(self._chunk, room)]
+            whole = len(chunk) - _incomplete_tail(chunk)
+            masked, consumed = self._masker.mask(chunk[:whole], more=True)
+            if batch.end + len(masked) > self._room:
+                return done, True
             if not consumed:
-                break
-            if len(masked) > room:
-                # The record consumes no output, so that the next writer meets the limit too.
-                batch.add(masked[:room], LogKind.OUTPUT, 0)
-                self._drop(batch, len(data) - done)
-                return len(data)
+                return done, len(data) - done >= room
             batch.add(masked, LogKind.OUTPUT, consumed)
             done += consumed
-        return done
+        return done, False
 
-    def _drop(self, batch: _Batch, output_bytes: int) -> None:
-        """Count dropped output, and add the notice of the limit once."""
-        batch.output_end += output_bytes
-        if not self._limit_noted:
-            batch.limit_noted = True
-            self._add_notice(batch, f"The log reached its limit of {self._limit} bytes: further output is not kept.")
+    def _add_last(self, batch: _Batch, pending: bytes) -> None:
+        """Add the end of the output, after a notice if the middle is missing, or the log gets too long."""
+        end = batch.output_end + len(pending) + self._late.size
+        output = pending + self._late.bytes()
+        masked = bytes(self._masker.mask(output, more=False)[0])
+        room = max(self._share.tail, self._limit - batch.end)
+        if self._late.left_out or len(masked) > room:
+            # What is missing may end with the beginning of a secret.
+            margin = self._share.margin if self._late.left_out else 0
+            masked = _from_line_start(masked[max(margin, len(masked) - self._share.tail) :])
+            count = max(0, end - batch.output_end - len(masked))
+            self._add_notice(batch, f"{count} bytes of output are left out here: the log keeps {self._limit}.")
+        while masked:
+            piece = masked[: self._chunk]
+            piece = piece[: len(piece) - _incomplete_tail(piece)] if len(piece) < len(masked) else piece
+            masked = masked[len(piece) :]
+            # Only the last record consumes output: after a crash before it, all of it comes again.
+            batch.add(piece, LogKind.OUTPUT, 0 if masked else end - batch.output_end)
 
     def _add_notice(self, batch: _Batch, text: str) -> None:
         if batch.data:
@@ -175,7 +241,6 @@ class LogWriter:
         self._records += len(batch.records)
         self._size = batch.end
         self._stored = batch.output_end
-        self._limit_noted = self._limit_noted or batch.limit_noted
 
 
 class _Batch:
@@ -184,7 +249,6 @@ class _Batch:
     def __init__(self, end: int, output_end: int, time_ns: int) -> None:
         self.end = end
         self.output_end = output_end
-        self.limit_noted = False
         self.data: list[bytes | memoryview] = []
         self.records: list[bytes] = []
         self._time_ns = time_ns
@@ -196,6 +260,48 @@ class _Batch:
             self.output_end += output_bytes
             self.data.append(data)
             self.records.append(LogRecord(self.end, self.output_end, self._time_ns, kind).pack())
+
+
+class _Late:
+    """Output past the head of its share: the last ``keep`` bytes of it."""
+
+    def __init__(self, keep: int) -> None:
+        self._keep = keep
+        self._bytes = bytearray()
+        self._begun = False
+        self.left_out = 0
+        """The number of bytes that are missing before it."""
+
+    def __bool__(self) -> bool:
+        return self._begun
+
+    @property
+    def size(self) -> int:
+        return self.left_out + len(self._bytes)
+
+    def add(self, data: bytes | memoryview) -> None:
+        self._begun = True
+        self._bytes += data
+        if len(self._bytes) > 2 * self._keep:
+            self._trim()
+
+    def leave_out(self, count: int) -> None:
+        self._begun = True
+        self.left_out += len(self._bytes) + count
+        self._bytes.clear()
+
+    def bytes(self) -> bytes:
+        self._trim()
+        return bytes(self._bytes)
+
+    def clear(self) -> None:
+        self._bytes.clear()
+        self._begun, self.left_out = False, 0
+
+    def _trim(self) -> None:
+        surplus = max(0, len(self._bytes) - self._keep)
+        del self._bytes[:surplus]
+        self.left_out += surplus
 
 
 def _write_at(file: int, pieces: Sequence[bytes | memoryview], offset: int) -> None:
@@ -220,6 +326,15 @@ def _last_whole(log: int, index: int) -> tuple[int, LogRecord]:
         if before.end < last.end <= log_size:
             return count, last
     return 0, nothing
+
+
+def _from_line_start(data: bytes) -> bytes:
+    """Return data from the first line on that begins soon, else from its first character."""
+    newline = data.find(b"\n", 0, min(_RECORD_BYTES, len(data) - 1)) if data else -1
+    if newline >= 0:
+        return data[newline + 1 :]
+    start = next((place for place, byte in enumerate(data[:4]) if byte not in _CONTINUATION), 0)
+    return data[start:]
 
 
 def _incomplete_tail(data: bytes | memoryview) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from storage.data_classes import immutable
 from storage.files.kinds import LOGS, FileKind
 from storage.files.log_index import LogKind, LogRecord, read_records, record_count
-from storage.files.log_writer import LogWriter
+from storage.files.log_writer import LogWriter, OutputShare, share_of_output
 from storage.files.masking import Masker
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class _Part:
 
 
 class LogFiles:
-    """The logs of all jobs, in one directory, each of at most ``limit`` bytes. Safe in any thread."""
+    """The logs of all jobs, in one directory; an attempt's keeps ``limit`` bytes. Safe in any thread."""
 
     def __init__(self, directory: Path, limit: int, clock: Clock) -> None:
         self._directory = directory
@@ -76,12 +76,15 @@ class LogFiles:
     def writer(self, build_uuid: str, job_uuid: str, attempt: int, masker: Masker = _NOTHING_HIDDEN) -> LogWriter:
         """Open an attempt's log for appending, after repairing what a crash left; end or close it when done.
 
-        The logs of earlier attempts count towards the job's limit. The ``masker`` must be the same each time.
+        The ``masker`` must be the same each time.
         """
         log, index = (self._directory / kind.name(build_uuid, job_uuid, attempt) for kind in (LOG, INDEX))
         log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        earlier = sum(part.size for part in _parts(log.parent) if part.log != log)
-        return LogWriter(log, index, self._limit, earlier, self._clock, masker)
+        return LogWriter(log, index, self._limit, self._clock, masker)
+
+    def share_of_output(self, masker: Masker) -> OutputShare:
+        """Return the share of a command's output that a log keeps."""
+        return share_of_output(self._limit, masker)
 
     def reader(self, build_uuid: str, job_uuid: str) -> JobLog:
         """Return a job's log, which may be empty and may grow while it is read."""

@@ -16,6 +16,7 @@ class JobErrorCode(StrEnum):
     IMAGE_NOT_FOUND = "image_not_found"
     INTERNAL_ERROR = "internal_error"
     LEASE_FAILED = "lease_failed"
+    LOG_NOT_KEPT = "log_not_kept"
     PIPELINE_TIMEOUT = "pipeline_timeout"
     SECRET_NOT_FOUND = "secret_not_found"  # noqa: S105 - a code
     SNAPSHOT_FAILED = "snapshot_failed"
@@ -29,6 +30,7 @@ class JobErrorCode(StrEnum):
         return self in {
             JobErrorCode.INTERNAL_ERROR,
             JobErrorCode.LEASE_FAILED,
+            JobErrorCode.LOG_NOT_KEPT,
             JobErrorCode.SNAPSHOT_FAILED,
             JobErrorCode.VM_LOST,
         }

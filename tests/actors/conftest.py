@@ -115,12 +115,18 @@ class Host:
         billing: BillingSettings | None = None,
         busy_seconds: float = 10.0,
         *,
+        log_wait_seconds: float = 120.0,
         others: Iterable[Provider] = (),
         **pool: Any,
     ) -> None:
         self.settings = settings_with(
             PoolSettings(**{"max_vms": 4, "parked": 0} | pool),
-            JobSettings(kill_grace=1.0, hold_seconds=hold_seconds, min_free_disk_gb=min_free_disk_gb),
+            JobSettings(
+                kill_grace=1.0,
+                hold_seconds=hold_seconds,
+                min_free_disk_gb=min_free_disk_gb,
+                log_wait_seconds=log_wait_seconds,
+            ),
         )
         self.timings = timings
         self.clock = SystemClock()

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import errno
+import resource
 import subprocess
 import sys
 import threading
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import apsw
@@ -25,6 +26,7 @@ from storage import Build, BuildState, DatabaseUnavailable, JobState, Lease, Log
 from tests.actors.conftest import Host
 from tests.e2e.pipelines import Graph, one
 from tests.records import assigned
+from tests.vms.contract.conftest import Vm
 from tests.waiting import until
 
 LOUD = "\n".join(f"echo line {number}; sleep 0.2" for number in range(1, 11))
@@ -328,6 +330,64 @@ def test_a_log_waits_for_room_on_the_hosts_disk(host: Host, monkeypatch: pytest.
     build = host.build(one(LOUD))
     assert host.finish(build).state == "passed"
     assert host.log(build) == LINES
+
+
+def test_a_job_without_room_for_its_log_fails_in_the_end(
+    tmp_path: Path, provider: Provider, images: Images, monkeypatch: pytest.MonkeyPatch
+):
+    """Its reason says so, and it is not run again."""
+
+    def full(_writer: LogWriter, *_pieces: bytes | memoryview) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(LogWriter, "output", full)
+    with closing(Host(tmp_path, provider, images, log_wait_seconds=0.0)) as host:
+        host.engine.start()
+        build = host.build(one(LOUD))
+        assert host.finish(build).state == "failed"
+        job = host.job(build)
+    assert (job.attempt, job.error_code) == (1, "log_not_kept")
+    assert "No space left on device" in str(job.error_message)
+
+
+def _supervisor(folder: Path) -> int:
+    """Return the id of the process that supervises the only job whose VM is below a folder."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if (process / "comm").read_text() == "supervisor\n" and any(
+                str(file.readlink()).startswith(str(folder)) for file in (process / "fd").iterdir()
+            ):
+                return int(process.name)
+    raise ProcessLookupError(folder)
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize("room_comes", [True, False])
+def test_a_job_whose_vm_cannot_keep_its_output_waits(
+    tmp_path: Path, provider: Provider, images: Images, *, room_comes: bool
+):
+    """It passes with all of it once there is room again, and fails if that takes too long."""
+    with closing(Host(tmp_path, provider, images, log_wait_seconds=300.0 if room_comes else 0.5)) as host:
+        host.engine.start()
+        build = host.build(one("echo up; until [ -e /tmp/go ]; do sleep 0.01; done; seq 400"))
+        host.says(build, b"up\n")
+        supervisor = _supervisor(tmp_path)
+        resource.prlimit(supervisor, resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
+        lease = host.storage.leases.of_job(host.job(build).id)
+        assert lease is not None
+        vm = Vm(provider, lease.uuid)
+        vm.says("touch /tmp/go")
+        if room_comes:
+            until(lambda: not vm.complete("pgrep seq; pgrep bash").stdout, "the command's own end")
+            assert host.job(build).state == "running"
+            resource.prlimit(supervisor, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        assert host.finish(build).state == ("passed" if room_comes else "failed")
+        job, log = host.job(build), host.log(build)
+    if room_comes:
+        assert log.split() == [b"up", *(b"%d" % each for each in range(1, 401))]
+    else:
+        assert (job.exit_code, job.error_code, job.attempt) == (0, "log_not_kept", 1)
+        assert log.endswith(b"the rest of the output could not be kept: File too large\n")
 
 
 def test_queued_jobs_cost_no_threads(host: Host):

@@ -126,9 +126,8 @@ class Guest:
 
 
 def _copy_output(command: _Command, offset: int, service: paramiko.Channel) -> None:
-    for chunk in command.output_from(offset):
-        if chunk:
-            service.sendall(b"output %d\n" % len(chunk) + chunk)
+    for line, chunk in command.output_from(offset):
+        service.sendall(line + chunk)
     result = command.result()
     service.sendall(b"result %d\n" % len(result) + result)
 
@@ -140,10 +139,10 @@ class _Command:
         """Start it; ``spec`` is that of `actors.vms.start`."""
         *options, flag, command = spec["arguments"]
         assert (flag, options) in (("-c", []), ("-c", ["-e"]))
-        self._limit = spec["output_limit"]
+        self._tail: int = spec["output_tail"]
+        self._head: int = spec["output_limit"] - self._tail
         self._changed = threading.Condition()
         self._output = b""
-        self._dropped = 0
         self._ending = self._timed_out = False
         self._exit_code = 0
         self._started = time.monotonic()
@@ -169,29 +168,40 @@ class _Command:
             self._shell.signal(signal.SIGKILL)
             self.ended_within(_KILL_SECONDS)
 
-    def output_from(self, offset: int) -> Iterator[bytes]:
-        """Yield the output from a byte on as it arrives, until the command has ended."""
-        over = False
+    def output_from(self, offset: int) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the output from a byte on as it arrives, each piece after a line, until the command has ended."""
+        size, over, paused = 0, False, False
         while not over:
             with self._changed:
-                while self._ended is None and len(self._output) <= offset:
+                while self._ended is None and (paused or len(self._output) <= offset):
                     self._changed.wait()
-                chunk, over = self._output[offset:], self._ended is not None
+                chunk, size, over = self._output[offset : self._head], len(self._output), self._ended is not None
             offset += len(chunk)
-            yield chunk
+            if chunk:
+                yield b"output %d\n" % len(chunk), chunk
+            if not over and size > offset >= self._head and not paused:
+                paused = True
+                yield b"paused\n", b""
+        start = max(offset, size - self._tail)
+        if start > offset:
+            yield b"skipped %d\n" % (start - offset), b""
+        if size > start:
+            yield b"output %d\n" % (size - start), self._output[start:]
 
     def result(self) -> bytes:
         """Return the lines of the result, as the supervisor of a job's command does."""
         timed_out = "timed-out\n" if self._timed_out else ""
-        size = f"output {len(self._output)} {self._dropped}\nended {self._ended}\n"
+        size = f"output {self._kept} {len(self._output) - self._kept}\nended {self._ended}\n"
         exited = f"{timed_out}exit {self._exit_code}\n{size}now {time.monotonic()}\n"
         return f"started {self._started}\n{exited}".encode()
 
+    @property
+    def _kept(self) -> int:
+        return min(len(self._output), self._head + self._tail)
+
     def _keep(self, data: bytes) -> None:
         with self._changed:
-            kept = data[: self._limit - len(self._output)]
-            self._output += kept
-            self._dropped += len(data) - len(kept)
+            self._output += data
             self._changed.notify_all()
 
     def _run(self, command: str, strict: bool) -> None:

@@ -14,30 +14,48 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from actors.builds.attempt.vm_connection import VmConnection
-    from storage import Build, Job, LogWriter, Storage
+    from storage import Build, Clock, Job, LogWriter, OutputShare, Storage
 
-__all__ = ["AttemptLog"]
+__all__ = ["AttemptLog", "LogNotKept", "why_not_kept"]
 
 _logger = logging.getLogger(__name__)
 
-_DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
-_DISK_FULL_PAUSE = 1.0
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS}
+"""Errors that the owner can mend while a job waits: a full disk, or a folder that cannot be written."""
+
+_PAUSE = 1.0
+
+
+class LogNotKept(Exception):
+    """Output was lost because it could not be kept for too long."""
 
 
 class AttemptLog:
     """Output and notices of an attempt, masked by its secrets. Each method is safe in any thread.
 
-    Once the attempt is abandoned, the log stays closed, so that a successor can write it.
+    What cannot be written is tried again for ``patience`` seconds. Once the attempt is abandoned, the log stays closed,
+    so that a successor can write it.
     """
 
     def __init__(
-        self, storage: Storage, build: Build, job: Job, connection: VmConnection, on_output: Callable[[], None]
+        self,
+        storage: Storage,
+        build: Build,
+        job: Job,
+        connection: VmConnection,
+        on_output: Callable[[], None],
+        *,
+        clock: Clock,
+        patience: float,
     ) -> None:
         self._storage = storage
         self._build = build
         self._job = job
         self._connection = connection
         self._on_output = on_output
+        self._clock = clock
+        self._patience = patience
+        self._failing_since: float | None = None
         self._lock = threading.Lock()
         self._writer: LogWriter | None = None
         self._masker: Masker | None = None
@@ -49,6 +67,11 @@ class AttemptLog:
     def masked(self, text: str) -> str:
         """Mask the job's secrets in a text, if this process gave them to the command or masked its output."""
         return text if self._masker is None else self._masker.masked(text)
+
+    @property
+    def share_of_output(self) -> OutputShare:
+        """The share of the command's output that the log keeps."""
+        return self._storage.logs.share_of_output(self._masker or Masker())
 
     def opened(self) -> LogWriter:
         """Return the writer; open it if it is closed. Raises Abandoned and OSError."""
@@ -62,7 +85,7 @@ class AttemptLog:
             return self._writer
 
     def notice(self, text: str) -> None:
-        """Write a notice of the service. Raises Abandoned."""
+        """Write a notice of the service. Raises Abandoned, and LogNotKept."""
         while True:
             try:
                 self.opened().notice(text)
@@ -70,20 +93,30 @@ class AttemptLog:
                 self.wait_for_room(error)
             else:
                 break
+        self.written()
+
+    def written(self) -> None:
+        """Announce what was written, which ends the time for which it could not be."""
+        self._failing_since = None
         self._on_output()
 
     def wait_for_room(self, error: OSError) -> None:
-        """Close a log that could not be written, and pause if the disk is full.
+        """Close a log that could not be written, and pause if that may change.
 
-        Raises Abandoned, and ``error`` if it has another cause.
+        Raises Abandoned, LogNotKept if it could not be written for too long, and ``error`` if it has another cause.
         """
         with contextlib.suppress(OSError):
             self.close()
         self._connection.check()
-        if error.errno not in _DISK_FULL:
+        if error.errno not in _NO_ROOM:
             raise error
+        now = self._clock.monotonic()
+        if self._failing_since is None:
+            self._failing_since = now
+        if now - self._failing_since >= self._patience:
+            raise LogNotKept(why_not_kept(error.strerror, self._patience)) from error
         _logger.warning("job %s waits for room for its log: %s", self._job.uuid, error)
-        self._connection.pause(_DISK_FULL_PAUSE)
+        self._connection.pause(_PAUSE)
 
     def end(self) -> None:
         """Write the output that masking still keeps, and close the log: no more output will come."""
@@ -97,3 +130,8 @@ class AttemptLog:
             writer, self._writer = self._writer, None
         if writer is not None:
             writer.close()
+
+
+def why_not_kept(error: str | None, patience: float) -> str:
+    """Return why output was lost, in words."""
+    return f"the output of the command could not be kept on the host for {patience:g} s: {error}"

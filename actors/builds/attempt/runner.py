@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 from typing import TYPE_CHECKING
 
@@ -83,7 +84,15 @@ class AttemptRunner:
         self._connection = VmConnection(provider, clock, assignment.lease.uuid)
         seconds = settings.jobs.acquire_timeout
         self._maker = VmMaker(provider, self._connection, clock, metrics, seconds=seconds, pauses=acquire_pauses)
-        self.log = AttemptLog(storage, self._build, self._job, self._connection, on_output)
+        self.log = AttemptLog(
+            storage,
+            self._build,
+            self._job,
+            self._connection,
+            on_output,
+            clock=clock,
+            patience=settings.jobs.log_wait_seconds,
+        )
         self._fresh = False
         self._last_use: DiskUse | None = None
         self._output: vms.CommandOutput | None = None
@@ -153,14 +162,17 @@ class AttemptRunner:
         for name in sorted(name for name, value in secrets.items() if not Masker.can_hide(value)):
             self.log.notice(f"the secret {name} is too short to be masked: set a longer one")
         self._last_use = DiskUse(written=0, free=self._free())
-        limit, settings = self._limit(), self._settings.jobs
+        limit, settings, share = self._limit(), self._settings.jobs, self.log.share_of_output
+        end = share.tail + share.margin
         spec = vms.CommandSpec(
             command=self._job.command,
             strict=self._build.strict_shell,
             env=env,
             seconds=limit.seconds,
             grace=settings.kill_grace,
-            output_limit=settings.log_limit_bytes + 1,
+            output_limit=share.head + end,
+            output_tail=end,
+            output_patience=settings.log_wait_seconds,
         )
         self._name_disk(of_jobs)
         self._output = vms.start(connection, spec)
@@ -184,7 +196,7 @@ class AttemptRunner:
     def follow(self) -> vms.Exited:
         """Copy the command's output into the log until it has ended, over as many connections as needed.
 
-        While the host's disk is full, the output waits in the VM.
+        While the host's disk is full, the output waits in the VM. Raises LogNotKept if that lasts too long.
         """
         self._storage.let_go()
         with self._ending_lost_log():
@@ -201,21 +213,37 @@ class AttemptRunner:
         output, self._output = self._output, None
         following = output or vms.follow(self._connection.connected(), log.output_offset)
         pieces: list[memoryview] = []
+        left_out, paused = 0, False
         for piece in following:
             pieces.append(piece)
-            if not following.at_hand:
+            if not following.at_hand or (left_out, paused) != (following.left_out, following.paused):
                 log.output(*pieces)
-                self._on_output()
+                if following.left_out != left_out:
+                    left_out = following.left_out
+                    log.leave_out(left_out)
+                elif following.paused and not paused:
+                    paused = True
+                    log.notice_pause()
+                self.log.written()
                 if sum(map(len, pieces)) >= _FLOOD_BYTES:
                     self._connection.pause(_FLOOD_PAUSE)
                 pieces.clear()
         log.output(*pieces)
-        assert following.exited is not None  # noqa: S101 - it was followed to its end
+        exited = following.exited
+        assert exited is not None  # noqa: S101 - it was followed to its end
         self.log.end()
-        if following.exited.cut_off:
-            names = ", ".join(following.exited.cut_off)
+        self._note_end(exited, following.offset)
+        return exited
+
+    def _note_end(self, exited: vms.Exited, offset: int) -> None:
+        """Say in the log what of the output is not there, and why."""
+        if exited.unkept:
+            self.log.notice(f"the rest of the output could not be kept: {os.strerror(exited.unkept)}")
+        elif exited.truncated and offset == exited.size:  # by the supervisor of an older release
+            self.log.notice("the rest of the output is not kept")
+        if exited.cut_off:
+            names = ", ".join(exited.cut_off)
             self.log.notice(f"processes that the command left behind still held its output, and were ended: {names}")
-        return following.exited
 
     @contextlib.contextmanager
     def _ending_lost_log(self) -> Iterator[None]:

@@ -143,18 +143,17 @@ class TestOutput:
         assert len(output_of(connection, "head -c 1024 /dev/zero", output_limit=1024)) == 1024
         assert ended(connection) == Exited(0, 1024, truncated=False)
 
-    def test_a_full_disk_of_the_host_costs_output_and_no_more(self):
-        """Lost output counts as dropped, and nothing is kept after a gap."""
+    def test_on_a_full_disk_of_the_host_output_stays_in_its_pipe(self):
         read, write = os.pipe()
         output = Output(os.open("/dev/full", os.O_RDWR))
-        for _ in range(2):
-            os.write(write, b"lost")
-            output.move(read, 100)
+        output.keep(100, 0)
+        os.write(write, b"kept later")
+        with pytest.raises(OSError, match=r"No space left|Invalid argument"):
+            output.move(read)
         kept = os.memfd_create("kept")
         os.dup2(kept, output.file)
-        os.write(write, b"late")
-        output.move(read, 100)
-        assert (output.size, output.dropped, os.fstat(kept).st_size) == (0, 12, 0)
+        assert (output.move(read), output.size) == (10, 10)
+        assert os.pread(kept, 100, 0) == b"kept later"
         for descriptor in (read, write, output.file, kept):
             os.close(descriptor)
 

@@ -179,16 +179,27 @@ def test_the_limit_counts_stored_bytes(tmp_path: Path):
     with logs.writer("build", "job", 1, masker) as writer:
         writer.output(b"1 xx")
     assert _read(logs) == b"1 ******"
-    with logs.writer("build", "job", 1, masker) as writer:
-        assert writer.output_offset == 4
-        writer.output(b"4")
-    assert _read(logs) == b"1 ******\nThe log reached its limit of 8 bytes: further output is not kept.\n"
 
 
-def test_output_cut_off_at_the_limit_ends_without_half_a_secret(tmp_path: Path):
-    """It ends with the notice."""
-    logs, masker = _logs(tmp_path, limit=20), Masker.hiding(["hunter2hunter2"])
+def test_output_that_grows_by_masking_keeps_its_end(tmp_path: Path):
+    logs = _logs(tmp_path, limit=40)
+    with logs.writer("build", "job", 1, Masker.hiding(["x"])) as writer:
+        writer.output(b"1 " + b"x" * 20 + b"\nLAST")
+    assert _read(logs) == b"23 bytes of output are left out here: the log keeps 40.\nLAST"
+
+
+@pytest.mark.parametrize("first", range(30))
+def test_no_part_of_a_secret_shows_where_the_middle_is_left_out(tmp_path: Path, first: int):
+    logs, masker = _logs(tmp_path, limit=60), Masker.hiding(["hunter2hunter2"])
+    secret = b"hunter2hunter2"
+    output = b"." * first + secret * 30
     with logs.writer("build", "job", 1, masker) as writer:
-        writer.output(b"hunter2hunter2hunter2")
-        assert writer.output_offset == 21
-    assert _read(logs) == b"***\nThe log reached its limit of 20 bytes: further output is not kept.\n"
+        writer.output(output)
+    assert set(_read(logs)[first:].split(b"left out")[0].split(b"\n")[0]) <= set(b"*.")
+    assert set(_read(logs).split(b"keeps 60.\n")[1]) <= set(b"*.")
+    share = logs.share_of_output(masker)
+    with logs.writer("build", "again", 1, masker) as writer:
+        writer.output(output[: share.head])
+        writer.leave_out(len(output) - share.head - share.tail - share.margin)
+        writer.output(output[len(output) - share.tail - share.margin :])
+    assert logs.reader("build", "again").read(0, 1000) == _read(logs)

@@ -165,34 +165,69 @@ def _limited(tmp_path: Path, limit: int) -> LogFiles:
     return LogFiles(tmp_path, limit, ManualClock())
 
 
-def test_output_past_the_limit_is_dropped_but_counted(tmp_path: Path):
-    """One notice says so."""
-    logs = _limited(tmp_path, 10)
+def test_the_last_lines_of_long_output_are_kept(tmp_path: Path):
+    """The beginning comes at once; the end after a notice of what is missing, when no more comes."""
+    logs = _limited(tmp_path, 20)
     with logs.writer("build", "job", 1) as writer:
         writer.output(b"12345678")
         writer.output(b"9abcdef")
-        writer.output(b"ghi" * 1000)
-        assert writer.output_offset == 8 + 7 + 3000
-        writer.notice("exit 0")
-    assert _chunks(logs)[:2] == [(8, OUTPUT, b"12345678"), (10, OUTPUT, b"9a")]
-    notices = [content for _, kind, content in _chunks(logs) if kind is NOTICE]
-    assert notices == [b"\nThe log reached its limit of 10 bytes: further output is not kept.\n", b"exit 0\n"]
+        assert _text(logs) == b"123456789a"
+        writer.output(b"ghi\n" * 1000)
+        assert writer.output_offset == 8 + 7 + 4000
+        writer.notice("a notice")
+        writer.output(b"LAST\nONE")
+    assert [(kind, content) for _, kind, content in _chunks(logs)] == [
+        (OUTPUT, b"12345678"),
+        (OUTPUT, b"9a"),
+        (NOTICE, b"\na notice\n"),
+        (NOTICE, b"4005 bytes of output are left out here: the log keeps 20.\n"),
+        (OUTPUT, b"LAST\nONE"),
+    ]
+    assert writer.output_offset == 8 + 7 + 4000 + 8
+
+
+def test_what_does_not_come_is_counted_as_left_out(tmp_path: Path):
+    logs = _limited(tmp_path, 20)
+    with logs.writer("build", "job", 1) as writer:
+        writer.output(b"head\n")
+        writer.leave_out(70)
+        assert writer.output_offset == 75
+        writer.output(b"xx\nLAST")
+    assert _text(logs) == b"head\n73 bytes of output are left out here: the log keeps 20.\nLAST"
+
+
+def test_a_writer_that_dies_at_the_gap_gets_the_end_again(tmp_path: Path):
+    """Nothing of the end was appended, so that its successor says once what is missing."""
+    logs = _limited(tmp_path, 20)
+    writer = logs.writer("build", "job", 1)
+    writer.output(b"head\n")
+    writer.leave_out(70)
+    writer.output(b"LAST")
+    writer.close()
+    with logs.writer("build", "job", 1) as again:
+        assert again.output_offset == 5
+        again.leave_out(70)
+        again.output(b"LAST")
+    assert _text(logs) == b"head\n70 bytes of output are left out here: the log keeps 20.\nLAST"
+
+
+def test_a_log_that_pauses_says_so_once(tmp_path: Path):
+    """Also after the writer has died."""
+    logs = _limited(tmp_path, 20)
+    for _ in range(2):
+        writer = logs.writer("build", "job", 1)
+        writer.notice_pause()
+        writer.close()
+    with logs.writer("build", "job", 1) as writer:
+        writer.notice_pause()
+    says = "The log has reached 10 bytes. It goes on when the command has ended, with the last 10 bytes of its output."
+    assert _text(logs).decode() == f"{says}\n"
 
 
 def test_output_that_ends_at_the_limit_has_no_notice(tmp_path: Path):
     logs = _limited(tmp_path, 5)
     _write(logs, b"12345")
     assert _text(logs) == b"12345"
-
-
-def test_a_reopened_log_does_not_repeat_the_limits_notice(tmp_path: Path):
-    logs = _limited(tmp_path, 5)
-    _write(logs, b"1234567")
-    stored = _text(logs)
-    with logs.writer("build", "job", 1) as writer:
-        assert writer.output_offset == 7
-        writer.output(b"more")
-    assert _text(logs) == stored
 
 
 def test_a_reopened_log_has_the_rest_of_its_limit(tmp_path: Path):
@@ -202,14 +237,16 @@ def test_a_reopened_log_has_the_rest_of_its_limit(tmp_path: Path):
     assert _text(logs) == b"1234567890"
 
 
-def test_the_limit_is_for_all_attempts_of_a_job_together(tmp_path: Path):
-    logs = _limited(tmp_path, 10)
-    _write(logs, b"1234567\n")
-    _write(logs, b"abc", attempt=2)
-    assert _text(logs).startswith(b"1234567\nab\nThe log reached its limit of 10 bytes")
-    before = _text(logs)
-    _write(logs, b"xyz", attempt=3)
-    assert _text(logs) == before
+def test_each_attempt_has_the_whole_limit(tmp_path: Path):
+    logs = _limited(tmp_path, 20)
+    for attempt in (1, 2):
+        _write(logs, b"head of %d\n%s\nLAST of %d" % (attempt, b"x" * 100, attempt), attempt=attempt)
+    assert [content for _, kind, content in _chunks(logs) if kind is OUTPUT] == [
+        b"head of 1\n",
+        b"LAST of 1",
+        b"head of 2\n",
+        b"LAST of 2",
+    ]
 
 
 def test_output_and_notices_from_several_threads_are_all_kept(logs: LogFiles):

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from actors.vms import CommandSpec, Connection, Exited, Provider, follow, in_job, start
+from actors.vms import CommandSpec, CommandState, Connection, Exited, Provider, follow, in_job, inspect, start
 from storage import SystemClock
 from tests.actors.vms.commands import TIMEOUT, run_in_job
 from tests.vms.contract.conftest import Boot
@@ -29,7 +29,8 @@ def test_a_gigabyte_past_the_limit_is_dropped(connection: Connection):
     start(connection, CommandSpec("head -c 1G /dev/zero; echo over >&2; exit 6", output_limit=100_000))
     following = follow(connection)
     assert sum(map(len, following)) < 101_000
-    assert following.exited == Exited(6, following.offset, truncated=True)
+    assert following.exited == Exited(6, 100_000, truncated=True)
+    assert (following.left_out, following.offset) == (GB + 5 - 100_000, GB + 5)
 
 
 @pytest.mark.real
@@ -118,3 +119,33 @@ def test_what_writes_for_ever_is_cut_off_at_the_time_out(connection: Connection)
     assert following.exited is not None
     assert (following.exited.exit_code, following.exited.timed_out) == (0, False)
     assert following.exited.cut_off
+
+
+def test_the_end_of_long_output_comes_after_a_gap(connection: Connection):
+    """The beginning comes at once, and the gap is counted; who reads on after it gets the rest."""
+    lines = "\n".join(f"echo {each:09}" for each in range(100))
+    start(connection, CommandSpec(f"{lines}\nexit 6", output_limit=300, output_tail=200))
+    following = follow(connection)
+    text = b"".join(following)
+    whole = b"".join(b"%09d\n" % each for each in range(100))
+    assert text == whole[:100] + whole[-200:]
+    assert (following.left_out, following.offset) == (700, 1000)
+    assert following.exited == Exited(6, 300, truncated=True)
+    for offset, left_out in ((0, 700), (50, 700), (500, 300), (900, 0), (1000, 0)):
+        again = follow(connection, offset)
+        kept = whole[offset:100] + whole[max(800, offset) :]
+        assert (b"".join(again), again.left_out) == (kept, left_out)
+
+
+def test_more_output_than_is_shown_is_told(connection: Connection):
+    """The command runs on."""
+    lines = "\n".join(f"echo {each:09}" for each in range(50))
+    start(connection, CommandSpec(f"{lines}\nsleep 60", output_limit=300, output_tail=200))
+    following = follow(connection)
+    text = b""
+    for piece in following:
+        text += piece
+        if following.paused:
+            break
+    assert text == b"".join(b"%09d\n" % each for each in range(10))
+    assert inspect(connection) is CommandState.RUNNING

@@ -135,9 +135,10 @@ def restore_signals() -> None:
             continue
 
 
-def ignore_broken_pipes() -> None:
-    """Let a write to a pipe or socket without a reader raise BrokenPipeError."""
+def survive_failed_writes() -> None:
+    """Let a write to a pipe or socket without a reader, or past the largest size of files, raise OSError."""
     _signal.signal(_signal.SIGPIPE, _signal.SIG_IGN)
+    _signal.signal(_signal.SIGXFSZ, _signal.SIG_IGN)
 
 
 def ignore_children() -> None:

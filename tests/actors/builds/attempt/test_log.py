@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from actors.builds.attempt.log import AttemptLog
+from actors.builds.attempt.log import AttemptLog, LogNotKept
 from actors.builds.attempt.vm_connection import Abandoned, VmConnection
 from actors.vms import ImageStore, SandboxProvider
 from actors.vms.sandbox import IdMap
 from storage import Build, NewBuild, Storage, SystemClock
+from tests.clock import ManualClock
 from tests.records import new_job, new_pipeline
 from tests.state import new_storage
 
@@ -39,9 +40,14 @@ def outputs() -> list[str]:
 
 
 @pytest.fixture
-def log(storage: Storage, build: Build, connection: VmConnection, outputs: list[str]) -> AttemptLog:
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def log(storage: Storage, build: Build, connection: VmConnection, outputs: list[str], clock: ManualClock) -> AttemptLog:
     (job,) = storage.jobs.of_build(build.id)
-    return AttemptLog(storage, build, job, connection, lambda: outputs.append("output"))
+    return AttemptLog(storage, build, job, connection, lambda: outputs.append("output"), clock=clock, patience=60.0)
 
 
 def _text(storage: Storage, build: Build) -> bytes:
@@ -85,10 +91,24 @@ def test_an_abandoned_attempt_opens_its_log_no_more(
     assert _text(storage, build) == b"one\n"
 
 
-def test_only_a_full_disk_is_waited_for(log: AttemptLog, connection: VmConnection):
+def test_only_what_can_change_is_waited_for(log: AttemptLog, connection: VmConnection):
     """A wait ends at once when the attempt is abandoned."""
     with pytest.raises(OSError, match="broken"):
         log.wait_for_room(OSError(errno.EIO, "broken"))
     connection.abandon()
     with pytest.raises(Abandoned):
         log.wait_for_room(OSError(errno.ENOSPC, "full"))
+
+
+def test_the_wait_for_room_ends_with_the_logs_patience(log: AttemptLog, clock: ManualClock):
+    """It begins anew when something was written."""
+    full = OSError(errno.ENOSPC, "No space left on device")
+    for _ in range(2):
+        log.wait_for_room(full)
+        clock.advance(59)
+        log.wait_for_room(full)
+        log.notice("written")
+    log.wait_for_room(full)
+    clock.advance(60)
+    with pytest.raises(LogNotKept, match="could not be kept on the host for 60 s: No space left on device"):
+        log.wait_for_room(full)

@@ -21,13 +21,13 @@ from ..kernel import (
     MS_NODEV,
     MS_NOSUID,
     await_children,
-    ignore_broken_pipes,
     ignore_children,
     join_empty_keyring,
     make_read_only,
     mount,
     raise_oom_score,
     set_title,
+    survive_failed_writes,
 )
 from . import agent as engine_agent
 from . import interface
@@ -49,7 +49,7 @@ def main(*, agent: bool = False) -> NoReturn:
     """
     try:
         await_children()
-        ignore_broken_pipes()
+        survive_failed_writes()
         _signal.signal(_signal.SIGPWR, lambda *_: os._exit(0))  # the engine shuts the instance down
         mount("tmpfs", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=64m")
         os.mkdir(FOLDER, 0o700)

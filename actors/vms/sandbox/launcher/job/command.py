@@ -28,6 +28,9 @@ _LEFT_SECONDS = 30.0
 It ends before when nothing holds the output (engine.md, "A job attempt").
 """
 
+_RETRY_SECONDS = 0.25
+"""The time after which output is moved again that the file could not take, as on a full disk."""
+
 
 class Command:
     """A command that runs, or has ended.
@@ -38,7 +41,12 @@ class Command:
     def __init__(self, spec: dict[str, Any], processes: Processes, output: Output) -> None:
         """Start it. Raises OSError if its processes were killed."""
         self._output = output
-        self._limit: int = spec["output_limit"]
+        tail: int = spec["output_tail"]
+        output.keep(spec["output_limit"] - tail, tail)
+        self._patience: float = spec["output_patience"]
+        self._blocked_since: float | None = None
+        self._retry_at: float | None = None
+        self._unkept = 0
         self._grace: float = spec["grace"]
         self._processes, self.pipe = processes, processes.output
         os.set_blocking(self.pipe, False)
@@ -47,11 +55,13 @@ class Command:
         self.exit_code: int | None = None
         self._started = uptime()
         self._ended = 0.0
+        self._dead_code: int | None = None
         self._left_until: float | None = None
         self._last_output = 0.0
         self._cut_off: list[str] = []
         self._exited = self._ending = self._killed = self._timed_out = False
-        self._term_at: float | None = self._started + spec["seconds"]
+        self._time_out_at = self._started + spec["seconds"]
+        self._term_at: float | None = self._time_out_at
         self._kill_at: float | None = None
 
     @property
@@ -59,15 +69,24 @@ class Command:
         """A descriptor to poll for `reap`; -1 if there is none now."""
         return self._processes.end
 
+    @property
+    def readable_pipe(self) -> int:
+        """The pipe, to poll for `keep_output`; -1 while the output cannot be kept, so that the command waits."""
+        return self.pipe if self._retry_at is None else -1
+
     def keep_output(self) -> bool:
         """Move what the pipe has now to the output; tell if there was anything.
 
         At its end all has come of an ended command's processes, and those that do not hold the output are killed.
         """
         try:
-            count = self._output.move(self.pipe, self._limit)
+            count = self._output.lose(self.pipe) if self._unkept else self._output.move(self.pipe)
         except BlockingIOError:
             return False
+        except OSError as error:  # such as that the host's disk is full
+            self._block(error)
+            return self._unkept != 0
+        self._unblock()
         self._last_output = uptime()
         if count == 0:
             self._close_pipe()
@@ -75,25 +94,18 @@ class Command:
                 self._kill_rest()
         return count > 0
 
-    def reap(self) -> bool:
-        """Take the next step to the end of the command, and tell if it has ended.
+    def reap(self) -> None:
+        """Take the next step to the end of the command, which sets ``exit_code``.
 
-        All its processes are dead then, and their last output is kept.
+        All its processes are dead then, and their last output is kept, or has been waited for in vain.
         """
         if not self._exited:
             self._note_exit()
-            return False
-        exit_code = self._processes.reap()
-        if exit_code is None:
-            return False
-        while self.pipe >= 0 and self.keep_output():
-            pass
-        if self.pipe >= 0:  # a shell that has entered may hold it
-            self._close_pipe()
-        self.exit_code = exit_code
-        self._ended = uptime()
-        self._kill_at = None
-        return True
+            return
+        self._dead_code = self._processes.reap()
+        if self._dead_code is not None:
+            self._kill_at = None
+            self._end()
 
     def terminate(self, grace: float) -> None:
         """Send TERM to all its processes, unless that was done, and KILL after ``grace`` seconds."""
@@ -114,6 +126,11 @@ class Command:
         if self._kill_at is not None and self._kill_at <= uptime():
             self._kill_at, self._killed = None, True
             self._processes.kill()
+        if self._retry_at is not None and self._retry_at <= uptime():
+            self._retry_at = None
+            self.keep_output()
+            if self._dead_code is not None:
+                self._end()
         if self._rest_at is not None and self._rest_at <= uptime():
             self._cut_off = self._processes.holders(self.pipe)
             self._kill_rest()
@@ -121,24 +138,48 @@ class Command:
     @property
     def milliseconds_left(self) -> float | None:
         """The time until something is due; None if nothing is."""
-        times = [at for at in (self._term_at, self._kill_at, self._rest_at) if at is not None]
+        times = [at for at in (self._term_at, self._kill_at, self._rest_at, self._retry_at) if at is not None]
         return max(0.0, (min(times) - uptime()) * 1000 + 1) if times else None
 
     @property
     def result(self) -> bytes:
         """The lines that tell how it ended."""
-        timed_out = "timed-out\n" if self._timed_out else ""
-        sizes = f"{self._output.size} {self._output.dropped}"
-        cut_off = f"cut-off {' '.join(self._cut_off)}\n" if self._cut_off else ""
-        lines = f"started {self._started:.2f}\n{timed_out}exit {self.exit_code}\noutput {sizes}\n{cut_off}"
-        return f"{lines}ended {self._ended:.2f}\nnow {uptime():.2f}\n".encode()
+        output = self._output
+        facts = [f"started {self._started:.2f}", f"exit {self.exit_code}"]
+        facts.append(f"output {output.kept} {output.size - output.kept}")
+        if self._timed_out:
+            facts.append("timed-out")
+        if self._unkept:
+            facts.append(f"unkept {self._unkept} {output.lost}")
+        if self._cut_off:
+            facts.append(f"cut-off {' '.join(self._cut_off)}")
+        facts.append(f"ended {self._ended:.2f}\nnow {uptime():.2f}\n")
+        return "\n".join(facts).encode()
 
     @property
     def _rest_at(self) -> float | None:
         """The time at which what an ended command left is killed, as it looks now; None at other times."""
-        if self._left_until is None:
+        if self._left_until is None or self._retry_at is not None:
             return None
         return min(self._left_until, self._last_output + _QUIET_SECONDS)
+
+    def _block(self, error: OSError) -> None:
+        """Let the command wait for its output to be kept; end it if that takes too long."""
+        now = uptime()
+        if self._blocked_since is None:
+            self._blocked_since = now
+        if not self._ending and now < min(self._blocked_since + self._patience, self._time_out_at):
+            self._retry_at = now + _RETRY_SECONDS
+            return
+        self._unkept = error.errno or -1
+        if not self._exited:
+            self.terminate(self._grace)
+
+    def _unblock(self) -> None:
+        """Give what an ended command left its time anew, after a wait for room."""
+        if self._blocked_since is not None and self._left_until is not None and not self._ending:
+            self._left_until = max(self._left_until, min(uptime() + _LEFT_SECONDS, self._time_out_at))
+        self._blocked_since = None
 
     def _note_exit(self) -> None:
         """Note that the command has ended, and leave what it left the rest of its time to pass on its output."""
@@ -150,6 +191,17 @@ class Command:
         self._left_until = now if self._killed else min(now + _LEFT_SECONDS, *bounds)
         if self.pipe < 0:
             self._kill_rest()
+
+    def _end(self) -> None:
+        """Note the end of a command whose processes are dead, unless its output still waits."""
+        while self.pipe >= 0 and self.keep_output():
+            pass
+        if self._retry_at is not None:
+            return
+        if self.pipe >= 0:  # a shell that has entered may hold it
+            self._close_pipe()
+        self.exit_code = self._dead_code
+        self._ended = uptime()
 
     def _kill_rest(self) -> None:
         self._left_until, self._kill_at = None, uptime() + _STOPPED_SECONDS

@@ -1,7 +1,8 @@
 """A conversation of the service with the supervisor of a VM's job, over a socket that sshd connects.
 
 It is one request: a line of a word and a number, for ``start`` followed by so many bytes. The answer is lines; a line
-``output N`` or ``result N`` is followed by so many bytes.
+``output N`` or ``result N`` is followed by so many bytes. ``paused`` says that there is more output than is shown while
+the command runs, and ``skipped N`` that so many bytes of it are not kept.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class Conversation:
         self.finished = False
         """True once the result is on its way."""
         self._received = b""
-        self._offset = 0
+        self._offset = self._position = 0
+        self._paused = False
         self._head = b""
         self._left = 0
 
@@ -62,24 +64,34 @@ class Conversation:
         """Let the result follow the output that was copied."""
         self.finished, self._head = True, b"result %d\n%s" % (len(result), result)
 
-    def copy(self, output: Output) -> bool:
-        """Copy as much of the output as the other end takes now; tell if that is all."""
+    def copy(self, output: Output, *, whole: bool) -> bool:
+        """Copy as much of the output as the other end takes now; tell if that is all.
+
+        Without ``whole`` more may come.
+        """
         self.idle = False
         try:
-            while self._head or self._left or (not self.finished and self._next_block(output.size)):
+            while self._head or self._left or (not self.finished and self._next_block(output, whole=whole)):
                 if self._head:
                     self._head = self._head[self.socket.send(self._head) :]
                 else:
-                    sent = os.sendfile(self.socket.fileno(), output.file, self._offset, self._left)
-                    self._offset += sent
+                    sent = os.sendfile(self.socket.fileno(), output.file, self._position, self._left)
+                    self._position += sent
                     self._left -= sent
         except BlockingIOError:
             return False
         self.idle = True
         return True
 
-    def _next_block(self, size: int) -> int:
-        """Begin the next block of output, if there is any; return its size."""
-        self._left = max(0, min(size - self._offset, _CHUNK))
-        self._head = b"output %d\n" % self._left if self._left else b""
-        return self._left
+    def _next_block(self, output: Output, *, whole: bool) -> bool:
+        """Begin the next block of output, or say what is not in it; tell if there is anything."""
+        skipped, self._position, size = output.block(self._offset, whole=whole)
+        self._left = min(size, _CHUNK)
+        self._offset += skipped + self._left
+        if skipped:
+            self._head = b"skipped %d\n" % skipped
+        if self._left:
+            self._head += b"output %d\n" % self._left
+        elif not whole and not self._paused and output.head <= self._offset < output.size:
+            self._paused, self._head = True, b"paused\n"
+        return bool(self._head)

@@ -17,7 +17,7 @@ import stat
 import struct
 
 from ..answer import answer
-from ..kernel import await_children, ignore_broken_pipes, set_title
+from ..kernel import await_children, set_title, survive_failed_writes
 from ..outer import REQUESTS, SEND_BYTES, SUPERVISOR
 from ..shares import limit_of_job
 from . import namespaces
@@ -42,7 +42,7 @@ def run(control: int, offline: int, door: _socket.socket) -> NoReturn:
     """Make the namespaces of the job, enter its disk, which comes on ``control``, and serve until killed."""
     try:
         await_children()
-        ignore_broken_pipes()
+        survive_failed_writes()
         set_title(b"supervisor")
         prepared = _prepared(offline)
         listener = _socket.socket(fileno=control)
@@ -147,7 +147,7 @@ class _Supervisor:
             poll.register(self._requests, select.POLLIN)
             poll.register(self._listener.fileno(), select.POLLIN)
             if command is not None:
-                for each in filter(lambda number: number >= 0, (command.pipe, command.end)):
+                for each in filter(lambda number: number >= 0, (command.readable_pipe, command.end)):
                     poll.register(each, select.POLLIN)
             for number, conversation in self._conversations.items():
                 wanted = select.POLLOUT if not conversation.idle else 0 if conversation.asked else select.POLLIN
@@ -166,11 +166,13 @@ class _Supervisor:
         """Keep the command's output, note its end, and answer the conversations that wait for either."""
         if command.pipe in ready:
             command.keep_output()
-        if command.end in ready and command.reap():
+        if command.end in ready:
+            command.reap()
+        command.enforce_times()
+        if command.exit_code is not None:
             for conversation in self._terminating:
                 self._end(conversation, b"dead\n")
             self._terminating.clear()
-        command.enforce_times()
         for conversation in [each for each in self._conversations.values() if each.following and each.idle]:
             self._copy_to(conversation, command)
 
@@ -229,10 +231,11 @@ class _Supervisor:
 
     def _copy_to(self, conversation: Conversation, command: Command) -> None:
         try:
-            copied = conversation.copy(self._output)
-            if copied and command.exit_code is not None and not conversation.finished:
+            ended = command.exit_code is not None
+            copied = conversation.copy(self._output, whole=ended)
+            if copied and ended and not conversation.finished:
                 conversation.finish(command.result)
-                copied = conversation.copy(self._output)
+                copied = conversation.copy(self._output, whole=ended)
         except OSError:  # it has ended
             self._end(conversation)
         else:
