@@ -132,7 +132,7 @@ def test_rates_and_limits_are_given_at_opening(state: Path, clock: ManualClock):
     assert storage.billing.free
     with storage.logs.writer("b", "j", 1) as writer:
         writer.output(b"123456789")
-    assert storage.logs.reader("b", "j").read(0, 5) == b"12345"
+    assert b"the log keeps 5." in storage.logs.reader("b", "j").read(0, 100)
     assert storage.logs.reader("b", "j").size() > 5
     storage.close()
     usual = Storage.open(state, clock)
