@@ -55,7 +55,7 @@ class Announcements:
         if build is None or not build.state.terminal:
             storage.ended_builds.tell(ended, None)
             return
-        counts = build.state is not BuildState.CANCELED and not build.from_fork
+        counts = build.state is not BuildState.CANCELED and not build.from_fork and not build.refused
         before = storage.ended_builds.last_told(build)
         events = events_of(build.number, build.state, before) if counts else (BuildEvent.FINISHED,)
         told = [

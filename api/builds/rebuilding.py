@@ -57,13 +57,15 @@ def add_planned(storage: Storage, limits: IrSettings, pipeline: Pipeline, new: N
     try:
         planned = load(new.pipeline_ir or "", limits)
     except IrError as error:
-        raise plan_rejection(storage.builds.create_rejected(pipeline, new, error.code, error.message)) from None
+        refused = storage.builds.create_rejected(pipeline, new, error.code, error.message, refused=True)
+        raise plan_rejection(refused) from None
     return storage.builds.create(pipeline, replace(new, timeout_seconds=planned.timeout_seconds), planned.jobs)
 
 
 def no_source(storage: Storage, pipeline: Pipeline, new: NewBuild) -> ApiError:
     """Add a failed build that has neither pipeline nor source; return its rejection."""
-    return plan_rejection(storage.builds.create_rejected(pipeline, new, BuildErrorCode.RENDER_FAILED, _NO_SOURCE))
+    code = BuildErrorCode.RENDER_FAILED
+    return plan_rejection(storage.builds.create_rejected(pipeline, new, code, _NO_SOURCE, refused=True))
 
 
 def plan_rejection(build: Build) -> ApiError:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import peewee
 
-from storage.builds.build_rows import BUILD, existing_builds
+from storage.builds.build_rows import BUILD, counts, existing_builds
 from storage.database.instants import SECOND
 from storage.database.statements import NEWEST, Columns, Query, slot
 from storage.models import BuildOriginRow, BuildRow, JobRow, LeaseRow, PipelineRow, UserRow
@@ -48,9 +48,17 @@ class BuildHistory:
         # The sum keeps SQLite from the index of an organization's pipelines, whose builds it would have to sort.
         in_organization = PipelineRow.organization_id + 0 == slot("organization_id")
         self._unfinished = Query(database, newest.where(in_organization, BuildRow.finished_at.is_null()), BUILD)
-        self._failed = Query(database, newest.where(in_organization, BuildRow.state == BuildState.FAILED), BUILD)
-        # The number of a pipeline's last build is its count of builds: a look-up for each pipeline.
-        self._last = Query(database, newest.where(of_organization, BuildRow.number == PipelineRow.build_count), BUILD)
+        self._failed = Query(
+            database, newest.where(in_organization, BuildRow.state == BuildState.FAILED, counts()), BUILD
+        )
+        other: Any = BuildRow.alias()
+        last = (
+            other.select(other.id)
+            .where(other.pipeline == PipelineRow.id, counts(other))
+            .order_by(other.number.desc())
+            .limit(1)
+        )
+        self._last = Query(database, newest.where(of_organization, BuildRow.id == last), BUILD)
         failed_jobs = (JobRow.build == slot("id"), JobRow.state.in_(_FAILED), JobRow.soft_failed == 0)
         self._failed_jobs = Query(
             database, JobRow.select(JobRow.name).where(*failed_jobs).order_by(JobRow.position), lambda row: str(row[0])
@@ -59,13 +67,13 @@ class BuildHistory:
         recent = PipelineRow.build_count - slot("count") < BuildRow.number
         self._recent = Query(
             database,
-            past.where(of_organization, PipelineRow.deleted_at.is_null(), recent).order_by(
+            past.where(of_organization, PipelineRow.deleted_at.is_null(), recent, counts()).order_by(
                 PipelineRow.id, BuildRow.number
             ),
             _PAST,
         )
         self._of_pipeline = Query(
-            database, past.where(of_pipeline).order_by(BuildRow.number.desc()).limit(slot("limit")), _PAST
+            database, past.where(of_pipeline, counts()).order_by(BuildRow.number.desc()).limit(slot("limit")), _PAST
         )
         seconds = (JobRow.finished_at - JobRow.started_at) / (SECOND * 1.0)
         jobs = JobRow.select(JobRow.name).join(BuildRow).join(PipelineRow).where(of_pipeline, recent)
@@ -128,11 +136,11 @@ class BuildHistory:
         return self._unfinished.all(organization_id=organization_id, limit=limit)
 
     def failed(self, organization_id: int, limit: int) -> list[Build]:
-        """Return an organization's builds that failed last."""
+        """Return an organization's builds that failed last and count."""
         return self._failed.all(organization_id=organization_id, limit=limit)
 
     def last(self, organization_id: int) -> Build | None:
-        """Return the build that an organization began last, whatever its state."""
+        """Return the build that an organization began last and that counts, whatever its state."""
         return self._last.one(organization_id=organization_id, limit=1)
 
     def failed_jobs(self, build_id: int) -> list[str]:
@@ -140,14 +148,14 @@ class BuildHistory:
         return self._failed_jobs.all(id=build_id)
 
     def recent(self, organization_id: int, count: int) -> dict[int, list[PastBuild]]:
-        """Return the last ``count`` builds of each pipeline of an organization, oldest first, by its id."""
+        """Return each pipeline's last ``count`` builds, less those that do not count, oldest first, by its id."""
         found: dict[int, list[PastBuild]] = {}
         for build in self._recent.all(organization_id=organization_id, count=count):
             found.setdefault(build.pipeline_id, []).append(build)
         return found
 
     def of_pipeline(self, pipeline_id: int, limit: int) -> list[PastBuild]:
-        """Return a pipeline's last builds."""
+        """Return a pipeline's last builds that count."""
         return self._of_pipeline.all(pipeline_id=pipeline_id, limit=limit)
 
     def slowest(self, pipeline_id: int, count: int, limit: int) -> list[SlowStep]:

@@ -93,8 +93,10 @@ class BuildInserter:
         state: BuildState,
         error_code: str | None = None,
         error_message: str | None = None,
+        *,
+        refused: bool = False,
     ) -> Build:
-        """Insert a build in a state, with the reason if that is ``failed``.
+        """Insert a build in a state, with the reason if that is ``failed``, and whether a request was refused.
 
         Raises KeyUsed, PipelineGone or SourceGone.
         """
@@ -121,6 +123,7 @@ class BuildInserter:
                     "recorded_at": now if state.terminal else None,
                     "error_code": error_code,
                     "error_message": error_message,
+                    "refused": refused,
                     "waits_for": None if state.terminal else self._groups.wait_of_new(pipeline, new),
                     "concurrency_group": group_of(pipeline, new),
                     "strict_shell": self._host_strict_shell if strict_shell is None else bool(strict_shell),

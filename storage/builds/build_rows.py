@@ -11,7 +11,7 @@ from storage.records import Build
 if TYPE_CHECKING:
     import peewee
 
-__all__ = ["BUILD", "existing_builds"]
+__all__ = ["BUILD", "counts", "existing_builds"]
 
 BUILD = Columns.of(
     Build,
@@ -20,6 +20,16 @@ BUILD = Columns.of(
     organization_slug=OrganizationRow.slug,
     pipeline_slug=PipelineRow.slug,
 )
+
+
+def counts(builds: type[BuildRow] = BuildRow) -> peewee.Expression:
+    """Return the condition of builds that say something about their branch and pipeline.
+
+    Every summary (badges, feeds, notifications, figures, the build that a schedule repeats) takes these alone. Not one
+    that a request asked for and that was refused, which stays as the row that its answer names; but one of the
+    service's own triggers without a valid plan, because nobody else hears of it.
+    """
+    return builds.refused == 0
 
 
 def existing_builds() -> peewee.ModelSelect[BuildRow]:

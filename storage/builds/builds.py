@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import peewee
 
 from storage.builds.build_insertion import BuildInserter
-from storage.builds.build_rows import BUILD, existing_builds
+from storage.builds.build_rows import BUILD, counts, existing_builds
 from storage.database.instants import to_micros
 from storage.database.statements import NEWEST, Query, Write, first, slot, written
 from storage.models import BuildRow, JobRow, OrganizationRow, PipelineRow
@@ -69,7 +69,7 @@ class Builds:
         of_branch: Any = BuildRow.alias()
         newest_of_branch = (
             of_branch.select(of_branch.id)
-            .where(of_branch.pipeline == slot("pipeline_id"), of_branch.branch == slot("branch"))
+            .where(of_branch.pipeline == slot("pipeline_id"), of_branch.branch == slot("branch"), counts(of_branch))
             .order_by(of_branch.number.desc())
             .limit(1)
         )
@@ -150,9 +150,14 @@ class Builds:
         """Write a ``scheduled`` build without jobs, after its source archive. Raises KeyUsed, PipelineGone."""
         return self._inserter.insert(pipeline, new, (), BuildState.SCHEDULED)
 
-    def create_rejected(self, pipeline: Pipeline, new: NewBuild, error_code: str, error_message: str) -> Build:
-        """Write a build that is ``failed`` and finished from the start. Raises KeyUsed, PipelineGone."""
-        return self._inserter.insert(pipeline, new, (), BuildState.FAILED, error_code, error_message)
+    def create_rejected(
+        self, pipeline: Pipeline, new: NewBuild, error_code: str, error_message: str, *, refused: bool = False
+    ) -> Build:
+        """Write a build that is ``failed`` and finished from the start; ``refused`` if a request asked for it.
+
+        Raises KeyUsed, PipelineGone.
+        """
+        return self._inserter.insert(pipeline, new, (), BuildState.FAILED, error_code, error_message, refused=refused)
 
     def get(self, build_id: int) -> Build | None:
         """Return a build by row id."""
@@ -176,7 +181,7 @@ class Builds:
         return self._page.page(limit, lambda build: build.number, pipeline_id=pipeline_id, after=older_than)
 
     def latest(self, pipeline_id: int, branch: str) -> Build | None:
-        """Return a pipeline's newest build of a branch."""
+        """Return a pipeline's newest build of a branch that counts."""
         return self._latest.one(pipeline_id=pipeline_id, branch=branch)
 
     def unfinished(self) -> list[Build]:

@@ -66,6 +66,9 @@ class Renders:
                 }
             ).where(BuildRow.id == slot("build_id")),
         )
+        self._refuse = Write(
+            database, BuildRow.update({BuildRow.refused: slot("refused")}).where(BuildRow.id == slot("build_id"))
+        )
         self._reject_key = Write(database, KeyRow.update({KeyRow.rejected: 1}).where(KeyRow.build == slot("build_id")))
         self._cached = Query(
             database,
@@ -142,12 +145,16 @@ class Renders:
             return True
 
     def refuse(self, build_id: int, error_code: str, error_message: str) -> bool:
-        """Fail a build that cannot be rendered or planned; False if the render or the build is finished."""
+        """Fail a build that cannot be rendered or planned; False if the render or the build is finished.
+
+        If a user asked for it, the answer says so, and the build is refused.
+        """
         with self._database.write():
             build = self._finished(build_id, rejected=True)
             if build is None:
                 return False
             self._reject_key.run(build_id=build_id)
+            self._refuse.run(build_id=build_id, refused=build.created_by is not None)
             return self._builds.move(
                 build_id, build.state, BuildState.FAILED, error_code=error_code, error_message=error_message
             )

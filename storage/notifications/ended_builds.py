@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import peewee
 
+from storage.builds.build_rows import counts
 from storage.database.instants import to_micros
 from storage.database.statements import Columns, Query, Write, slot
 from storage.models import BuildRow
@@ -42,6 +43,7 @@ class EndedBuilds:
                 BuildRow.pipeline == slot("pipeline_id"),
                 BuildRow.branch == slot("branch"),
                 BuildRow.told_state.is_null(is_null=False),
+                counts(),
             )
             .order_by(BuildRow.number.desc())
             .limit(1),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import peewee
 
+from storage.builds.build_rows import counts
 from storage.database.statements import Columns, Query, slot
 from storage.models import BuildRow, DeclarationRow, MembershipRow, OrganizationRow, PipelineRow
 from storage.records import PipelineStatus, Visibility
@@ -86,7 +87,7 @@ def _pipelines(branch: peewee.Node) -> peewee.ModelSelect[PipelineRow]:
     of_branch: Any = BuildRow.alias("of_branch")
     newest = (
         of_branch.select(of_branch.id)
-        .where(of_branch.pipeline == PipelineRow.id, of_branch.branch == branch)
+        .where(of_branch.pipeline == PipelineRow.id, of_branch.branch == branch, counts(of_branch))
         .order_by(of_branch.number.desc())
         .limit(1)
     )

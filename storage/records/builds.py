@@ -120,7 +120,8 @@ class Build:
     ``from_fork`` is true if it is of a fork's pull request, whose owner decides what runs in it. ``untrusted_origin``
     is that pull request unless forks are trusted: the build gets no secrets, and shares caches and concurrency groups
     with it alone. ``approval_reason`` is why it needs an approval first, or None. With ``strict_shell`` a command ends
-    at its first failure; that is fixed as the build is made.
+    at its first failure; that is fixed as the build is made. ``refused`` is true if a request asked for it and was
+    refused, as it has no valid plan: it says nothing about its branch.
     """
 
     id: int
@@ -160,6 +161,7 @@ class Build:
     approved_at: datetime | None
     created_by: int | None
     strict_shell: bool
+    refused: bool = False
 
     @property
     def name(self) -> str:

@@ -217,6 +217,19 @@ def test_people_hear_of_a_failure_and_of_the_recovery(world: World):
     ]
 
 
+def test_a_refused_request_breaks_no_branch(world: World):
+    """Its end is told where every end is wanted, like that of a canceled build."""
+    email, webhook = world.add(EMAIL), world.add(WEBHOOK, events=["build.finished", "build.first_failure"])
+    world.end(PASSED)
+    new = NewBuild("main", "c0ffee", created_by=world.owner.user.id)
+    world.storage.builds.create_rejected(world.pipeline, new, "invalid_json", "why", refused=True)
+    world.end(PASSED)
+    world.end(FAILED)
+    world.work_off()
+    assert [(each.event, each.build_number) for each in world.log(email)] == [("build.first_failure", 4)]
+    assert [each.build_number for each in world.log(webhook)] == [1, 2, 3, 4, 4]
+
+
 def test_branches_are_told_apart(world: World):
     email = world.add(EMAIL)
     for branch in ("main", "other"):

@@ -135,6 +135,18 @@ def world(tmp_path: Path) -> Iterator[World]:
     assert pykka.ActorRegistry.get_all() == []
 
 
+def test_a_schedule_repeats_no_refused_request(world: World):
+    good = world.build(commit="good")
+    new = NewBuild("main", "bad", pipeline_ir="{")
+    world.storage.builds.create_rejected(world.pipeline, new, "invalid_json", "why", refused=True)
+    world.schedule()
+    with world.runner() as runner:
+        world.clock.advance(minutes=56)
+        world.poll(runner)
+    (build,) = world.builds()
+    assert (build.commit, build.rebuild_of) == ("good", good.number)
+
+
 def test_a_schedule_builds_when_it_is_due_and_not_before(world: World):
     world.build(commit="old")
     latest = world.build(commit="new", env={"A": "b"}, message="hello", source_archive=b"an archive")

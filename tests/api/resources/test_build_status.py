@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from falcon import testing
 
-from storage import BuildState, Role
+from storage import BuildState, NewBuild, Role
 from tests.api.world import Account, PipelinePath, World
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -58,6 +58,27 @@ def test_a_badge_is_of_the_default_branch_or_the_one_named(world: World, ada: Ac
     assert said(badge(world.anonymous, ada, "open", params={"branch": "fix/a&b"})) == "Open: failed"
     for unknown in ("FIX/a&b", "fix", "%", "' OR 1=1 --", "\0", "é", "x" * 3000):
         assert said(badge(world.anonymous, ada, "open", params={"branch": unknown})) == "Open: no builds"
+
+
+def test_a_refused_request_changes_no_badge_and_no_feed(world: World, ada: Account, public: PipelinePath):
+    """The row that the answer names stays failed; nobody else's build has failed."""
+    end(world, public, BuildState.PASSED)
+    for wrong in ({"pipeline_ir": "{"}, {"pipeline_ir": None}):
+        answered = public.post(**wrong)
+        assert (answered.status_code, answered.json["error"]["code"]) == (422, "build_plan_rejected")
+        made = public.account.client.simulate_get(f"{public.path}/builds/{answered.json['error']['build_number']}")
+        assert made.json["state"] == "failed"
+        assert made.json["error_code"] is not None
+    assert said(badge(world.anonymous, ada, "open")) == "Open: passed"
+    assert projects(world.anonymous) == {f"{ada.org}/open": "Success"}
+
+
+def test_a_push_without_a_valid_pipeline_turns_a_badge_red(world: World, ada: Account, public: PipelinePath):
+    end(world, public, BuildState.PASSED)
+    pipeline = world.storage.pipelines.by_slug(ada.org_id, "open")
+    assert pipeline is not None
+    world.storage.builds.create_rejected(pipeline, NewBuild("main", "c0ffee", source="webhook"), "render_failed", "why")
+    assert said(badge(world.anonymous, ada, "open")) == "Open: failed"
 
 
 def test_nobody_learns_whether_a_private_pipeline_exists(world: World, ada: Account, bob: Account):

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from storage import BuildState, LeaseState, NewBuild, Rendered, Shape, Storage
+from storage import BuildState, LeaseState, NewBuild, Rendered, Shape, Storage, User
 from tests.clock import ManualClock
 from tests.records import new_job
 from tests.storage.world import World
@@ -42,6 +42,19 @@ def test_a_render_ends_once(storage: Storage, world: World):
     assert build is not None
     assert (build.state, build.error_message) == (BuildState.FAILED, "why")
     assert storage.jobs.of_build(build_id) == []
+
+
+def test_only_a_build_that_a_user_asked_for_is_refused(storage: Storage, world: World, user: User):
+    """One that a schedule or a push made has failed: nobody else hears of it."""
+    asked = storage.renders.begin(world.pipeline, NewBuild("main", "c0ffee", created_by=user.id), None).id
+    of_service = begun(storage, world)
+    for build_id in (asked, of_service):
+        assert storage.renders.refuse(build_id, "render_failed", "why")
+    builds = [storage.builds.get(build_id) for build_id in (asked, of_service)]
+    assert [build and (build.state, build.refused) for build in builds] == [
+        (BuildState.FAILED, True),
+        (BuildState.FAILED, False),
+    ]
 
 
 def test_a_build_that_ended_otherwise_is_not_planned(storage: Storage, world: World):

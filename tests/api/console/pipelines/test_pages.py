@@ -39,6 +39,19 @@ def test_home_names_the_last_build_if_nothing_runs(world: World, ada: Account, p
     assert "#1" not in shown
 
 
+def test_a_refused_request_is_in_no_figure_of_a_pipeline(world: World, ada: Account, pipeline: PipelinePath):
+    build = pipeline.build(message="Good")
+    world.storage.builds.move(build.stored.id, BuildState.SCHEDULED, BuildState.PASSED)
+    for _ in range(3):
+        assert pipeline.post(pipeline_ir="{").status_code == 422
+    home = Browser.of(ada).get("/").text
+    assert ">demo #1</a>" in home
+    assert "Failed last" not in home
+    listed = Browser.of(ada).get("/ada-example-org").text
+    assert "100 %" in listed
+    assert "failed" not in listed
+
+
 def test_a_pipelines_list_says_which_jobs_failed_and_what_waits(world: World, ada: Account, pipeline: PipelinePath):
     failed = pipeline.build(message="Broken", pipeline_ir=steps("lint", "unit"))
     failed.job(0).end(JobState.PASSED)
