@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ci_daemon.convert.sources import Project
     from ci_daemon.draft import DraftPipeline
 
-__all__ = ["converted"]
+__all__ = ["check", "converted"]
 
 _MAX_SECONDS_NAME = 63
 
@@ -40,7 +40,7 @@ def converted(project: Project) -> tuple[list[DraftPipeline], list[Omission]]:
         try:
             found, left_out = _of_file(project, file)
             for each in found:
-                _check(each)
+                check(each)
         except NotReadable as error:
             message = f"{file}: {error}"
             raise NotReadable(message) from error
@@ -64,7 +64,7 @@ def _unused(slug: str, pipelines: Sequence[DraftPipeline]) -> str:
     return next(each for each in numbered if each not in taken)
 
 
-def _check(pipeline: DraftPipeline) -> None:
+def check(pipeline: DraftPipeline) -> None:
     """Raise NotReadable if the service would refuse a pipeline, as over a limit."""
     try:
         load(json.dumps(_ir(pipeline)), IrSettings())

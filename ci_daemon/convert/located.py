@@ -29,6 +29,7 @@ _LIKE_A_NUMBER = re.compile(
 )
 """Texts that some version of YAML takes for a number."""
 
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _PLAIN = "tag:yaml.org,2002:"
 
 Content: TypeAlias = "bool | int | float | str | tuple[Located, ...] | Mapping[str, Located] | None"
@@ -189,7 +190,9 @@ class _Reader:
                 if not isinstance(key, yaml.ScalarNode):
                     message = f"line {line}: a key that is no plain text"
                     raise NotReadable(message)
-                if (name := str(key.value)) in own:
+                self._check_text(key)
+                name = str(key.value)
+                if name in own:
                     message = f"line {line}: {' '.join(name.split())[:40]} stands twice in one mapping"
                     raise NotReadable(message)
                 own[name] = self.located(value, depth + 1)
@@ -205,7 +208,14 @@ class _Reader:
                 raise NotReadable(message)
         return {**merged, **own}
 
+    def _check_text(self, node: yaml.Node) -> None:
+        if _SURROGATE.search(node.value):
+            line = 0 if node.start_mark is None else node.start_mark.line + 1
+            message = f"line {line}: an escape stands for half of a character"
+            raise NotReadable(message)
+
     def _scalar(self, node: yaml.Node) -> Content:
+        self._check_text(node)
         kind = node.tag.removeprefix(_PLAIN)
         if kind == "bool" and node.value.lower() not in {"true", "false"}:
             return str(node.value)

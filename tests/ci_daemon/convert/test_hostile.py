@@ -38,6 +38,8 @@ REFUSED = {
     "large": ("#" * 600_000, "more than 512 KiB"),
     "not UTF-8": (b"a: \xff\xfe", "not UTF-8"),
     "objects": ("a: !!python/object/apply:os.system [ls]\n b", "line"),
+    "half of a character": ('a: {image: b, script: ["\\ud800"]}', "half of a character"),
+    "half of a character in a key": ('"\\udfff": {image: b, script: x}', "half of a character"),
     "several documents": ("a: b\n---\nc: d\n", "another document"),
     "merge of a text": ("a: {<<: x}", "takes mappings alone"),
     "a mapping as a key": ("{a: b}: c", "no plain text"),
