@@ -12,7 +12,7 @@ from ci_daemon.convert.github import convert_github
 from ci_daemon.convert.gitlab import convert_gitlab
 from ci_daemon.convert.kinds import Kind, kind_of
 from ci_daemon.convert.located import NotReadable
-from ci_daemon.convert.omissions import Omissions
+from ci_daemon.convert.omissions import Omission, Omissions
 from ci_daemon.convert.sources import read_file
 from ci_daemon.draft import command_of, steps_of
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from ci_daemon.convert.omissions import Omission
     from ci_daemon.convert.sources import Project
     from ci_daemon.draft import DraftPipeline
 
@@ -44,9 +43,18 @@ def converted(project: Project) -> tuple[list[DraftPipeline], list[Omission]]:
         except NotReadable as error:
             message = f"{file}: {error}"
             raise NotReadable(message) from error
+        omissions += _told_of_other_folders(project, file)
         pipelines += [replace(each, slug=_unused(each.slug, pipelines)) for each in found]
         omissions += left_out
     return pipelines, omissions
+
+
+def _told_of_other_folders(project: Project, file: Path) -> list[Omission]:
+    """Tell that files of several systems, which may do the same, are pipelines side by side."""
+    if file.parent == project.files[0].parent:
+        return []
+    why = f"{project.files[0]} is converted, too: what both do runs twice here, so remove one of the pipelines"
+    return [Omission(str(file), 1, file.parent.parent.name, why)]
 
 
 def _of_file(project: Project, file: Path) -> tuple[tuple[DraftPipeline, ...], tuple[Omission, ...]]:

@@ -11,6 +11,7 @@ import shlex
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from ci_daemon.convert.jobs import SET_HERE
 from ci_daemon.convert.omissions import LeftOut
 
 if TYPE_CHECKING:
@@ -24,8 +25,13 @@ _MATRIX = re.compile(r"matrix\.([\w-]+)")
 _SECRET = re.compile(r"secrets\.([A-Za-z_]\w*)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-TOKENS = frozenset({"secrets.GITHUB_TOKEN", "github.token"})
-"""Expressions of the token that GitHub makes for each job by itself."""
+TOKENS = frozenset(
+    {"secrets.GITHUB_TOKEN", "github.token", "secrets.GITEA_TOKEN", "gitea.token"}
+    | {"secrets.FORGEJO_TOKEN", "forgejo.token", "forge.token"}
+)
+"""Expressions of the token that GitHub, Gitea and Forgejo make for each job by themselves."""
+
+_ALIAS = re.compile(r"(gitea|forgejo|forge)\.")
 
 _REF = (
     '"$(if [ -n "${CI_TAG:-}" ]; then printf %s "refs/tags/$CI_TAG"; '
@@ -139,8 +145,8 @@ class Environment:
             raise LeftOut(env, key, "its variables are no mapping")
         known = dict(self.values)
         for name, given in env.mapping().items():
-            if not _NAME.fullmatch(name):
-                raise LeftOut(given, f"{key}.{name}", "this is no name of a variable here")
+            if not _NAME.fullmatch(name) or name in SET_HERE:
+                raise LeftOut(given, f"{key}.{name}", "this is no name that a variable may have here")
             text = given.number_or_text
             if text is None and given.value is None:
                 text = ""
@@ -151,18 +157,22 @@ class Environment:
                 self.tokens[name] = given
                 continue
             try:
-                value: str | None = filled(text, cell, known)
+                value = filled(text, cell, known)
             except UnknownExpression as error:
                 word = self._word(parts) if text is not None else None
                 if word is None:
                     why = f"{error}, and without {name} it would run under other conditions"
                     raise LeftOut(given, f"{key}.{name}", why) from error
-                self.values.pop(name, None)
-                self.words[name] = word
+                self._set(name, word, is_word=True)
             else:
-                self.words.pop(name, None)
-                self.values[name] = value or ""
-            self.tokens.pop(name, None)
+                # The service's own CI wins over a step's variable, and not over one of its script.
+                self._set(name, shlex.quote(value) if name == "CI" else value, is_word=name == "CI")
+
+    def _set(self, name: str, value: str, *, is_word: bool) -> None:
+        for each in (self.values, self.words):
+            each.pop(name, None)
+        self.tokens.pop(name, None)
+        (self.words if is_word else self.values)[name] = value
 
     def _word(self, parts: list[tuple[str, str | None]]) -> str | None:
         """Return a text with secrets and what is built in it as a word of the shell; None if it has others."""
@@ -175,8 +185,8 @@ class Environment:
             if secret is not None and expression not in TOKENS:
                 secrets.append(secret[1])
                 words.append(f'"${secret[1]}"')
-            elif expression in _IN_VALUES:
-                words.append(SET_BY_GITHUB[_IN_VALUES[expression]])
+            elif (name := _ALIAS.sub("github.", expression)) in _IN_VALUES:
+                words.append(SET_BY_GITHUB[_IN_VALUES[name]])
             else:
                 return None
         self.secrets += [each for each in secrets if each not in self.secrets]

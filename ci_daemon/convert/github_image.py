@@ -55,7 +55,7 @@ def image_of(key: str, job: Located, cell: Mapping[str, str], omissions: Omissio
     older = _OLDER.fullmatch(filled((job.get("runs-on").texts() or ("",))[0], cell))
     image = next(iter(images), _BARE if older is None else f"ubuntu:{older[1]}")
     which = f"the service's default image, for which {image} stands" if image == _BARE else f"the image {image}"
-    why = f"the job runs in {which}, without the tools of the other system's runner: install them in a step"
+    why = f"the job runs as root in {which}, without the tools of the other system's runner: install them in a step"
     omissions.add(job.get("runs-on"), f"{key}.runs-on", why)
     return image
 

@@ -118,6 +118,7 @@ chmod +x /usr/local/bin/sudo
 }"""
 """Images lack it, and GitHub's runner has it."""
 
+_TOKENS = frozenset({"GITHUB_TOKEN", "GITEA_TOKEN", "FORGEJO_TOKEN"})
 _MAX_MINUTES = 60 * 24 * 30
 
 
@@ -269,7 +270,7 @@ class _Cell:
         tolerant = self._job.get("continue-on-error")
         if tolerant.value is True:
             args["soft_fail"] = True
-        elif tolerant.value not in {None, False}:
+        elif not tolerant.is_off:
             why = "it is no plain truth value: a failure fails the build"
             self._omissions.add(tolerant, f"{self._key}.continue-on-error", why)
         args |= {"artifacts": self._artifacts} if self._artifacts else {}
@@ -313,7 +314,7 @@ class _Cell:
         if directory is not None:
             command = f"(cd -- {shlex.quote(directory)} && {command})"
         tolerant = step.get("continue-on-error")
-        if tolerant.value not in {None, False, True}:
+        if not tolerant.is_off and tolerant.value is not True:
             why = "it is no plain truth value: a failure fails the job"
             self._omissions.add(tolerant, f"{key}.continue-on-error", why)
         return f"{command} || true" if tolerant.value is True else command
@@ -327,8 +328,8 @@ class _Cell:
         """Raise LeftOut if a script uses a variable that GitHub sets, and nothing here does."""
 
         def is_theirs(name: str) -> bool:
-            known = name in SET_BY_GITHUB or name in env.values or name in env.words or name == "GITHUB_TOKEN"
-            return name.startswith(("GITHUB_", "RUNNER_", "ACTIONS_")) and not known
+            known = name in SET_BY_GITHUB or name in env.values or name in env.words or name in _TOKENS
+            return name.startswith(("GITHUB_", "RUNNER_", "ACTIONS_", "GITEA_", "FORGEJO_")) and not known
 
         for variable in variables_in(script, is_theirs):
             why = f"its script uses ${variable}, which GitHub sets and builds here do not"

@@ -210,7 +210,7 @@ class JobReader:
             args["soft_fail"] = True
         elif codes and all(type(each) is int and 0 < each < 256 for each in codes):  # noqa: PLR2004 - exit codes
             args["soft_fail"] = {"exit_codes": codes}
-        elif allowed.value not in {None, False} if not allowed.mapping() else True:
+        elif not allowed.is_off:
             self._omissions.add(allowed, f"{name}.allow_failure", "it is not known here: a failure fails the build")
         if (retry := self._retry(name, job.get("retry"))) is not None:
             args["retry"] = retry

@@ -7,7 +7,7 @@ import shlex
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from ci_daemon.convert.jobs import variables_in
+from ci_daemon.convert.jobs import SET_HERE, variables_in
 from ci_daemon.convert.omissions import LeftOut
 
 if TYPE_CHECKING:
@@ -96,10 +96,10 @@ class Variables:
         self.named: set[str] = set()
         """Variables that others name, and that neither the file nor GitLab sets."""
         for name in given:
-            if not _NAME.fullmatch(name):
-                raise LeftOut(given[name], f"{key}.{name}", "this is no name of a variable here")
+            if not _NAME.fullmatch(name) or name in SET_HERE:
+                raise LeftOut(given[name], f"{key}.{name}", "this is no name that a variable may have here")
             parts = list(self._parts(name, ()))
-            if all(plain for plain, _ in parts):
+            if name != "CI" and all(plain for plain, _ in parts):
                 self.values[name] = "".join(text for _, text in parts)
             else:
                 self.words[name] = "".join(shlex.quote(text) if plain else text for plain, text in parts if text)

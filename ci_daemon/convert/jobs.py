@@ -16,10 +16,36 @@ if TYPE_CHECKING:
     from ci_daemon.convert.located import Located
     from ci_daemon.draft import DraftStep
 
-__all__ = ["MAX_CELLS", "Job", "circular", "in_order", "label", "levels", "matrix", "variables_in", "waits_in_vain"]
+__all__ = [
+    "MAX_CELLS",
+    "SET_HERE",
+    "Job",
+    "circular",
+    "in_order",
+    "label",
+    "levels",
+    "matrix",
+    "variables_in",
+    "waits_in_vain",
+]
 
 MAX_CELLS = 256
 """The most cells of a matrix; GitHub's own limit."""
+
+SET_HERE = frozenset(
+    {
+        "CI_ORG",
+        "CI_PIPELINE",
+        "CI_BUILD_NUMBER",
+        "CI_BUILD_ID",
+        "CI_BUILD_URL",
+        "CI_JOB_ID",
+        "CI_STEP_KEY",
+        "CI_ATTEMPT",
+    }
+    | {"CI_BRANCH", "CI_COMMIT", "CI_TAG", "CI_PULL_REQUEST", "CI_TARGET_BRANCH", "CI_CPUS", "CI_MEMORY_MB"}
+)
+"""Variables that the service sets, whatever a pipeline says; and ``CI``, which is true."""
 
 _MAX_LABEL = 200
 

@@ -79,6 +79,11 @@ class Located:
         return self.value if isinstance(self.value, str) and not self.odd else None
 
     @property
+    def is_off(self) -> bool:
+        """Tell whether it is false, or not there."""
+        return self.value is None or self.value is False
+
+    @property
     def scalar(self) -> str | None:
         """The text of a string, a number or a truth value, as GitLab prints it; None of anything else."""
         match self.value:

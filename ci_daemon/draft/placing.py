@@ -22,6 +22,9 @@ def place(tree: Path, text: str) -> Path:
     folder = tree / ".hm"
     existing = sorted(folder.glob("*.py"))
     file = folder / "pipeline.py"
+    if folder.is_symlink():  # it may lead anywhere
+        message = f"{folder} is a link: make it a folder first, or write the pipeline there by hand"
+        raise PipelineExists(message)
     try:
         if existing:
             raise FileExistsError(existing[0])

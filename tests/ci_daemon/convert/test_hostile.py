@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from ci_daemon.convert import NotReadable, Project, converted
+from ci_daemon.draft import PipelineExists
+from ci_daemon.draft import place as place_pipeline
 
 JOB = "a: {image: b, script: x}\n"
 ON = "on: push\njobs:\n"
@@ -156,3 +158,12 @@ def test_a_note_names_the_included_file(tmp_path: Path):
     place(tmp_path, "\nb: {image: c, script: x, cache: {}}\n", "ci.yml")
     (omission,) = converted(Project.at(tmp_path))[1]
     assert (omission.file, omission.line, omission.key) == ("ci.yml", 2, "b.cache")
+
+
+def test_a_pipeline_is_not_written_through_a_link(tmp_path: Path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / ".hm").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(PipelineExists, match="is a link"):
+        place_pipeline(tmp_path / "tree", "")
+    assert list((tmp_path / "elsewhere").iterdir()) == []

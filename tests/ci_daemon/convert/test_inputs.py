@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import yaml
 
 from actors.ir import IrSettings
-from ci_daemon.convert import Omissions, convert_github, convert_gitlab
+from ci_daemon.convert import NotReadable, Omissions, convert_github, convert_gitlab
 from ci_daemon.convert.kinds import Kind, kind_of
 from ci_daemon.convert.located import read
 from ci_daemon.draft import DraftPipeline, DraftStep, command_of, steps_of, written
@@ -95,3 +96,53 @@ def test_a_folder_with_a_space_is_entered_or_fails(tmp_path: Path):
 def test_a_command_of_several_lines_fails_with_one(text: str, code: int, shell: list[str]):
     done = subprocess.run([*shell, command_of(step_of(text))], capture_output=True, check=False, cwd="/")
     assert done.returncode == code
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "variables: {CI: 'false'}\nt: {image: a, script: 'echo $CI'}",
+        ON + github_job("env: {CI: false}, steps: [{run: 'echo $CI'}]"),
+        ON + github_job("steps: [{run: 'echo $CI', env: {CI: false}}]"),
+        "env: {CI: false}\n" + ON + github_job("steps: [{run: 'echo $CI'}]"),
+    ],
+)
+def test_a_files_own_ci_wins_over_the_services(text: str):
+    command, env = step_of(text).command, {"CI": "true", "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(["bash", "-c", command], env=env, capture_output=True, text=True, check=False, cwd="/")
+    assert (done.returncode, done.stdout) == (0, "false\n")
+
+
+def test_the_token_and_words_of_forgejo_are_known():
+    members = "env: {T: '${{ secrets.FORGEJO_TOKEN }}', R: '${{ forge.ref_name }}'}, steps: [{run: 'echo $R'}]"
+    pipelines, told = of(ON + github_job(members))
+    assert told == ["jobs.t.env.T"]
+    assert "export R=" in step_of(ON + github_job(members)).command
+    assert len(pipelines) == 1
+
+
+@pytest.mark.parametrize("value", ["{}", "[{}]", "[]", "[[a]]", "{a: b}", "x", "''", "1", "010", "null", "[null]"])
+@pytest.mark.parametrize("system", ["github", "gitlab"])
+def test_no_value_of_any_kind_breaks_the_command(system: str, value: str):
+    """Each key that is known takes any value: the job is converted or left out, or the file is refused."""
+    if system == "gitlab":
+        keys = "stage image script before_script after_script variables needs dependencies artifacts timeout retry"
+        keys += " allow_failure parallel rules only except when tags cache extends inherit"
+        texts = [
+            f"t: {{image: a, script: x, {key}: {value}}}" for key in keys.split() if key not in {"image", "script"}
+        ]
+        texts += [
+            f"t: {{script: x}}\n{key}: {value}" for key in ("stages", "default", "variables", "workflow", "image")
+        ]
+    else:
+        keys = "name container needs env strategy timeout-minutes continue-on-error defaults if"
+        texts = [ON + f"  t: {{runs-on: docker, steps: [{{run: x}}], {key}: {value}}}" for key in keys.split()]
+        keys = "name env shell working-directory continue-on-error if uses with"
+        texts += [ON + github_job(f"steps: [{{run: x, {key}: {value}}}]") for key in keys.split()]
+        texts += [f"{key}: {value}\n" + ON + github_job("steps: [{run: x}]") for key in ("name", "env", "defaults")]
+        texts += [f"on: {{{key}: {value}}}\njobs:\n" + github_job("steps: [{run: x}]") for key in ("push", "schedule")]
+        texts += [ON + f"  t: {value}", f"on: {value}\njobs:\n" + github_job("steps: [{run: x}]")]
+    for text in texts:
+        with suppress(NotReadable):
+            pipelines, told = of(text)
+            assert pipelines or told

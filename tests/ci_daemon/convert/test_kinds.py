@@ -85,3 +85,13 @@ def test_a_files_root_is_that_of_its_repository(tmp_path: Path):
     (tmp_path / "ci").mkdir()
     (tmp_path / "ci" / "main.yml").write_text(OF_GITLAB)
     assert Project.at(tmp_path / "ci" / "main.yml").root == tmp_path
+
+
+def test_files_of_several_systems_are_told_to_run_twice(tmp_path: Path):
+    for name in (".github/workflows/ci.yml", ".forgejo/workflows/ci.yml"):
+        file = tmp_path / name
+        file.parent.mkdir(parents=True)
+        file.write_text("on: push\njobs: {a: {runs-on: docker, container: b, steps: [{run: x}]}}\n")
+    pipelines, omissions = converted(Project.at(tmp_path))
+    assert [each.slug for each in pipelines] == ["ci", "ci-2"]
+    assert [(each.key, "runs twice" in each.why) for each in omissions] == [(".forgejo", True)]

@@ -124,13 +124,13 @@ def assert_passes_lint(pipelines: tuple[DraftPipeline, ...]) -> None:
 
 
 @given(WORKFLOWS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_workflow_passes_lint(document: dict[str, Any]):
     assert_passes_lint(converted(document))
 
 
 @given(GITLAB_FILES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_file_of_gitlab_passes_lint(document: dict[str, Any]):
     assert_passes_lint(converted(document))
 
@@ -148,7 +148,7 @@ GATED = st.lists(
 
 
 @given(GATED)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_no_job_of_gitlab_has_lost_its_gate(given_jobs: list[tuple[str, list[int] | None, bool]]):
     names = [f"j{place}" for place in range(len(given_jobs))]
     document: dict[str, Any] = {}
@@ -165,7 +165,7 @@ def test_no_job_of_gitlab_has_lost_its_gate(given_jobs: list[tuple[str, list[int
 
 
 @given(st.lists(st.tuples(st.lists(st.integers(0, 5), max_size=3), st.booleans()), min_size=2, max_size=6))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_no_job_of_a_workflow_has_lost_its_gate(given_jobs: list[tuple[list[int], bool]]):
     jobs: dict[str, Any] = {}
     for place, (needs, known) in enumerate(given_jobs):
