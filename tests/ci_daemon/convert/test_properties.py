@@ -1,4 +1,4 @@
-"""Whatever is converted passes `lint`, and no job is there without all that it waits for."""
+"""Conversions pass `lint`, and no job is there without all that it waits for."""
 
 from __future__ import annotations
 
