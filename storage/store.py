@@ -14,6 +14,7 @@ from storage.billing.settings import BillingSettings
 from storage.database.connection import Database
 from storage.database.schema import migrate, migrations, version
 from storage.errors import AlreadyInitialized, DatabaseGone, DatabaseUnreadable, NotInitialized
+from storage.files.folders import sync_folder
 from storage.files.kinds import ARTIFACTS, DATABASE, KEY, LOGS, SOURCES
 from storage.vault import Vault
 
@@ -155,6 +156,8 @@ class Storage:
         if not (directory / KEY).exists():
             Vault.create(directory / KEY)
         os.close(os.open(database, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        sync_folder(directory)
+        sync_folder(directory.parent)
         return cls.open(directory, clock, billing=billing, log_limit=log_limit, strict_shell=strict_shell)
 
     @classmethod

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from storage.errors import KeyUnreadable, SealBroken
+from storage.files.folders import sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,6 +51,7 @@ class Vault:
             file.write(base64.b64encode(key) + b"\n")
             file.flush()
             os.fsync(file.fileno())
+        sync_folder(path.parent)
         return cls(key)
 
     @classmethod

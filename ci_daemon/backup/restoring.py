@@ -14,7 +14,7 @@ from ci_daemon.backup.verification import Verification, unpack, verify_contents
 from ci_daemon.host.lock import LOCK, serving
 from ci_daemon.providers import IMAGES
 from storage import FILE_KINDS, Vault, immutable
-from storage.files import DATABASE, KEY, sync_folder
+from storage.files import DATABASE, KEY, sync_file_system, sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -122,6 +122,9 @@ def _move_into_place(staging: Path, directory: Path, configuration: Path | None)
             os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
     if configuration is not None:
         (staging / CONFIGURATION).replace(configuration)
+    sync_file_system(staging)
     for path in sorted(staging.iterdir(), key=lambda path: path.name == DATABASE):
+        if path.name == DATABASE:
+            sync_folder(directory)
         path.rename(directory / path.name)
     sync_folder(directory)

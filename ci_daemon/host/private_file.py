@@ -6,6 +6,8 @@ import os
 import tempfile
 from pathlib import Path
 
+from storage.files import sync_folder
+
 __all__ = ["write_private"]
 
 
@@ -21,6 +23,7 @@ def write_private(file: Path, text: str) -> None:
             opened.flush()
             os.fsync(descriptor)
         Path(name).replace(file)
+        sync_folder(file.parent)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise

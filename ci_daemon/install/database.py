@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING
 
 from ci_daemon.install import account
 from storage import frozen
+from storage.files import sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,6 +44,7 @@ def back_up(host: Host, copy: Path) -> None:
     with _new_file(temporary), frozen(host.state) as database:
         database.copy_to(temporary, lambda _bytes: None)
     temporary.replace(copy)
+    sync_folder(copy.parent)
 
 
 def restore(host: Host, release: Release) -> None:
@@ -54,7 +56,9 @@ def restore(host: Host, release: Release) -> None:
         os.fchown(file.fileno(), *account.ids(host))
     for journal in ("-wal", "-shm"):
         host.database.with_name(f"{host.database.name}{journal}").unlink(missing_ok=True)
+    sync_folder(host.database.parent)  # the journals of the old one are gone before the new one is there
     temporary.replace(host.database)
+    sync_folder(host.database.parent)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from storage.facade import on_first_use
 
 if TYPE_CHECKING:
-    from storage.files.folders import sync_folder
+    from storage.files.folders import sync_file_system, sync_folder
     from storage.files.kinds import DATABASE, KEY
     from storage.files.manifests import (
         Difference,
@@ -33,5 +33,6 @@ __all__ = [
     "content_bytes",
     "differences",
     "new_manifest",
+    "sync_file_system",
     "sync_folder",
 ]

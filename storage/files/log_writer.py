@@ -1,18 +1,20 @@
 """Writing an attempt's log so that log and index agree after a crash at any byte.
 
 Bytes go to the log first, their records to the index after. Readers ignore bytes without a record, and the next writer
-cuts them off. No record ends inside a masked secret or what may be the start of one, so that the next writer masks the
-same bytes.
+cuts them off. Both are synced when the writer lets go of them, before a row says that the attempt has ended. No record
+ends inside a masked secret or what may be the start of one, so that the next writer masks the same bytes.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from storage.data_classes import immutable
 from storage.database.instants import to_micros
+from storage.files.folders import sync_folder
 from storage.files.log_index import LogKind, LogRecord, read_records, record_count, record_offset
 
 if TYPE_CHECKING:
@@ -74,13 +76,14 @@ class LogWriter:
         self._lock = threading.Lock()
         self._pending = b""
         self._late = _Late(self._share.tail + self._share.margin)
+        self._folder = log.parent
         self._log = os.open(log, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._index = os.open(index, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._records, last = _last_whole(self._log, self._index)
         self._size = last.end
         self._stored = last.output_end
-        os.ftruncate(self._log, self._size)
-        os.ftruncate(self._index, record_offset(self._records))
+        self._synced = self._records == 0  # an earlier process may have died before it synced
+        self._cut()
 
     def __enter__(self) -> Self:
         """Return the writer itself."""
@@ -102,6 +105,16 @@ class LogWriter:
     def size(self) -> int:
         """Size of the log in bytes, notices included."""
         return self._size
+
+    def begin_anew(self) -> None:
+        """Forget what the log has, if that includes output: the command is started for the first time.
+
+        After a power cut an attempt may begin again, whose first beginning the database has forgotten.
+        """
+        with self._lock:
+            if self._stored:
+                self._size = self._stored = self._records = 0
+                self._cut()
 
     def output(self, *pieces: bytes | memoryview) -> None:
         """Append output of the command, masked; keep the start of a possible secret or UTF-8 character.
@@ -155,7 +168,7 @@ class LogWriter:
                 self._append(batch)
 
     def end(self) -> None:
-        """Append the bytes that wait, because no more output comes, and close the files. Idempotent.
+        """Append the bytes that wait, because no more output comes; sync and close the files. Idempotent.
 
         Raises OSError if the disk is full: the next writer gets those bytes again.
         """
@@ -172,7 +185,7 @@ class LogWriter:
                 self._close()
 
     def close(self) -> None:
-        """Close the files without the pending bytes. Idempotent.
+        """Sync and close the files without the pending bytes. Idempotent.
 
         The next writer's ``output_offset`` is before the pending bytes, so that they come again.
         """
@@ -183,9 +196,31 @@ class LogWriter:
                 self._close()
 
     def _close(self) -> None:
-        os.close(self._log)
-        os.close(self._index)
-        self._log = self._index = -1
+        try:
+            self._sync()
+        finally:
+            os.close(self._log)
+            os.close(self._index)
+            self._log = self._index = -1
+
+    def _sync(self) -> None:
+        """Sync what was written: the log before its index, then their names and those of the folders above."""
+        if self._synced:
+            return
+        for file in (self._log, self._index):
+            os.fsync(file)
+        job, build = self._folder, self._folder.parent
+        for folder in (job, build, build.parent):
+            with suppress(FileNotFoundError):  # the log was removed meanwhile
+                sync_folder(folder)
+        self._synced = True
+
+    def _cut(self) -> None:
+        """Cut off what has no record."""
+        if os.fstat(self._log).st_size != self._size:
+            self._synced = False
+        os.ftruncate(self._log, self._size)
+        os.ftruncate(self._index, record_offset(self._records))
 
     def _batch(self) -> _Batch:
         return _Batch(self._size, self._stored, to_micros(self._clock.now()) * 1000)
@@ -236,6 +271,7 @@ class LogWriter:
     def _append(self, batch: _Batch) -> None:
         """Write a batch, the log with one call and the index with another: each lets other threads run first."""
         if batch.data:
+            self._synced = False
             _write_at(self._log, batch.data, self._size)
             _write_at(self._index, batch.records, record_offset(self._records))
         self._records += len(batch.records)

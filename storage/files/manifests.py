@@ -17,6 +17,7 @@ import apsw
 
 from storage.data_classes import immutable
 from storage.errors import DatabaseUnavailable, ManifestUnreadable
+from storage.files.folders import sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -120,7 +121,7 @@ class ManifestWriter:
 
 @contextmanager
 def new_manifest(path: Path) -> Iterator[ManifestWriter]:
-    """Write a manifest; its file appears complete at the end, or not at all.
+    """Write a manifest; its file appears complete and synced at the end, or not at all.
 
     Raises DatabaseUnavailable if the disk is full or read-only.
     """
@@ -138,6 +139,7 @@ def new_manifest(path: Path) -> Iterator[ManifestWriter]:
         with partial.open("rb") as file:
             os.fsync(file.fileno())
         partial.replace(path)
+        sync_folder(path.parent)
     except BaseException:
         with suppress(OSError):
             partial.unlink(missing_ok=True)

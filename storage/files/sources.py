@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from storage.errors import DatabaseUnavailable
+from storage.files.folders import sync_folder
 from storage.files.kinds import SOURCES, FileKind
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Sources:
         return self._directory / MANIFEST.name(build_uuid)
 
     def store(self, build_uuid: str, archive: bytes | Iterable[bytes]) -> None:
-        """Write an archive, given whole or in chunks; its file appears complete or not at all.
+        """Write an archive, given whole or in chunks; its file appears complete and synced, or not at all.
 
         The manifest of an earlier archive is removed. Raises DatabaseUnavailable if the disk is full or read-only.
         """
@@ -64,6 +65,7 @@ class Sources:
                 file.flush()
                 os.fsync(file.fileno())
             partial.rename(path)
+            sync_folder(self._directory)
         except BaseException as error:
             with suppress(OSError):
                 partial.unlink(missing_ok=True)
@@ -79,6 +81,7 @@ class Sources:
         archive = self.path(from_uuid)
         os.utime(archive)
         os.link(archive, self.path(to_uuid))
+        sync_folder(self._directory)
 
     def bytes_of(self, build_uuid: str) -> int:
         """Return the size of a build's archive; 0 if it has none."""

@@ -65,6 +65,7 @@ class Finalizer:
         All in one transaction; False and no change if the job is not in ``state`` (any more).
         """
         jobs, lease = self._storage.jobs, self._assignment.lease
+        self._attempt.log.close()  # the notices of an attempt that was not finalized are on the disk, too
         if target is JobState.SCHEDULED:
             self._storage.artifacts.discard(self._assignment.build, self._job)
             return jobs.retry(
@@ -110,9 +111,10 @@ class Finalizer:
         failure = failure or self._cause(exit_code)
         lost = self._storage.attempts.lost(self._job.id)
         result = result_of_exit(exit_code, self._job, failure, lost_before=lost)
-        if result.event is JobEvent.RETRY:
-            return result
-        return self._keep_disk(self._collect(result))
+        if result.event is not JobEvent.RETRY:
+            result = self._keep_disk(self._collect(result))
+        self._attempt.log.settle()
+        return result
 
     def _observe_lease(self) -> None:
         if (lease := self._storage.leases.get(self._assignment.lease.id)) is not None:

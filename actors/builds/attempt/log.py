@@ -124,8 +124,18 @@ class AttemptLog:
             self._writer.end()
         self.close()
 
+    def settle(self) -> None:
+        """Sync the log, before a row says that the attempt has ended. Raises Abandoned."""
+        while True:
+            try:
+                self.close()
+            except OSError as error:
+                self.wait_for_room(error)
+            else:
+                return
+
     def close(self) -> None:
-        """Close the log; the next writer opens it again."""
+        """Close the log, which is on the disk then; the next writer opens it again. Raises OSError."""
         with self._lock:
             writer, self._writer = self._writer, None
         if writer is not None:

@@ -356,7 +356,11 @@ class AttemptRunner:
         )
 
     def _open_log(self) -> None:
-        """Write the opening notices at once, so that a log that is not empty after a crash has all of them."""
+        """Write the opening notices at once, so that a log that is not empty after a crash has all of them.
+
+        No line is left of a command that ran before in another VM, and that a power cut made unknown.
+        """
         lines = opening_notices(self._assignment, self.member, self._images, self._storage)
+        self.log.opened().begin_anew()
         if lines and not self.log.opened().size:
             self.log.notice("\n".join(lines))

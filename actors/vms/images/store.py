@@ -15,6 +15,7 @@ from actors.vms.images.names import check_name, folder_of, name_of
 from actors.vms.images.store_locks import StoreLocks
 from actors.vms.provider import ImageNotFound
 from actors.vms.sandbox.userns import restrict_to_owner
+from storage.files import sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -233,6 +234,7 @@ class ImageStore:
         with self._locks.renames():
             former = self._staging.take_former(name)
             staging.rename(self._folder_of(name))
+            sync_folder(self._folder)
         if former is not None:
             self._staging.remove(former)
         return image

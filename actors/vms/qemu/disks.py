@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from actors.vms.provider import SnapshotNotFound, VmError, VmLost
-from actors.vms.sandbox.disks import LayerChain, SnapshotInUse, check_disk_name, check_snapshot_free
+from actors.vms.sandbox.disks import LayerChain, SnapshotInUse, check_disk_name, check_snapshot_free, sync_snapshots
 from storage import immutable
 
 if TYPE_CHECKING:
@@ -110,8 +110,9 @@ class Disks:
         noted.rename(chain)
 
     def keep(self, vm_id: str, snapshot: str) -> None:
-        """Make a snapshot of the disk of a VM that has ended."""
+        """Make a snapshot, synced, of the disk of a VM that has ended. Raises VmError."""
         self._folder(vm_id).rename(self._snapshots / snapshot)
+        sync_snapshots(self._snapshots)
 
     def remove_snapshot(self, snapshot: str) -> None:
         """Free a snapshot; unknown names are fine. Raises SnapshotInUse."""

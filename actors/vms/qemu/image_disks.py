@@ -12,6 +12,7 @@ from uuid import UUID
 
 from actors.vms.provider import ImageNotFound
 from actors.vms.sandbox.host_vms import stamp_of
+from storage.files import sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,6 +75,7 @@ class ImageDisks:
                     unfinished = disk.with_suffix(".new")
                     self._make(tree, unfinished)
                     unfinished.rename(disk)
+                    sync_folder(self._folder)
         return disk
 
     def remove_outdated(self) -> None:
@@ -119,6 +121,7 @@ class ImageDisks:
             argv = ["timeout", str(_SECONDS), "unshare", "--mount", "sh", "-ec", _MAKE, "sh", "/proc/self/fd/3"]
             self._zygote.run_mapped([*argv, str(inodes + max(inodes // 4, _INODES))], self._idmap, tree, [descriptor])
             os.fchmod(descriptor, 0o600)
+            os.fsync(descriptor)
         finally:
             os.close(descriptor)
 

@@ -21,7 +21,8 @@ from actors.vms.provider import SnapshotNotFound, VmError, VmLost
 from actors.vms.sandbox.disk_keepers import DiskKeepers
 from actors.vms.sandbox.programs import ENVIRONMENT, launcher_argv
 from actors.vms.sandbox.userns import IdMap, run_mapped
-from storage import immutable
+from storage import error_reason, immutable
+from storage.files import sync_file_system
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -138,7 +139,10 @@ class Disks:
         return self._measure(f"{folder}/flat" if flat else f"{folder}/upper")
 
     def freeze(self, vm_id: str, snapshot: str) -> None:
-        """Make a snapshot of the disk of a VM that has ended. Safe to repeat after a crash. Raises VmError."""
+        """Make a snapshot of the disk of a VM that has ended. Safe to repeat after a crash. Raises VmError.
+
+        All of it is on the disk then: after a power cut it is whole. Overlays do not sync what jobs write.
+        """
         check_disk_name(vm_id)
         check_disk_name(snapshot)
         disk, kept = self.folder / "disks" / vm_id, (self.folder / "snapshots" / snapshot).exists()
@@ -149,6 +153,7 @@ class Disks:
         chain = self.chain_on(snapshot)
         if len(chain.layers) >= self._max_layers:
             self._flatten(snapshot, chain)
+        sync_snapshots(self.folder)
 
     def remove_snapshot(self, snapshot: str) -> None:
         """Free a snapshot; unknown names are fine. Raises SnapshotInUse, and VmError if files remain."""
@@ -204,6 +209,15 @@ class Disks:
     def _measure(self, layer: str) -> int:
         printed = self._zygote.run_mapped(["sh", "-c", _MEASURE, "sh", layer], self._idmap, self.folder).split()
         return max(int(printed[0]), int(printed[2]) * _INODE_BYTES) if len(printed) == 4 else 0  # noqa: PLR2004 - du twice
+
+
+def sync_snapshots(folder: Path) -> None:
+    """Sync all snapshots below a folder. Raises VmError."""
+    try:
+        sync_file_system(folder)
+    except OSError as error:
+        message = f"the host's disk did not keep a snapshot: {error_reason(error)}"
+        raise VmError(message) from error
 
 
 def check_snapshot_free(vm_id: str, snapshot: str, *, has_disk: bool, kept: bool) -> None:

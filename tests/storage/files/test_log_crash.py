@@ -121,3 +121,20 @@ def test_a_reader_meets_an_index_that_shrinks_while_it_reads(tmp_path: Path):
 def test_a_record_has_one_size_and_comes_back(tmp_path: Path):
     record = LogRecord(2**40, 2**41, 1_700_000_000_000_000_000, LogKind.NOTICE)
     assert len(record.pack()) == len(LogRecord(0, 0, 0, LogKind.OUTPUT).pack()) == 32
+
+
+def test_a_command_that_starts_again_leaves_no_lines_of_before(tmp_path: Path):
+    """A power cut took the row of the first start, and left lines of its output."""
+    logs = _logs(tmp_path)
+    with logs.writer("build", "job", 1) as writer:
+        writer.notice("the opening")
+        writer.output(b"before the cut\n")
+    writer = logs.writer("build", "job", 1)
+    writer.begin_anew()
+    assert (writer.size, writer.output_offset) == (0, 0)
+    writer.notice("the opening")
+    writer.begin_anew()
+    writer.output(b"after the cut\n")
+    writer.end()
+    assert logs.reader("build", "job").read(0, 1000) == b"the opening\nafter the cut\n"
+    assert [chunk.content for chunk in logs.reader("build", "job").chunks()] == [b"the opening\n", b"after the cut\n"]
