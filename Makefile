@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Images are large and the same in every checkout; set this to share them.
 export CI_DAEMON_IMAGES_DIR ?= $(CURDIR)/$(RUN)/images
 
-.PHONY: run serve setup test test-ready test-browser test-machines test-members test-qemu test-crash test-leaks test-fleet test-system test-packages lint types docs
+.PHONY: run serve setup test test-ready test-browser test-machines test-members test-qemu test-crash test-power test-leaks test-fleet test-system test-packages lint types docs
 .PHONY: dist deb pictures bench clean
 
 # What it caches is below the checkout, too.
@@ -126,6 +126,11 @@ $(TEST_PROGRAMS)/octokit/.complete: .ci/npm $(OCTOKIT)/package-lock.json $(VENV)
 test-crash: export CRASH_KILLS ?= 200
 test-crash: setup
 	$(BIN)/python -m pytest --timeout 3600 -s tests/crash
+
+# Cuts the power of a service's disk, as root. It prints its seed; POWER_SEED=… repeats its moments.
+test-power: export POWER_CUTS ?= 100
+test-power: setup
+	$(BIN)/python -m pytest --timeout 7200 -s tests/power
 
 # Compares what a daemon holds of the host before and after that many jobs.
 test-leaks: export LEAK_JOBS ?= 2000

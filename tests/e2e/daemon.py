@@ -26,7 +26,9 @@ _NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # to load certificates for ea
 class Daemon:
     """`ci-daemon serve` on a free port of the loopback, configured by environment variables."""
 
-    def __init__(self, state: Path, settings: Mapping[str, str], prefix: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, state: Path, settings: Mapping[str, str], prefix: tuple[str, ...] = (), log: Path | None = None
+    ) -> None:
         self.state = state
         self.url = ""
         self._prefix = prefix
@@ -35,7 +37,7 @@ class Daemon:
         self.environ = {**os.environ, **own, **settings}
         self._process: subprocess.Popen[bytes] | None = None
         self._already = 0
-        self._log = state.with_name(f"{state.name}.log")
+        self._log = log or state.with_name(f"{state.name}.log")
 
     def command(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a command of the host's owner; return its output and exit code."""
