@@ -16,6 +16,7 @@ from benchmarks.builds import BUILDS
 from benchmarks.cache import CACHE
 from benchmarks.command import COMMAND
 from benchmarks.console import CONSOLE
+from benchmarks.durability import DURABILITY
 from benchmarks.fleet import FLEET
 from benchmarks.fork import FORK
 from benchmarks.http import HTTP
@@ -41,6 +42,7 @@ _ALL: dict[str, Report] = {
     for benchmark in (
         LEASE,
         BUILDS,
+        DURABILITY,
         LOGS,
         HTTP,
         FORK,

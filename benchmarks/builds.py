@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from benchmarks.service import Service
     from benchmarks.testbed import Testbed
 
-__all__ = ["BUILDS"]
+__all__ = ["BUILDS", "chain", "fan"]
 
 _JOBS = 100
 _ROUNDS = 3
@@ -32,24 +32,25 @@ _TIMEOUT_SECONDS = 120
 def _measure(testbed: Testbed) -> Iterator[Figure]:
     vms = BaselineVms(testbed)
     builds: dict[str, tuple[str, Callable[[BaselineVms], None]]] = {
-        "chain, each job after the last": (_chain(on_disk=False), _one_after_another),
-        "chain, each job on the disk of the last": (_chain(on_disk=True), _each_on_the_last_disk),
-        f"fan, {PARALLEL} jobs at a time": (_fan(), _in_parallel),
+        "chain, each job after the last": (chain(on_disk=False), _one_after_another),
+        "chain, each job on the disk of the last": (chain(on_disk=True), _each_on_the_last_disk),
+        f"fan, {PARALLEL} jobs at a time": (fan(), _in_parallel),
     }
     with serving(testbed) as service:
         for label, (ir, baseline) in builds.items():
             sides = partial(_build, service, ir), partial(_loop, vms, baseline)
             yield interleaved(label, "ms", _ROUNDS, *sides)
-        chain, fan = partial(_build, service, _chain(on_disk=False)), partial(_build, service, _fan())
-        yield interleaved("chain, beside a loop of `sh -c true`", "ms", _ROUNDS, chain, partial(shell_loop, _JOBS))
+        one_by_one, at_once = (partial(_build, service, ir) for ir in (chain(on_disk=False), fan()))
+        yield interleaved("chain, beside a loop of `sh -c true`", "ms", _ROUNDS, one_by_one, partial(shell_loop, _JOBS))
         if GitlabCiLocal.installed():
             peer = GitlabCiLocal(testbed.folder / "chain", _JOBS, chain=True, at_once=1)
-            yield interleaved("chain, beside gitlab-ci-local", "ms", _ROUNDS, chain, peer.run)
+            yield interleaved("chain, beside gitlab-ci-local", "ms", _ROUNDS, one_by_one, peer.run)
             peer = GitlabCiLocal(testbed.folder / "fan", _JOBS, chain=False, at_once=PARALLEL)
-            yield interleaved("fan, beside gitlab-ci-local", "ms", _ROUNDS, fan, peer.run)
+            yield interleaved("fan, beside gitlab-ci-local", "ms", _ROUNDS, at_once, peer.run)
 
 
-def _chain(*, on_disk: bool) -> str:
+def chain(*, on_disk: bool) -> str:
+    """Return the IR of 100 jobs one after the other, each on its own disk or on that of the last."""
     graph = Graph().step("0", "true")
     for number in range(1, _JOBS):
         before = str(number - 1)
@@ -60,7 +61,8 @@ def _chain(*, on_disk: bool) -> str:
     return graph.ir()
 
 
-def _fan() -> str:
+def fan() -> str:
+    """Return the IR of 100 jobs that wait for nothing."""
     graph = Graph()
     for number in range(_JOBS):
         graph.step(str(number), "true")

@@ -89,18 +89,20 @@ class Service:
 
 
 @contextmanager
-def serving(testbed: Testbed, **settings: str) -> Iterator[Service]:
-    """Run a service on a new state directory, and destroy its VMs at the end."""
+def serving(
+    testbed: Testbed, *, state: str = "state", program: str = "ci_daemon", **settings: str
+) -> Iterator[Service]:
+    """Run a service, or a program in its place, on a new state directory; destroy its VMs at the end."""
     fixed = {
         "CI_DAEMON_IMAGES_DIR": str(testbed.images_dir),
         "CI_DAEMON_POOL_MAX_VMS": str(PARALLEL),
         "CI_DAEMON_POOL_MAX_CPU": "1000",
         "CI_DAEMON_POOL_MAX_MEMORY_GB": "10000",
     }
-    daemon = Daemon(testbed.folder / "state", {**fixed, **settings})
+    daemon = Daemon(testbed.folder / state, {**fixed, **settings})
     daemon.command("init")
     try:
-        daemon.start()
+        daemon.start(program)
         client = Client.create(daemon, _EMAIL)
         builds = f"/api/v0/organizations/{client.org}/pipelines/{client.pipeline().slug}/builds"
         with closing(http.client.HTTPConnection(daemon.url.removeprefix("http://"))) as connection:
