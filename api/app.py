@@ -276,10 +276,10 @@ def create_app(
     audit = AuditTrail(storage, routes, addresses)
     for middleware in (
         *first,
+        DurableAnswers(storage),
         audit,
         ErrorsAsPages(console.pages, console.cookies),
         PublicLimit(rates, routes, console.cookies.has_session),
-        DurableAnswers(storage),
     ):
         app.add_middleware(middleware)
     ErrorHandlers(settings.url).install(app)

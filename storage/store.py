@@ -199,13 +199,20 @@ class Storage:
         """
         return self._database.write()
 
-    def await_disk(self) -> None:
-        """Return when all that this thread may have read by now is on the disk.
+    def await_disk(self, before_long: Callable[[], object] | None = None) -> None:
+        """Return when all that this thread may have read or written by now is on the disk.
 
-        Called before anything outside of the service learns of it. What this thread wrote is there already. Not within
-        a transaction. Raises DatabaseUnavailable.
+        Called before anything outside of the service learns of it; not within a transaction. Calls ``before_long``
+        first if that takes long on this disk. Raises DatabaseUnavailable.
         """
-        self._database.await_disk()
+        self._database.await_disk(before_long)
+
+    def write_ahead(self) -> None:
+        """Let this thread's writes return before they are on the disk, until it calls `await_disk`.
+
+        For threads that tell nothing and remove no file meanwhile: several writes then wait for one sync.
+        """
+        self._database.write_ahead()
 
     def schema_version(self) -> int:
         """Return the number of the last migration applied to the database."""

@@ -18,7 +18,7 @@ from storage.database.instants import SECOND, to_micros
 from storage.errors import DatabaseBusy, DatabaseGone, DatabaseUnavailable, StorageClosed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from storage.database.clock import Clock
 
@@ -54,7 +54,7 @@ class Database:
         self._clock = clock
         self._busy_seconds = busy_seconds
         self._connections = _Connections(str(path), busy_seconds)
-        self._syncs = GroupSync(path.with_name(f"{path.name}-wal"))
+        self._syncs = GroupSync(path.with_name(f"{path.name}-wal"), clock)
         self._writer = threading.RLock()
         self._begun = threading.local()
         self._beginning_since: float | None = None
@@ -116,7 +116,8 @@ class Database:
             committed = self._commit(connection)
         finally:
             self._writer.release()
-        self._syncs.wait(committed)
+        if not getattr(self._begun, "ahead", False):
+            self._syncs.wait(committed)
 
     @contextmanager
     def _transaction(self, connection: apsw.Connection) -> Iterator[None]:
@@ -147,12 +148,17 @@ class Database:
             raise
         return number
 
-    def await_disk(self) -> None:
-        """Return when all that this thread may have read by now is on the disk. Not within a `write`.
+    def await_disk(self, before_long: Callable[[], object] | None = None) -> None:
+        """Return when all that this thread read or wrote is on the disk. Not within a `write`.
 
-        Raises DatabaseUnavailable.
+        Calls ``before_long`` first if that takes long on this disk. Raises DatabaseUnavailable.
         """
-        self._syncs.wait()
+        self._begun.ahead = False
+        self._syncs.wait(before_long=before_long)
+
+    def write_ahead(self) -> None:
+        """Let this thread's writes return before they are on the disk, until it calls `await_disk`."""
+        self._begun.ahead = True
 
     def _take_turn(self) -> None:
         """Wait for this process's writer lock, unless its holder waits for another process.
