@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 from storage import on_first_use
 
 if TYPE_CHECKING:
-    from actors.test_reports.junit import CaseOutcome, NotReport, TestCase, read_report
+    from actors.test_reports.junit import CaseOutcome, NotReport, TestCase, TestReport, read_report
     from actors.test_reports.results import (
         LARGEST_REPORT,
         NO_TESTS,
         FailedTest,
+        ReadReports,
         TestResults,
         read_artifact,
+        read_reports,
         test_results,
     )
 else:
@@ -25,9 +27,12 @@ __all__ = [
     "CaseOutcome",
     "FailedTest",
     "NotReport",
+    "ReadReports",
     "TestCase",
+    "TestReport",
     "TestResults",
     "read_artifact",
     "read_report",
+    "read_reports",
     "test_results",
 ]

@@ -59,6 +59,9 @@ class Artifacts:
         self._page_of_build = Query(
             database, artifacts.where(of_build, follows).order_by(ArtifactRow.id).limit(limit), _ARTIFACT
         )
+        ending = of_build & ArtifactRow.path.endswith(slot("suffix"))
+        self._ending = Query(database, artifacts.where(ending).order_by(ArtifactRow.id).limit(limit), _ARTIFACT)
+        self._count_ending = Query(database, ArtifactRow.select(peewee.fn.COUNT(ArtifactRow.id)).where(ending), first)
         recent = (BuildRow.number <= slot("number")) & (BuildRow.number > slot("number") - slot("builds"))
         self._past = Query(
             database,
@@ -123,6 +126,14 @@ class Artifacts:
     def page_of_build(self, build_id: int, limit: int, after: int | None) -> Page[Artifact]:
         """Return a build's artifacts past the key ``after``; jobs come in the order in which they ended."""
         return self._page_of_build.page(limit, lambda artifact: artifact.id, build_id=build_id, after=after or 0)
+
+    def ending(self, build_id: int, suffix: str, limit: int) -> list[Artifact]:
+        """Return the first artifacts of a build whose paths end in ``suffix``."""
+        return self._ending.all(build_id=build_id, suffix=suffix, limit=limit)
+
+    def count_ending(self, build_id: int, suffix: str) -> int:
+        """Count the artifacts of a build whose paths end in ``suffix``."""
+        return self._count_ending.one(build_id=build_id, suffix=suffix) or 0
 
     def past(
         self, pipeline_id: int, number: int, builds: int, suffix: str, largest: int, limit: int

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from actors.test_reports import FailedTest, TestResults
 
-__all__ = ["annotated_tests", "failed_tests"]
+__all__ = ["annotated_tests", "summary_of_tests"]
 
 _MOST = 50
 """GitHub takes no more with one request."""
@@ -29,13 +29,19 @@ def annotated_tests(tests: TestResults) -> list[Mapping[str, object]]:
     return [_annotation(each) for each in sorted(placed, key=lambda each: each.allowed)[:_MOST]]
 
 
-def failed_tests(tests: TestResults) -> str:
-    """Return the failed tests by name, for a summary."""
-    names = [f"- {plain(_name(each))}" for each in tests.failed[:_MOST_NAMES]]
-    more = len(tests.failed) - len(names)
-    if more:
-        names.append(f"- … and {more} more")
-    return "\n".join([f"#### {len(tests.failed)} of {tests.count} tests failed", "", *names])
+def summary_of_tests(tests: TestResults) -> str | None:
+    """Return the failed tests by name, and what is not shown; None if there is nothing to say."""
+    notes = [f"{tests.left_out}."] if tests.left_out else []
+    placed = sum(each.location is not None for each in tests.failed)
+    if placed > _MOST:
+        notes.append(f"Of {placed} failed tests in files of the repository, the first {_MOST} are annotated.")
+    if tests.failures:
+        names = [f"- {plain(_name(each))}" for each in tests.failed[:_MOST_NAMES]]
+        more = tests.failures - len(names)
+        if more:
+            names.append(f"- … and {more} more")
+        notes.insert(0, "\n".join([f"#### {tests.failures} of {tests.count} tests failed", "", *names]))
+    return "\n\n".join(notes) or None
 
 
 def _annotation(failed: FailedTest) -> Mapping[str, object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from actors.source_hosts.github.annotations import annotated_tests, failed_tests
+from actors.source_hosts.github.annotations import annotated_tests, summary_of_tests
 from actors.source_hosts.github.markdown import fenced, last_lines, plain
 from actors.source_hosts.github.payloads import APPROVE
 from actors.source_hosts.host import ReportState
@@ -142,8 +142,8 @@ def _summary(build: Build, steps: Sequence[FinishedStep], tests: TestResults) ->
         parts.append(fenced(last_lines(build.error_message.encode(), _LINES, _LOG_CHARACTERS)))
     if steps:
         parts.append(_table([each.job for each in steps]))
-    if tests.failed:
-        parts.append(failed_tests(tests))
+    if about_tests := summary_of_tests(tests):
+        parts.append(about_tests)
     failures = [each for each in steps if _is_failure(each.job)]
     parts += [_failure(each) for each in failures[:_MOST_LOGS]]
     while len("\n\n".join(parts)) > _MOST_CHARACTERS:

@@ -87,7 +87,7 @@ class BuildPage(Page):
                 line = time_line(jobs, attempts, build.created_at, self._site.clock.now())
                 return {"time": line, "time_width": WIDTH}
             case "tests":
-                return {"tests": self._reports.of_build(build, _MOST_ARTIFACTS), "most": _MOST_TESTS}
+                return {"tests": self._reports.of_build(build), "most": _MOST_TESTS}
             case "artifacts":
                 kept = storage.artifacts.page_of_build(build.id, _MOST_ARTIFACTS, whole_number(req.get_param("after")))
                 return {

@@ -7,24 +7,25 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from actors.test_reports import LARGEST_REPORT, CaseOutcome, NotReport, TestCase, read_artifact
+from actors.test_reports import CaseOutcome, NotReport, TestCase, read_artifact, read_reports
 from api.console.builds.test_history import CaseHistory, CaseName, PastReport, histories, outcomes_of
 from storage import immutable
 
 if TYPE_CHECKING:
+    from actors.test_reports import ReadReports, TestReport
     from api.console.builds.test_history import Outcomes
     from storage import Artifact, Build, Storage
 
 __all__ = ["BuildTests", "ShownTest", "TestReports"]
 
 _SUFFIX = ".xml"
-_MOST_REPORTS = 20
 _BUILDS = 20
 _MOST_PAST_REPORTS = 200
 _MOST_PAST_BYTES = 4 * 2**20
 """The bytes that are read for the history of one page; the next page reads on, as outcomes are kept."""
 
-_KEPT = 16
+_LARGEST_PAST = 2 * 2**20
+_KEPT_CASES = 50_000
 _KEPT_OUTCOMES = 200_000
 
 
@@ -39,10 +40,19 @@ class ShownTest:
 
 @immutable
 class BuildTests:
-    """The tests of a build. ``faults`` says of which files that look like reports none could be read."""
+    """The tests of a build that are shown; ``read`` has the number of all, and what could not be read."""
 
     tests: tuple[ShownTest, ...]
-    faults: tuple[str, ...]
+    read: ReadReports
+
+    def count(self, outcome: str) -> int:
+        """Return the number of tests with an outcome, listed or not."""
+        return self.read.counts.get(CaseOutcome(outcome), 0)
+
+    @property
+    def unlisted(self) -> int:
+        """The number of tests that are counted, but not among ``tests``."""
+        return sum(self.read.counts.values()) - len(self.tests)
 
     @property
     def failed(self) -> tuple[ShownTest, ...]:
@@ -74,32 +84,29 @@ class TestReports:
 
     __test__ = False  # pytest would take it for tests
     storage: Storage
-    _read: OrderedDict[str, list[TestCase] | str] = field(default_factory=OrderedDict)
+    _read: OrderedDict[str, TestReport | NotReport] = field(default_factory=OrderedDict)
     _outcomes: OrderedDict[str, Outcomes] = field(default_factory=OrderedDict)
     _lock: Lock = field(default_factory=Lock)
 
-    def of_build(self, build: Build, most_artifacts: int) -> BuildTests:
+    def of_build(self, build: Build) -> BuildTests:
         """Return the tests of a build: of each file that ends in ``.xml``, is not too large, and is a report."""
-        files = self.storage.artifacts.page_of_build(build.id, most_artifacts, None).rows
-        reports = [each for each in files if each.path.endswith(_SUFFIX)][:_MOST_REPORTS]
-        read = [(each, self._tests(each)) for each in reports]
+        read = read_reports(self.storage, build, self._tests)
         past = histories(self._past(build))
         jobs = {job.uuid: job for job in self.storage.jobs.of_build(build.id)}
         shown = []
-        for file, found in read:
-            job = jobs.get(file.job_uuid)
-            if job is None or isinstance(found, str):
+        for each in read.reports:
+            job = jobs.get(each.artifact.job_uuid)
+            if job is None:
                 continue
-            for case in found:
+            for case in each.cases:
                 history = past.get(CaseName(job.step_key, case.suite, case.name), CaseHistory())
                 shown.append(ShownTest(case, job.name, history))
-        faults = tuple(f"{file.path}: {found}" for file, found in read if isinstance(found, str))
-        return BuildTests(tuple(shown), faults)
+        return BuildTests(tuple(shown), read)
 
     def _past(self, build: Build) -> list[PastReport]:
         """Return the reports of the last builds up to this one, oldest first, as far as the bounds allow."""
         newest_first = self.storage.artifacts.past(
-            build.pipeline_id, build.number, _BUILDS, _SUFFIX, LARGEST_REPORT, _MOST_PAST_REPORTS
+            build.pipeline_id, build.number, _BUILDS, _SUFFIX, _LARGEST_PAST, _MOST_PAST_REPORTS
         )
         found, left = [], _MOST_PAST_BYTES
         for each in newest_first:
@@ -114,14 +121,14 @@ class TestReports:
 
     def _read_outcomes(self, artifact: Artifact) -> Outcomes:
         read = self._parse(artifact)
-        outcomes = {} if isinstance(read, str) else outcomes_of(read)
+        outcomes = {} if isinstance(read, NotReport) else outcomes_of(read.cases)
         with self._lock:
             self._outcomes[artifact.uuid] = outcomes
             while sum(map(len, self._outcomes.values())) > _KEPT_OUTCOMES:
                 self._outcomes.popitem(last=False)
         return outcomes
 
-    def _tests(self, artifact: Artifact) -> list[TestCase] | str:
+    def _tests(self, artifact: Artifact) -> TestReport | NotReport:
         """Return a file's tests, or why it has none."""
         with self._lock:
             if artifact.uuid in self._read:
@@ -130,12 +137,14 @@ class TestReports:
         found = self._parse(artifact)
         with self._lock:
             self._read[artifact.uuid] = found
-            while len(self._read) > _KEPT:
-                self._read.popitem(last=False)
+            kept = sum(1 if isinstance(each, NotReport) else len(each.cases) + 1 for each in self._read.values())
+            while kept > _KEPT_CASES and len(self._read) > 1:
+                _, oldest = self._read.popitem(last=False)
+                kept -= 1 if isinstance(oldest, NotReport) else len(oldest.cases) + 1
         return found
 
-    def _parse(self, artifact: Artifact) -> list[TestCase] | str:
+    def _parse(self, artifact: Artifact) -> TestReport | NotReport:
         try:
             return read_artifact(self.storage, artifact)
         except NotReport as error:
-            return str(error)
+            return type(error)(str(error))  # this one would keep what was read in memory

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from actors.test_reports import CaseOutcome, NotReport, read_report
+from actors.test_reports.junit import ReportUnreadable
 
 REPORT = b"""<?xml version="1.0"?>
 <testsuites><testsuite name="outer">
@@ -17,7 +18,7 @@ REPORT = b"""<?xml version="1.0"?>
 
 
 def test_a_report_has_outcomes_times_and_outputs():
-    adds, breaks, errs, waits = read_report(REPORT)
+    adds, breaks, errs, waits = read_report(REPORT).cases
     assert (adds.suite, adds.name, adds.seconds, adds.outcome) == ("tests.test_a", "adds", 0.012, CaseOutcome.PASSED)
     assert (breaks.suite, breaks.seconds, breaks.outcome) == ("outer", 1002.5, CaseOutcome.FAILED)
     assert breaks.output == "expected 1\nTrace <b>\nhello"
@@ -44,11 +45,28 @@ def test_other_files_are_refused(content: bytes):
 
 
 def test_a_long_output_is_cut():
-    (case,) = read_report(b"<testsuite><testcase><failure>" + b"x" * 100_000 + b"</failure></testcase></testsuite>")
+    (case,) = read_report(
+        b"<testsuite><testcase><failure>" + b"x" * 100_000 + b"</failure></testcase></testsuite>"
+    ).cases
     assert len(case.output) <= 8192
 
 
 def test_deep_and_odd_reports_are_read():
     deep = b"<testsuite>" * 1000 + b'<testcase name="in"/>' + b"</testsuite>" * 1000
-    assert [case.name for case in read_report(deep)] == ["in"]
-    assert read_report(b"<testsuite><failure/></testsuite>") == []
+    assert [case.name for case in read_report(deep).cases] == ["in"]
+    assert read_report(b"<testsuite><failure/></testsuite>").cases == ()
+
+
+@pytest.mark.parametrize("encoding", ["utf-7", "no-such", "rot13", "undefined", "idna", "utf-32", "hex", "x" * 500])
+def test_a_report_of_an_odd_encoding_is_unreadable_in_words(encoding: str):
+    with pytest.raises(ReportUnreadable, match="it is no XML: "):
+        read_report(f"<?xml version='1.0' encoding='{encoding}'?><testsuite/>".encode())
+
+
+def test_every_test_is_counted_and_failures_are_kept_first():
+    passed = b"<testcase/>" * 25_000
+    failed = b"<testcase><failure/></testcase>" * 2_000
+    report = read_report(b"<testsuite>%s%s</testsuite>" % (passed, failed))
+    assert report.counts == {CaseOutcome.PASSED: 25_000, CaseOutcome.FAILED: 2_000}
+    assert [case.outcome for case in report.cases].count(CaseOutcome.FAILED) == 1_000
+    assert len(report.cases) == 21_000

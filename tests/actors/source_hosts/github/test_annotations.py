@@ -151,3 +151,18 @@ def test_files_outside_of_the_repository_are_not_annotated(suite: Suite):
 def test_what_is_no_report_is_passed_over(suite: Suite):
     suite.fails(b"<!DOCTYPE x><testsuite/>")
     assert suite.shown() == []
+
+
+def test_failures_that_are_not_shown_are_told(suite: Suite):
+    cases = "".join(f'<testcase file="README.md" name="t{n}"><failure/></testcase>' for n in range(60))
+    suite.fails(f"<testsuite>{cases}</testsuite>".encode())
+    assert len(suite.shown()) == 50
+    assert "#### 60 of 60 tests failed" in suite.summary
+    assert "… and 40 more" in suite.summary
+    assert "Of 60 failed tests in files of the repository, the first 50 are annotated." in suite.summary
+
+
+def test_a_report_that_cannot_be_read_is_told(suite: Suite):
+    suite.fails(b"<?xml version='1.0' encoding='utf-7'?><testsuite/>")
+    suite.show(BuildState.FAILED)
+    assert "0 of 1 report files were read; the numbers are of these." in suite.summary

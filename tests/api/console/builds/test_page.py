@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from actors.test_reports import results
 from api.console import pages
 from storage import RENDER_LOG, BuildState, JobState, NewBuild, Storage
 from tests.api.console.browser import Browser
@@ -158,6 +160,59 @@ def test_the_tests_of_reports_are_shown_failures_first(ada: Account, bob: Accoun
     assert shown.index("bad") < shown.index("good")
     assert "bomb.xml: it has a document type." in shown
     assert Browser.of(bob).get(f"{page_of(build)}?view=tests").status_code == 404
+
+
+def keep_reports(ada: Account, build: BuildPath, **reports: bytes) -> None:
+    files = ada.world.storage.artifacts.files
+    found = [files.write(build.stored.uuid, f"{name}.xml", [content]) for name, content in reports.items()]
+    ada.world.storage.artifacts.store(build.stored, build.job().stored, found)
+
+
+def test_a_failure_in_the_last_of_many_reports_is_shown(ada: Account, pipeline: PipelinePath):
+    build = pipeline.build()
+    texts = [ada.world.storage.artifacts.files.write(build.stored.uuid, f"{each}.txt", [b""]) for each in range(600)]
+    files = ada.world.storage.artifacts.files
+    good, bad = b'<testcase name="good"/>', b'<testcase name="bad"><failure/></testcase>'
+    contents = [b"<testsuite>%s</testsuite>" % (bad if number == 25 else good) for number in range(30)]
+    reports = [files.write(build.stored.uuid, f"{n}.xml", [content]) for n, content in enumerate(contents)]
+    ada.world.storage.artifacts.store(build.stored, build.job().stored, [*texts, *reports])
+    shown = Browser.of(ada).get(f"{page_of(build)}?view=tests").text
+    assert "1 failed, 0 skipped, 29 passed" in shown
+    assert "report files were read" not in shown
+
+
+def test_reports_that_are_not_read_are_told_beside_the_numbers(
+    ada: Account, pipeline: PipelinePath, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(results, "_MOST_REPORTS", 3)
+    build, good = pipeline.build(), b'<testsuite><testcase name="good"/></testsuite>'
+    odd = b'<?xml version="1.0" encoding="utf-7"?><testsuite/>'
+    keep_reports(ada, build, a=good, b=odd, coverage=b"<coverage/>", d=good)
+    shown = Browser.of(ada).get(f"{page_of(build)}?view=tests").text
+    assert "0 failed, 0 skipped, 1 passed" in shown
+    assert "1 of 3 report files were read; the numbers are of these." in shown
+    assert "b.xml: it is no XML" in shown
+    assert "coverage.xml: its first element is neither" in shown
+
+
+def test_tests_that_are_not_listed_are_counted(ada: Account, pipeline: PipelinePath, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(results, "_MOST_CASES", 3)
+    build = pipeline.build()
+    passed, failed = b'<testcase name="good"/>' * 5, b'<testcase name="bad"><failure/></testcase>'
+    keep_reports(ada, build, a=b"<testsuite>%s%s</testsuite>" % (passed, failed))
+    shown = Browser.of(ada).get(f"{page_of(build)}?view=tests").text
+    assert "1 failed, 0 skipped, 5 passed" in shown
+    assert "3 of these tests are not listed here" in shown
+    assert "bad" in shown
+
+
+def test_a_report_that_is_kept_under_two_names_counts_once(ada: Account, pipeline: PipelinePath):
+    build, files = pipeline.build(), ada.world.storage.artifacts.files
+    new = files.write(build.stored.uuid, "run-1.xml", [b'<testsuite><testcase name="good"/></testsuite>'])
+    link = files.link(files.path(build.stored.uuid, new.uuid), build.stored.uuid)
+    found = [new, replace(new, uuid=link, path="latest.xml")]
+    ada.world.storage.artifacts.store(build.stored, build.job().stored, found)
+    assert "0 failed, 0 skipped, 1 passed" in Browser.of(ada).get(f"{page_of(build)}?view=tests").text
 
 
 def test_flaky_tests_are_named_with_their_history(ada: Account, pipeline: PipelinePath):
