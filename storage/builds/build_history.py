@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from functools import reduce
+from itertools import chain
 from operator import or_
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +12,15 @@ import peewee
 
 from storage.builds.build_rows import BUILD, counts, existing_builds
 from storage.database.instants import SECOND
-from storage.database.statements import NEWEST, Columns, Query, slot
+from storage.database.statements import NEWEST, Columns, Query, first, slot
 from storage.models import BuildOriginRow, BuildRow, JobRow, LeaseRow, PipelineRow, UserRow
-from storage.records import BuildPeople, BuildState, FlakyStep, JobState, ListedBuild, PastBuild, SlowStep
+from storage.records import BuildPeople, BuildState, FlakyStep, JobState, ListedBuild, Page, PastBuild, SlowStep
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from storage.database.connection import Database
-    from storage.records import Build, Page
+    from storage.records import Build
 
 __all__ = ["BuildHistory"]
 
@@ -25,6 +29,7 @@ _PRICE = (
     .join(JobRow, on=JobRow.id == LeaseRow.job)
     .where(JobRow.build == BuildRow.id)
 )
+_MOST_SEARCHED = 5000
 _FAILED = [state for state in JobState if state.failed]
 _PEOPLE = Columns(
     BuildPeople,
@@ -48,9 +53,6 @@ class BuildHistory:
         # The sum keeps SQLite from the index of an organization's pipelines, whose builds it would have to sort.
         in_organization = PipelineRow.organization_id + 0 == slot("organization_id")
         self._unfinished = Query(database, newest.where(in_organization, BuildRow.finished_at.is_null()), BUILD)
-        self._failed = Query(
-            database, newest.where(in_organization, BuildRow.state == BuildState.FAILED, counts()), BUILD
-        )
         other: Any = BuildRow.alias()
         last = (
             other.select(other.id)
@@ -59,6 +61,22 @@ class BuildHistory:
             .limit(1)
         )
         self._last = Query(database, newest.where(of_organization, BuildRow.id == last), BUILD)
+        of_state: Any = BuildRow.alias("of_state")
+        failed: Any = BuildRow.alias("failed")
+        last_failed = (
+            of_state.select(of_state.id)
+            .where(of_state.pipeline == PipelineRow.id, of_state.state == BuildState.FAILED, counts(of_state))
+            .order_by(of_state.id.desc())
+            .limit(slot("limit"))
+        )
+        last_of_organization = (
+            PipelineRow.select(failed.id)
+            .join(failed, on=failed.id.in_(last_failed))
+            .where(of_organization, PipelineRow.deleted_at.is_null())
+            .order_by(failed.id.desc())
+            .limit(slot("limit"))
+        )
+        self._failed = Query(database, newest.where(BuildRow.id.in_(last_of_organization)), BUILD)
         failed_jobs = (JobRow.build == slot("id"), JobRow.state.in_(_FAILED), JobRow.soft_failed == 0)
         self._failed_jobs = Query(
             database, JobRow.select(JobRow.name).where(*failed_jobs).order_by(JobRow.position), lambda row: str(row[0])
@@ -108,9 +126,23 @@ class BuildHistory:
         this = BuildRow.id == slot("id")
         self._price = Query(database, BuildRow.select(_PRICE).where(this), lambda row: int(row[0]))
 
-        def chosen(column: peewee.Field[str], name: str) -> peewee.Expression:
-            return slot(name).is_null() | (column == slot(name))
-
+        numbers = (
+            BuildRow.select(BuildRow.number)
+            .where(of_pipeline, BuildRow.number < slot("after"))
+            .order_by(BuildRow.number.desc())
+            .limit(slot("limit"))
+        )
+        of_branch = BuildRow.branch == slot("branch")
+        of_kind = (BuildRow.source == slot("source"), BuildRow.state == slot("state"))
+        self._numbers = Query(database, numbers, first)
+        self._numbers_of_branch = Query(database, numbers.where(of_branch), first)
+        self._numbers_of_kind = Query(database, numbers.where(*of_kind), first)
+        self._numbers_of_branch_and_kind = Query(database, numbers.where(of_branch, *of_kind), first)
+        self._next_source = Query(
+            database,
+            BuildRow.select(peewee.fn.MIN(BuildRow.source)).where(of_pipeline, BuildRow.source > slot("after")),
+            lambda row: None if row[0] is None else str(row[0]),
+        )
         self._people = Query(database, _with_people(BuildRow.select(*_PEOPLE.selected).where(this)), _PEOPLE)
         origin, user, wanted = BuildOriginRow, UserRow, peewee.fn.LOWER(slot("author"))
         names = (origin.author_name, origin.author_email, origin.actor, user.name, user.email)
@@ -120,10 +152,7 @@ class BuildHistory:
             _with_people(builds.select(*_LISTED.selected))
             .where(
                 of_pipeline,
-                BuildRow.number < slot("after"),
-                chosen(BuildRow.branch, "branch"),
-                chosen(BuildRow.state, "state"),
-                chosen(BuildRow.source, "source"),
+                BuildRow.number.in_(peewee.SQL("(SELECT value FROM json_each(:numbers))")),
                 slot("author").is_null() | by_author,
             )
             .order_by(BuildRow.number.desc())
@@ -187,18 +216,45 @@ class BuildHistory:
     ) -> Page[ListedBuild]:
         """Return a pipeline's builds past the key ``after``, of a branch, state or source if it is given.
 
-        ``author`` is a part of the name or address of one of its people.
+        ``author`` is a part of the name or address of one of its people. No index finds that, so that a page looks at
+        5,000 builds at most: it may have fewer than ``limit``, or none, and yet a next key.
         """
-        return self._filtered.page(
-            limit,
-            lambda listed: listed.build.number,
-            pipeline_id=pipeline_id,
-            after=NEWEST if after is None else after,
-            branch=branch,
-            state=state,
-            source=source,
-            author=author,
+        after = NEWEST if after is None else after
+        count = limit if author is None else _MOST_SEARCHED
+        numbers = self._newest(pipeline_id, count + 1, after, branch, state, source)
+        found = self._filtered.all(
+            pipeline_id=pipeline_id, numbers=json.dumps(numbers[:count]), author=author, limit=limit + 1
         )
+        rows = tuple(found[:limit])
+        if len(found) > limit:
+            return Page(rows, rows[-1].build.number)
+        return Page(rows, numbers[count - 1] if len(numbers) > count else None)
+
+    def _newest(
+        self, pipeline_id: int, limit: int, after: int, branch: str | None, state: BuildState | None, source: str | None
+    ) -> list[int]:
+        """Return the numbers of a pipeline's newest builds below ``after``, newest first.
+
+        Indices have the order of numbers within a source and a state, so those that are not chosen are each looked up.
+        """
+        wanted: dict[str, int | str] = {"pipeline_id": pipeline_id, "limit": limit, "after": after}
+        if branch is not None:
+            wanted["branch"] = branch
+        if state is None and source is None:
+            return (self._numbers if branch is None else self._numbers_of_branch).all(**wanted)
+        query = self._numbers_of_kind if branch is None else self._numbers_of_branch_and_kind
+        parts = (
+            query.all(**wanted, source=each_source, state=each_state)
+            for each_source in (self._sources(pipeline_id) if source is None else [source])
+            for each_state in (BuildState if state is None else [state])
+        )
+        return sorted(chain.from_iterable(parts), reverse=True)[:limit]
+
+    def _sources(self, pipeline_id: int) -> Iterator[str]:
+        """Yield the sources that a pipeline's builds have, a handful."""
+        found: str | None = ""
+        while (found := self._next_source.one(pipeline_id=pipeline_id, after=found)) is not None:
+            yield found
 
 
 def _with_people(builds: peewee.ModelSelect[BuildRow]) -> peewee.ModelSelect[BuildRow]:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain, combinations, product
+
 import pytest
 
 from storage import BuildState, JobState, NewBuild, NewOrigin, OriginEvent, Pipeline, Storage
+from storage.database.connection import Database
 from tests import records
 
 
@@ -122,3 +127,115 @@ def test_trees_without_a_commit_make_no_step_flaky(storage: Storage, commit: str
     (job,) = storage.jobs.of_build(new_build(storage, pipeline, commit=commit))
     records.finish(storage, job, records.started(storage, job))
     assert storage.build_history.flaky(pipeline.id, 9, 9) == []
+
+
+_FILTERS = {
+    "branch": ("even", "odd", "absent"),
+    "state": (BuildState.PASSED, BuildState.FAILED, BuildState.CANCELED),
+    "source": ("api", "webhook", "absent"),
+    "author": ("nobody",),
+}
+_CHOICES = [
+    dict(zip(names, values, strict=True))
+    for names in chain.from_iterable(combinations(_FILTERS, count) for count in range(len(_FILTERS) + 1))
+    for values in product(*(_FILTERS[name] for name in names))
+]
+"""Every combination of filters, with common and absent values, and ones that never come together."""
+
+
+@contextmanager
+def counted_work(database: Database) -> Iterator[list[int]]:
+    """Count the instructions of SQLite in a body, in hundreds."""
+    connection, counted = database._connections.connection(), [0]
+
+    def count() -> bool:
+        counted[0] += 1
+        return False
+
+    connection.set_progress_handler(count, 100)
+    yield counted
+    connection.set_progress_handler(None)
+
+
+def grow(database: Database, builds: int) -> None:
+    """Copy the first build until its pipeline has many: even ones passed, odd ones failed."""
+    names = [row[1] for row in database.execute("PRAGMA table_info(builds)")]
+    kinds = {
+        "id": "NULL",
+        "uuid": "hex(randomblob(16))",
+        "external_id": "hex(randomblob(16))",
+        "number": "numbers.value",
+        "branch": "iif(numbers.value % 2, 'odd', 'even')",
+        "state": "iif(numbers.value % 2, 'failed', 'passed')",
+        "source": "iif(numbers.value % 2, 'webhook', 'api')",
+        "created_by": "NULL",
+    }
+    values = ", ".join(kinds.get(name, f"first.{name}") for name in names)
+    with database.write():
+        database.execute("UPDATE builds SET branch = 'odd', source = 'webhook' WHERE id = (SELECT min(id) FROM builds)")
+        database.execute(
+            "WITH numbers (value) AS (SELECT max(number) + 1 FROM builds UNION ALL"
+            " SELECT value + 1 FROM numbers WHERE value < :builds)"
+            f" INSERT INTO builds ({', '.join(names)}) SELECT {values} FROM numbers, builds AS first"
+            " WHERE first.id = (SELECT min(id) FROM builds)",
+            {"builds": builds},
+        )
+        database.execute("UPDATE pipelines SET last_number = :builds WHERE id = 1", {"builds": builds})
+
+
+def test_no_filter_reads_more_of_more_builds(storage: Storage, database: Database):
+    pipeline = records.new_pipeline(storage)
+    other = records.new_pipeline(storage, "Other", "bob@example.org")
+    fail(storage, new_build(storage, pipeline))
+    work: dict[int, list[int]] = {}
+    for size in (11_000, 20_000):
+        grow(database, size)
+        work[size] = []
+        for chosen in _CHOICES:
+            with counted_work(database) as counted:
+                storage.build_history.filtered(pipeline.id, 30, None, **chosen)
+            work[size].append(counted[0])
+        for organization in (pipeline.organization_id, other.organization_id):
+            with counted_work(database) as counted:
+                storage.build_history.failed(organization, 10)
+            work[size].append(counted[0])
+    few, many = work.values()
+    grown = [
+        (chosen, a, b)
+        for chosen, a, b in zip([*_CHOICES, "failed", "none failed"], few, many, strict=True)
+        if b > a * 1.2 + 5
+    ]
+    assert grown == []
+
+
+@pytest.mark.parametrize("chosen", _CHOICES, ids=lambda chosen: "-".join(map(str, chosen.values())) or "all")
+def test_pages_of_a_filter_have_every_such_build_once(storage: Storage, database: Database, chosen: dict[str, str]):
+    pipeline = records.new_pipeline(storage)
+    fail(storage, new_build(storage, pipeline))
+    grow(database, 60)
+    odd = {"odd", BuildState.FAILED, "webhook"}
+    even = {"even", BuildState.PASSED, "api"}
+    wanted = set(chosen.values())
+    expected = [each for each in range(60, 0, -1) if wanted <= (odd if each % 2 else even)]
+    found, after = [], None
+    while True:
+        page = storage.build_history.filtered(pipeline.id, 7, after, **chosen)
+        found += [each.build.number for each in page.rows]
+        if (after := page.next_key) is None:
+            break
+    assert found == expected
+
+
+def test_an_author_is_searched_further_from_page_to_page(storage: Storage, database: Database):
+    pipeline = records.new_pipeline(storage)
+    user = storage.users.create("eve@example.org", "Eve")
+    begun = storage.builds.create(pipeline, NewBuild("main", "c0ffee", created_by=user.id), [records.new_job()])
+    fail(storage, begun.id)
+    grow(database, 12_500)
+    pages, after = [], None
+    while True:
+        page = storage.build_history.filtered(pipeline.id, 30, after, author="eve")
+        pages.append([each.build.number for each in page.rows])
+        if (after := page.next_key) is None:
+            break
+    assert pages == [[], [], [begun.number]]
