@@ -12,7 +12,7 @@ from actors.ir import PushEvent, skips_builds, wants
 from actors.render.envelope import RenderFailed
 from actors.repositories.commit_builds import PushedCommit
 from actors.repositories.fetching.git import AccessRefused, CommitRefused, GitError
-from actors.repositories.fetching.mirror import Mirror
+from actors.repositories.fetching.mirror import Mirror, clean_up
 from actors.repositories.packing.packing import Extras, pack_commit
 from actors.source_hosts.host import ApprovalGiven, HostError, PushedRef
 from storage import NewBuild, NewOrigin, OriginEvent
@@ -105,13 +105,19 @@ class PushBuilds:
         )
 
     def remove_orphans(self) -> None:
-        """Delete the mirrors of repositories that are not connected any more, but for those in use."""
-        found = {each.name for each in self._mirrors.iterdir()} if self._mirrors.exists() else set()
-        for uuid in found - {each.uuid for each in self._storage.repositories.all()}:
+        """Delete the mirrors of disconnected repositories, and what killed processes left in others.
+
+        Mirrors in use are left for the next time.
+        """
+        connected = {each.uuid for each in self._storage.repositories.all()}
+        for uuid in {each.name for each in self._mirrors.iterdir()} if self._mirrors.exists() else set():
             lock = self._lock(uuid)
             if lock.acquire(blocking=False):
                 try:
-                    shutil.rmtree(self._mirrors / uuid, ignore_errors=True)
+                    if uuid in connected:
+                        clean_up(self._mirrors / uuid)
+                    else:
+                        shutil.rmtree(self._mirrors / uuid, ignore_errors=True)
                 finally:
                     lock.release()
 

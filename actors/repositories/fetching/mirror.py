@@ -21,13 +21,16 @@ if TYPE_CHECKING:
     from actors.repositories.fetching.authentication import Credential
     from actors.repositories.settings import RepositorySettings
 
-__all__ = ["Commit", "Mirror", "heads_at"]
+__all__ = ["PACKING", "Commit", "Mirror", "clean_up", "heads_at"]
 
 _MAX_NAME = 255
 _MAX_MESSAGE = 10_000
 _QUICK = 60.0
 _FULL = (40, 64)
 """The lengths of full names of objects."""
+PACKING, _BORROWED = "pack-", "borrowed-"
+"""Beginnings of the names of folders in which a commit is packed, or a fork is looked at."""
+
 _PARTIAL = ("tmp_", "incoming-")
 """Beginnings of names of what git has not finished."""
 _ATTRIBUTES = "* -export-ignore -export-subst -filter\n"
@@ -125,7 +128,7 @@ class Mirror:
 
         Nothing that is fetched into it comes into this one. Raises GitError if the URL is of another server.
         """
-        with tempfile.TemporaryDirectory(dir=self.folder, prefix="borrowed-") as folder:
+        with tempfile.TemporaryDirectory(dir=self.folder, prefix=_BORROWED) as folder:
             other = Mirror(Path(folder), url, self.settings, self.credential)
             mine, its = self.git.remote, other.git.remote
             if url != self._url and (its.protocol != "https" or its.origin != mine.origin):
@@ -240,16 +243,7 @@ class Mirror:
 
     def _clear(self) -> None:
         """Delete what a killed git left: nobody else uses the mirror, so its locks are nobody's."""
-        for each in ("logs", "tmp"):
-            shutil.rmtree(self.path / "lfs" / each, ignore_errors=True)
-        for parent, folders, files in os.walk(self.path):
-            here = Path(parent)
-            for name in [each for each in folders if each.startswith(_PARTIAL)]:
-                shutil.rmtree(here / name, ignore_errors=True)
-                folders.remove(name)
-            for name in files:
-                if name.endswith(".lock") or name.startswith(_PARTIAL):
-                    (here / name).unlink(missing_ok=True)
+        _clear(self.path)
 
     def _is_whole(self) -> bool:
         """Tell whether git can read all commits and trees of the mirror."""
@@ -286,3 +280,24 @@ def _size(folder: Path) -> int:
             with suppress(FileNotFoundError):
                 total += os.lstat(os.path.join(parent, name)).st_blocks * 512  # noqa: PTH118 - called five times a second
     return total
+
+
+def clean_up(folder: Path) -> None:
+    """Delete what a killed process left in the folder of a mirror that nobody uses."""
+    for each in (folder, *(folder / "submodules").glob("*")):
+        for left in [*each.glob(f"{PACKING}*"), *each.glob(f"{_BORROWED}*")]:
+            shutil.rmtree(left, ignore_errors=True)
+        _clear(each / "mirror.git")
+
+
+def _clear(mirror: Path) -> None:
+    for each in ("logs", "tmp"):
+        shutil.rmtree(mirror / "lfs" / each, ignore_errors=True)
+    for parent, folders, files in os.walk(mirror):
+        here = Path(parent)
+        for name in [each for each in folders if each.startswith(_PARTIAL)]:
+            shutil.rmtree(here / name, ignore_errors=True)
+            folders.remove(name)
+        for name in files:
+            if name.endswith(".lock") or name.startswith(_PARTIAL):
+                (here / name).unlink(missing_ok=True)

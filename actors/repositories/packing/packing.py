@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors.repositories.fetching.git import TOO_LARGE, CommitRefused, GitError
+from actors.repositories.fetching.mirror import PACKING
 from actors.repositories.fetching.remote import RemoteInvalid
 from actors.repositories.packing.history import LFS_CLEAN, Checkout, add_history, make_history
 from actors.repositories.packing.lfs import fetch_contents, pointers_in, without_excluded
@@ -88,7 +89,7 @@ class _Packer:
             raise
 
     def _add(self, mirror: Mirror, checkout: Checkout, prefix: str) -> None:
-        with tempfile.TemporaryDirectory(dir=mirror.folder, prefix="pack-") as temporary:
+        with tempfile.TemporaryDirectory(dir=mirror.folder, prefix=PACKING) as temporary:
             files, history = Path(temporary, "files.tar"), Path(temporary, "mirror.git")
             # Of the tree: that of a commit begins with a header that tarfile does not read if no file follows.
             archive = ("archive", "--format=tar", "--end-of-options", f"{checkout.commit}^{{tree}}")

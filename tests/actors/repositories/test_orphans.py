@@ -33,3 +33,22 @@ def test_a_mirror_goes_with_its_repository_but_not_in_use(tmp_path: Path, monkey
             world.pushes.check(world.repository)
         world.pushes.remove_orphans()
         assert not mirror.exists()
+
+
+def test_what_a_killed_process_left_in_a_mirror_goes(tmp_path: Path):
+    world = World(tmp_path)
+    mirror = tmp_path / "mirrors" / world.repository.uuid
+    with closing(world.storage):
+        world.check()
+        whole = _files(mirror)
+        for folder in (mirror, mirror / "submodules" / "ab"):
+            for name in ("pack-x1/mirror.git", "borrowed-x2", "mirror.git/lfs/objects/tmp_x3", "mirror.git/lfs/tmp"):
+                (folder / name).mkdir(parents=True)
+                (folder / name / "part").write_bytes(b"half")
+            (folder / "mirror.git" / "tmp_pack_x4").write_bytes(b"half")
+        world.pushes.remove_orphans()
+        assert _files(mirror) == whole
+
+
+def _files(folder: Path) -> set[str]:
+    return {str(each.relative_to(folder)) for each in folder.rglob("*") if each.is_file()}
