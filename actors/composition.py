@@ -256,6 +256,7 @@ class Composition:
             metrics=self.metrics,
             acquire_pauses=self.timings.acquire,
             on_output=partial(self.watchers.notify, assignment.job.uuid),
+            seconds_unwatched=self.timer.seconds_unwatched,
         )
         finalizer = Finalizer(
             assignment=assignment,

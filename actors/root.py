@@ -199,6 +199,7 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
 
     def _poll_storage(self) -> None:
         """Read the storage for what `ci-daemon build` did in another process, and for holds that are over."""
+        self._storage.clock_steps.follow()
         self._addresses.pool.post(PollStorage())
         self._addresses.images.post(PollStorage())
         self._addresses.renders.post(PollStorage())

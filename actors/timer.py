@@ -7,20 +7,29 @@ import itertools
 import threading
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, TypeVar
+
+from storage import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import datetime
 
     from actors.addresses import Address
     from storage import Clock
 
-__all__ = ["Alarm", "Timer", "seconds_since"]
+__all__ = ["Alarm", "Timer"]
 
 MessageT = TypeVar("MessageT")
 
 _MIN_ROOM = 64
+
+_TICK_SECONDS = 1.0
+_STOP_SECONDS = 5.0
+"""A process that did not run for longer was stopped; a busy host delays it by less."""
+
+_LISTEN_SECONDS = 2.0
+_FRESH_SECONDS = 30.0
 
 
 @dataclass(order=True, slots=True)
@@ -38,14 +47,21 @@ class Alarm:
 
 
 class Timer:
-    """Sends messages when they are due, in the order in which they are due.
+    """Sends messages in the order in which they are due, and notices that the process was stopped.
+
+    After a stop, by SIGSTOP or with the host, alarms wait until what happened meanwhile has been heard: a command that
+    ended in time has not timed out.
 
     Most alarms are canceled long before they are due. So that they hold no memory until then, they are forgotten
     whenever the number of alarms has doubled.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, running: Clock | None = None) -> None:
+        """``running`` tells for how long the process ran or was stopped: the host's clock, but in tests."""
         self._clock = clock
+        self._running = running or SystemClock()
+        self._ticked_at = self._running.monotonic()
+        self._stopped_at = self._went_on_at = -inf
         self._alarms: list[Alarm] = []
         self._room = _MIN_ROOM
         self._order = itertools.count()
@@ -75,6 +91,20 @@ class Timer:
                 self._changed.notify()
         return alarm
 
+    def seconds_unwatched(self) -> float | None:
+        """Return how long ago the process was stopped, if it goes on only now; else None. Safe in any thread."""
+        with self._changed:
+            now = self._tick()
+            return now - self._stopped_at if now - self._went_on_at < _FRESH_SECONDS else None
+
+    def _tick(self) -> float:
+        """Note that the process runs; return the seconds of the clock that tells."""
+        now = self._running.monotonic()
+        if now - self._ticked_at > _STOP_SECONDS:
+            self._stopped_at, self._went_on_at = self._ticked_at, now
+        self._ticked_at = now
+        return now
+
     def _forget_canceled(self) -> None:
         self._alarms = [alarm for alarm in self._alarms if not alarm.canceled]
         heapq.heapify(self._alarms)
@@ -90,16 +120,13 @@ class Timer:
             while not self._stopped:
                 while self._alarms and self._alarms[0].canceled:
                     heapq.heappop(self._alarms)
+                now = self._tick()
                 if not self._alarms:
-                    self._changed.wait()
+                    self._changed.wait(_TICK_SECONDS)
                     continue
                 left = self._alarms[0].due - self._clock.monotonic()
+                left = max(left, self._went_on_at + _LISTEN_SECONDS - now)
                 if left <= 0:
                     return heapq.heappop(self._alarms)
-                self._changed.wait(left)
+                self._changed.wait(min(left, _TICK_SECONDS))
             return None
-
-
-def seconds_since(moment: datetime, clock: Clock) -> float:
-    """Return the seconds since a stored moment; 0 if the host's clock was set back to before it."""
-    return max(0.0, (clock.now() - moment).total_seconds())

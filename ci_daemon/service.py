@@ -62,6 +62,7 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
             directory, clock, billing=config.billing, log_limit=jobs.log_limit_bytes, strict_shell=jobs.strict_shell
         )
         stack.callback(storage.close)
+        storage.clock_steps.resume()
         if config.tracing.endpoint:
             stack.callback(Tracer(storage, open_exporter(config.tracing), clock).close)
         images = open_images(directory, config)

@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from storage.billing.prices import MICRO_CENTS, cost_cents
     from storage.billing.settings import BillingSettings
     from storage.builds.service_failures import ServiceFailure
+    from storage.clock_steps import CONFIRM, ClockJump, step_text
     from storage.data_classes import immutable
     from storage.database.clock import Clock, SystemClock
     from storage.database.copying import FrozenDatabase, check_database, frozen, up_to_date
     from storage.database.schema import schema_of_release
+    from storage.database.timeline import Timeline
     from storage.durations import duration
     from storage.error_reasons import error_reason
     from storage.errors import (
@@ -211,6 +213,7 @@ else:
     __getattr__ = on_first_use(__name__)
 
 __all__ = [
+    "CONFIRM",
     "FILE_KINDS",
     "GIT",
     "MICRO_CENTS",
@@ -240,6 +243,7 @@ __all__ = [
     "Caller",
     "CancelSuperseded",
     "Clock",
+    "ClockJump",
     "Coupon",
     "CouponClaimed",
     "CouponExhausted",
@@ -390,6 +394,7 @@ __all__ = [
     "StorageClosed",
     "StorageError",
     "SystemClock",
+    "Timeline",
     "Token",
     "TokenKind",
     "ToldEnd",
@@ -421,5 +426,6 @@ __all__ = [
     "setting",
     "setting_declaration",
     "slugify",
+    "step_text",
     "up_to_date",
 ]

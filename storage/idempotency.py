@@ -46,14 +46,14 @@ class IdempotencyKeys:
         """Return the earlier use of a key, by the same request or another one."""
         return self._find.one(
             **_KEY(key),
-            after=self._database.now() - DAY,
+            after=self._database.ago(DAY),
         )
 
     def claim(self, key: RequestKey, build_id: int, *, rejected: bool) -> None:
         """Store a key with the build that its request created, in the build's transaction. Raises KeyUsed."""
         with self._database.write():
             now = self._database.now()
-            self._forget.run(before=now - DAY)
+            self._forget.run(before=self._database.ago(DAY))
             use = self.find(key)
             if use is not None:
                 raise KeyUsed(use)

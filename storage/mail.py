@@ -164,8 +164,8 @@ class MailQueue:
         content = self._vault.seal(json.dumps(asdict(letter)).encode(), _context(uuid))
         with self._database.write():
             now = self._database.now()
-            self._forget.run(before=now - _KEPT_AFTER_END)
-            recent = self._count_recent.one(recipient=recipient, kind=kind, since=now - _RECENT) or 0
+            self._forget.run(before=self._database.ago(_KEPT_AFTER_END))
+            recent = self._count_recent.one(recipient=recipient, kind=kind, since=self._database.ago(_RECENT)) or 0
             waiting, _ = self._count_waiting.one() or (0, 0)
             if recent >= most or waiting >= _MOST_WAITING:
                 return False
@@ -216,14 +216,14 @@ class MailQueue:
         with self._database.write():
             now = self._database.now()
             self._defer.run(id=mail.id, recipient=mail.recipient, now=now, error=why)
-            return self._abandon.all(now=now, before=now - _GIVEN_UP_AFTER)
+            return self._abandon.all(now=now, before=self._database.ago(_GIVEN_UP_AFTER))
 
     def defer_all(self, why: str) -> list[Mail]:
         """Note a failed attempt at every mail that is due, as `defer` does."""
         with self._database.write():
             now = self._database.now()
             self._defer_all.run(now=now, error=why)
-            return self._abandon.all(now=now, before=now - _GIVEN_UP_AFTER)
+            return self._abandon.all(now=now, before=self._database.ago(_GIVEN_UP_AFTER))
 
     def expire(self) -> list[Mail]:
         """Give up the mails that have expired, and return them. While there is none, it only reads."""

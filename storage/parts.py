@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from storage.builds.runner_tokens import RunnerTokens
     from storage.builds.service_failures import ServiceFailures
     from storage.builds.superseding import SupersededBuilds
+    from storage.clock_steps import ClockSteps
     from storage.files.all_kinds import FILE_KINDS
     from storage.files.artifact_retention import ArtifactRetention
     from storage.files.artifacts import ArtifactFiles
@@ -87,6 +88,7 @@ __all__ = [
     "Builds",
     "Cache",
     "CliLogins",
+    "ClockSteps",
     "ConcurrencyGroups",
     "Coupons",
     "Declarations",

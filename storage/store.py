@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from storage.database.clock import Clock
+    from storage.database.timeline import Timeline
 
 __all__ = ["Storage"]
 
@@ -118,6 +119,7 @@ class Storage:
     runner_tokens = _part(lambda self: parts.RunnerTokens(self._database))
     queue = _part(lambda self: parts.Queue(self._database))
     superseded = _part(lambda self: parts.SupersededBuilds(self._database))
+    clock_steps = _part(lambda self: parts.ClockSteps(self._database))
     switches = _part(lambda self: parts.Switches(self._database))
     snapshots = _part(lambda self: parts.Snapshots(self._database))
     cache = _part(lambda self: parts.Cache(self._database, self.jobs, self.snapshots, self.artifacts, self.logs))
@@ -213,6 +215,11 @@ class Storage:
         For threads that tell nothing and remove no file meanwhile: several writes then wait for one sync.
         """
         self._database.write_ahead()
+
+    @property
+    def timeline(self) -> Timeline:
+        """Durations between stored instants, whatever happens to the wall clock."""
+        return self._database.timeline
 
     def schema_version(self) -> int:
         """Return the number of the last migration applied to the database."""

@@ -20,6 +20,10 @@ class ManualClock:
     def monotonic(self) -> float:
         return self._monotonic
 
+    def set_ahead(self, **span: float) -> None:
+        """Set the wall clock ahead by a span as `timedelta` takes it, or back if it is negative."""
+        self._now += timedelta(**span)
+
     def advance(self, seconds: float = 0.0, **span: float) -> datetime:
         """Advance both times by some seconds and by a span as `timedelta` takes it; return the new time."""
         passed = timedelta(seconds=seconds, **span)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.waiting import until
@@ -17,8 +20,16 @@ class Sleeper:
     @property
     def runs(self) -> bool:
         """True if a process on the host runs this command."""
+        return any(self._processes())
+
+    def stop(self) -> None:
+        """End the process of this command."""
+        for process in self._processes():
+            os.kill(process, signal.SIGTERM)
+
+    def _processes(self) -> Iterator[int]:
         wanted = self.command.encode().replace(b" ", b"\0") + b"\0"
-        return any(_command_line(process) == wanted for process in Path("/proc").glob("[0-9]*"))
+        return (int(each.name) for each in Path("/proc").glob("[0-9]*") if _command_line(each) == wanted)
 
     def wait_for(self, *, runs: bool, seconds: float = 60.0) -> None:
         """Wait until the process exists, or until it is gone."""

@@ -13,7 +13,6 @@ from storage import JobErrorCode, JobState, Outcome, SecretNotFound, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
 
     from storage import Build, Job, Shape
 
@@ -140,13 +139,13 @@ def build_timeout(build: Build) -> JobFailure:
     return JobFailure(JobErrorCode.PIPELINE_TIMEOUT, f"the build's time-out of {build.timeout_seconds} s is over")
 
 
-def time_limit(step_seconds: int, build: Build, started_at: datetime) -> TimeLimit:
+def time_limit(step_seconds: int, build: Build, build_ran: float) -> TimeLimit:
     """Return the limit of a command that starts now: its step's time, or what is left of its build's.
 
-    A build's time begins with its first command.
+    ``build_ran`` is for how many seconds the build has run; its time begins with its first command.
     """
     if build.timeout_seconds is not None:
-        left = build.timeout_seconds - (started_at - (build.started_at or started_at)).total_seconds()
+        left = build.timeout_seconds - build_ran
         if left < step_seconds:
             return TimeLimit(left, build_timeout(build))
     return TimeLimit(

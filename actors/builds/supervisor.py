@@ -29,7 +29,6 @@ from actors.messages import (
     TurnGiven,
 )
 from actors.supervision import Supervised
-from actors.timer import seconds_since
 from storage import Build, BuildErrorCode, Job, JobState, Lease
 
 if TYPE_CHECKING:
@@ -182,7 +181,7 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
         build = self._build
         if build.timeout_seconds is None or build.started_at is None or build.state.terminal:
             return
-        left = max(0.0, build.timeout_seconds - seconds_since(build.started_at, self._clock))
+        left = max(0.0, build.timeout_seconds - self._storage.timeline.seconds_since(build.started_at))
         self._timer.tell_after(left, self._root, BuildTimedOut(build.id, build.started_at))
 
     def _granted(self, lease: Lease) -> None:

@@ -17,7 +17,7 @@ from actors.cleanup.eviction import evict, free_disks
 from actors.cleanup.holds import end_holds
 from actors.messages import Released
 from actors.vms import ProviderAway, VmError
-from storage import DatabaseUnavailable, JobState, LeaseState
+from storage import CONFIRM, DatabaseUnavailable, JobState, LeaseState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -88,7 +88,7 @@ class Reaper:
         until = before or self._clock.now()
         try:
             self._end_previews(until)
-            self._reap_sources(age=self._clock.now() - until)
+            self._reap_sources(before=until)
         except (DatabaseUnavailable, OSError) as error:
             _log.warning("what belongs to no build could not be removed: %s", error)
 
@@ -117,11 +117,24 @@ class Reaper:
             _log.info("the sources of %d finished builds were removed: they cannot be rebuilt", freed.builds)
 
     def expire(self) -> None:
-        """Remove expired images, files and audit entries, and log and artifact files without a row."""
-        self._remove_unused_images()
-        self._remove_image_copies()
+        """Remove expired images, files and audit entries, and log and artifact files without a row.
+
+        Nothing expires while the clock is in doubt: see `ClockSteps`.
+        """
         storage, now = self._storage, self._clock.now()
-        expired = retention.expire(storage, self._live_settings.now.retention, now)
+        self._remove_image_copies()
+        if storage.clock_steps.jump is None:
+            self._remove_unused_images()
+            self._expire(now)
+        else:
+            _log.warning("retention removes nothing: %s", CONFIRM)
+        for name in storage.log_retention.remove_orphans():
+            _log.warning("the logs of build %s, which is not in the database, were removed", name)
+        if orphans := storage.artifact_retention.remove_orphans(storage.timeline.ago(_ORPHAN_AGE)):
+            _log.warning("%d artifact files belonged to no job and were removed", orphans)
+
+    def _expire(self, now: datetime) -> None:
+        expired = retention.expire(self._storage, self._live_settings.now.retention, now)
         kinds = ("logs", expired.logs), ("artifacts", expired.artifacts), ("sources", expired.sources)
         for what, total in kinds:
             if total.builds:
@@ -130,10 +143,6 @@ class Reaper:
                 )
         if expired.audit:
             _log.info("%d expired audit entries were removed", expired.audit)
-        for name in storage.log_retention.remove_orphans():
-            _log.warning("the logs of build %s, which is not in the database, were removed", name)
-        if orphans := storage.artifact_retention.remove_orphans(now - _ORPHAN_AGE):
-            _log.warning("%d artifact files belonged to no job and were removed", orphans)
 
     def _reap_vms(self, provider: Provider) -> None:
         """Destroy the VMs of a provider that no live lease names."""
@@ -190,9 +199,9 @@ class Reaper:
                 _log.warning("snapshot %s has no disk: its row was removed", snapshot.name)
                 storage.snapshots.remove(snapshot.name)
 
-    def _reap_sources(self, age: timedelta = _ORPHAN_AGE) -> None:
-        """Remove the source archives that no build keeps and that are older than ``age``."""
-        before = self._clock.now() - age
+    def _reap_sources(self, before: datetime | None = None) -> None:
+        """Remove the source archives that no build keeps and that are from ``before``, or older than an hour."""
+        before = before or self._storage.timeline.ago(_ORPHAN_AGE)
         owners = self._storage.source_retention.owners
         for name in self._storage.sources.remove_orphans(before, owners, self._storage.builds.by_uuid):
             _log.warning("the source archive %s is no build's and was removed", name)
@@ -246,7 +255,7 @@ class Reaper:
                 return not (provider.alive(lease.uuid) if lease.is_preview else provider.parked(lease.uuid))
             except ProviderAway:
                 return False
-        return lease.created_at < self._clock.now() - _ORPHAN_AGE
+        return self._storage.timeline.seconds_since(lease.created_at) > _ORPHAN_AGE.total_seconds()
 
     def _destroy(self, provider: str, vm: str) -> bool:
         try:

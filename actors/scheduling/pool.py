@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import uuid
-from datetime import timedelta
 from typing import TYPE_CHECKING, assert_never
 
 from actors.messages import (
@@ -31,12 +30,10 @@ from actors.scheduling.queue_timeout import QueueTimeout
 from actors.scheduling.recovery import leases_of_jobs, load_fair_share, monotonic
 from actors.scheduling.scheduler import Decision, host_full, schedule_next
 from actors.supervision import Supervised
-from actors.timer import seconds_since
 from storage import JobState, Lease, QueuedJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import datetime
 
     from actors.addresses import Address
     from actors.builds.attempt.disk_cache import DiskCache
@@ -190,6 +187,7 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
 
     def _serve(self) -> None:
         """Do what is due: end back-offs, grant, time out, refill. Then set the alarm for what is next."""
+        self._storage.clock_steps.follow()
         soonest = self._storage.queue.wake()
         blocked_by = self._admission.check(self._settings.low_disk_gb)
         if blocked_by is None:
@@ -198,22 +196,21 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
         self._reasons.waiting = waiting
         if self._admission.draining:
             return
-        due = [soonest, self._queue_timeout.end_overdue(self._settings.queue_timeout, waiting)]
+        due = [
+            None if soonest is None else max(0.0, (soonest - self._clock.now()).total_seconds()),
+            self._queue_timeout.end_overdue(self._settings.queue_timeout, waiting),
+        ]
         if blocked_by is None:
-            due.append(self._in_seconds(self._parking.refill()))
+            due.append(self._parking.refill())
         elif not self._admission.drained:
-            due.append(self._in_seconds(self._timings.disk))
-        self._set_alarm(min((instant for instant in due if instant is not None), default=None))
+            due.append(self._timings.disk)
+        self._set_alarm(min((seconds for seconds in due if seconds is not None), default=None))
 
-    def _in_seconds(self, seconds: float | None) -> datetime | None:
-        return None if seconds is None else self._clock.now() + timedelta(seconds=seconds)
-
-    def _set_alarm(self, due: datetime | None) -> None:
+    def _set_alarm(self, seconds: float | None) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
-        if due is not None:
-            seconds = max(0.0, (due - self._clock.now()).total_seconds())
+        if seconds is not None:
             self._alarm = self._timer.tell_after(seconds, self.address, Reschedule())
 
     def _await_images(self) -> None:
@@ -266,7 +263,7 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
         if lease is None:  # the job was canceled, or the owner ended the parked VM
             self._parking.forget_ended()
             return
-        self._metrics.granted(seconds_since(job.scheduled_at, self._clock))
+        self._metrics.granted(self._storage.timeline.seconds_since(job.scheduled_at))
         self._parking.taken(lease)
         self._note_grant(lease)
         self._root.post(Granted(job.build_id, lease))
@@ -282,7 +279,7 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
 
     def _note_grant(self, lease: Lease) -> None:
         if lease.organization_id is not None:
-            since = monotonic(self._clock, lease.started_at)
+            since = monotonic(self._storage, self._clock, lease.started_at)
             self._fair_share.grant(lease.id, lease.organization_id, lease.shape, since)
 
     def _resync(self) -> None:

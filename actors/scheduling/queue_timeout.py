@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 from actors.messages import QueueTimedOut
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from actors.addresses import Address
     from actors.messages import RootMessage
     from actors.scheduling.pending_reason import Waiting
@@ -28,22 +26,21 @@ class QueueTimeout:
         self._storage = storage
         self._clock = clock
         self._root = root
-        self._started_at = clock.now()
+        self._began = clock.monotonic()
 
-    def end_overdue(self, seconds: int, waiting: Waiting) -> datetime | None:
-        """Time out the jobs that wait for longer, and say why they do; return when the next may be due.
+    def end_overdue(self, seconds: int, waiting: Waiting) -> float | None:
+        """Time out the jobs that wait for longer, and say why; return in how many seconds to look again.
 
         ``seconds`` is 0 for no limit.
         """
-        queue, now = self._storage.queue, self._clock.now()
+        queue, timeline = self._storage.queue, self._storage.timeline
         since = queue.oldest() if seconds else None
         if since is None:
             return None
-        limit = timedelta(seconds=seconds)
-        due = max(since, self._started_at) + limit
-        if due > now:
-            return due
-        for job in queue.overdue(now - limit, _BATCH):
+        waited = min(timeline.seconds_since(since), self._clock.monotonic() - self._began)
+        if waited < seconds:
+            return seconds - waited
+        for job in queue.overdue(timeline.ago(timedelta(seconds=seconds)), _BATCH):
             why = f"no VM within {seconds} s: {waiting.reason(job.job_id, job.organization_id)}"
             self._root.post(QueueTimedOut(job.build_id, job.job_id, why))
-        return now + timedelta(seconds=_PAUSE_SECONDS)
+        return _PAUSE_SECONDS

@@ -19,11 +19,11 @@ def load_fair_share(storage: Storage, clock: Clock) -> FairShare:
     """Load the VMs in use and the recent usage of all organizations."""
     fair_share = FairShare()
     for use in storage.queue.past_use(timedelta(seconds=USAGE_SECONDS)):
-        began, ended = monotonic(clock, use.started_at), monotonic(clock, use.finished_at)
+        began, ended = monotonic(storage, clock, use.started_at), monotonic(storage, clock, use.finished_at)
         fair_share.add_usage(use.organization_id, use.cpu, began, ended)
     for lease in leases_of_jobs(storage).values():
         if lease.organization_id is not None:
-            fair_share.grant(lease.id, lease.organization_id, lease.shape, monotonic(clock, lease.started_at))
+            fair_share.grant(lease.id, lease.organization_id, lease.shape, monotonic(storage, clock, lease.started_at))
     return fair_share
 
 
@@ -32,7 +32,6 @@ def leases_of_jobs(storage: Storage) -> dict[int, Lease]:
     return {lease.id: lease for lease in storage.leases.live() if lease.build_id is None}
 
 
-def monotonic(clock: Clock, instant: datetime | None) -> float:
+def monotonic(storage: Storage, clock: Clock, instant: datetime | None) -> float:
     """Convert an instant of the past, None for now, to seconds of the monotonic clock."""
-    age = 0.0 if instant is None else (clock.now() - instant).total_seconds()
-    return clock.monotonic() - max(0.0, age)
+    return clock.monotonic() - (0.0 if instant is None else storage.timeline.seconds_since(instant))

@@ -104,7 +104,8 @@ class Exited:
 
     ``size`` bytes of output were kept; with ``truncated`` there was more. ``unkept`` is the error for which output was
     lost, although there should have been room; 0 if there was none. With ``timed_out`` the VM ended the command at its
-    time-out. ``seconds_ago`` counts from the command's end to this answer; None from an older release's.
+    time-out. ``seconds_ago`` counts from the command's end to this answer; None from an older release's. Without
+    ``watched`` this process was stopped meanwhile, and has only the VM's word for the moment of the end.
     ``cut_off`` names programs that the command left, and that held its output when their time was up.
     """
 
@@ -115,6 +116,7 @@ class Exited:
     seconds_ago: float | None = field(default=None, compare=False)
     cut_off: tuple[str, ...] = field(default=(), compare=False)
     unkept: int = 0
+    watched: bool = field(default=True, compare=False)
 
 
 def start(connection: Connection, spec: CommandSpec) -> CommandOutput:

@@ -31,6 +31,7 @@ def run_checks(state_dir: Path, environ: Mapping[str, str]) -> Iterator[Check]:
     yield configuration
     yield state.state_directory(state_dir)
     yield state.database(state_dir)
+    yield from state.retention(state_dir)
     yield state.default_image(state_dir, config)
     yield service.address(state_dir, config.http.listen)
     yield service.mail_server(config.mail)

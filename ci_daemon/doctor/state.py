@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from actors.vms.sandbox import NoSubIds
@@ -12,14 +13,23 @@ from ci_daemon.config import Config, ConfigError, configuration_file, load
 from ci_daemon.doctor.check import Check, passed
 from ci_daemon.doctor.host import nearest_existing
 from ci_daemon.providers import open_images
-from storage import StorageError, check_database, frozen, schema_of_release
+from storage import (
+    CONFIRM,
+    Storage,
+    StorageError,
+    SystemClock,
+    check_database,
+    frozen,
+    schema_of_release,
+    step_text,
+)
 from storage.files import DATABASE, KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["configuration", "database", "default_image", "disk_space", "state_directory"]
+__all__ = ["configuration", "database", "default_image", "disk_space", "retention", "state_directory"]
 
 _GIB = 2**30
 _MIN_FREE_GIB = 5
@@ -89,6 +99,24 @@ def database(directory: Path) -> Check:
         return Check(name, ok=False, detail=detail, fixable=False)
     upgrade = f"; the service upgrades it to {known} when it starts" if at < known else ""
     return passed(name, f"the database is intact, at schema {at}{upgrade}")
+
+
+def retention(directory: Path) -> Iterator[Check]:
+    """Check that retention trusts the clock; skipped where no service of this release has run."""
+    try:
+        with frozen(directory) as found:
+            if found.schema_version != schema_of_release():
+                return
+        with closing(Storage.open(directory, SystemClock())) as storage:
+            storage.clock_steps.read()
+            jump = storage.clock_steps.jump
+    except StorageError:
+        return  # the check of the database says why
+    if jump is None:
+        yield passed("retention", "the clock moves as the service knows it")
+        return
+    detail = f"{step_text(jump.by.total_seconds())}, and retention removes nothing: {CONFIRM}"
+    yield Check("retention", ok=False, detail=detail, needed=False, fixable=False)
 
 
 def disk_space(directory: Path) -> Check:

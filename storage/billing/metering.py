@@ -54,15 +54,14 @@ class Meter:
     def now(self, lease_id: int) -> int:
         """Return the current time for a lease, in microseconds since the epoch.
 
-        If the wall clock jumped ahead since the lease's start, the time is derived from the host's uptime. After a
+        It is the lease's start and the host's uptime since then, so that a clock that was set changes no bill. After a
         reboot that is impossible, and the wall clock counts.
         """
-        now = self._database.now()
         started_at, boot, uptime = written(self._start.one(id=lease_id))
         if started_at is None or uptime is None or boot != boot_id():
-            return now
+            return self._database.now()
         by_uptime: int = started_at + self._database.uptime() - uptime
-        return min(now, by_uptime)
+        return by_uptime
 
     def close(self, lease_id: int, *, billable: bool) -> None:
         """End a lease's time at its command's end if that is known, else now, and write its price.

@@ -32,8 +32,11 @@ class SystemClock:
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        """Return seconds since the host booted, for deadlines and durations; they never go back or jump."""
-        return time.monotonic()
+        """Return seconds since the host booted, for deadlines and durations; they never go back or jump.
+
+        The time in which the host is suspended counts, as for the wall clock: it is no step of that clock.
+        """
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def boot_id() -> str:

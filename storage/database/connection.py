@@ -6,6 +6,8 @@ import threading
 import weakref
 from collections import deque
 from contextlib import contextmanager
+from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,7 @@ from playhouse.apsw_ext import APSWDatabase
 
 from storage.database.group_sync import GroupSync
 from storage.database.instants import SECOND, to_micros
+from storage.database.timeline import Timeline
 from storage.errors import DatabaseBusy, DatabaseGone, DatabaseUnavailable, StorageClosed
 
 if TYPE_CHECKING:
@@ -59,6 +62,11 @@ class Database:
         self._begun = threading.local()
         self._beginning_since: float | None = None
 
+    @cached_property
+    def timeline(self) -> Timeline:
+        """Durations between stored instants; a service reads it first at its start."""
+        return Timeline(self._clock)
+
     def now(self) -> int:
         """Return the clock's wall time in microseconds since the epoch, as the tables hold it.
 
@@ -66,6 +74,10 @@ class Database:
         """
         begun: int | None = getattr(self._begun, "at", None)
         return to_micros(self._clock.now()) if begun is None else begun
+
+    def ago(self, micros: int) -> int:
+        """Return the instant before which everything stored is older than a span, in any case."""
+        return to_micros(self.timeline.ago(timedelta(microseconds=micros)))
 
     def uptime(self) -> int:
         """Return the clock's monotonic time in whole microseconds."""

@@ -252,7 +252,7 @@ class Queue:
     def longest_wait(self) -> float:
         """Return for how many seconds the longest-waiting job has been ready for a VM; 0 if no job waits."""
         since = self.oldest()
-        return 0.0 if since is None else max(0.0, (self._database.now() - to_micros(since)) / SECOND)
+        return 0.0 if since is None else self._database.timeline.seconds_since(since)
 
     def overdue(self, before: datetime, limit: int) -> list[QueuedJob]:
         """Return jobs that have been ready for a VM since ``before`` or earlier, longest wait first."""
@@ -260,7 +260,7 @@ class Queue:
 
     def past_use(self, span: timedelta) -> list[PastUse]:
         """Return organizations' uses of VMs that ended within the last ``span``, in order of end."""
-        return self._past_use.all(since=self._database.now() - int(span.total_seconds() * SECOND))
+        return self._past_use.all(since=self._database.ago(int(span.total_seconds() * SECOND)))
 
 
 def _text(row: Sequence[str]) -> str:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         RepositoryHeadRow,
         RepositoryRow,
     )
-    from storage.models.switches import SwitchRow, TracesSentRow
+    from storage.models.switches import ClockRow, SwitchRow, TracesSentRow
 else:
     __getattr__ = on_first_use(__name__)
 
@@ -57,6 +57,7 @@ __all__ = [
     "BuildRow",
     "CacheRow",
     "CliLoginRow",
+    "ClockRow",
     "CouponRow",
     "DeclarationRow",
     "DeliveryRow",

@@ -114,7 +114,7 @@ class NotificationDeliveries:
         uuid = str(uuid4())
         with self._database.write():
             now = self._database.now()
-            self._forget.run(before=now - _KEPT)
+            self._forget.run(before=self._database.ago(_KEPT))
             self._insert.run(
                 uuid=uuid,
                 notification_id=notification_id,

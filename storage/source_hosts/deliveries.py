@@ -116,7 +116,7 @@ class Deliveries:
         """Store a delivery and make its repository due; False, and nothing else, if it came before."""
         with self._database.write():
             now = self._database.now()
-            self._forget.run(before=now - _KEPT)
+            self._forget.run(before=self._database.ago(_KEPT))
             if self._known.one(provider=provider, delivery_id=delivery_id) is not None:
                 return False
             self._insert.run(

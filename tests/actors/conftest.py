@@ -132,6 +132,7 @@ class Host:
         self.clock = SystemClock()
         database = database_in(directory / "state", self.clock, busy_seconds)
         self.storage = new_storage(directory / "state", self.clock, billing, database)
+        self._opened = [self.storage]
         self.images = images
         self.provider = provider
         self.providers = only(provider, *others)
@@ -158,9 +159,13 @@ class Host:
         return PollerComposition(parts, {GIT: PlainGit(self.storage)}, _document).pollers
 
     def reaper(self, clock: Clock | None = None) -> Reaper:
-        """Return a reaper of the engine's pool, with another clock if one is given."""
+        """Return a reaper of the engine's pool; with another clock, which was never set, if one is given."""
+        storage = self.storage
+        if clock is not None:
+            storage = Storage.open(self.storage.directory, clock)
+            self._opened.append(storage)
         return Reaper(
-            storage=self.storage,
+            storage=storage,
             providers=self.providers,
             images=self.images,
             clock=clock or self.clock,
@@ -231,7 +236,8 @@ class Host:
         for provider in self.providers:
             for vm in provider.list():
                 provider.destroy(vm)
-        self.storage.close()
+        for storage in self._opened:
+            storage.close()
 
 
 @pytest.fixture

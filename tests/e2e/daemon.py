@@ -91,6 +91,10 @@ class Daemon:
         """True if it was started and has not ended."""
         return self._process is not None and self._process.poll() is None
 
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        os.kill(self.pid, number)
+
     def kill(self) -> None:
         """Kill it, as a crash would."""
         if self._process is not None:

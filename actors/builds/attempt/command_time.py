@@ -55,9 +55,10 @@ class CommandTime:
     def end(self, exited: Exited) -> JobFailure | None:
         """Record the end of the command; return the failure if its time was up, by its VM's word or the clock.
 
-        The VM's word for the moment of the end is taken only if this process did not see the command run.
+        The VM's word for the moment of the end is taken only if this process did not see the command run, or was
+        stopped as it ended.
         """
-        seconds_ago = None if self._ran else exited.seconds_ago
+        seconds_ago = None if self._ran and exited.watched else exited.seconds_ago
         took = self._leases.note_exit(self._assignment.lease.id, self._assignment.job.id, seconds_ago)
         if self._limit is None:
             return None

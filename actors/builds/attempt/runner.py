@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from actors import vms
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from actors.engine_settings import EngineSettings
     from actors.metrics import EngineMetrics
     from actors.scheduling.parked_vms import ParkedConnections
-    from storage import Clock, Storage
+    from storage import Build, Clock, Storage
 
 __all__ = ["AttemptRunner", "Prepared"]
 
@@ -69,6 +70,7 @@ class AttemptRunner:
         metrics: EngineMetrics,
         acquire_pauses: tuple[float, ...],
         on_output: Callable[[], None],
+        seconds_unwatched: Callable[[], float | None],
     ) -> None:
         self._assignment = assignment
         self._storage = storage
@@ -80,6 +82,7 @@ class AttemptRunner:
         self._host_disk = host_disk
         self._build, self._job, self._lease = assignment.build, assignment.job, assignment.lease
         self._on_output = on_output
+        self._seconds_unwatched = seconds_unwatched
         self._parked = connections
         self._connection = VmConnection(provider, clock, assignment.lease.uuid)
         seconds = settings.jobs.acquire_timeout
@@ -191,7 +194,16 @@ class AttemptRunner:
         """Return the command's time limit, counted from its recorded start, else from now."""
         build = self._storage.builds.get(self._build.id) or self._build
         step_seconds = self._job.timeout_seconds or self._settings.jobs.step_timeout
-        return time_limit(step_seconds, build, self._lease.started_at or self._clock.now())
+        return time_limit(step_seconds, build, self._seconds_of_build(build))
+
+    def _seconds_of_build(self, build: Build) -> float:
+        """Return for how long the build had run as the command started, or has run if it starts now."""
+        timeline, started_at = self._storage.timeline, self._lease.started_at
+        if build.started_at is None:
+            return 0.0
+        if started_at is None:
+            return timeline.seconds_since(build.started_at)
+        return timeline.seconds_between(build.started_at, started_at)
 
     def follow(self) -> vms.Exited:
         """Copy the command's output into the log until it has ended, over as many connections as needed.
@@ -202,7 +214,7 @@ class AttemptRunner:
         with self._ending_lost_log():
             while True:
                 try:
-                    return self._follow()
+                    return self._at_its_time(self._follow())
                 except vms.ConnectionLost:
                     self._connection.reconnect()
                 except OSError as error:
@@ -244,6 +256,21 @@ class AttemptRunner:
         if exited.cut_off:
             names = ", ".join(exited.cut_off)
             self.log.notice(f"processes that the command left behind still held its output, and were ended: {names}")
+
+    def _at_its_time(self, exited: vms.Exited) -> vms.Exited:
+        """Ask the VM again how long ago the command ended, if this process was stopped and has heard it late."""
+        unwatched = self._seconds_unwatched()
+        if unwatched is None:
+            return exited
+        again = vms.follow(self._connection.connected(), exited.size)
+        try:
+            for _ in again:
+                pass
+        except (vms.ConnectionLost, vms.CommandTimeout):
+            return exited
+        if again.exited is None or again.exited.seconds_ago is None:
+            return exited
+        return replace(exited, seconds_ago=min(again.exited.seconds_ago, unwatched), watched=False)
 
     @contextlib.contextmanager
     def _ending_lost_log(self) -> Iterator[None]:

@@ -28,7 +28,7 @@ from ci_daemon.terminal.durations import relative_time
 from ci_daemon.terminal.printable import printable
 from ci_daemon.terminal.sizes import size_text
 from ci_daemon.terminal.tables import print_renderable, two_column_table
-from storage import LeaseState, SystemClock, duration
+from storage import CONFIRM, LeaseState, SystemClock, duration, step_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -85,6 +85,8 @@ def status(session: Session, *, watch: bool) -> ExitCode:
 
 def _document(session: Session, storage: Storage, config: Config, server: ServingProcess | None) -> dict[str, Any]:
     drained = storage.switches.drained_since()
+    storage.clock_steps.read()
+    jump = storage.clock_steps.jump
     free = shutil.disk_usage(session.state_dir).free
     health = _health(server)
     cents, overdrawn = storage.ledger.totals()
@@ -100,6 +102,7 @@ def _document(session: Session, storage: Storage, config: Config, server: Servin
         "up_seconds": int(time.time() - server.since) if server and server.since else None,
         "watchdog_seconds": server.watchdog if server else None,
         "answers": health is not None,
+        "retention_waits": None if jump is None else round(jump.by.total_seconds()),
         "draining": health == "draining",
         "drained_since": drained and timestamp(drained),
         "builds": {state.value: count for state, count in storage.builds.unfinished_counts().items()},
@@ -189,6 +192,8 @@ def _lines(document: Mapping[str, Any], start_command: str) -> Iterator[tuple[st
     owing = f"; {counted(overdrawn, 'organization has', 'organizations have')} a negative balance" if overdrawn else ""
     yield "money", f"{counted(document['balances_cents'], 'cent')} on all accounts{owing}"
     yield "mail", _mail(document["mail"])
+    if document["retention_waits"] is not None:
+        yield "retention", f"removes nothing: {step_text(document['retention_waits'])}; {CONFIRM}"
     if document["repositories"]:
         yield "repos", "repositories with errors (`ci-daemon repo list`):"
         yield from (("", f"{each['url']}: {each['last_error']}") for each in document["repositories"])

@@ -8,9 +8,9 @@ import click
 
 from actors.cleanup import ExpiredTotal, expire, preview
 from ci_daemon.command.support.command_classes import Group
-from ci_daemon.command.support.session import Session, pass_session
+from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.terminal.counts import counted
-from storage import SystemClock
+from storage import CONFIRM, SystemClock, step_text
 
 __all__ = ["retention"]
 
@@ -35,6 +35,9 @@ def run(session: Session, *, dry_run: bool) -> None:
     session.audited = dry_run
     settings, now = session.config().retention, SystemClock().now()
     with session.storage() as storage:
+        storage.clock_steps.read()
+        if not dry_run and storage.clock_steps.jump is not None:
+            raise Failure(f"nothing was removed: {CONFIRM}")
         expired = (preview if dry_run else expire)(storage, settings, now)
     verb = "would remove" if dry_run else "removed"
     kinds = (
@@ -45,6 +48,21 @@ def run(session: Session, *, dry_run: bool) -> None:
     )
     text = f"{verb} {', '.join(kinds[:-1])} and {kinds[-1]}"
     session.answer({"dry_run": dry_run, **asdict(expired)}, text)
+
+
+@retention.command()
+@pass_session
+def confirm(session: Session) -> None:
+    """Let retention go on after the host's clock moved much further than the service was away.
+
+    Until then nothing is removed by age or size, because a wrong clock would make everything look old. `status` and
+    `doctor` say so. Check `date` first, and `ci-daemon retention run --dry-run` for what would be removed.
+    """
+    with session.storage() as storage:
+        storage.clock_steps.read()
+        jump = storage.clock_steps.confirm()
+    text = "retention goes on" if jump is None else f"{step_text(jump.by.total_seconds())}: retention goes on"
+    session.answer({"set_by_seconds": None if jump is None else jump.by.total_seconds()}, text)
 
 
 def _total_text(what: str, total: ExpiredTotal) -> str:

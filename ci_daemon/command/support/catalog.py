@@ -59,6 +59,7 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
         "cache list": "List the cached disks.",
         "cache stats": "Show the size of the cache and its hits.",
         "retention run": "Remove expired logs, artifacts and audit entries now.",
+        "retention confirm": "Let retention go on after the clock was set.",
         "mail queue": "List the mails that wait, without their content.",
         "mail retry": "Try every mail that waits again at once.",
         "mail test": "Send a test mail, and say what each step did.",

@@ -490,6 +490,10 @@ class Everything:
     def _service(self) -> None:
         storage = self.storage
         storage.switches.drain()
+        storage.clock_steps.resume()
+        for days in (30, -30):
+            self.clock.set_ahead(days=days)
+            storage.clock_steps.follow()
         storage.traces_sent.note(self.clock.now())
         parked = storage.leases.reserve_parked(str(uuid4()), "sandbox")
         storage.leases.parked(parked.id, member="m1")

@@ -102,6 +102,7 @@ CALLS = """
     cache stats
     cache clear
     retention run --dry-run
+    retention confirm
     user add bob@example.org --name Bob
     user list
     user link ada@example.org

@@ -37,13 +37,13 @@ READS_ALL = {
     "snapshots._unneeded": "snapshots are few: they go with their builds, or the cache holds them",
     "cache._entries": "the list has no bounds",
     "build_history._flaky": "the steps of a pipeline's last builds, which its subquery finds by index",
-    "build_history._failed": "newest first, until as many are found as asked for",
     "deliveries._latest": "the newest by row id, as many as asked for",
     "repositories._all": "the list has no bounds",
     "repository_checks._hasten_all": "every one, at the start",
 }
 SORTS = {
     "build_history._last": "the last build of each pipeline of an organization, by its begin",
+    "build_history._failed": "the failed builds of each pipeline of an organization that are its last, by their begin",
     "build_history._slowest": "the steps of a pipeline's last builds, by their mean",
     "build_origins._of_commit": "the builds of one commit, when its host asks for them again",
     "build_origins._of_pipeline": "the builds of one commit and pipeline, at each report of one of them",
@@ -65,6 +65,8 @@ IN_AN_INDEX_OF_FEW = (
     "mails_due",
     "mails_unsent",
     "builds_untold",
+    "deliveries_pending",
+    "json_each",  # of the values that are given
 )
 
 
@@ -83,6 +85,8 @@ def _statements_of(noun: str, part: object, seen: set[int]) -> Iterator[tuple[st
     for name, value in vars(part).items():
         if isinstance(value, Query | Write):
             yield f"{noun}.{name}", value
+        elif isinstance(value, list):
+            yield from ((f"{noun}.{name}[{at}]", each) for at, each in enumerate(value) if isinstance(each, Write))
         elif type(value).__module__.startswith("storage."):
             yield from _statements_of(noun, value, seen)
 

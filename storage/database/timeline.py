@@ -1,0 +1,128 @@
+"""Durations between stored instants, although a clock may be set (engine.md, "After a crash").
+
+Instants are stored by the wall clock. Another clock, which runs since the host's boot and never jumps, tells when the
+wall clock was set and by how much: their difference changes by that step. So a stored instant has a place on the clock
+that does not jump, and a duration is the distance between two places.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from storage.data_classes import immutable
+from storage.database.instants import SECOND, from_micros, to_micros
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime, timedelta
+
+    from storage.database.clock import Clock
+
+__all__ = ["Segment", "Timeline"]
+
+_LEAST_STEP = SECOND
+"""Smaller differences come from the time between two readings; they harm nothing."""
+
+_AT_ONCE = SECOND // 100
+"""Two readings belong together if they are no further apart: a process may be stopped between."""
+
+_MOST_SEGMENTS = 64
+
+
+@immutable
+class Segment:
+    """A stretch of time in which nobody set the wall clock, up to the next segment. All in microseconds.
+
+    ``since`` is its begin by the clock that does not jump; ``offset`` is how far the wall clock is ahead of that one.
+    """
+
+    since: int
+    offset: int
+
+    def moved(self, by: int) -> Segment:
+        """Return the same segment by a clock that counts from ``by`` microseconds earlier."""
+        return Segment(self.since + by, self.offset - by)
+
+
+class Timeline:
+    """The steps of the wall clock that this process has seen or was told of. Safe in any thread.
+
+    The first segment has no begin: what is older than all that is known counts as if the clock had never been set
+    before. An instant that the wall clock showed twice is the later one, so that no limit is over too early.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        wall, uptime = self._read()
+        self._segments = [Segment(uptime, wall - uptime)]
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """The segments so far, oldest first."""
+        with self._lock:
+            return tuple(self._segments)
+
+    def replace(self, segments: Sequence[Segment]) -> None:
+        """Take segments that an earlier process of this boot knew, oldest first; then look at the clock."""
+        with self._lock:
+            self._segments = list(segments)
+            self._look()
+
+    def look(self) -> tuple[int, int]:
+        """Notice that the wall clock was set; return the wall time and the uptime, in microseconds."""
+        with self._lock:
+            return self._look()
+
+    def seconds_since(self, moment: datetime) -> float:
+        """Return the seconds since a stored moment by a clock that does not jump; at least 0."""
+        with self._lock:
+            _, uptime = self._look()
+            return max(0, uptime - self._place(to_micros(moment), uptime)) / SECOND
+
+    def seconds_between(self, first: datetime, second: datetime) -> float:
+        """Return the seconds from one stored moment to another by a clock that does not jump."""
+        with self._lock:
+            _, uptime = self._look()
+            return (self._place(to_micros(second), uptime) - self._place(to_micros(first), uptime)) / SECOND
+
+    def ago(self, span: timedelta) -> datetime:
+        """Return the instant before which everything stored is older than ``span``, in any case."""
+        micros = round(span.total_seconds() * SECOND)
+        with self._lock:
+            wall, uptime = self._look()
+            then = uptime - micros
+            first = sum(each.since <= then for each in self._segments[1:])
+            shown = [max(each.since, then) + each.offset for each in self._segments[first:]]
+            return from_micros(min(wall - micros, then + self._segments[first].offset, *shown))
+
+    def _look(self) -> tuple[int, int]:
+        wall, uptime = self._read()
+        if abs(wall - uptime - self._segments[-1].offset) >= _LEAST_STEP:
+            self._segments = [*self._segments, Segment(uptime, wall - uptime)][-_MOST_SEGMENTS:]
+        return wall, uptime
+
+    def _read(self) -> tuple[int, int]:
+        """Read both clocks at once."""
+        while True:
+            before = round(self._clock.monotonic() * SECOND)
+            wall = to_micros(self._clock.now())
+            after = round(self._clock.monotonic() * SECOND)
+            if after - before <= _AT_ONCE:
+                return wall, after
+
+    def _place(self, instant: int, uptime: int) -> int:
+        """Return when the clock that does not jump stood as the wall clock showed an instant."""
+        nearest, distance, until = uptime, float("inf"), uptime
+        for number in reversed(range(len(self._segments))):
+            segment = self._segments[number]
+            place = instant - segment.offset
+            begin = segment.since if number else -float("inf")
+            if begin <= place <= until:
+                return place
+            outside = begin - place if place < begin else place - until
+            if outside < distance:
+                distance, nearest = outside, segment.since if place < begin else until
+            until = segment.since
+        return nearest
