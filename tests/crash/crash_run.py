@@ -5,20 +5,27 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
 import httpx
 
 from actors.vms.sandbox.vm_folder import VmFolder
-from storage import Build, Storage, SystemClock
+from storage import Build, Pipeline, Storage, SystemClock
 from tests.crash.fault_injection import MAX_CALLS, POINTS, VM_POINTS
 from tests.crash.kills import VM_PARTS, kill_part
 from tests.crash.scenarios import Scenario, scenarios
+from tests.crash.triggers import Triggers
 from tests.e2e.daemon import Client, Daemon
+from tests.identity.local_server import LocalServer
 from tests.waiting import until
 
 _UNFINISHED_BUILDS = 6
 _MAX_VM_KILLS = 2
 _MAX_CALL = 4
+_TRIGGERED = 0.3
+"""The chance of a push, and of a time of the schedule, in the life of a daemon."""
 _LIFE_SECONDS = (0.1, 2.5)
 _TIMEOUT_SECONDS = 240.0
 """A bound for a busy host, not for the service, whose starts `benchmarks/recovery.py` measures."""
@@ -30,7 +37,7 @@ class CrashRun:
     The seed decides the kinds and times of the kills; their effects depend on the machine, too.
     """
 
-    def __init__(self, daemon: Daemon, seed: int) -> None:
+    def __init__(self, daemon: Daemon, endpoint: LocalServer, folder: Path, seed: int) -> None:
         self.daemon = daemon
         self.scenarios: dict[str, Scenario] = {}
         self._killed: list[str] = []
@@ -44,14 +51,20 @@ class CrashRun:
         daemon.start()
         self.client = Client.create(daemon, "crash-run@example.org")
         self.pipeline = self.client.pipeline()
+        self.triggers = Triggers(daemon, self.client, endpoint, folder)
         daemon.kill()
         self.storage = Storage.open(daemon.state, SystemClock())
-        self._pipeline_id = self._find_pipeline()
+        for pipeline in self._pipelines():
+            self.triggers.tell_of(self.storage, pipeline.id)
 
     def builds(self) -> list[Build]:
         """Return every build that was made, oldest first, even if the daemon died before it answered."""
-        page = self.storage.builds.page(self._pipeline_id, 100_000, None)
-        return sorted(page.rows, key=lambda build: build.number)
+        pages = (self.storage.builds.page(pipeline.id, 100_000, None) for pipeline in self._pipelines())
+        return sorted((build for page in pages for build in page.rows), key=lambda build: build.id)
+
+    def scenario(self, build: Build) -> Scenario:
+        """Return what is expected of a build."""
+        return self.scenarios.get(build.message or "") or self.triggers.scenarios[build.message or ""]
 
     def path(self, build: Build) -> str:
         """Return a build's API path, below its organization."""
@@ -68,13 +81,14 @@ class CrashRun:
         self.daemon.start()
         for build in self._to_cancel():
             self._cancel(build)
-        until(
-            lambda: not self.storage.builds.unfinished(),
-            "the end of all builds",
-            _TIMEOUT_SECONDS,
-        )
+        until(lambda: not self.storage.builds.unfinished(), "the end of all builds", _TIMEOUT_SECONDS)
+        with suppress(AssertionError):  # the check of triggers says better what is missing
+            until(self._idle, "what is told of the builds", _TIMEOUT_SECONDS / 2)
         assert self.daemon.stop() == 0
         self.daemon.start()
+
+    def _idle(self) -> bool:
+        return not self.storage.builds.unfinished() and self.triggers.idle(self.builds())
 
     def _run_and_kill_daemon(self) -> None:
         """Run one daemon, usually with a fault: keep it busy, kill parts of its VMs, and kill it at the end."""
@@ -127,6 +141,10 @@ class CrashRun:
             for build in self._to_cancel():
                 if self._rng.random() < 0.5:
                     self._cancel(build)
+            if self._rng.random() < _TRIGGERED:
+                self.triggers.push()
+            if self._rng.random() < _TRIGGERED:
+                self.triggers.fire(self.storage)
             while len(self.storage.builds.unfinished()) < _UNFINISHED_BUILDS:
                 self._post()
         except httpx.TransportError:
@@ -143,7 +161,7 @@ class CrashRun:
 
     def _to_cancel(self) -> list[Build]:
         unfinished = self.storage.builds.unfinished()
-        return [b for b in unfinished if self.scenarios[b.message or ""].canceled and not b.cancel_requested]
+        return [b for b in unfinished if self.scenario(b).canceled and not b.cancel_requested]
 
     def _kill_a_vm(self) -> None:
         """Kill a part of a VM whose job can lose another one, and record it."""
@@ -159,12 +177,10 @@ class CrashRun:
                 self._count(part, f"of attempt {lease.attempt} of {job.name}" if job else "of a parked VM")
                 return
 
-    def _find_pipeline(self) -> int:
+    def _pipelines(self) -> Sequence[Pipeline]:
         organization = self.storage.organizations.by_slug(self.client.org)
         assert organization is not None
-        pipeline = self.storage.pipelines.by_slug(organization.id, self.pipeline.slug)
-        assert pipeline is not None
-        return pipeline.id
+        return self.storage.pipelines.page(organization.id, 100, None).rows
 
     def _lost(self, job_id: int) -> int:
         leases = (self.storage.leases.by_uuid(uuid) for uuid in self.killed_vms)
@@ -183,4 +199,5 @@ class CrashRun:
 
     def summary(self) -> str:
         """Return the numbers of kills and builds."""
-        return f"{self.kills.total()} kills in {len(self.builds())} builds: {dict(self.kills)}"
+        kills = f"{self.kills.total()} kills in {len(self.builds())} builds: {dict(self.kills)}"
+        return f"{kills}; {self.triggers.summary()}"

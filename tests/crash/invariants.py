@@ -19,7 +19,9 @@ from tests.waiting import until
 _SERVICE_RETRIES = 2
 _END_TOLERANCE_SECONDS = 10.0
 """Seconds within which a busy machine ends a command after its time-out, grace included."""
-_HELD = re.compile(rb"^the VM is held for .*\n", re.MULTILINE)
+_NOTICE = re.compile(
+    rb"^(the VM is held for|artifacts:|the VM was lost before its artifacts|the image) .*\n", re.MULTILINE
+)
 _HIT = re.compile(rb"^cache hit: .*\n", re.MULTILINE)
 _ERRORS = ("Traceback", "died and is started again", "was left running", "could not handle")
 
@@ -28,7 +30,7 @@ def check_builds(run: CrashRun) -> None:
     """Check each build's state, and each job's state, attempts and log."""
     assert len(run.builds()) >= len(run.scenarios) / 2
     for build in run.builds():
-        scenario = run.scenarios[build.message or ""]
+        scenario = run.scenario(build)
         jobs = run.storage.jobs.of_build(build.id)
         for job in jobs:
             _check_attempts(run, job)
@@ -37,6 +39,11 @@ def check_builds(run: CrashRun) -> None:
             assert build.state is scenario.state, f"{build.message} is {build.state}: {jobs}"
             for job in jobs:
                 _check_end(run, build, job, scenario.jobs[job.step_key])
+
+
+def check_triggers(run: CrashRun) -> None:
+    """Check that no push, no time of a schedule and no webhook was lost, or came twice."""
+    run.triggers.check(run.builds())
 
 
 def check_money(run: CrashRun) -> None:
@@ -99,6 +106,11 @@ def _check_end(run: CrashRun, build: Build, job: Job, expected: ExpectedJob) -> 
     assert job.state in expected.states, message
     number = 0 if job.cache_hit else expected.attempts
     assert number in {None, sum(not _was_lost(attempt) for attempt in attempts)}, message
+    if job.state is JobState.PASSED:
+        kept = {
+            each.path: run.storage.artifacts.path(each).read_text() for each in run.storage.artifacts.of_job(job.id)
+        }
+        assert kept == {f"out/{number}": f"out/{number}" for number in range(1, expected.artifacts + 1)}, message
 
 
 def _check_attempts(run: CrashRun, job: Job) -> None:
@@ -116,18 +128,20 @@ def _check_log(run: CrashRun, build: Build, job: Job, expected: ExpectedJob) -> 
     """Compare each attempt's log with its command's output, and the job's log with their sum."""
     stored = b""
     for attempt in run.storage.attempts.of_job(job.id):
-        kept = _HELD.sub(b"", _text(run.daemon.state / "logs" / build.uuid / job.uuid / f"{attempt.number}.log"))
+        kept = _NOTICE.sub(b"", _text(run.daemon.state / "logs" / build.uuid / job.uuid / f"{attempt.number}.log"))
         if job.cache_hit:  # an attempt was lost, and by the next one another build had stored the disk
             kept = _HIT.sub(b"", kept)
         notice = f"attempt {attempt.number}\n".encode() if attempt.number > 1 else b""
         whole = notice + expected.output.expected(job.step_key, attempt.number)
-        message = f"{build.message}, {job.name}, attempt {attempt.number}: {len(kept)} of {len(whole)} bytes, {attempt}"
+        message = (
+            f"{build.message}, {job.name}, attempt {attempt.number}: {kept[:400]!r} is not {whole[:400]!r}, {attempt}"
+        )
         if expected.complete and attempt.exit_code is not None and attempt.error_code is None:
             assert kept == whole, message
         assert whole.startswith(kept), message
         stored += kept
     log = run.client.request("GET", f"{run.path(build)}/jobs/{job.uuid}/log")
-    without = _HELD.sub(b"", log.content)
+    without = _NOTICE.sub(b"", log.content)
     content = _HIT.sub(b"", without) if job.cache_hit else without
     assert (log.status_code, log.headers["X-Log-Complete"]) == (200, "true"), job
     assert content == stored, job

@@ -29,7 +29,7 @@ for block in blocks(os.environ["CI_STEP_KEY"], int(os.environ["CI_ATTEMPT"]), co
 
 @dataclass(frozen=True)
 class Output:
-    """The output of a command: ``count`` blocks of ``size`` random bytes; then ``then`` runs.
+    """The output of a command: ``before`` runs, ``count`` blocks of ``size`` random bytes come, then ``then`` runs.
 
     ``pause`` is the seconds to sleep after each block.
     """
@@ -38,10 +38,11 @@ class Output:
     size: int = 0
     pause: float = 0.05
     then: str = "exit 0"
+    before: str = ""
 
     def command(self) -> str:
         """Return the shell command that prints it."""
-        return f"python3 -c {shlex.quote(_PROGRAM)} {self.count} {self.size} {self.pause}; {self.then}"
+        return f"{self.before}python3 -c {shlex.quote(_PROGRAM)} {self.count} {self.size} {self.pause}; {self.then}"
 
     def expected(self, key: str, attempt: int) -> bytes:
         """Return the command's output in an attempt."""

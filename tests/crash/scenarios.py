@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from storage import BuildState, JobState
@@ -22,12 +22,14 @@ class ExpectedJob:
     """A step's output, the states it may end in, and its number of attempts; None if the number varies.
 
     Attempts that were lost with their VMs are not counted. ``complete``: its output is complete before it ends.
+    If it passed, it has so many ``artifacts``, each with its own path as content.
     """
 
     output: Output
     states: frozenset[JobState]
     attempts: int | None
     complete: bool
+    artifacts: int = 0
 
 
 @dataclass
@@ -56,11 +58,12 @@ class Scenario:
         *states: JobState,
         attempts: int | None = 1,
         complete: bool = True,
+        artifacts: int = 0,
         **options: Any,
     ) -> Scenario:
         """Add a step; ``options`` are options of the graph's step."""
         self.graph.step(key, output.command(), **options)
-        self.jobs[key] = ExpectedJob(output, frozenset(states or {JobState.PASSED}), attempts, complete)
+        self.jobs[key] = ExpectedJob(output, frozenset(states or {JobState.PASSED}), attempts, complete, artifacts)
         return self
 
 
@@ -81,6 +84,8 @@ def scenarios() -> list[Scenario]:
         _sleeping(),
         _with_source(),
         _cached(),
+        _artifacts(),
+        _helper(),
     ]
 
 
@@ -174,6 +179,20 @@ def _cached() -> Scenario:
     scenario = Scenario("cached").step("base", _append("b"), cache=keys[0])
     scenario.step("tools", _append("bt"), builds_in="base", cache=keys[1])
     return scenario.step("own", _append("bto"), builds_in="tools")
+
+
+def _artifacts() -> Scenario:
+    """A step whose files are collected while VMs are killed, and a step that needs them all."""
+    files, promised = 300, {"artifacts": ["out/*"]}
+    write = f"mkdir out; for each in $(seq {files}); do printf %s out/$each >out/$each; done"
+    scenario = Scenario("artifacts").step("packs", Output(then=write), artifacts=files, runner_args=promised)
+    return scenario.step("publishes", after=("packs",))
+
+
+def _helper() -> Scenario:
+    """A step whose output passes through a slow program, which ends after the shell."""
+    through = replace(_LINE, before='exec > >(while IFS= read -r line; do sleep 0.02; echo "$line"; done) 2>&1; ')
+    return Scenario("helper").step("through", through)
 
 
 def _with_source() -> Scenario:

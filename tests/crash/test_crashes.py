@@ -16,8 +16,10 @@ import pytest
 
 from storage import SystemClock
 from tests.crash.crash_run import CrashRun
-from tests.crash.invariants import check_builds, check_host, check_money, check_parked
+from tests.crash.invariants import check_builds, check_host, check_money, check_parked, check_triggers
 from tests.e2e.daemon import Daemon
+from tests.identity.local_server import local_server
+from tests.ports import reserved_port
 from tests.state import new_storage
 
 pytestmark = pytest.mark.long
@@ -29,6 +31,7 @@ _SETTINGS = {
     "CI_DAEMON_POOL_MAX_MEMORY_GB": "100",
     "CI_DAEMON_JOBS_KILL_GRACE": "1",
     "CI_DAEMON_JOBS_HOLD_SECONDS": "2",
+    "CI_DAEMON_NOTIFICATIONS_NETWORKS": '["127.0.0.0/8"]',
 }
 
 
@@ -37,15 +40,17 @@ def crash_run(images_dir: Path, tmp_path: Path) -> Iterator[CrashRun]:
     """A daemon, and a client of it, for a crash run."""
     seed = int(os.environ.get("CRASH_SEED") or random.randrange(10**9))
     sys.stdout.write(f"CRASH_SEED={seed}\n")
-    daemon = Daemon(tmp_path / "state", {"CI_DAEMON_IMAGES_DIR": str(images_dir), **_SETTINGS})
-    new_storage(daemon.state, SystemClock()).close()
-    try:
-        crash_run = CrashRun(daemon, seed)
-        yield crash_run
-        crash_run.storage.close()
-    finally:
-        daemon.kill()
-        daemon.command("lease", "kill", "--all")
+    with reserved_port() as port, local_server() as endpoint:  # the hook of a repository keeps the port
+        own = {"CI_DAEMON_IMAGES_DIR": str(images_dir), "CI_DAEMON_HTTP_LISTEN": f"127.0.0.1:{port}"}
+        daemon = Daemon(tmp_path / "state", own | _SETTINGS)
+        new_storage(daemon.state, SystemClock()).close()
+        try:
+            crash_run = CrashRun(daemon, endpoint, tmp_path, seed)
+            yield crash_run
+            crash_run.storage.close()
+        finally:
+            daemon.kill()
+            daemon.command("lease", "kill", "--all")
 
 
 def test_after_kills_no_build_log_byte_or_debit_is_lost(crash_run: CrashRun):
@@ -53,6 +58,7 @@ def test_after_kills_no_build_log_byte_or_debit_is_lost(crash_run: CrashRun):
         crash_run.kill_until(int(os.environ.get("CRASH_KILLS") or 20))
         crash_run.wait_until_idle()
         check_builds(crash_run)
+        check_triggers(crash_run)
         check_money(crash_run)
         check_parked(crash_run)
         check_host(crash_run)

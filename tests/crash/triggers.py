@@ -1,0 +1,114 @@
+"""Triggers beside posted builds: pushes that a hook reports, schedules, and the webhooks that tell of ended builds."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from datetime import timedelta
+from pathlib import Path
+
+from storage import Build, NewNotification, NotificationKind, Storage, SystemClock
+from tests.crash.output import Output
+from tests.crash.scenarios import Scenario
+from tests.e2e.daemon import Client, Daemon
+from tests.git_repository import GitRepository
+from tests.identity.local_server import LocalServer, Reply
+from tests.waiting import until
+
+PUSHED = "acme-web-ci"
+NIGHTLY = "nightly"
+_KEY = "pushed"
+_OUTPUT = Output()
+_PIPELINE = f"""
+import harmont as hm
+
+@hm.pipeline("ci", triggers=[hm.push(branch="push-*")])
+def ci():
+    return hm.sh({_OUTPUT.command()!r}, label={_KEY!r})
+"""
+
+
+class Triggers:
+    """A connected repository, a schedule, and an endpoint that is told of the builds that ended.
+
+    Each push is to a branch of its own, so each makes exactly one build, by its hook's report or by the next look. A
+    schedule that is due makes exactly one build. The endpoint gets one delivery for each build that ended, which may be
+    sent again if the service is killed before it knows the answer.
+    """
+
+    def __init__(self, daemon: Daemon, client: Client, endpoint: LocalServer, folder: Path) -> None:
+        self._endpoint = endpoint
+        self._pushes: list[str] = []
+        self._fires = 0
+        self._told_of: set[int] = set()
+        self.scenarios: dict[str, Scenario] = {}
+        endpoint.answers["/hook"] = lambda _: Reply(b"ok")
+        self._repository = GitRepository(folder)
+        self._repository.commit("Begin", **{".hm__pipeline.py": _PIPELINE})
+        self._repository.push("main")
+        daemon.command("repo", "connect", str(self._repository.bare), "--org", client.org, "--poll", "1")
+        until(lambda: daemon.json("repo", "list")[0]["checked_at"], "the first look")
+        nightly = client.pipeline(NIGHTLY)
+        scenario = Scenario(NIGHTLY).step("nightly", _OUTPUT)
+        self.scenarios[NIGHTLY] = scenario
+        self._first = nightly.build(scenario.graph.ir(), message=NIGHTLY).finish()["id"]
+        self._schedule = daemon.json("schedule", "add", client.org, nightly.slug, "0 0 1 1 *", "--branch", "main")["id"]
+
+    def push(self) -> None:
+        """Push a commit to a new branch; its hook reports it if the service answers."""
+        message = f"push {len(self._pushes)}"
+        self._pushes.append(message)
+        self.scenarios[message] = Scenario("push").step(_KEY, _OUTPUT)
+        self._repository.commit(message, change=message)
+        self._repository.push(f"HEAD:refs/heads/push-{len(self._pushes)}")
+
+    def fire(self, storage: Storage) -> None:
+        """Let the schedule be due, unless it still is or its last build runs, which would make none."""
+        schedule = storage.schedules.by_uuid(self._schedule)
+        assert schedule is not None
+        assert schedule.last_error is None, schedule
+        now = SystemClock().now()
+        runs = any(build.pipeline_id == schedule.pipeline_id for build in storage.builds.unfinished())
+        if schedule.next_at is not None and schedule.next_at > now and not runs:
+            self._fires += 1
+            storage.schedules.update(schedule.id, next_at=now - timedelta(minutes=1))
+
+    def tell_of(self, storage: Storage, pipeline_id: int) -> None:
+        """Tell the endpoint of each build of a pipeline that ends from now on."""
+        new = NewNotification(NotificationKind.WEBHOOK, ("build.finished",), f"{self._endpoint.url}/hook")
+        storage.notifications.create(pipeline_id, new)
+        self._told_of.add(pipeline_id)
+
+    def idle(self, builds: list[Build]) -> bool:
+        """True once each push and each time of the schedule has a build, and each end was told; or more than that."""
+        complete = len(_pushed(builds)) >= len(self._pushes) and len(_scheduled(builds)) >= self._fires
+        return complete and self.told().total() >= self.expected(builds).total()
+
+    def check(self, builds: list[Build]) -> None:
+        """Check that each push and each time of the schedule made one build, of whose end one delivery told."""
+        assert Counter(build.message or "" for build in _pushed(builds)) == Counter(self._pushes)
+        assert len(_scheduled(builds)) == self._fires
+        told, expected = self.told(), self.expected(builds)
+        assert told == expected, (expected - told, told - expected)
+
+    def told(self) -> Counter[tuple[str, int]]:
+        """Return how many deliveries the endpoint got of each build, however often each was sent."""
+        deliveries = {each.headers["webhook-id"]: json.loads(each.body)["data"] for each in self._endpoint.seen}
+        return Counter((data["pipeline"], data["build"]["number"]) for data in deliveries.values())
+
+    def expected(self, builds: list[Build]) -> Counter[tuple[str, int]]:
+        """Return one delivery for each build of the pipelines of which the endpoint is told, but for the first one."""
+        told = (build for build in builds if build.pipeline_id in self._told_of)
+        return Counter((build.pipeline_slug, build.number) for build in told if build.external_id != self._first)
+
+    def summary(self) -> str:
+        """Return the numbers of triggers and of what was told."""
+        return f"{len(self._pushes)} pushes, {self._fires} times of a schedule, {len(self._endpoint.seen)} webhooks"
+
+
+def _pushed(builds: list[Build]) -> list[Build]:
+    return [build for build in builds if build.pipeline_slug == PUSHED]
+
+
+def _scheduled(builds: list[Build]) -> list[Build]:
+    return [build for build in builds if build.source == "schedule"]
