@@ -1,4 +1,4 @@
-"""Triggers beside posted builds: pushes that a hook reports, schedules, and the webhooks that tell of ended builds."""
+"""Pushes that a hook reports, a schedule, and webhooks that tell of ended builds, beside posted builds."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Triggers:
         self._told_of.add(pipeline_id)
 
     def idle(self, builds: list[Build]) -> bool:
-        """True once each push and each time of the schedule has a build, and each end was told; or more than that."""
+        """True once all triggers have their builds, and all ends were told."""
         complete = len(_pushed(builds)) >= len(self._pushes) and len(_scheduled(builds)) >= self._fires
         return complete and self.told().total() >= self.expected(builds).total()
 
@@ -97,7 +97,7 @@ class Triggers:
         return Counter((data["pipeline"], data["build"]["number"]) for data in deliveries.values())
 
     def expected(self, builds: list[Build]) -> Counter[tuple[str, int]]:
-        """Return one delivery for each build of the pipelines of which the endpoint is told, but for the first one."""
+        """Return one delivery for each build of which the endpoint is told: all but the first and pushes."""
         told = (build for build in builds if build.pipeline_id in self._told_of)
         return Counter((build.pipeline_slug, build.number) for build in told if build.external_id != self._first)
 
