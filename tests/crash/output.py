@@ -29,7 +29,7 @@ for block in blocks(os.environ["CI_STEP_KEY"], int(os.environ["CI_ATTEMPT"]), co
 
 @dataclass(frozen=True)
 class Output:
-    """Output of a command: ``count`` blocks of ``size`` random bytes, after ``before`` and before ``then``.
+    """A command's ``count`` blocks of ``size`` random bytes, after ``before`` and before ``then``.
 
     ``pause`` is the seconds to sleep after each block.
     """

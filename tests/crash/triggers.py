@@ -1,4 +1,4 @@
-"""Pushes that a hook reports, a schedule, and webhooks that tell of ended builds, beside posted builds."""
+"""Pushes that a hook reports, a schedule, and webhooks that tell of builds, beside posted builds."""
 
 from __future__ import annotations
 
