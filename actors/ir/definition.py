@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from storage import immutable
 
 if TYPE_CHECKING:
+    from actors.ir.unknown_keys import UnknownKey
     from storage import NewJob
 
 __all__ = ["Definition", "Plan"]
@@ -14,10 +16,14 @@ __all__ = ["Definition", "Plan"]
 
 @immutable
 class Definition:
-    """A valid pipeline in document order. Dependencies may still point forwards or form cycles."""
+    """A valid pipeline in document order. Dependencies may still point forwards or form cycles.
+
+    ``unknown_keys`` are those of its document that have no effect.
+    """
 
     jobs: tuple[NewJob, ...]
     timeout_seconds: int | None = None
+    unknown_keys: tuple[UnknownKey, ...] = field(default=(), compare=False)
 
 
 @immutable
@@ -29,3 +35,9 @@ class Plan:
 
     jobs: tuple[NewJob, ...]
     timeout_seconds: int | None = None
+    unknown_keys: tuple[UnknownKey, ...] = field(default=(), compare=False)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """A sentence for each of them."""
+        return tuple(map(str, self.unknown_keys))

@@ -13,6 +13,7 @@ from actors.ir.flat import read_flat
 from actors.ir.graph import read_graph
 from actors.ir.ordering import topological
 from actors.ir.readers import InvalidValue, at, members
+from actors.ir.unknown_keys import unknown_keys
 from storage import BuildErrorCode, EdgeKind
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def plan(definition: Definition) -> Plan:
         job = _placed(jobs[index], places)
         parent = next((placed[each.position] for each in job.depends_on if each.kind is EdgeKind.BUILDS_IN), None)
         placed.append(job if parent is None else replace(job, image=parent.image))
-    return Plan(tuple(placed), definition.timeout_seconds)
+    return Plan(tuple(placed), definition.timeout_seconds, definition.unknown_keys)
 
 
 def _placed(job: NewJob, places: Mapping[int, int]) -> NewJob:
@@ -82,7 +83,7 @@ def _read(document: object, limits: IrSettings) -> Definition:
         raise InvalidValue('"graph" or "steps"')
     if len(shapes) > 1:
         return at(shapes[1], _ambiguous, root)
-    return _SHAPES[shapes[0]](root, limits)
+    return replace(_SHAPES[shapes[0]](root, limits), unknown_keys=unknown_keys(root))
 
 
 def _ambiguous(_: object) -> Definition:

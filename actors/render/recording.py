@@ -77,7 +77,8 @@ class RenderRecorder:
         else:
             self._write_log(build, rendered.log)
             jobs, timeout = planned.jobs, planned.timeout_seconds
-            if self._storage.renders.plan(build.id, pipeline_ir, timeout, jobs, has_source=True):
+            warnings = planned.warnings
+            if self._storage.renders.plan(build.id, pipeline_ir, timeout, jobs, has_source=True, warnings=warnings):
                 self._metrics.rendered()
                 self._root.post(BuildCreated(build.id))
                 self._follow(build, pipeline, envelope)

@@ -164,7 +164,12 @@ class CommitBuilds:
             return self._recorded(builds.create_rejected(pipeline, without_source, error.code, error.message), commit)
         if not concerns(planned, commit.changed):
             return None
-        planned_build = replace(new, pipeline_ir=wanted.definition, timeout_seconds=planned.timeout_seconds)
+        planned_build = replace(
+            new,
+            pipeline_ir=wanted.definition,
+            timeout_seconds=planned.timeout_seconds,
+            warnings=planned.warnings,
+        )
         return self._recorded(builds.create(pipeline, planned_build, planned.jobs), commit)
 
     def _is_built(self, pipeline: Pipeline, commit: PushedCommit) -> bool:

@@ -125,4 +125,5 @@ class Reruns:
             planned = load(new.pipeline_ir, self._live_settings.now.ir)
         except IrError as error:
             return builds.create_rejected(pipeline, without_source, error.code, error.message)
-        return builds.create(pipeline, replace(new, timeout_seconds=planned.timeout_seconds), planned.jobs)
+        planned_build = replace(new, timeout_seconds=planned.timeout_seconds, warnings=planned.warnings)
+        return builds.create(pipeline, planned_build, planned.jobs)

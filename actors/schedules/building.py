@@ -89,4 +89,5 @@ def _planned(storage: Storage, limits: IrSettings, pipeline: Pipeline, new: NewB
         planned = load(new.pipeline_ir or "", limits)
     except IrError as error:
         return storage.builds.create_rejected(pipeline, new, error.code, error.message)
-    return storage.builds.create(pipeline, replace(new, timeout_seconds=planned.timeout_seconds), planned.jobs)
+    planned_build = replace(new, timeout_seconds=planned.timeout_seconds, warnings=planned.warnings)
+    return storage.builds.create(pipeline, planned_build, planned.jobs)

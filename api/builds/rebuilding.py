@@ -59,7 +59,8 @@ def add_planned(storage: Storage, limits: IrSettings, pipeline: Pipeline, new: N
     except IrError as error:
         refused = storage.builds.create_rejected(pipeline, new, error.code, error.message, refused=True)
         raise plan_rejection(refused) from None
-    return storage.builds.create(pipeline, replace(new, timeout_seconds=planned.timeout_seconds), planned.jobs)
+    planned_build = replace(new, timeout_seconds=planned.timeout_seconds, warnings=planned.warnings)
+    return storage.builds.create(pipeline, planned_build, planned.jobs)
 
 
 def no_source(storage: Storage, pipeline: Pipeline, new: NewBuild) -> ApiError:

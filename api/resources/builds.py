@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
 
 import storage
 from actors import wait_reason
@@ -62,12 +64,16 @@ _RETRY_ERRORS = (
 )
 
 
+_WARNING = 'step "test": the key "runner_args.cpus" has no effect: did you mean "cpu"?'
+
+
 class BuildRecord(StoredRecord):
     """A build; ``id`` is its external id. ``rebuild_of`` is the number of the build that it repeats.
 
     ``pending_reason`` says why none of its jobs may start yet: it waits for an approval, or for other builds of its
     ``concurrency_group``. An ``untrusted`` build is of a pull request from a fork, and gets no secrets. With
-    ``strict_shell`` each line of a command that fails fails its step.
+    ``strict_shell`` each line of a command that fails fails its step. ``warnings`` name what in its pipeline has no
+    effect, such as unknown keys.
     """
 
     id: Uuid
@@ -91,11 +97,12 @@ class BuildRecord(StoredRecord):
     approved_by: str | None
     approved_at: Timestamp | None
     strict_shell: bool
+    warnings: Annotated[list[str], Field(examples=[[_WARNING]])]
 
     @classmethod
     def of(cls, build: storage.Build, pending_reason: str | None) -> BuildRecord:
         """Return the record of a stored build."""
-        return cls.showing(build, id=build.external_id, pending_reason=pending_reason)
+        return cls.showing(build, id=build.external_id, pending_reason=pending_reason, warnings=list(build.warnings))
 
 
 def build_document(build: storage.Build) -> dict[str, object]:

@@ -55,7 +55,11 @@ def check_declared(
     except IrError as error:
         return LintedPipeline(pipeline.slug, None, pipeline.triggers, tuple(map(finding, error.faults)))
     warnings = doubts(pipeline.definition, pipeline.triggers, plan, place, source, strict_shell=strict_shell)
-    return LintedPipeline(pipeline.slug, plan, pipeline.triggers, warnings=warnings)
+    unknown = (
+        Finding(each.message, place(_step_at(pipeline.definition, each.path)), step=each.step)
+        for each in plan.unknown_keys
+    )
+    return LintedPipeline(pipeline.slug, plan, pipeline.triggers, warnings=(*unknown, *warnings))
 
 
 def check_ir(
@@ -82,7 +86,8 @@ def check_ir(
     except IrError as error:
         return LintedPipeline(slug, None, mistakes=tuple(map(finding, error.faults)))
     warnings = doubts(document(), (), plan, lambda _: place(), None, strict_shell=strict_shell)
-    return LintedPipeline(slug, plan, warnings=warnings)
+    unknown = (Finding(each.message, place(line_of(text, each.path)), step=each.step) for each in plan.unknown_keys)
+    return LintedPipeline(slug, plan, warnings=(*unknown, *warnings))
 
 
 def refused(failure: RenderFailed) -> Report:

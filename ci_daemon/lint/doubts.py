@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actors.ir import RUNNER_ARGS
 from ci_daemon.lint.report import Finding
 from ci_daemon.lint.shell_lines import hides_failures
 
@@ -43,7 +42,6 @@ def doubts(
         messages = [
             *(() if strict_shell else _of_command(step["cmd"])),
             *_of_image(step, children),
-            *_of_runner_args(step),
             *_of_time(step, plan.timeout_seconds),
             *_of_cache(step.get("cache"), source),
         ]
@@ -78,13 +76,6 @@ def _of_command(command: str) -> Iterator[str]:
 def _of_image(step: Mapping[str, Any], children: Collection[str]) -> Iterator[str]:
     if step.get("image") and step["key"] in children:
         yield f"the image {step['image']} is not used: the step starts from the disk of its parent"
-
-
-def _of_runner_args(step: Mapping[str, Any]) -> Iterator[str]:
-    known = ", ".join(sorted(RUNNER_ARGS))
-    for name in step.get("runner_args") or ():
-        if name not in RUNNER_ARGS:
-            yield f"runner_args has no effect with {name!r}: there are {known}"
 
 
 def _of_time(step: Mapping[str, Any], build_seconds: int | None) -> Iterator[str]:

@@ -44,6 +44,7 @@ class BuildView:
     untrusted: bool = False
     approved_by: str | None = None
     strict_shell: bool = False
+    warnings: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, build: Build, pending_reason: str | None = None) -> Self:
@@ -64,6 +65,7 @@ class BuildView:
             untrusted=build.untrusted,
             approved_by=build.approved_by,
             strict_shell=build.strict_shell,
+            warnings=build.warnings,
         )
 
     @property

@@ -55,8 +55,10 @@ class Screen:
     def show(self, event: Event) -> None:
         """Write an event."""
         match event:
-            case FollowStarted(jobs=jobs):
+            case FollowStarted(build=build, jobs=jobs):
                 self._prepare(jobs)
+                for warning in build.warnings:
+                    self.print(f"warning: {warning}")
             case LogLine(job=job, text=text):
                 self._write(self._name(job), _coloured(text))
             case JobUpdated(job=job):

@@ -42,6 +42,7 @@ class Summary:
             "state": self.build.state,
             "error_code": self.build.error_code,
             "error_message": self.build.error_message,
+            "warnings": list(self.build.warnings),
             "seconds": self.build.seconds,
             "cents": self.cents,
             "jobs": [

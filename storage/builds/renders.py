@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import peewee
@@ -63,6 +64,7 @@ class Renders:
                     BuildRow.pipeline_ir: slot("pipeline_ir"),
                     BuildRow.timeout_seconds: slot("timeout_seconds"),
                     BuildRow.has_source: slot("has_source"),
+                    BuildRow.warnings: slot("warnings"),
                 }
             ).where(BuildRow.id == slot("build_id")),
         )
@@ -131,15 +133,29 @@ class Renders:
             return lease
 
     def plan(
-        self, build_id: int, pipeline_ir: str, timeout_seconds: int | None, jobs: Sequence[NewJob], *, has_source: bool
+        self,
+        build_id: int,
+        pipeline_ir: str,
+        timeout_seconds: int | None,
+        jobs: Sequence[NewJob],
+        *,
+        has_source: bool,
+        warnings: tuple[str, ...] = (),
     ) -> bool:
-        """Insert the jobs of a rendered build; False and no job if the render or the build is finished."""
+        """Insert the jobs of a rendered build; False and no job if the render or the build is finished.
+
+        ``warnings`` are about the pipeline.
+        """
         with self._database.write():
             build = self._finished(build_id, rejected=False)
             if build is None:
                 return False
             self._set_plan.run(
-                build_id=build_id, pipeline_ir=pipeline_ir, timeout_seconds=timeout_seconds, has_source=has_source
+                build_id=build_id,
+                pipeline_ir=pipeline_ir,
+                timeout_seconds=timeout_seconds,
+                has_source=has_source,
+                warnings=json.dumps(warnings),
             )
             self._inserter.insert(build, jobs, self._database.now())
             return True

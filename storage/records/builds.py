@@ -83,7 +83,7 @@ class NewBuild:
 
     ``rebuild_of`` is the number of the build that it repeats; ``source_of`` is that build's UUID if it has an archive.
     ``approval_reason`` is why somebody has to approve it first; None if nobody has to.
-    ``created_by`` is the id of the user who asked for it.
+    ``created_by`` is the id of the user who asked for it. ``warnings`` are about its pipeline.
     """
 
     branch: str
@@ -103,6 +103,7 @@ class NewBuild:
     from_fork: bool = False
     approval_reason: str | None = None
     created_by: int | None = None
+    warnings: tuple[str, ...] = ()
 
     @property
     def has_source(self) -> bool:
@@ -121,7 +122,8 @@ class Build:
     is that pull request unless forks are trusted: the build gets no secrets, and shares caches and concurrency groups
     with it alone. ``approval_reason`` is why it needs an approval first, or None. With ``strict_shell`` a command ends
     at its first failure; that is fixed as the build is made. ``refused`` is true if a request asked for it and was
-    refused, as it has no valid plan: it says nothing about its branch.
+    refused, as it has no valid plan: it says nothing about its branch. ``warnings`` say what in its pipeline has no
+    effect.
     """
 
     id: int
@@ -161,6 +163,7 @@ class Build:
     approved_at: datetime | None
     created_by: int | None
     strict_shell: bool
+    warnings: tuple[str, ...]
     refused: bool = False
 
     @property

@@ -14,6 +14,7 @@ from ci_daemon.command.builds.force_finish import force_finish
 from ci_daemon.command.support.command_classes import Group, SharedCommand
 from ci_daemon.command.support.names import BuildName, PipelineName, build_argument, pipeline_argument
 from ci_daemon.command.support.session import Failure, Session, pass_session
+from ci_daemon.terminal.printable import printable
 
 if TYPE_CHECKING:
     from ci_daemon.command.backend.backend import Backend
@@ -60,7 +61,10 @@ def show(session: Session, *, name: BuildName) -> None:
     if session.json:
         session.answer({**document, "jobs": jobs}, "")
         return
+    warnings = document.pop("warnings")
     session.properties(document)
+    for warning in warnings if isinstance(warnings, list) else ():
+        click.echo(f"warning: {printable(str(warning))}")
     click.echo()
     session.table([{**each, "reason": reason(each)} for each in jobs], _JOB_COLUMNS, "it has no jobs")
 

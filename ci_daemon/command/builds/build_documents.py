@@ -24,6 +24,7 @@ def build_document(pipeline: PipelineName, build: BuildView) -> dict[str, object
         "name": f"{pipeline}/{build.number}",
         **asdict(build),
         "state": build.state.value,
+        "warnings": list(build.warnings),
         "created_at": timestamp(build.created_at),
         "started_at": _timestamp(build.started_at),
         "finished_at": _timestamp(build.finished_at),

@@ -154,6 +154,21 @@ def test_a_pipeline_that_cannot_be_planned_leaves_a_failed_build(
     assert world.engine.added == 0
 
 
+def test_unknown_keys_are_named_and_the_build_is_made(pipeline: PipelinePath):
+    step = {"type": "command", "key": "a", "cmd": "true", "cwd": "web", "runner_args": {"cpus": 1}}
+    created = pipeline.post(pipeline_ir=json.dumps({"version": "0", "steps": [step]}))
+    assert created.status_code == 201
+    named = [
+        'step "a": the key "cwd" has no effect: begin "cmd" with "cd FOLDER || exit"',
+        'step "a": the key "runner_args.cpus" has no effect: did you mean "cpu"?',
+    ]
+    assert created.json["warnings"] == named
+    client = pipeline.account.client
+    assert client.simulate_get(f"{pipeline.path}/builds/1").json["warnings"] == named
+    assert client.simulate_post(f"{pipeline.path}/builds/1/rebuild").json["warnings"] == named
+    assert client.simulate_get(f"{pipeline.path}/builds").json["data"][0]["warnings"] == named
+
+
 def test_the_plans_time_out_is_the_builds(pipeline: PipelinePath):
     ir = HELLO.replace('"version": "0"', '"version": "0", "timeout_seconds": 77')
 

@@ -36,6 +36,7 @@ def test_a_build_is_created_scheduled_and_set_going(world: World, pipeline: Pipe
         "approved_by": None,
         "approved_at": None,
         "strict_shell": False,
+        "warnings": [],
     }
     assert world.engine.added == 1
 

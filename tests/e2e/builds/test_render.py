@@ -83,6 +83,19 @@ def test_a_missing_folder_fails_and_the_clean_up_runs(pipeline: Pipeline):
     assert "/workspace" not in build.log("missing")
 
 
+def test_a_rendered_build_names_keys_without_effect(pipeline: Pipeline, daemon: Daemon):
+    args = HELLO.replace("hm.sh(", "hm.scratch().sh(").replace(
+        'label="greet"', 'label="greet", runner_args={"cpus": 1}'
+    )
+    build = rendered(pipeline, pipeline_file(args))
+    named = 'step "greet": the key "runner_args.cpus" has no effect: did you mean "cpu"?'
+    assert build.record()["warnings"] == [named]
+    name = f"{pipeline.client.org}/{pipeline.slug}/1"
+    assert daemon.json("build", "show", name)["warnings"] == [named]
+    assert f"warning: {named}\n" in daemon.command("build", "show", name).stdout
+    build.cancel()
+
+
 def test_a_render_log_keeps_the_order_of_output_and_errors(pipeline: Pipeline):
     assert "ValueError" in rejected(pipeline, pipeline_file("print('printed first')\nraise ValueError"))
     log = render_log(first_build(pipeline))

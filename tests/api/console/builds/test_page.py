@@ -27,7 +27,7 @@ def page_of(build: BuildPath) -> str:
 
 @pytest.fixture
 def build(pipeline: PipelinePath) -> BuildPath:
-    node = {"step": {"key": "only", "cmd": "true", "label": HOSTILE}, "env": {}}
+    node = {"step": {"key": "only", "cmd": "true", "label": HOSTILE, HOSTILE: 1}, "env": {}}
     ir = json.dumps({"version": "0", "graph": {"nodes": [node], "edges": []}})
     return pipeline.build(pipeline_ir=ir, branch=HOSTILE, message=f"{HOSTILE}\n\nmore")
 
@@ -39,6 +39,15 @@ def test_every_view_shows_hostile_texts_as_text(ada: Account, build: BuildPath, 
     assert "<img" not in shown.text
     assert "&lt;img src=x" in shown.text
     assert f'href="./../../../..{page_of(build)}?view={view}" aria-current="page"' in shown.text
+
+
+def test_the_page_names_warnings_and_the_shell(ada: Account, pipeline: PipelinePath):
+    ada.client.simulate_patch(pipeline.path, json={"strict_shell": True})
+    made = pipeline.build(pipeline_ir=steps("one").replace('"cmd"', '"cwd": "web", "cmd"'))
+    shown = Browser.of(ada).get(page_of(made)).text
+    assert "1 warning about the pipeline" in shown
+    assert "the key &#34;cwd&#34; has no effect" in shown
+    assert "end at the first line that fails" in shown
 
 
 def test_a_build_that_goes_on_is_followed(ada: Account, build: BuildPath):
