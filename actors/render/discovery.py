@@ -106,7 +106,7 @@ def discover(
     with tempfile.NamedTemporaryFile(suffix=".tar.gz") as file:
         file.write(archive)
         file.flush()
-        name = cache_name(organization, slug, Path(file.name), image)
+        name = cache_name(organization, slug, Path(file.name), images, image)
         rendered = storage.renders.cached(name)
         if rendered is None:
             rendered = render_archive(

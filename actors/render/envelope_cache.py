@@ -14,14 +14,15 @@ from actors.render.guest import program
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from actors.vms import Images
     from storage import Clock, Rendered, Storage
 
 __all__ = ["cache_name", "keep", "sha256_of"]
 
 
-def cache_name(organization: str, pipeline: str, archive: Path, image: str) -> bytes:
-    """Return a hash of everything that determines an envelope, except the time."""
-    parts = (organization, pipeline, sha256_of(archive), dsl_version(), program("load"), image)
+def cache_name(organization: str, pipeline: str, archive: Path, images: Images, image: str) -> bytes:
+    """Return a hash of everything that determines an envelope, except the time. Raises ImageNotFound."""
+    parts = (organization, pipeline, sha256_of(archive), dsl_version(), program("load"), images.identity(image))
     return hashlib.sha256(json.dumps(parts).encode()).digest()
 
 

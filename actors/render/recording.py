@@ -9,6 +9,7 @@ from actors.ir import IrError, load
 from actors.messages import BuildCreated
 from actors.render.envelope import Envelope, RenderFailed
 from actors.render.envelope_cache import cache_name, sha256_of
+from actors.vms import ImageNotFound
 from storage import RENDER_LOG, BuildErrorCode, DeclaringRepository
 
 if TYPE_CHECKING:
@@ -52,10 +53,12 @@ class RenderRecorder:
         if not build.has_source:
             return False
         archive = self._storage.sources.path(build.uuid)
-        image = self._images.resolve(None)
-        rendered = self._storage.renders.cached(
-            cache_name(build.organization_slug, build.pipeline_slug, archive, image)
-        )
+        try:
+            image = self._images.resolve(None)
+            name = cache_name(build.organization_slug, build.pipeline_slug, archive, self._images, image)
+        except ImageNotFound:
+            return False
+        rendered = self._storage.renders.cached(name)
         if rendered is None or (build.source_sha256 and build.source_sha256 != sha256_of(archive)):
             return False
         self.record(build, rendered)

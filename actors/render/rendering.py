@@ -113,7 +113,8 @@ class Rendering:
 
         with self._vm() as vm:
             archive = self._archive(build, vm.link, left)
-            name = cache_name(build.organization_slug, build.pipeline_slug, archive, vm.lease.image or "")
+            image = vm.lease.image or ""
+            name = cache_name(build.organization_slug, build.pipeline_slug, archive, self._images, image)
             rendered = storage.renders.cached(name)
             if rendered is None:
                 provider, min_free = self._providers.of(vm.lease), self._settings.jobs.min_free_bytes

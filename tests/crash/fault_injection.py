@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 POINTS: dict[str, tuple[Any, str]] = {
     "artifacts.write": (ArtifactFiles, "write"),
     "attempts.exited": (Attempts, "exited"),
+    "attempts.name_disk": (Attempts, "name_disk"),
     "builds.create": (Builds, "create"),
     "builds.move": (Builds, "move"),
     "builds.request_cancel": (Builds, "request_cancel"),

@@ -33,10 +33,13 @@ def test_runs_a_pipeline_and_starts_from_its_cache_the_next_time(project: Projec
     assert "cents" not in printed
     stamp = next(line for line in lines if line.startswith("test    | ") and line.split()[-1].isdecimal())
 
-    code, printed = project.run()
+    code, printed = project.run("--env", "GREETING=Hello")
     assert code == 0, printed
     assert stamp in printed.splitlines()
     assert "install | packed" not in printed
+    code, printed = project.run("--env", "GREETING=Bye")
+    assert code == 0, printed
+    assert "install | packed" in printed.splitlines()
     assert project.vms() == []
     assert project.state.stat().st_mode & 0o777 == 0o700
 

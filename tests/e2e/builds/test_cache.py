@@ -87,6 +87,23 @@ def test_a_changed_key_misses_and_those_below_it_hit(pipeline: Pipeline):
     assert hits(passed(pipeline, example(deps="changed", warm="changed too"))) == {"base", "tool", "deps", "warm"}
 
 
+def test_a_changed_command_or_variable_runs_under_its_old_key(pipeline: Pipeline):
+    """The keys of on_change cover files alone, so the service itself has to see what else is another."""
+
+    def ended(ir: str, **fields: Any) -> tuple[str, bool]:
+        build = pipeline.build(ir, **fields)
+        return build.finish()["state"], build.jobs()["only"]["cache_hit"]
+
+    on_change: dict[str, Any] = {"cache": {"policy": "on_change", "key": "k"}}
+    assert ended(one("true", **on_change)) == ("passed", False)
+    assert ended(one("true", **on_change)) == ("passed", True)
+    assert ended(one("false", **on_change)) == ("failed", False)
+    checks = one('test "${TARGET:-staging}" = staging', **on_change)
+    assert ended(checks) == ("passed", False)
+    assert ended(checks, env={"TARGET": "production"}) == ("failed", False)
+    assert ended(checks) == ("passed", True)
+
+
 def test_no_other_pipeline_and_no_other_organization_hits(pipeline: Pipeline, daemon: Daemon):
     ir = one("true", **cached("k"))
     passed(pipeline, ir)
