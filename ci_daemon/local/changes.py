@@ -31,6 +31,9 @@ class TreeChanges:
     def __init__(self, tree: Path) -> None:
         self._tree = tree
         self._sha256 = ""
+        self._lock = threading.Lock()
+        """Held while the tree is packed or compared, so that a change is compared with all of it."""
+
         self._changed = threading.Event()
         self._stop = threading.Event()
         self._on_change: Callable[[], None] | None = None
@@ -46,10 +49,11 @@ class TreeChanges:
 
     def pack(self) -> Archive:
         """Pack the tree as it is now. Changes from here on count. Raises PackError."""
-        self._changed.clear()
-        self._sha256 = ""
-        archive = pack(self._tree)
-        self._sha256 = archive.sha256
+        with self._lock:
+            self._changed.clear()
+            self._sha256 = ""
+            archive = pack(self._tree)
+            self._sha256 = archive.sha256
         return archive
 
     def wait(self) -> None:
@@ -59,8 +63,14 @@ class TreeChanges:
 
     @contextmanager
     def telling(self, on_change: Callable[[], None]) -> Iterator[None]:
-        """Call ``on_change``, in the watching thread, when the tree differs meanwhile."""
-        self._on_change = on_change
+        """Call ``on_change`` when the tree differs meanwhile, or at once if it has since it was packed.
+
+        It is called in the watching thread or in this one, and may not use this object.
+        """
+        with self._lock:
+            self._on_change = on_change
+            if self._changed.is_set():
+                on_change()
         try:
             yield
         finally:
@@ -76,10 +86,11 @@ class TreeChanges:
             ignore_permission_denied=True,
         )
         for _ in batches:
-            if self.differs():
-                if (on_change := self._on_change) is not None:
-                    on_change()
-                self._changed.set()
+            with self._lock:
+                if self.differs():
+                    if (on_change := self._on_change) is not None:
+                        on_change()
+                    self._changed.set()
 
     def differs(self) -> bool:
         """Tell whether the tree would pack to something else; files that git ignores make no difference."""

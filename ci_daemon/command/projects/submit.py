@@ -35,6 +35,7 @@ __all__ = ["submit"]
 _UNKNOWN_PIPELINE = "unknown pipeline"
 """The service's message if DIR declares several pipelines, and none with the requested slug."""
 _REJECTED = "build_plan_rejected"
+_TAKEN = "pipeline_slug_taken"
 
 
 def _valid_url(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
@@ -210,13 +211,19 @@ def _create_build(
     """Post a build, and create its pipeline if it does not exist. Raises RequestFailed."""
     if client.has_pipeline(organization, pipeline):
         return upload.send(client, organization, pipeline, body)
-    client.create_pipeline(organization, pipeline, repository=revision.repository, default_branch=revision.branch)
+    try:
+        client.create_pipeline(organization, pipeline, repository=revision.repository, default_branch=revision.branch)
+    except RequestFailed as error:
+        if error.code != _TAKEN:
+            raise
+        return upload.send(client, organization, pipeline, body)  # another process has just created it
     try:
         build = upload.send(client, organization, pipeline, body)
     except (RequestFailed, KeyboardInterrupt) as error:
         if not _keeps_pipeline(error, upload):
             with suppress(RequestFailed):
-                client.delete_pipeline(organization, pipeline)
+                if not client.has_builds(organization, pipeline):  # of another process
+                    client.delete_pipeline(organization, pipeline)
         raise
     screen.print(f"created the pipeline {pipeline} in {organization}")
     return build

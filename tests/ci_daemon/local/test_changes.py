@@ -32,6 +32,19 @@ def test_a_changed_file_ends_the_wait_and_is_told(changes: TreeChanges, tmp_path
         assert told.wait(10)
 
 
+def test_a_change_before_anybody_is_told_is_told_at_once(changes: TreeChanges, tmp_path: Path):
+    """Such as a second save while the build of the first is made."""
+    (tmp_path / "main.c").write_text("int y;\n")
+    changes.wait()
+    told = threading.Event()
+    with changes.telling(told.set):
+        assert told.is_set()
+    changes.pack()
+    again = threading.Event()
+    with changes.telling(again.set):
+        assert not again.is_set()
+
+
 def test_ignored_files_and_files_as_they_were_change_nothing(changes: TreeChanges, tmp_path: Path):
     (tmp_path / "out.log").write_text("noise\n")
     (tmp_path / "main.c").write_text("int x;\n")

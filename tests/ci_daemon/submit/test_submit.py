@@ -7,12 +7,15 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
 from ci_daemon.command import main
+from ci_daemon.submit.client import Client
 from ci_daemon.submit.packing import pack
 from storage import BuildState, JobState, LedgerSource
 from tests.ci_daemon.scripted_service import ScriptedBuild, ScriptedService, scripted_service
@@ -86,6 +89,48 @@ def test_a_job_is_running_before_its_first_line(
     for name, line in (("Install", "installed"), ("Lint   ", "linting"), ("test   ", "* passed in 1.0 s")):
         assert lines.count(f"{name} | * running") == 1
         assert lines.index(f"{name} | * running") < lines.index(f"{name} | {line}")
+
+
+def test_two_first_submits_build_in_one_pipeline(
+    service: ScriptedService, submit: Submit, monkeypatch: pytest.MonkeyPatch
+):
+    """The second one begins when the first has found that there is no pipeline yet."""
+    look = Client.has_pipeline
+
+    def look_and_be_late(client: Client, organization: str, pipeline: str) -> bool:
+        found = look(client, organization, pipeline)
+        monkeypatch.setattr(Client, "has_pipeline", look)
+        with service.scripted(passing):
+            assert submit() == 0
+        late.enter_context(service.scripted(passing))
+        return found
+
+    monkeypatch.setattr(Client, "has_pipeline", look_and_be_late)
+    with ExitStack() as late:
+        assert submit() == 0
+    assert service.pipelines() == ["demo"]
+    assert [service.storage.builds.get(number).state for number in (1, 2)] == ["passed", "passed"]
+
+
+def test_a_refused_first_submit_leaves_builds_of_another(
+    service: ScriptedService, submit: Submit, monkeypatch: pytest.MonkeyPatch
+):
+    create = Client.create_pipeline
+
+    def create_and_be_late(
+        client: Client, organization: str, name: str, *, repository: str, default_branch: str
+    ) -> str:
+        slug = create(client, organization, name, repository=repository, default_branch=default_branch)
+        with service.scripted(passing):
+            assert submit() == 0
+        service.storage.billing = replace(service.storage.billing, require_credit=True)
+        service.storage.ledger.append(1, -100_000, LedgerSource.REFUND, None)
+        return slug
+
+    monkeypatch.setattr(Client, "create_pipeline", create_and_be_late)
+    assert submit() == 1
+    assert service.pipelines() == ["demo"]
+    assert service.storage.builds.get(1).state == "passed"
 
 
 def test_a_failure_is_the_exit_code_and_says_where_its_log_is(
