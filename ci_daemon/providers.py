@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from actors import vms
 from actors.vms import sandbox
 from actors.vms.incus import known_size
+from ci_daemon.host.place import check_place
 from storage import PROVIDERS
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ def open_images(state_dir: Path, config: Config) -> vms.Images:
 
 
 def open_providers(state_dir: Path, config: Config, images: vms.Images, clock: Clock) -> vms.Providers:
-    """Return the providers of a state directory's VMs, new and existing. Raises NoSubIds."""
+    """Return the providers of a state directory's VMs, new and existing. Raises NoSubIds and StateCopied."""
+    check_place(state_dir)
     ids, most = sandbox.IdMap.of_caller(), 2 * config.pool.host(vms.HostSize.here()).vms + config.render.vms
 
     def sandboxes() -> vms.Provider:

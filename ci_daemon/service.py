@@ -16,6 +16,7 @@ from ci_daemon.engine_sections import engine_settings
 from ci_daemon.host.dump import dump
 from ci_daemon.host.lock import serving
 from ci_daemon.host.open_files import raise_open_file_limit
+from ci_daemon.host.place import check_place, claim_place
 from ci_daemon.host.switch_interval import adapt_switch_interval
 from ci_daemon.providers import open_images, open_providers
 from ci_daemon.reload import Reloader
@@ -57,6 +58,7 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
     clock = SystemClock()
     with ExitStack() as stack:
         lock = stack.enter_context(serving(directory))
+        check_place(directory)
         jobs = config.jobs
         storage = Storage.open(
             directory, clock, billing=config.billing, log_limit=jobs.log_limit_bytes, strict_shell=jobs.strict_shell
@@ -99,6 +101,7 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
             workspaces=hosts.workspaces,
             installations=hosts.installations,
         )
+        claim_place(directory, config.incus.prefix)
         engine.start()
         stack.callback(engine.stop)
         server.start(app)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from storage.builds.service_failures import ServiceFailure
     from storage.clock_steps import CONFIRM, ClockJump, step_text
     from storage.data_classes import immutable
-    from storage.database.clock import Clock, SystemClock
+    from storage.database.clock import Clock, SystemClock, boot_id
     from storage.database.copying import FrozenDatabase, check_database, frozen, up_to_date
     from storage.database.schema import schema_of_release
     from storage.database.timeline import Timeline
@@ -411,6 +411,7 @@ __all__ = [
     "Visibility",
     "WaitsFor",
     "append_to_audit",
+    "boot_id",
     "check_database",
     "cost_cents",
     "duration",

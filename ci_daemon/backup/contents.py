@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from actors.repositories import MIRRORS
 from ci_daemon.backup.manifest import CONFIGURATION
 from ci_daemon.host.lock import LOCK
+from ci_daemon.host.place import PLACE
 from ci_daemon.providers import IMAGES, VMS
 from storage import FILE_KINDS
 from storage.files import DATABASE, KEY
@@ -24,7 +25,20 @@ FROM_BACKUP = f"{CONFIGURATION}.from-backup"
 
 _SAVED = frozenset({DATABASE, KEY, CONFIGURATION})
 _EXCLUDED = frozenset(
-    {f"{DATABASE}-wal", f"{DATABASE}-shm", LOCK, IMAGES, *VMS, MIRRORS, SCRATCH, STAGING, FROM_BACKUP, "lost+found"}
+    {
+        f"{DATABASE}-wal",
+        f"{DATABASE}-shm",
+        LOCK,
+        PLACE,
+        f"{PLACE}.new",
+        IMAGES,
+        *VMS,
+        MIRRORS,
+        SCRATCH,
+        STAGING,
+        FROM_BACKUP,
+        "lost+found",
+    }
 )
 """Names at the top of the directory. The copy of the database includes its write-ahead log."""
 

@@ -12,6 +12,7 @@ from actors.vms.sandbox import NoSubIds
 from ci_daemon.config import Config, ConfigError, configuration_file, load
 from ci_daemon.doctor.check import Check, passed
 from ci_daemon.doctor.host import nearest_existing
+from ci_daemon.host.place import StateCopied, is_copy
 from ci_daemon.providers import open_images
 from storage import (
     CONFIRM,
@@ -64,6 +65,8 @@ def state_directory(directory: Path) -> Check:
             " credential of the unit works for the service only, not for commands"
         )
         return Check(name, ok=False, detail=detail, fixable=False)
+    if is_copy(directory):
+        return Check(name, ok=False, detail=str(StateCopied(directory)), fixable=False)
     return passed(name, f"{directory} is a state directory")
 
 

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from dataclasses import asdict
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -22,6 +23,7 @@ from ci_daemon.command.support.session import Session, pass_session
 from ci_daemon.command.support.texts import watch_option
 from ci_daemon.command.support.timestamps import timestamp
 from ci_daemon.host.lock import served_by
+from ci_daemon.host.place import StateCopied, is_copy
 from ci_daemon.providers import open_images, pool_capacity
 from ci_daemon.terminal.counts import counted
 from ci_daemon.terminal.durations import relative_time
@@ -32,7 +34,6 @@ from storage import CONFIRM, LeaseState, SystemClock, duration, step_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
     from typing import Any
 
     from rich.console import RenderableType
@@ -96,6 +97,7 @@ def _document(session: Session, storage: Storage, config: Config, server: Servin
     oldest = storage.queue.oldest()
     return {
         "state_dir": str(session.state_dir),
+        "copied": is_copy(session.state_dir),
         "pid": server.pid if server else None,
         "url": server.url if server else None,
         "release": server.release if server is not None else _installed() if session.json else None,
@@ -216,6 +218,8 @@ def _error_line(each: Mapping[str, Any]) -> str:
 
 
 def _service(document: Mapping[str, Any], start_command: str) -> str:
+    if document["copied"]:
+        return f"does not run: {StateCopied(Path(document['state_dir']))}"
     if document["pid"] is None:
         return f"does not run: start it with {start_command}"
     uptime = "" if document["up_seconds"] is None else f" for {duration(document['up_seconds'])}"

@@ -63,6 +63,7 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
         "mail queue": "List the mails that wait, without their content.",
         "mail retry": "Try every mail that waits again at once.",
         "mail test": "Send a test mail, and say what each step did.",
+        "claim": "Serve a copied state directory.",
         "backup": "Save everything but VM disks in one file.",
         "restore": "Restore a state directory from a backup.",
     },

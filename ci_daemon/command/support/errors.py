@@ -12,6 +12,7 @@ from ci_daemon.backup import BackupError
 from ci_daemon.config import ConfigError
 from ci_daemon.host.lock import AlreadyServed
 from ci_daemon.host.open_files import TooFewFiles
+from ci_daemon.host.place import StateCopied
 from ci_daemon.install.host import InstallError
 from ci_daemon.local.building import BuildRefused
 from ci_daemon.local.folders import CacheUnusable
@@ -43,6 +44,7 @@ EXPECTED_ERRORS = (
     PackError,
     ServiceUnreachable,
     SignInFailed,
+    StateCopied,
     StorageError,
     TooFewFiles,
     TracingUnavailable,

@@ -103,6 +103,7 @@ CALLS = """
     cache clear
     retention run --dry-run
     retention confirm
+    claim
     user add bob@example.org --name Bob
     user list
     user link ada@example.org
