@@ -12,9 +12,10 @@ from storage import JsonModel
 
 __all__ = [
     "NOT_BLANK",
+    "NUMBER",
+    "WHOLE_NUMBER",
     "LongText",
     "Moment",
-    "Number",
     "RequestBody",
     "RequiredLongText",
     "RequiredText",
@@ -23,7 +24,6 @@ __all__ = [
     "Timestamp",
     "Uuid",
     "Value",
-    "WholeNumber",
     "not_blank",
 ]
 
@@ -91,11 +91,11 @@ LongText = Annotated[str, StringConstraints(max_length=10_000), AfterValidator(_
 RequiredLongText = Annotated[LongText, AfterValidator(not_blank), NOT_BLANK]
 """A `LongText` that is not all spaces."""
 
-WholeNumber = Annotated[int, BeforeValidator(_whole_number)]
-"""A whole number in a query, in decimal digits."""
+WHOLE_NUMBER = BeforeValidator(_whole_number)
+"""Makes an ``int`` a whole number in a query; comes last, as the schema has the bounds before it."""
 
-Number = Annotated[float, BeforeValidator(_number)]
-"""A number in a query, such as ``2.5`` or ``1e1``."""
+NUMBER = BeforeValidator(_number)
+"""Makes a ``float`` a number in a query, such as ``2.5`` or ``1e1``; last, as `WHOLE_NUMBER`."""
 
 Timestamp = Annotated[
     str,

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from api.bodies import answer
 from api.errors.responses import ApiError
-from api.fields import WholeNumber
+from api.fields import WHOLE_NUMBER
 from api.openapi.operations import Parameter
 from storage import JsonModel
 
@@ -24,7 +24,7 @@ __all__ = ["PAGE_ERRORS", "PAGE_PARAMETERS", "PageRecord", "Pager"]
 
 _DEFAULT_LIMIT = 50
 _MAX_LIMIT = 100
-_LIMIT = TypeAdapter(Annotated[WholeNumber, Field(ge=1, le=_MAX_LIMIT)])
+_LIMIT = TypeAdapter(Annotated[int, Field(ge=1, le=_MAX_LIMIT), WHOLE_NUMBER])
 
 PAGE_PARAMETERS = (
     Parameter("limit", "The most rows to return.", {**_LIMIT.json_schema(), "default": _DEFAULT_LIMIT}),

@@ -205,7 +205,7 @@ if TYPE_CHECKING:
         Visibility,
         WaitsFor,
     )
-    from storage.settings import Range, required_setting, setting, setting_declaration
+    from storage.settings import Range, is_secure_address, required_setting, setting, setting_declaration
     from storage.source_hosts.repositories import GIT
     from storage.store import Storage
     from storage.vault import Vault
@@ -419,6 +419,7 @@ __all__ = [
     "error_reason",
     "frozen",
     "immutable",
+    "is_secure_address",
     "new_handle",
     "on_first_use",
     "repo_name",

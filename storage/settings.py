@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import field
 from types import MappingProxyType
@@ -12,9 +13,21 @@ from storage.data_classes import immutable
 if TYPE_CHECKING:
     from dataclasses import Field
 
-__all__ = ["UNBOUNDED", "Range", "SettingDeclaration", "required_setting", "setting", "setting_declaration"]
+__all__ = [
+    "UNBOUNDED",
+    "Range",
+    "SettingDeclaration",
+    "is_secure_address",
+    "required_setting",
+    "setting",
+    "setting_declaration",
+]
 
 T = TypeVar("T")
+
+_SECURE = re.compile(
+    r"https://[^\s?#@]+|http://(?:localhost|127\.\d+\.\d+\.\d+|\[::1\])(?::\d+)?(?:/[^\s?#@]*)?", re.ASCII
+)
 
 _METADATA = "setting"
 
@@ -115,3 +128,8 @@ def required_setting(description: str, *, example: str, secret: bool = False) ->
 def setting_declaration(declared: Field[Any]) -> SettingDeclaration:
     """Return the declaration of a field; an empty one if it was not made by `setting`."""
     return cast("SettingDeclaration", declared.metadata.get(_METADATA, SettingDeclaration()))
+
+
+def is_secure_address(url: str) -> bool:
+    """Tell whether a URL is https, or leads to this host: nobody else reads what is sent there."""
+    return _SECURE.fullmatch(url) is not None

@@ -74,10 +74,10 @@ class LogAccess:
         build = None if job is None else self._storage.builds.get(job.build_id)
         if token is None and caller is None and (build is None or not self._access.may_read(None, build)):
             raise ApiError.unauthorized("send a log token as ?token=", "log_stream_unauthorized")
+        if token is not None and (build is None or build.uuid != allowed):
+            raise _forbidden()  # also for a job that does not exist: a token tells nothing of other builds
         if job is None or build is None:
             raise ApiError.not_found("job", job_id)
-        if token is not None and build.uuid != allowed:
-            raise _forbidden()
         if token is None and not self._access.may_read(caller, build):
             raise ApiError.not_found("job", job_id)
         return self._existing_log(build, job)

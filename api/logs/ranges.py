@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field, TypeAdapter, ValidationError
 
 from api.errors.responses import ApiError
-from api.fields import Number
+from api.fields import NUMBER
 from api.http.byte_ranges import parse_range
 from api.http.files import SourceSlice
 from api.http.wait import RequestWait
@@ -29,7 +29,7 @@ __all__ = ["ERRORS", "PARAMETERS", "PART", "WHOLE", "GrowingLog", "LogRanges"]
 
 _SMALL = 64 * 2**10
 _MAX_WAIT = 30
-_SECONDS = TypeAdapter(Annotated[Number, Field(ge=0, le=_MAX_WAIT)])
+_SECONDS = TypeAdapter(Annotated[float, Field(ge=0, le=_MAX_WAIT), NUMBER])
 
 _HEADERS = {"X-Log-Complete": "`true` if the log is complete and grows no more, else `false`."}
 

@@ -164,11 +164,17 @@ class _OperationWriter:
         return written
 
     def _in_path(self, path: str) -> list[dict[str, Any]]:
-        described = ((name, *self._path_parameters[name]) for name in re.findall(r"{(\w+)}", path))
+        described = (
+            (name, *self._path_parameter(before, name)) for before, name in re.findall(r"(?:(\w+)/)?{(\w+)}", path)
+        )
         return [
             {"name": name, "in": "path", "required": True, "description": text, "schema": dict(schema)}
             for name, text, schema in described
         ]
+
+    def _path_parameter(self, before: str, name: str) -> tuple[str, Mapping[str, Any]]:
+        """Return the description and the schema of a parameter behind a part of a path."""
+        return self._path_parameters.get(f"{before}/{name}") or self._path_parameters[name]
 
     def _parameters(self, declared: Operation) -> list[dict[str, Any]]:
         return [
@@ -236,7 +242,7 @@ class _OperationWriter:
 
 
 def _path_parameters() -> Mapping[str, tuple[str, Mapping[str, Any]]]:
-    """Return the description and the schema of each parameter in paths."""
+    """Return the description and the schema of parameters in paths, or of one behind a part of them."""
     return {
         "org": ("Slug of the organization.", {**_SLUG, "examples": ["ada-example-org"]}),
         "pipeline": ("Slug of the pipeline.", {**_SLUG, "examples": ["hello"]}),
@@ -247,6 +253,11 @@ def _path_parameters() -> Mapping[str, tuple[str, Mapping[str, Any]]]:
         "build_id": ("UUID of the build.", _UUID),
         "user_id": ("Id of the user.", _UUID),
         "id": ("Id of the record.", _UUID),
+        "installations/id": ("Number of the installation at GitHub.", {"type": "integer", "examples": [4711]}),
+        "workspaces/id": (
+            "Slug of the workspace at Bitbucket.",
+            {"type": "string", "minLength": 1, "examples": ["acme"]},
+        ),
         "uuid": ("Id of the passkey.", _UUID),
         "name": (
             "Name of the secret.",

@@ -47,7 +47,7 @@ class AccountPasskeys:
         return self._registration.store(caller.user.id, handle, made, (nickname or "").strip())
 
     def remove(self, caller: Caller, uuid: str) -> None:
-        """Delete a passkey; with the last one all sessions of the account end.
+        """Delete a passkey; with the last one all sessions of the account end but the caller's own.
 
         Raises ApiError ``passkey_not_found`` or ``passkey_last_credential``.
         """
@@ -57,7 +57,7 @@ class AccountPasskeys:
             with self._storage.transaction():
                 left = self._storage.passkeys.remove(user_id, uuid, others_suffice=others_suffice)
                 if left == 0:
-                    self._storage.tokens.end_sessions(user_id)
+                    self._storage.tokens.end_sessions(user_id, but=caller.token_id)
         except LastPasskey as error:
             raise ApiError("passkey_last_credential", str(error)) from None
         if left is None:

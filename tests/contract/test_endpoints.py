@@ -42,6 +42,11 @@ IDS = {
     "identities": "identity_not_found",
     "installations": "github_installation_not_found",
 }
+NEEDS_NONE = {
+    "DELETE /api/v0/organizations/{org}/github/installations/{id}",
+    "GET /api/v0/organizations/{org}/github/installations/{id}/repos",
+}
+"""Endpoints for which an unknown id is one of nothing: clients of the reference's service rely on it."""
 NAMED_BY_CALLERS = {"name", "provider"}
 ELSEWHERE = {
     "GET /api/v0/internal/builds/{build_id}/source.tar.gz",
@@ -152,10 +157,21 @@ def test_a_malformed_body_is_refused(seen: Scene, endpoint: Endpoint):
     assert code(answered) == (415, "unsupported_media_type")
 
 
+@each([endpoint for endpoint in WITH_A_BODY if endpoint in NEED_A_TOKEN])
+def test_nobody_learns_of_the_body_before_signing_in(seen: Scene, endpoint: Endpoint):
+    json = {"Content-Type": "application/json"}
+    for body in (b"{", b"[]", b"{}"):
+        answered = seen.ask(endpoint, seen.world.anonymous, body=body, headers=json)
+        assert code(answered) == (401, "unauthorized"), body
+
+
 @each([endpoint for endpoint in ALL if "{" in endpoint.path])
 @pytest.mark.parametrize("value", MALFORMED)
 def test_a_malformed_id_names_nothing(seen: Scene, endpoint: Endpoint, value: str):
     for name in set(re.findall(r"{(\w+)}", endpoint.path)) - NAMED_BY_CALLERS:
         kind = next((kind for kind in IDS if name == "id" and f"/{kind}/" in endpoint.path), None)
         expected = IDS[kind] if kind else NOUNS[name]
+        if name == "id" and endpoint.request in NEEDS_NONE:
+            assert seen.ask(endpoint, named={name: value}).status_code == endpoint.status
+            continue
         assert code(seen.ask(endpoint, named={name: value})) == (404, expected), name

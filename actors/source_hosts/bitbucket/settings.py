@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage import immutable, setting
+from storage import immutable, is_secure_address, setting
 
 __all__ = ["BitbucketSettings"]
 
@@ -21,5 +21,6 @@ class BitbucketSettings:
             raise ValueError("client_id and client_secret must be set together")
         for name in ("url", "api_url"):
             url = getattr(self, name)
-            if not url.startswith("https://") or url.endswith("/"):
-                raise ValueError(f'{name} must be an https:// URL without a slash at its end, not "{url}"')
+            if not is_secure_address(url) or url.endswith("/"):
+                what = "an https:// URL, or http:// to this host, without a slash at its end"
+                raise ValueError(f'{name} must be {what}, not "{url}"')

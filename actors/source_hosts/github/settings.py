@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
-from storage import immutable, setting
+from storage import immutable, is_secure_address, setting
 
 __all__ = ["PRIVATE_KEY", "GithubAppSettings"]
 
 PRIVATE_KEY = "github-app.pem"
 """The name of the systemd credential with the app's private key."""
-
-_BASE = re.compile(
-    r"https://[^\s?#@]+|http://(?:localhost|127\.\d+\.\d+\.\d+|\[::1\])(?::\d+)?(?:/[^\s?#@]*)?", re.ASCII
-)
 
 
 @immutable
@@ -42,7 +37,7 @@ class GithubAppSettings:
         if self.app_id and not self.webhook_secret:
             raise ValueError("webhook_secret is missing: without it nobody could tell GitHub's deliveries from others")
         for name, value in (("api_url", self.api_url), ("web_url", self.web_url)):
-            if not _BASE.fullmatch(value):
+            if not is_secure_address(value):
                 raise ValueError(f'{name} must be an https:// address, not "{value}"')
 
     @property

@@ -121,8 +121,8 @@ class PasskeysResource:
     def on_delete(self, req: falcon.Request, resp: falcon.Response, uuid: str) -> None:
         """Delete one of the caller's passkeys.
 
-        With the last one all sessions of the account end. That one is refused if it is the only way to sign in: the
-        account is linked to no identity provider, and the service has no mail server for a magic link.
+        With the last one all other sessions of the account end. That one is refused if it is the only way to sign in:
+        the account is linked to no identity provider, and the service has no mail server for a magic link.
         """
         self._limits.limit_address(req, resp)
         caller = self._access.caller(req)

@@ -145,6 +145,7 @@ class BitbucketResource:
 
         Each repository there gets a webhook, soon. Workspaces that belong to another organization stay there.
         """
+        self._access.caller(req)  # who is not signed in learns nothing of the body
         body = read_body(req, ConnectBitbucketRequest)
         answer(resp, self.connect(req, body.code, body.state), status=201)
 

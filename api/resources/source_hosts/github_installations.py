@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import Field
+from pydantic import BeforeValidator, WithJsonSchema
 
 from actors.source_hosts import HostError
 from actors.source_hosts.github import GITHUB, GithubNotFound
@@ -33,10 +34,21 @@ _MOST_AT_ONCE = 8
 """GitHub may be slow, and other requests need threads too."""
 
 
-class ConnectInstallationRequest(RequestBody):
-    """The body of ``POST …/github/installations``: the number in its page's address at GitHub."""
+def _number(value: object) -> object:
+    """Return the number that a string of digits says; all else as it is."""
+    return int(value) if isinstance(value, str) and re.fullmatch(r"[0-9]{1,16}", value, re.ASCII) else value
 
-    installation_id: Annotated[int, Field(json_schema_extra={"examples": [4711]})]
+
+class ConnectInstallationRequest(RequestBody):
+    """The body of ``POST …/github/installations``: the number in its page's address, also as a string."""
+
+    installation_id: Annotated[
+        int,
+        BeforeValidator(_number),
+        WithJsonSchema(
+            {"anyOf": [{"type": "integer"}, {"type": "string", "pattern": "^[0-9]{1,16}$"}], "examples": [4711]}
+        ),
+    ]
 
 
 class GithubInstallationRecord(StoredRecord):
@@ -157,29 +169,31 @@ class GithubInstallationsResource:
 
     @operation(
         "disconnectGithubInstallation",
-        Answer(204, "The installation belongs to the organization no more."),
-        errors=(*_ERRORS, "github_installation_not_found"),
+        Answer(204, "The installation does not belong to the organization."),
+        errors=_ERRORS,
     )
     def on_delete(self, req: falcon.Request, resp: falcon.Response, org: str, id: str) -> None:
         """Build no more pushes to the repositories of an installation; needs the role admin.
 
-        Its pipelines and builds stay. The app stays installed until its account removes it at GitHub.
+        One that the organization does not have is no error. Its pipelines and builds stay. The app stays installed
+        until its account removes it at GitHub.
         """
-        member, connection = self._bound(req, org, id)
-        member.require(Role.ADMIN)
-        self._storage.host_connections.remove(connection)
+        connection = self._connection(self._access.member(req, org, Role.ADMIN), id)
+        if connection is not None:
+            self._storage.host_connections.remove(connection)
         resp.status = 204
 
     @operation(
         "listGithubInstallationRepos",
         Answer(200, "The repositories.", GithubRepoListRecord),
-        errors=("organization_not_found", "github_installation_not_found"),
+        errors=("organization_not_found",),
     )
     def on_get_repos(self, req: falcon.Request, resp: falcon.Response, org: str, id: str) -> None:
-        """List the repositories that an installation gives access to."""
-        _, connection = self._bound(req, org, id)
-        found = self._storage.repositories.of_connection(connection.id)
-        answer(resp, GithubRepoListRecord(data=[GithubRepoRecord.of(each, connection) for each in found]))
+        """List the repositories of an installation: none of one that the organization does not have."""
+        connection = self._connection(self._access.member(req, org), id)
+        found = [] if connection is None else self._storage.repositories.of_connection(connection.id)
+        records = [] if connection is None else [GithubRepoRecord.of(each, connection) for each in found]
+        answer(resp, GithubRepoListRecord(data=records))
 
     @operation(
         "syncGithubInstallation",
@@ -191,19 +205,19 @@ class GithubInstallationsResource:
 
         GitHub reports changes by itself; this makes up for reports that were lost.
         """
-        member, connection = self._bound(req, org, id)
+        member = self._access.member(req, org)
+        connection = self._connection(member, id)
+        if connection is None:
+            raise _not_found(id)
         member.require(Role.ADMIN)
         installations = self._configured()
         with self._asking_github(id):
             answer(resp, GithubInstallationRecord.of(installations.sync(connection)))
 
-    def _bound(self, req: falcon.Request, org: str, installation_id: str) -> tuple[Membership, HostConnection]:
-        """Return an installation of the caller's organization. Raises ApiError for 401 and 404."""
-        member = self._access.member(req, org)
+    def _connection(self, member: Membership, installation_id: str) -> HostConnection | None:
+        """Return an installation of a member's organization; None if it has none of that id."""
         found = self._storage.host_connections.find(GITHUB, installation_id)
-        if found is None or found.organization_id != member.organization.id:
-            raise _not_found(installation_id)
-        return member, found
+        return found if found is not None and found.organization_id == member.organization.id else None
 
     def _configured(self) -> Installations:
         if self._installations is None:

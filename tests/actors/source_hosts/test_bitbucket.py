@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.source_hosts import ConnectRefused, DeliveryInvalid, DeliveryUnsigned, HostError
+from actors.source_hosts import BitbucketSettings, ConnectRefused, DeliveryInvalid, DeliveryUnsigned, HostError
 from actors.source_hosts.host import PushedRef, ReportState
 from storage import HostConnectedElsewhere, Storage
 from tests.actors.source_hosts.forges import report
@@ -197,3 +197,16 @@ def test_a_commit_shows_the_state_of_its_build(host: Connected, org: int, storag
         assert host.host.report(repository, report(storage, repository, state)) == "ci/ci"
         assert (host.server.statuses[-1]["state"], host.server.statuses[-1]["key"]) == (shown, "ci/ci")
     assert len(host.server.statuses[-1]["key"]) <= 40
+
+
+def test_addresses_are_https_or_of_this_host():
+    for url in ("https://bitbucket.example", "http://127.0.0.1:7990", "http://localhost:7990", "http://[::1]:7990"):
+        assert BitbucketSettings(url=url, api_url=url).url == url
+    for url in (
+        "http://bitbucket.example",
+        "http://127.0.0.1.example",
+        "https://bitbucket.example/",
+        "ftp://localhost",
+    ):
+        with pytest.raises(ValueError, match="must be an https:// URL, or http:// to this host"):
+            BitbucketSettings(url=url)

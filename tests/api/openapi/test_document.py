@@ -141,3 +141,61 @@ def test_every_endpoint_but_pages_is_in_the_document(inspectable: falcon.App[Any
     )
     assert {path for path, _ in routed - documented if not path.startswith(pages)} == {"/"}
     assert documented <= routed
+
+
+_KEYWORDS = {
+    *("$ref", "type", "format", "examples", "description", "default", "enum", "const", "discriminator", "readOnly"),
+    *("properties", "required", "additionalProperties", "propertyNames", "minProperties", "maxProperties"),
+    *("items", "prefixItems", "minItems", "maxItems", "uniqueItems", "anyOf", "oneOf", "allOf", "not"),
+    *("minLength", "maxLength", "pattern", "contentEncoding", "contentMediaType"),
+    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "deprecated", "writeOnly"),
+}
+"""The keywords of JSON Schema, and `discriminator` of OpenAPI, that the service's schemas may have."""
+
+_OF_SCHEMAS = {"properties", "$defs"}
+
+
+def unknown_keywords(schema: Any, where: str) -> list[str]:
+    if isinstance(schema, list):
+        return [each for at, part in enumerate(schema) for each in unknown_keywords(part, f"{where}/{at}")]
+    if not isinstance(schema, dict):
+        return []
+    found = [f"{where}/{name}" for name in schema.keys() - _KEYWORDS]
+    for name in ("items", "additionalProperties", "propertyNames", "not", "anyOf", "oneOf", "allOf", "prefixItems"):
+        found += unknown_keywords(schema.get(name), f"{where}/{name}")
+    for name, part in schema.get("properties", {}).items():
+        found += unknown_keywords(part, f"{where}/properties/{name}")
+    return found
+
+
+def test_schemas_have_only_keywords_of_json_schema(document: dict[str, Any]):
+    """A keyword that no client knows, such as `ge` for `minimum`, binds nobody."""
+    unknown = [
+        each for name, schema in document["components"]["schemas"].items() for each in unknown_keywords(schema, name)
+    ]
+    for described in operations(document):
+        for parameter in described["parameters"]:
+            unknown += unknown_keywords(parameter["schema"], f"{described['operationId']}/{parameter['name']}")
+        for answer in described["responses"].values():
+            for content in answer.get("content", {}).values():
+                unknown += unknown_keywords(content.get("schema"), described["operationId"])
+    assert unknown == []
+
+
+@pytest.mark.parametrize(
+    ("operation_id", "schema_type", "example"),
+    [
+        ("disconnectGithubInstallation", "integer", 42),
+        ("listGithubInstallationRepos", "integer", 42),
+        ("syncGithubInstallation", "integer", 42),
+        ("listBitbucketRepos", "string", "acme_team"),
+        ("disconnectBitbucket", "string", "acme_team"),
+    ],
+)
+def test_ids_of_installations_and_workspaces_are_no_uuids(
+    document: dict[str, Any], operation_id: str, schema_type: str, example: object
+):
+    (described,) = (each for each in operations(document) if each["operationId"] == operation_id)
+    (schema,) = (each["schema"] for each in described["parameters"] if each["name"] == "id")
+    assert (schema["type"], schema.get("format")) == (schema_type, None)
+    Draft202012Validator(schema).validate(example)

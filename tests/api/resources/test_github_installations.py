@@ -69,7 +69,8 @@ def test_an_owner_binds_sees_and_unbinds_an_installation(github_world: World, gi
     assert [each["full_name"] for each in listed] == ["acme/api", "acme/web"]
     assert ada.client.simulate_delete(f"{path}/7").status_code == 204
     assert ada.client.simulate_get(f"{ada.path}/repos").json == {"data": []}
-    assert code(ada.client.simulate_delete(f"{path}/7")) == (404, "github_installation_not_found")
+    assert ada.client.simulate_delete(f"{path}/7").status_code == 204
+    assert ada.client.simulate_get(f"{path}/7/repos").json == {"data": []}
 
 
 def test_without_proof_there_is_no_installation(github_world: World, github: GithubServer):
@@ -83,10 +84,20 @@ def test_an_installation_is_bound_once(github_world: World, github: GithubServer
     github.users[2], github.roles["acme", "ben"] = "ben", "admin"
     bind(ada)
     assert code(bind(ben)) == (409, "github_installation_bound_elsewhere")
-    for below in ("/7/repos", "/7/sync"):
-        path = f"{ben.path}/github/installations{below}"
-        method = "POST" if below.endswith("sync") else "GET"
-        assert code(ben.client.simulate_request(method, path)) == (404, "github_installation_not_found")
+    path = f"{ben.path}/github/installations/7"
+    assert code(ben.client.simulate_post(f"{path}/sync")) == (404, "github_installation_not_found")
+    assert ben.client.simulate_get(f"{path}/repos").json == {"data": []}
+    assert ben.client.simulate_delete(path).status_code == 204
+    assert ada.client.simulate_post(f"{ada.path}/github/installations/7/sync").status_code == 200
+
+
+def test_an_installation_may_be_named_by_a_string(github_world: World):
+    assert bind(owner(github_world, "Ada", "1"), "7").json["installation_id"] == 7
+
+
+@pytest.mark.parametrize("name", ["", "x", "7.0", "-7", " 7", "1" * 17, 7.5, True, None])
+def test_what_names_no_installation_is_refused(github_world: World, name: object):
+    assert bind(owner(github_world, "Ada", "1"), name).status_code == 422
 
 
 @pytest.mark.parametrize("number", [0, -1, 2**53])
