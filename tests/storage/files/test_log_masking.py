@@ -183,7 +183,7 @@ def test_the_limit_counts_stored_bytes(tmp_path: Path):
 
 def test_output_that_grows_by_masking_keeps_its_end(tmp_path: Path):
     logs = _logs(tmp_path, limit=40)
-    with logs.writer("build", "job", 1, Masker.hiding(["x"])) as writer:
+    with logs.writer("build", "job", 1, Masker([b"x"])) as writer:
         writer.output(b"1 " + b"x" * 20 + b"\nLAST")
     assert _read(logs) == b"23 bytes of output are left out here: the log keeps 40.\nLAST"
 
