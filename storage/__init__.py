@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     )
     from storage.files.all_kinds import FILE_KINDS
     from storage.files.artifacts import ArtifactFiles
+    from storage.files.folders import why_no_files
     from storage.files.kinds import FileKind
     from storage.files.log_writer import LogWriter, OutputShare
     from storage.files.logs import RENDER_LOG, JobLog, LogChunk, LogFiles
@@ -430,4 +431,5 @@ __all__ = [
     "slugify",
     "step_text",
     "up_to_date",
+    "why_no_files",
 ]

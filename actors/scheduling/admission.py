@@ -1,11 +1,11 @@
-"""Admission: the host starts nothing while its owner has drained it or its disk is nearly full."""
+"""Admission: the host starts nothing while its owner has drained it, or its disk takes no files."""
 
 from __future__ import annotations
 
 import shutil
 from typing import TYPE_CHECKING
 
-from storage import immutable
+from storage import immutable, why_no_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,8 @@ def admission_block(storage: Storage, low_disk_gb: float) -> AdmissionBlock | No
         return AdmissionBlock("the owner has drained this host")
     free, low = shutil.disk_usage(storage.directory).free, int(low_disk_gb * _GB)
     if free >= low:
-        return None
+        hindrance = why_no_files(storage.directory)
+        return None if hindrance is None else AdmissionBlock(f"{hindrance}: until then nothing starts")
     reason = f"the host's disk has {free / _GB:.1f} GB left, below {low_disk_gb:g} GB nothing starts"
     return AdmissionBlock(reason, low - free)
 

@@ -23,6 +23,7 @@ from storage import (
     frozen,
     schema_of_release,
     step_text,
+    why_no_files,
 )
 from storage.files import DATABASE, KEY
 
@@ -123,8 +124,11 @@ def retention(directory: Path) -> Iterator[Check]:
 
 
 def disk_space(directory: Path) -> Check:
-    """Check the free disk space where VMs write."""
+    """Check the free disk space where VMs write, and that the folders of files take more of them."""
     folder = nearest_existing(directory)
+    hindrance = why_no_files(directory) if folder == directory else None
+    if hindrance is not None:
+        return Check("disk", ok=False, detail=f"{hindrance}: jobs wait until then", needed=False, fixable=False)
     free = shutil.disk_usage(folder).free / _GIB
     detail = f"{free:.1f} GiB are free below {folder}"
     if free >= _MIN_FREE_GIB:

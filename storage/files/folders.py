@@ -1,4 +1,4 @@
-"""Durable changes of folders and file systems."""
+"""Folders and file systems: durable changes, and whether they take files."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ import ctypes
 import os
 from typing import TYPE_CHECKING
 
+from storage.files.kinds import ARTIFACTS, LOGS, SOURCES
+from storage.records import PROVIDERS
+
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["sync_file_system", "sync_folder"]
+__all__ = ["sync_file_system", "sync_folder", "why_no_files"]
+
+_FEW_INODES = 1000
 
 
 def sync_folder(folder: Path) -> None:
@@ -21,15 +26,4 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def sync_file_system(folder: Path) -> None:
-    """Sync all files of the file system that a folder is on. Raises OSError.
-
-    For trees that others wrote: to sync each of their files would take longer, and they may be unreadable.
-    """
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        if ctypes.CDLL(None, use_errno=True).syncfs(descriptor) != 0:
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number), folder)
-    finally:
-        os.close(descriptor)
+"""Folders and file systems: durable changes, and whether they take files."""

@@ -68,3 +68,11 @@ def test_a_draining_service_starts_nothing_and_asks_for_nothing(
     more_than_there_is = shutil.disk_usage(storage.directory).total / 2**30
     assert admission.check(more_than_there_is) == "the service is draining"
     assert asked == []
+
+
+def test_a_disk_that_takes_no_files_blocks_and_says_why(admission: Admission, monkeypatch: pytest.MonkeyPatch):
+    """No bytes of room are asked for, since they would not help."""
+    monkeypatch.setattr("actors.scheduling.admission.why_no_files", lambda _: "the folder /x cannot be written")
+    assert admission.check(0) == "the folder /x cannot be written: until then nothing starts"
+    monkeypatch.undo()
+    assert admission.check(0) is None

@@ -1,0 +1,45 @@
+"""Files that a state directory takes or not, on real file systems in mount namespaces of their own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from storage.files.folders import why_no_files
+
+_MOUNTED = """
+import pathlib, subprocess, sys
+from storage.files.folders import why_no_files
+state, folder, options = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", state / folder], check=True)
+print(why_no_files(state))
+"""
+
+
+def _why_with(state: Path, folder: str, options: str) -> str:
+    """Return why nothing can be written if a folder of the state directory is such a file system."""
+    (state / folder).mkdir(exist_ok=True)
+    own_mounts = ["unshare", "--user", "--map-root-user", "--mount"]
+    program = [*own_mounts, sys.executable, "-c", _MOUNTED, str(state), folder, options]
+    return subprocess.run(program, check=True, capture_output=True, text=True, timeout=60).stdout.strip()
+
+
+def test_a_state_directory_takes_files(tmp_path: Path):
+    for name in ("logs", "artifacts", "sources"):
+        (tmp_path / name).mkdir()
+    assert why_no_files(tmp_path) is None
+    assert _why_with(tmp_path, "logs", "size=1m") == "None"
+
+
+@pytest.mark.parametrize("folder", [".", "logs", "artifacts", "sources", "sandbox"])
+def test_a_file_system_without_inodes_is_told(tmp_path: Path, folder: str):
+    why = _why_with(tmp_path, folder, "size=1m,nr_inodes=30")
+    assert why == f"the file system of {tmp_path / folder} has room for 29 files (inodes), of 1000 needed"
+
+
+@pytest.mark.parametrize("folder", [".", "logs", "artifacts", "sources", "sandbox"])
+def test_a_read_only_file_system_is_told(tmp_path: Path, folder: str):
+    assert _why_with(tmp_path, folder, "ro") == f"the folder {tmp_path / folder} is on a read-only file system"
