@@ -26,4 +26,36 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-"""Folders and file systems: durable changes, and whether they take files."""
+def sync_file_system(folder: Path) -> None:
+    """Sync all files of the file system that a folder is on. Raises OSError.
+
+    For trees that others wrote: to sync each of their files would take longer, and they may be unreadable.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if ctypes.CDLL(None, use_errno=True).syncfs(descriptor) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), folder)
+    finally:
+        os.close(descriptor)
+
+
+def why_no_files(state_dir: Path) -> str | None:
+    """Return why the service cannot write files as jobs need them, as a phrase; None if it can.
+
+    It looks at the state directory and its folders of files and VMs, which may be file systems of their own.
+    """
+    for folder in (state_dir, *(state_dir / name for name in (LOGS, ARTIFACTS, SOURCES, *PROVIDERS))):
+        try:
+            found = os.statvfs(folder)
+        except FileNotFoundError:
+            continue
+        except PermissionError:
+            return f"the folder {folder} cannot be opened"
+        if found.f_flag & os.ST_RDONLY:
+            return f"the folder {folder} is on a read-only file system"
+        if not os.access(folder, os.W_OK | os.X_OK):
+            return f"the folder {folder} cannot be written"
+        if found.f_files and found.f_favail < _FEW_INODES:  # some file systems count none
+            return f"the file system of {folder} has room for {found.f_favail} files (inodes), of {_FEW_INODES} needed"
+    return None

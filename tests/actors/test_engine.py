@@ -7,6 +7,7 @@ import sys
 import threading
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pykka
@@ -21,8 +22,8 @@ from actors.messages import BuildMessage, Granted, JobChanged, PollStorage
 from actors.scheduling.pool import LeasePool
 from actors.supervision import Supervised
 from actors.timings import Timings
-from actors.vms import Connection, Images, Provider, VmSpec
-from storage import Build, BuildState, DatabaseUnavailable, JobState, Lease, LogWriter, Outcome
+from actors.vms import Connection, Images, Provider, VmError, VmSpec
+from storage import Build, BuildState, DatabaseUnavailable, JobState, Lease, LogFiles, LogWriter, Outcome
 from tests.actors.conftest import Host
 from tests.e2e.pipelines import Graph, one
 from tests.records import assigned
@@ -348,6 +349,47 @@ def test_a_job_without_room_for_its_log_fails_in_the_end(
         job = host.job(build)
     assert (job.attempt, job.error_code) == (1, "log_not_kept")
     assert "No space left on device" in str(job.error_message)
+
+
+def test_a_job_waits_for_its_log_before_its_command(
+    tmp_path: Path, provider: Provider, images: Images, monkeypatch: pytest.MonkeyPatch
+):
+    """It does not fail, however short the time is for which running commands wait."""
+    opened, failing = LogFiles.writer, iter((True, True))
+
+    def sometimes(logs: LogFiles, *place: Any) -> LogWriter:
+        if next(failing, False):
+            raise OSError(errno.EROFS, "Read-only file system")
+        return opened(logs, *place)
+
+    monkeypatch.setattr(LogFiles, "writer", sometimes)
+    with closing(Host(tmp_path, provider, images, log_wait_seconds=0.0)) as host:
+        host.engine.start()
+        build = host.build(one("echo done"))
+        assert host.finish(build).state == "passed"
+        assert host.log(build) == b"done\n"
+
+
+def test_a_job_waits_while_the_host_has_no_room_for_its_vm(
+    tmp_path: Path, provider: Provider, images: Images, monkeypatch: pytest.MonkeyPatch
+):
+    """It does not fail, however often its VM cannot be made meanwhile."""
+    create, reasons = type(provider).create, iter(["no inodes"] * 3)
+
+    def sometimes(provider: Provider, spec: VmSpec) -> None:
+        nonlocal why
+        if (why := next(reasons, None)) is not None:
+            raise VmError(why)
+        create(provider, spec)
+
+    why: str | None = None
+    monkeypatch.setattr(type(provider), "create", sometimes)
+    monkeypatch.setattr("actors.builds.attempt.runner.why_no_files", lambda _: why)
+    with closing(Host(tmp_path, provider, images, timings=Timings(acquire=()))) as host:
+        host.engine.start()
+        build = host.build(one("true"))
+        assert host.finish(build).state == "passed"
+        assert host.job(build).attempt == 1
 
 
 def _supervisor(folder: Path) -> int:

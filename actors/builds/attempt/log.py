@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from actors.builds.attempt.vm_connection import VmConnection
     from storage import Build, Clock, Job, LogWriter, OutputShare, Storage
 
-__all__ = ["AttemptLog", "LogNotKept", "why_not_kept"]
+__all__ = ["NO_ROOM", "AttemptLog", "LogNotKept", "why_not_kept"]
 
 _logger = logging.getLogger(__name__)
 
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS}
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS}
 """Errors that the owner can mend while a job waits: a full disk, or a folder that cannot be written."""
 
 _PAUSE = 1.0
@@ -108,7 +108,7 @@ class AttemptLog:
         with contextlib.suppress(OSError):
             self.close()
         self._connection.check()
-        if error.errno not in _NO_ROOM:
+        if error.errno not in NO_ROOM:
             raise error
         now = self._clock.monotonic()
         if self._failing_since is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 from dataclasses import replace
@@ -12,13 +13,13 @@ from actors import vms
 from actors.builds.attempt.artifacts import ArtifactStore, Collection
 from actors.builds.attempt.assignment import parent_disk, spec_of
 from actors.builds.attempt.environment import job_environment
-from actors.builds.attempt.log import AttemptLog
+from actors.builds.attempt.log import NO_ROOM, AttemptLog, LogNotKept
 from actors.builds.attempt.notices import opening_notices
 from actors.builds.attempt.vm_connection import VmConnection
 from actors.builds.attempt.vm_maker import VmMaker
 from actors.builds.attempt.workspace import populate_workspace
 from actors.builds.outcome import DiskUse, TimeLimit, may_have_filled, time_limit
-from storage import Masker, error_reason, immutable
+from storage import Masker, error_reason, immutable, why_no_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from storage import Build, Clock, Storage
 
 __all__ = ["AttemptRunner", "Prepared"]
+
+_log = logging.getLogger(__name__)
 
 _FLOOD_BYTES = 1 << 14
 _HOST_PAUSE = 1.0
@@ -86,7 +89,15 @@ class AttemptRunner:
         self._parked = connections
         self._connection = VmConnection(provider, clock, assignment.lease.uuid)
         seconds = settings.jobs.acquire_timeout
-        self._maker = VmMaker(provider, self._connection, clock, metrics, seconds=seconds, pauses=acquire_pauses)
+        self._maker = VmMaker(
+            provider,
+            self._connection,
+            clock,
+            metrics,
+            seconds=seconds,
+            pauses=acquire_pauses,
+            hindrance=self._hindrance,
+        )
         self.log = AttemptLog(
             storage,
             self._build,
@@ -131,9 +142,20 @@ class AttemptRunner:
     def prepare(self) -> Prepared:
         """Populate the workspace and start the command, unless it was started before.
 
-        Raises SecretNotFound and EnvironmentTooLarge before anything is written there, SourceError, SnapshotNotFound,
-        VmError and VmLost.
+        While the host has no room for its files, the job waits for as long as it takes. Raises SecretNotFound and
+        EnvironmentTooLarge before anything is written there, SourceError, SnapshotNotFound, VmError and VmLost.
         """
+        while True:
+            try:
+                return self._prepare()
+            except (OSError, LogNotKept) as error:
+                if isinstance(error, OSError) and error.errno not in NO_ROOM:
+                    raise
+                _log.warning("job %s waits, as the host cannot keep its files: %s", self._job.uuid, error)
+                self.log.close()
+                self._connection.pause(_HOST_PAUSE)
+
+    def _prepare(self) -> Prepared:
         with self._ending_lost_log():
             connection = self._connection.patiently(self._connection.connected)
             state = vms.CommandState.NOT_STARTED if self._fresh else vms.inspect(connection)
@@ -363,6 +385,11 @@ class AttemptRunner:
         self._parked.discard(self._lease.uuid)
         self.log.close()
 
+    def _hindrance(self) -> str | None:
+        """Return why the host has no room for the files of a VM, as a phrase; None if it has."""
+        full = self._free() < self._settings.jobs.min_free_bytes
+        return "the host's disk is full" if full else why_no_files(self._storage.directory)
+
     def _free(self) -> int:
         return shutil.disk_usage(self._storage.directory).free
 
@@ -383,9 +410,10 @@ class AttemptRunner:
         )
 
     def _open_log(self) -> None:
-        """Write the opening notices at once, so that a log that is not empty after a crash has all of them.
+        """Open the log before the command starts, so that the command waits for a log that cannot be written.
 
-        No line is left of a command that ran before in another VM, and that a power cut made unknown.
+        The opening notices are written at once, so that a log that is not empty after a crash has all of them. No line
+        is left of a command that ran before in another VM, and that a power cut made unknown.
         """
         lines = opening_notices(self._assignment, self.member, self._images, self._storage)
         self.log.opened().begin_anew()

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from actors import vms
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from actors.builds.attempt.vm_connection import VmConnection
     from actors.metrics import EngineMetrics
     from storage import Clock
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["VmMaker"]
 
 _log = logging.getLogger(__name__)
+
+_ROOM_PAUSE = 1.0
 
 
 class VmMaker:
@@ -32,16 +36,19 @@ class VmMaker:
         *,
         seconds: float,
         pauses: tuple[float, ...],
+        hindrance: Callable[[], str | None],
     ) -> None:
+        """``hindrance`` returns why the host has no room for a VM, None if it has."""
         self._provider = provider
         self._connection = connection
         self._clock = clock
         self._metrics = metrics
         self._seconds = seconds
         self._pauses = pauses
+        self._hindrance = hindrance
 
     def make(self, spec: vms.VmSpec) -> None:
-        """Make the VM. While the provider is away, it waits without a limit.
+        """Make the VM. While the provider is away, or the host has no room for it, it waits without a limit.
 
         Raises ImageNotFound, SnapshotNotFound and VmLost at once, VmError for the last try, and Abandoned before it
         makes one.
@@ -55,6 +62,11 @@ class VmMaker:
             except (vms.ImageNotFound, vms.SnapshotNotFound, vms.VmLost):
                 raise
             except vms.VmError as error:
+                if (why := self._hindrance()) is not None:
+                    _log.warning("VM %s waits, as %s: %s", spec.id, why, error)
+                    self._connection.pause(_ROOM_PAUSE)
+                    deadline, pauses = self._clock.monotonic() + self._seconds, iter(self._pauses)
+                    continue
                 pause = next(pauses, None)
                 if pause is None or self._clock.monotonic() + pause > deadline:
                     raise
