@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from storage.source_hosts.credentials import RepositoryCredentials
     from storage.source_hosts.deliveries import Deliveries
     from storage.source_hosts.origins import BuildOrigins
+    from storage.source_hosts.outcomes import PushOutcomes
     from storage.source_hosts.repositories import Repositories
     from storage.switches import Switches
     from storage.traces import TracesSent
@@ -116,6 +117,7 @@ __all__ = [
     "Passkeys",
     "Payments",
     "Pipelines",
+    "PushOutcomes",
     "Queue",
     "Renders",
     "Repositories",

@@ -110,6 +110,7 @@ class Storage:
     repository_credentials = _part(lambda self: parts.RepositoryCredentials(self._database, self.vault))
     repository_checks = _part(lambda self: parts.RepositoryChecks(self._database, self.repositories))
     deliveries = _part(lambda self: parts.Deliveries(self._database, self.repository_checks))
+    push_outcomes = _part(lambda self: parts.PushOutcomes(self._database))
     build_origins = _part(lambda self: parts.BuildOrigins(self._database))
     retries = _part(lambda self: parts.Retries(self._database, self.holds, self.concurrency_groups, self.build_origins))
     notifications = _part(lambda self: parts.Notifications(self._database, self.vault, self.pipelines))

@@ -28,6 +28,9 @@ class PushEvent:
     name: str
     is_tag: bool = False
 
+    def __str__(self) -> str:
+        return f'the {"tag" if self.is_tag else "branch"} "{self.name}"'
+
 
 @immutable
 class PullRequestEvent:
@@ -38,6 +41,9 @@ class PullRequestEvent:
 
     target: str
     type: str
+
+    def __str__(self) -> str:
+        return f'a pull request to "{self.target}" that is {self.type}'
 
 
 def wants(triggers: Iterable[object], event: PushEvent | PullRequestEvent) -> bool:

@@ -9,10 +9,19 @@ from typing import TYPE_CHECKING
 from actors.ir import IrError, concerns, load, wants
 from actors.messages import BuildCreated, CancelBuild
 from actors.render.envelope import Envelope, RenderFailed
-from storage import BuildErrorCode, CancelSuperseded, DeclaringRepository, NewBuild, immutable, slugify
+from storage import (
+    BuildErrorCode,
+    BuildState,
+    CancelSuperseded,
+    DeclaringRepository,
+    NewBuild,
+    WaitsFor,
+    immutable,
+    slugify,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from contextlib import ExitStack
 
     from actors.addresses import Address
@@ -23,9 +32,12 @@ if TYPE_CHECKING:
     from actors.source_hosts.host import SourceHost
     from storage import Build, NewOrigin, Pipeline, Repository, Storage
 
-__all__ = ["CommitBuilds", "PushedCommit"]
+__all__ = ["AddedBuilds", "CommitBuilds", "PushedCommit"]
 
 _HEADS = "refs/heads/"
+_BUILT_BEFORE = "it has been built before"
+_MOST_NAMED = 10
+_MOST_CHARACTERS = 300
 
 
 @immutable
@@ -46,6 +58,31 @@ class PushedCommit:
     registers: bool = True
     followed: bool = False
     once: bool = False
+
+
+@immutable
+class AddedBuilds:
+    """The builds that a commit got, or the reason why it got none.
+
+    ``ids`` are those of its builds and of the ones that they supersede.
+    """
+
+    ids: tuple[int, ...]
+    builds: tuple[Build, ...]
+    reason: str = ""
+
+    @property
+    def outcome(self) -> str:
+        """The builds, or the reason, in words."""
+        if not self.builds:
+            return f"0 builds: {self.reason}"
+        count = "1 build" if len(self.builds) == 1 else f"{len(self.builds)} builds"
+        return f"{count}: {', '.join(_in_words(each) for each in self.builds)}"
+
+    @property
+    def pages(self) -> list[str]:
+        """The paths of the builds' pages."""
+        return [each.page for each in self.builds]
 
 
 @immutable
@@ -87,29 +124,51 @@ class CommitBuilds:
         name = slugify(repository.repo_name) or "pipeline"
         return self._discovery.pipelines(slug, name, archive, leaving, from_fork=from_fork)
 
-    def add(self, commit: PushedCommit, declared: Envelope | RenderFailed) -> list[int]:
+    def add(self, commit: PushedCommit, declared: Envelope | RenderFailed) -> AddedBuilds:
         """Add the builds that a commit's triggers want, and cancel those that they supersede.
 
-        Call it in a transaction, and `announce` the result after it.
+        Call it in a transaction, and `announce` the ids of the result after it.
         """
         if isinstance(declared, RenderFailed):
             wanted = self._undeclared(commit, str(declared))
         else:
             wanted = self._wanted(commit, declared)
-        builds = [build for each in wanted if (build := self._create(each, commit)) is not None]
-        return [build.id for build in builds] + [each for build in builds for each in self._supersede(build, commit)]
+        made = [self._create(each, commit) for each in wanted]
+        reasons = [each for each in made if isinstance(each, str)] or [self._unwanted(commit, declared)]
+        return self._added(commit, [each for each in made if not isinstance(each, str)], reasons)
 
-    def add_unrendered(self, commit: PushedCommit) -> list[int]:
+    def add_unrendered(self, commit: PushedCommit) -> AddedBuilds:
         """Add builds of a commit whose pipeline files may not be read yet, as `add` does.
 
         The triggers are those that the repository declared last.
         """
-        builds = []
+        builds, reasons = [], []
         for wanted in self._undeclared(commit, ""):
-            if not self._is_built(wanted.pipeline, commit):
+            if self._is_built(wanted.pipeline, commit):
+                reasons.append(_BUILT_BEFORE)
+            else:
                 build = self._storage.renders.begin(wanted.pipeline, commit.new, None)
                 builds.append(self._recorded(build, commit))
-        return [build.id for build in builds] + [each for build in builds for each in self._supersede(build, commit)]
+        return self._added(commit, builds, reasons or [f"no known pipeline has a trigger for {commit.event}"])
+
+    def _added(self, commit: PushedCommit, builds: Sequence[Build], reasons: Iterable[str]) -> AddedBuilds:
+        superseded = [each for build in builds for each in self._supersede(build, commit)]
+        ids = (*(build.id for build in builds), *superseded)
+        return AddedBuilds(ids, tuple(builds), "; ".join(dict.fromkeys(reasons)))
+
+    def _unwanted(self, commit: PushedCommit, declared: Envelope | RenderFailed) -> str:
+        """Return why no pipeline is wanted for a commit."""
+        if isinstance(declared, RenderFailed):
+            last_line = str(declared).rpartition("\n")[2]  # a stranger's words, so without its own line ends
+            return f"its pipeline files cannot be read, and no pipeline that is known wants it: {last_line}"
+        if not declared.pipelines:
+            return "it declares no pipeline in .hm/*.py"
+        if any(wants(each.triggers, commit.event) for each in declared.pipelines):
+            if not commit.registers:
+                return "its pipelines are new, and a pull request from a fork makes none"
+            return "its pipelines are not known, and render.register is off"
+        names = ", ".join(each.slug for each in declared.pipelines[:_MOST_NAMED])
+        return f"no pipeline has a trigger for {commit.event}; it declares {names}"
 
     def announce(self, build_ids: Iterable[int]) -> None:
         """Tell the service of builds that were added or superseded."""
@@ -145,11 +204,11 @@ class CommitBuilds:
             _Wanted(pipeline, failure=failure) for pipeline, declared in known if wants(declared.triggers, commit.event)
         ]
 
-    def _create(self, wanted: _Wanted, commit: PushedCommit) -> Build | None:
-        """Store a build; None if the commit does not concern its pipeline, or it has been built."""
+    def _create(self, wanted: _Wanted, commit: PushedCommit) -> Build | str:
+        """Store a build; return why not if the commit does not concern its pipeline, or it has been built."""
         builds, pipeline, new = self._storage.builds, wanted.pipeline, commit.new
         if self._is_built(pipeline, commit):
-            return None
+            return _BUILT_BEFORE
         without_source = replace(new, env={}, source_archive=None)
         if not self._has_credit(pipeline.organization_id):
             why = "the organization has no credit, and this service requires it: add some, then push again or rebuild"
@@ -163,7 +222,7 @@ class CommitBuilds:
         except IrError as error:
             return self._recorded(builds.create_rejected(pipeline, without_source, error.code, error.message), commit)
         if not concerns(planned, commit.changed):
-            return None
+            return "none of the changed files is among the paths of its pipelines' steps"
         planned_build = replace(
             new,
             pipeline_ir=wanted.definition,
@@ -190,6 +249,14 @@ class CommitBuilds:
 
     def _has_credit(self, organization_id: int) -> bool:
         return not self._storage.billing.require_credit or self._storage.ledger.balance(organization_id) > 0
+
+
+def _in_words(build: Build) -> str:
+    name = f"{build.pipeline_slug} #{build.number}"
+    if build.state is BuildState.FAILED:
+        first_line = (build.error_message or "it cannot be run").strip().partition("\n")[0]
+        return f"{name}, which failed: {first_line[:_MOST_CHARACTERS]}"
+    return f"{name}, which waits for an approval" if build.waits_for is WaitsFor.APPROVAL else name
 
 
 def _declaring(repository: Repository) -> DeclaringRepository:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from actors.source_hosts.host import SourceHost
     from storage import Delivery, Repository, Storage
 
-__all__ = ["HeadUnavailable", "PullRequestBuilds"]
+__all__ = ["SKIPPED", "HeadUnavailable", "PullRequestBuilds"]
 
 _log = logging.getLogger(__name__)
 
@@ -37,6 +37,7 @@ _COMMIT = re.compile(r"[0-9a-f]{12,64}")
 
 _REF = re.compile(r"refs/[^\s:?*\[\\^~]+")
 _CLOSED, _PUSHED = "closed", "synchronize"
+SKIPPED = "the message of its commit says [skip ci] or [ci skip]"
 _MOST_ATTEMPTS = 8
 """About twenty minutes of them: hosts report a pull request moments before its commits can be fetched."""
 
@@ -108,6 +109,7 @@ class PullRequestBuilds:
         name = f"pull request {change.number} of {repository.url}"
         if not _COMMIT.fullmatch(change.head_commit) or not _REF.fullmatch(change.head_ref):
             _log.warning("%s is not built: its host names no commit and ref", name)
+            self._record(repository, change, "0 builds: its host names no commit and ref")
             return
         try:
             with mirror.borrowed(change.url) as fork:
@@ -123,6 +125,12 @@ class PullRequestBuilds:
                 self._build(fork, repository, heads, replace(change, head_commit=commit))
         except GitError as error:
             _log.warning("%s is not built: %s", name, error)
+            self._record(repository, change, f"0 builds: {error}")
+
+    def _record(self, repository: Repository, change: PullRequest, outcome: str, pages: Sequence[str] = ()) -> None:
+        self._storage.push_outcomes.record(
+            repository.id, change.head_ref or "?", change.head_commit, outcome, pages, change.number
+        )
 
     def _changes(self, delivery: Delivery) -> list[PullRequest]:
         return [each for each in self._hosts[delivery.provider].events(delivery) if isinstance(each, PullRequest)]
@@ -137,6 +145,7 @@ class PullRequestBuilds:
     ) -> None:
         head = fork.commit(change.head_commit)
         if skips_builds(head.message):
+            self._record(repository, change, f"0 builds: {SKIPPED}")
             return
         trust = self._trust(repository, change)
         ref = f"{_HEADS}{change.branch}" if _REF.fullmatch(f"{_HEADS}{change.branch}") else change.head_ref
@@ -165,9 +174,10 @@ class PullRequestBuilds:
             once=change.action != _CLOSED,
         )
         with self._storage.transaction():
-            builds = self._commits.add_unrendered(commit) if declared is None else self._commits.add(commit, declared)
-        self._commits.announce(builds)
-        _log.info("%s is at %s; builds: %d", change.head_ref, change.head_commit, len(builds))
+            added = self._commits.add_unrendered(commit) if declared is None else self._commits.add(commit, declared)
+            self._record(repository, change, added.outcome, added.pages)
+        self._commits.announce(added.ids)
+        _log.info("%s is at %s: %r", change.head_ref, change.head_commit, added.outcome)
 
     def _trust(self, repository: Repository, change: PullRequest) -> _Trust:
         if not change.from_fork:

@@ -6,15 +6,17 @@ import logging
 import shutil
 import threading
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar, assert_never
 
-from actors.ir import PushEvent, skips_builds, wants
+from actors.ir import PushEvent, skips_builds
 from actors.render.envelope import RenderFailed
 from actors.repositories.commit_builds import PushedCommit
 from actors.repositories.fetching.git import AccessRefused, CommitRefused, GitError
 from actors.repositories.fetching.mirror import Mirror, clean_up
 from actors.repositories.packing.packing import Extras, pack_commit
-from actors.source_hosts.host import ApprovalGiven, HostError, PushedRef
+from actors.repositories.pull_requests import SKIPPED
+from actors.source_hosts.host import ApprovalGiven, HostError, PullRequest, PushedRef, RerunAsked
 from storage import NewBuild, NewOrigin, OriginEvent
 
 if TYPE_CHECKING:
@@ -167,7 +169,7 @@ class PushBuilds:
                 self._approvals.give(repository, event)
         with self._storage.transaction():
             checks.checked(repository, heads.default_branch)
-            deliveries.processed(repository.id, done)
+            deliveries.processed(repository.id, done, partial(self._outcome, repository))
         return moved
 
     def _build_pushes(self, mirror: Mirror, repository: Repository, listed: Heads) -> None:
@@ -184,6 +186,32 @@ class PushBuilds:
             if known.get(ref) != commit:
                 push = PushedRef(ref, known.get(ref), commit, actors.get((ref, commit)))
                 self._build(mirror, repository, push, commit, heads)
+
+    def _outcome(self, repository: Repository, delivery: Delivery) -> str:
+        """Return what came of a delivery, a line for each thing that it reports."""
+        told = [self._outcome_of(repository, event) for event in self._hosts[delivery.provider].events(delivery)]
+        return "\n".join(told) or "it reports nothing that is built"
+
+    def _outcome_of(self, repository: Repository, event: HostEvent) -> str:
+        match event:
+            case PushedRef():
+                return f"{event.ref}: {self._outcome_of_push(repository, event)}"
+            case PullRequest():
+                ref = event.head_ref
+                found = self._storage.push_outcomes.find(repository.id, ref, event.head_commit)
+                return f"pull request {event.number}: {found.outcome if found else '0 builds'}"
+            case ApprovalGiven():
+                return f"an approval of {event.report_id}"
+            case RerunAsked():
+                return "a build was asked for again"
+            case _:
+                assert_never(event)
+
+    def _outcome_of_push(self, repository: Repository, push: PushedRef) -> str:
+        if push.new is None:
+            return "0 builds: it was deleted"
+        found = self._storage.push_outcomes.find(repository.id, push.ref, push.new)
+        return found.outcome if found else "0 builds: it was known already, or has moved on"
 
     def _pushed(self, deliveries: Iterable[Delivery]) -> list[PushedRef]:
         return [each for each in self._events(deliveries) if isinstance(each, PushedRef)]
@@ -223,7 +251,9 @@ class PushBuilds:
         ref, old = push.ref, push.old
         pushed, is_tag = mirror.commit(commit), ref.startswith(_TAG)
         if not is_tag and skips_builds(pushed.message):  # a tag is pushed to be built, whatever its commit says
-            self._storage.repository_checks.move_head(repository, ref, old, commit)
+            with self._storage.transaction():
+                if self._storage.repository_checks.move_head(repository, ref, old, commit):
+                    self._storage.push_outcomes.record(repository.id, ref, commit, f"0 builds: {SKIPPED}")
             return
         name = ref.removeprefix(_TAG if is_tag else _BRANCH)
         archive = None
@@ -255,18 +285,8 @@ class PushBuilds:
         with self._storage.transaction():
             if not self._storage.repository_checks.move_head(repository, ref, old, commit):
                 return
-            builds = self._commits.add(pushed_commit, declared)
-        self._commits.announce(builds)
-        _log.info("%s of %s is at %s; builds: %d", ref, repository.url, commit, len(builds))
-        if not builds:
-            _tell_unbuilt(pushed_commit, declared)
-
-
-def _tell_unbuilt(commit: PushedCommit, declared: Envelope | RenderFailed) -> None:
-    """Log why no build shows a commit, if it cannot be rendered or no pipeline has a trigger for it."""
-    what = (commit.repository.url, commit.new.commit)
-    if isinstance(declared, RenderFailed):  # such as before the first build
-        last_line = str(declared).rpartition("\n")[2]  # a stranger's words, so without its own line ends
-        _log.warning("no pipeline of %s is built for %s: %r", *what, last_line)
-    elif not any(wants(each.triggers, commit.event) for each in declared.pipelines):
-        _log.info("no pipeline of %s is built for %s: none has a trigger for it", *what)
+            added = self._commits.add(pushed_commit, declared)
+            self._storage.push_outcomes.record(repository.id, ref, commit, added.outcome, added.pages)
+        self._commits.announce(added.ids)
+        level = logging.WARNING if isinstance(declared, RenderFailed) and not added.builds else logging.INFO
+        _log.log(level, "%s of %s is at %s: %r", ref, repository.url, commit, added.outcome)

@@ -67,7 +67,9 @@ class Reruns:
                     new = self._repeat(origin, each.actor)
                     if new is not None:
                         added.append(new)
-            self._storage.deliveries.processed(repository.id, [delivery])
+            count = len(added)
+            outcome = f"asked for again: {count} {'build' if count == 1 else 'builds'}"
+            self._storage.deliveries.processed(repository.id, [delivery], lambda _delivery: outcome)
         for new in added:
             if new.error_code is None:
                 self._root.post(BuildCreated(new.id))

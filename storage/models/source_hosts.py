@@ -7,12 +7,13 @@ import peewee
 from storage.models.accounts import OrganizationRow
 from storage.models.builds import BuildRow
 from storage.models.row import Row
-from storage.records import BuildOrigin, Delivery, HostConnection, Repository, RepositoryHead
+from storage.records import BuildOrigin, Delivery, HostConnection, PushOutcome, Repository, RepositoryHead
 
 __all__ = [
     "BuildOriginRow",
     "DeliveryRow",
     "HostConnectionRow",
+    "PushOutcomeRow",
     "RepositoryCredentialRow",
     "RepositoryHeadRow",
     "RepositoryRow",
@@ -56,6 +57,13 @@ class DeliveryRow(Row, table="deliveries", record=Delivery):
 
     repository = peewee.ForeignKeyField(RepositoryRow, null=True)
     retry_at = peewee.IntegerField(null=True)
+
+
+class PushOutcomeRow(Row, table="push_outcomes", record=PushOutcome):
+    """The outcome of a push or pull request."""
+
+    repository = peewee.ForeignKeyField(RepositoryRow)
+    commit = peewee.TextField(column_name="commit_sha")
 
 
 class BuildOriginRow(Row, table="build_origins", record=BuildOrigin):

@@ -21,6 +21,7 @@ __all__ = [
     "NewHostConnection",
     "NewOrigin",
     "OriginEvent",
+    "PushOutcome",
     "RemoteRepository",
     "Repository",
     "RepositoryHead",
@@ -173,6 +174,29 @@ class RepositoryHead:
 
 
 @immutable
+class PushOutcome:
+    """The outcome of a push or pull request, in words: its builds, or the reason why there are none.
+
+    ``pages`` are the paths of the builds' pages below the service's address, a line for each. ``ref`` is a full name.
+    """
+
+    id: int
+    ref: str
+    pull_request: int | None
+    commit: str
+    outcome: str
+    pages: str
+    recorded_at: datetime
+
+    @property
+    def name(self) -> str:
+        """The branch, tag or pull request, for people."""
+        if self.pull_request is not None:
+            return f"pull request {self.pull_request}"
+        return self.ref.removeprefix("refs/heads/").removeprefix("refs/")
+
+
+@immutable
 class GitCredential:
     """The user and password, or token, of a fetch over https. Raises ValueError for what git cannot send."""
 
@@ -199,7 +223,7 @@ class Delivery:
     """A report of a source host, as it came; it waits until ``processed_at`` is set.
 
     ``provider`` is the kind of host, ``event`` the kind of report, ``delivery_id`` the host's own name for it. One that
-    is about an account has no repository.
+    is about an account has no repository. ``outcome`` says what came of it.
     """
 
     id: int
@@ -213,3 +237,4 @@ class Delivery:
     attempts: int
     processed_at: datetime | None
     last_error: str | None
+    outcome: str | None

@@ -13,7 +13,7 @@ from storage.models import DeliveryRow
 from storage.records import Delivery
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from storage.database.connection import Database
     from storage.records import Page, Repository
@@ -90,7 +90,9 @@ class Deliveries:
                 }
             ).where(this),
         )
-        self._insert = Write(database, insert_into(DeliveryRow, "attempts", "retry_at", "processed_at", "last_error"))
+        self._insert = Write(
+            database, insert_into(DeliveryRow, "attempts", "retry_at", "processed_at", "last_error", "outcome")
+        )
         self._processed = Write(
             database,
             DeliveryRow.update(
@@ -98,6 +100,7 @@ class Deliveries:
                     DeliveryRow.processed_at: slot("now"),
                     DeliveryRow.attempts: DeliveryRow.attempts + 1,
                     DeliveryRow.last_error: None,
+                    DeliveryRow.outcome: slot("outcome"),
                 }
             ).where(this),
         )
@@ -147,7 +150,7 @@ class Deliveries:
         with self._database.write():
             found = self._by_uuid.one(uuid=delivery.uuid)
             if found is not None and found.repository_id is None:
-                self._processed.run(id=delivery.id, now=self._database.now())
+                self._processed.run(id=delivery.id, now=self._database.now(), outcome=None)
 
     def postpone(self, delivery: Delivery, why: str, most_attempts: int = _MOST_ATTEMPTS) -> None:
         """Note why a delivery failed on its own; it waits ever longer, and is given up after so many attempts."""
@@ -165,12 +168,20 @@ class Deliveries:
         """Return the deliveries of a repository that wait for another attempt, in the order of arrival."""
         return self._postponed.all(repository_id=repository_id, now=self._database.now())
 
-    def processed(self, repository_id: int, deliveries: Iterable[Delivery]) -> None:
-        """Note that deliveries were processed; if others wait, their repository is due again when they are."""
+    def processed(
+        self,
+        repository_id: int,
+        deliveries: Iterable[Delivery],
+        outcome: Callable[[Delivery], str | None] = lambda _delivery: None,
+    ) -> None:
+        """Note that deliveries were processed, and what came of each.
+
+        If others wait, their repository is due again when they are.
+        """
         with self._database.write():
             now = self._database.now()
             for each in deliveries:
-                self._processed.run(id=each.id, now=now)
+                self._processed.run(id=each.id, now=now, outcome=outcome(each))
             self._checks.hasten(repository_id, self._next_due.one(repository_id=repository_id, now=now))
 
     def failed(self, repository_id: int, why: str) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["RepositoryPage"]
 
 _DELIVERIES = 30
+_OUTCOMES = 20
 _MOST_SHOWN = 256 * 1024
 
 
@@ -44,6 +45,7 @@ class RepositoryPage(Page):
             of_account=repository.provider in _OF_ACCOUNTS,
             deploy_key=key,
             host_key=None if key is None else fingerprint(key.host_key),
+            outcomes=storage.push_outcomes.latest(repository.id, _OUTCOMES),
             deliveries=deliveries.rows,
             more=deliveries.next_key,
             admin=member.role.covers(Role.ADMIN),

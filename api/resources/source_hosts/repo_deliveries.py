@@ -37,7 +37,8 @@ _ERRORS = ("organization_not_found", "repo_not_found")
 class DeliveryRecord(StoredRecord):
     """A report of a source host; it waits while ``processed_at`` is null.
 
-    ``delivery_id`` is the host's own name for it. ``last_error`` is why the last attempt to process it failed.
+    ``delivery_id`` is the host's own name for it. ``outcome`` says what came of it: the builds, or why there are none.
+    ``last_error`` is why the last attempt to process it failed.
     """
 
     id: Uuid
@@ -46,6 +47,7 @@ class DeliveryRecord(StoredRecord):
     received_at: Timestamp
     attempts: int
     processed_at: Timestamp | None
+    outcome: Annotated[str | None, Field(examples=["refs/heads/main: 1 build: acme-web-ci #3"])]
     last_error: str | None
 
     @classmethod

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["webhook"]
 
-_COLUMNS = ("id", "provider", "event", "url", "received_at", "state", "attempts", "last_error")
+_COLUMNS = ("id", "provider", "event", "url", "received_at", "state", "attempts", "outcome", "last_error")
 
 
 @click.group(cls=Group)
@@ -80,5 +80,6 @@ def _document(storage: Storage, each: Delivery) -> dict[str, object]:
         "received_at": timestamp(each.received_at),
         "state": "waiting" if each.processed_at is None else "processed",
         "attempts": each.attempts,
+        "outcome": each.outcome,
         "last_error": each.last_error,
     }

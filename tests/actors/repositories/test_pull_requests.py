@@ -361,3 +361,21 @@ def test_who_may_push_approves_at_the_host(world: World):
     assert (approved.approved_by, approved.waits_for) == ("ann at git", None)
     (entry,) = world.storage.audit.page(10, None).rows
     assert (entry.actor, entry.action, entry.subject) == ("ann at git", "approveBuild", build.name)
+
+
+def test_what_came_of_a_pull_request_is_kept(world: World):
+    def outcome() -> str:
+        return world.storage.push_outcomes.latest(world.repository.id, 1)[0].outcome
+
+    world.fork(world.head(a="1"))
+    assert outcome() == f"1 build: {world.pipeline.slug} #1, which waits for an approval"
+    world.report(commit := world.head(2, a="2"), 2)
+    assert outcome() == f"1 build: {world.pipeline.slug} #2"
+    world.report(commit, 2)
+    assert outcome() == "0 builds: it has been built before"
+    world.report(world.head(2, message="No [skip ci]", a="3"), 2)
+    assert outcome() == "0 builds: the message of its commit says [skip ci] or [ci skip]"
+    world.report(world.head(2, a="4"), 2, target_branch="elsewhere")
+    assert outcome().startswith('0 builds: no pipeline has a trigger for a pull request to "elsewhere"')
+    world.report(world.head(2, a="5"), 2, head_ref="--upload-pack=touch")
+    assert outcome() == "0 builds: its host names no commit and ref"

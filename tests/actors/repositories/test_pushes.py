@@ -30,6 +30,7 @@ def ci():
     return hm.scratch().sh("true", key="only", image="debian:12")
 """
 NOTHING = "0" * 40
+UNREAD = "its pipeline files cannot be read, and no pipeline that is known wants it"
 
 
 class Pushed:
@@ -188,3 +189,66 @@ def test_branches_that_are_pushed_at_once_are_all_built(pushed: Pushed):
     pushed.connect(heads=True)
     pushed.remote.push(*(f"main:many/{number}" for number in range(6)))
     assert sorted(pushed.look()) == [(f"many/{number}", pushed.first) for number in range(6)]
+
+
+@pytest.mark.parametrize(
+    ("files", "message", "outcome"),
+    [
+        ({}, "Change", "1 build: acme-web-ci #1"),
+        ({}, "Change [skip ci]", "0 builds: the message of its commit says [skip ci] or [ci skip]"),
+        (
+            {".hm__pipeline.py": PIPELINE.replace('branch="*"', 'branch="release"')},
+            "Change",
+            '0 builds: no pipeline has a trigger for the branch "main"; it declares ci',
+        ),
+        (
+            {".hm__pipeline.py": PIPELINE.replace('key="only"', 'key="only", runner_args={"paths": ["src"]}')},
+            "Change",
+            "0 builds: none of the changed files is among the paths of its pipelines' steps",
+        ),
+        ({".hm__pipeline.py": ""}, "Change", "0 builds: it declares no pipeline in .hm/*.py"),
+        (
+            {".hm__pipeline.py": "raise ValueError('no such luck')"},
+            "Change",
+            f"0 builds: {UNREAD}: ValueError: no such luck",
+        ),
+    ],
+    ids=["built", "skipped", "no trigger", "paths", "no pipeline", "unreadable"],
+)
+def test_what_came_of_a_push_is_kept(pushed: Pushed, files: dict[str, str], message: str, outcome: str):
+    """A push that makes no build says why, as does the delivery that reports it."""
+    pushed.connect(heads=True)
+    commit = pushed.remote.commit(message, **files)
+    pushed.remote.push("main")
+    pushed.report((pushed.first, commit, "refs/heads/main"))
+    pushed.look()
+    (kept,) = pushed.storage.push_outcomes.latest(pushed.repository.id, 10)
+    assert (kept.name, kept.commit, kept.outcome) == ("main", commit, outcome)
+    assert kept.pages.splitlines() == [each.page for each in pushed.builds()]
+    (delivery,) = pushed.storage.deliveries.latest(10)
+    assert delivery.outcome == f"refs/heads/main: {outcome}"
+
+
+def test_a_tree_of_typescript_alone_is_named_in_the_outcome(pushed: Pushed):
+    pushed.connect(heads=True)
+    pushed.remote.git("rm", "--quiet", ".hm/pipeline.py")
+    pushed.remote.commit("Other", **{".hm__ci.ts": "export default pipeline();"})
+    pushed.remote.push("main")
+    assert pushed.look() == []
+    (kept,) = pushed.storage.push_outcomes.latest(pushed.repository.id, 10)
+    assert "TypeScript or JavaScript alone, such as 'ci.ts'" in kept.outcome
+
+
+def test_a_deleted_branch_is_told_from_one_that_was_built(pushed: Pushed):
+    pushed.connect(heads=True)
+    pushed.remote.push("main:topic")
+    pushed.look()
+    pushed.remote.push(":topic")
+    pushed.report((pushed.first, NOTHING, "refs/heads/topic"))
+    pushed.report((NOTHING, "c" * 40, "refs/heads/never-seen"))
+    pushed.look()
+    told = [each.outcome for each in pushed.storage.deliveries.latest(10)]
+    assert told == [
+        "refs/heads/never-seen: 0 builds: it was known already, or has moved on",
+        "refs/heads/topic: 0 builds: it was deleted",
+    ]

@@ -454,7 +454,9 @@ class Everything:
         for delivery_id in ("processed", "waiting"):
             storage.deliveries.receive("git", "push", delivery_id, connected, b"a body")
         storage.deliveries.failed(connected.id, "no route to host")
-        storage.deliveries.processed(connected.id, storage.deliveries.pending(connected.id)[:1])
+        first = storage.deliveries.pending(connected.id)[:1]
+        storage.deliveries.processed(connected.id, first, lambda _delivery: "1 build: ci #1")
+        storage.push_outcomes.record(connected.id, "refs/heads/main", "c0ffee", "1 build: ci #1", ["acme/ci"], 7)
         storage.repository_checks.failed(connected, "no route to host")
         nightly = NewSchedule("30 4 * * *", "Europe/Berlin", "main", self.clock.now() + DAY)
         schedule = storage.schedules.create(self.pipeline.id, nightly)
