@@ -25,6 +25,7 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(\[[^]]*\])?\+?=")
 _OPERATOR = re.compile(r"&&|\|\||\|&|;;&|;&|;;|&>>?|<<<|<<-?|>>|[<>]&|>\||<>|[;&|<>()\n]")
 _NO_PARAMETERS = re.compile(r"[ \t]*\)")
 _CONDITION_ENDS = re.compile(r"(?<=\s)\]\](?![^\s;&|)])")
+_ENDS_THE_SHELL = re.compile(r"\b(exit|return)\b")
 _HARMLESS = frozenset(
     {"echo", "printf", ":", "true", "exit", "exec", "export", "readonly", "declare", "typeset", "local", "set"}
     | {"shopt", "unset", "trap", "umask", "alias", "ulimit", "function"}
@@ -83,6 +84,8 @@ def _is_harmless(statement: _Statement) -> bool:
     words = statement.words
     if "||" in words or "&" in words or "()" in words:
         return True
+    if words[:1] in (["if"], ["case"]) and _ENDS_THE_SHELL.search(statement.text) is not None:
+        return True  # a guard
     if "&&" in words or "|" in words:
         return False
     name = next((word for word in words if not _ASSIGNMENT.match(word)), None)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from actors.ir import IrSettings, load
+from ci_daemon.lint.shell_lines import hides_failures
 from tests.rendering import planned
 
 CHECKOUT = Path(__file__).parents[2]
@@ -26,12 +27,15 @@ def fences(language: str) -> list[str]:
 def test_an_example_renders_and_plans(example: Path):
     (plan,) = planned(example, example.parents[1]).values()
     assert len(plan.jobs) > 1
+    assert not any(hides_failures(job.command) for job in plan.jobs)
 
 
 @pytest.mark.parametrize("source", [each for each in fences("python") if each not in map(Path.read_text, EXAMPLES)])
 def test_a_pipeline_of_the_page_renders_and_plans(source: str, tmp_path: Path):
     (tmp_path / "pipeline.py").write_text(source)
-    assert all(plan.jobs for plan in planned(tmp_path / "pipeline.py", tmp_path).values())
+    plans = planned(tmp_path / "pipeline.py", tmp_path).values()
+    assert all(plan.jobs for plan in plans)
+    assert not any(hides_failures(job.command) or plan.warnings for plan in plans for job in plan.jobs)
 
 
 def test_the_json_example_plans():

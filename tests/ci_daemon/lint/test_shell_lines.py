@@ -80,6 +80,8 @@ FINE = [
     "make || true\nmake check",
     "make || {\n  echo failed\n  exit 1\n}\nmake check",
     "make\nexit $?",
+    "if ! test -e x; then\n  echo no x\n  exit 1\nfi\nmake",
+    "case $CI_BRANCH in main) ;; *) exit 0;; esac\nmake",
     "make\ncode=$?\necho $code\nexit $code",
     "server &\nmake check",
     "f() {\n  make\n  make check\n}\nf",

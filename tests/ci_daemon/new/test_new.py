@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ci_daemon.command import main
+from ci_daemon.lint.shell_lines import hides_failures
 from tests.rendering import planned
 
 PROJECTS = {
@@ -49,6 +50,7 @@ def test_the_first_pipeline_fits_the_project(name: str, tmp_path: Path):
         (tmp_path / file).write_text(text)
     assert main(["new", str(tmp_path)]) == 0
     (plan,) = planned(tmp_path / ".hm" / "pipeline.py", tmp_path).values()
+    assert not any(hides_failures(job.command) for job in plan.jobs)
     assert [job.name for job in plan.jobs] == steps
     assert last in plan.jobs[-1].command
     assert all(
@@ -61,6 +63,7 @@ def test_tools_trust_the_authorities_of_the_image(lock: str, variable: str, tmp_
     (tmp_path / lock).touch()
     assert main(["new", str(tmp_path)]) == 0
     (plan,) = planned(tmp_path / ".hm" / "pipeline.py", tmp_path).values()
+    assert not any(hides_failures(job.command) for job in plan.jobs)
     assert plan.jobs[1].env[variable] == "/etc/ssl/certs/ca-certificates.crt"
 
 
