@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from storage.files.all_kinds import FILE_KINDS
     from storage.files.artifact_retention import ArtifactRetention
     from storage.files.artifacts import ArtifactFiles
+    from storage.files.confinement import Confinement
     from storage.files.log_retention import LogRetention
     from storage.files.logs import LogFiles
     from storage.files.source_retention import SourceRetention
@@ -91,6 +92,7 @@ __all__ = [
     "CliLogins",
     "ClockSteps",
     "ConcurrencyGroups",
+    "Confinement",
     "Coupons",
     "Declarations",
     "Deliveries",

@@ -61,6 +61,7 @@ class Storage:
         self._clock = clock
         self._strict_shell = strict_shell
 
+    confinement = _part(lambda _: parts.Confinement())
     sources = _part(lambda self: parts.Sources(self.directory / SOURCES))
     logs = _part(lambda self: parts.LogFiles(self.directory / LOGS, self._log_limit, self._clock))
     ledger = _part(lambda self: parts.Ledger(self._database))
@@ -237,4 +238,6 @@ class Storage:
 
     def close(self) -> None:
         """Close all threads' connections to the database. Called when no other thread uses the storage."""
+        if "confinement" in self.__dict__:  # used
+            self.confinement.close()
         self._database.close()

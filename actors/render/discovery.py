@@ -151,7 +151,8 @@ def render_archive(
     """
     with tempfile.TemporaryDirectory() as temporary:
         manifest = Path(temporary, "manifest")
-        phases.check_archive(archive, manifest, settings.shape.disk_gb * 2**30, "")
+        room = settings.shape.disk_gb * 2**30
+        phases.check_archive(storage.confinement, organization, archive, manifest, room, "")
         wanted = VmWanted(provider.name, image, settings)
         vm = _waiting_vm(storage, waiting, wanted)
         if vm is None:

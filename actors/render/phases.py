@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from storage.files import Confinement
+
 __all__ = ["check_archive", "download_archive", "fetch", "unpack"]
 
 _ARCHIVE = "/var/tmp/ci-daemon-source/source.tar.gz"  # noqa: S108 - in the VM, before any user code runs
@@ -47,10 +49,12 @@ def unpack(connection: vms.Connection, timeout: float) -> None:
     _fetch(connection, _UNPACK, "", timeout)
 
 
-def check_archive(archive: Path, manifest: Path, max_bytes: int, sha256: str) -> None:
+def check_archive(
+    confinement: Confinement, organization: str, archive: Path, manifest: Path, max_bytes: int, sha256: str
+) -> None:
     """Check an archive on the host and write its manifest, as for jobs. Raises RenderFailed."""
     try:
-        vms.write_source_manifest(archive, manifest, max_bytes=max_bytes, sha256=sha256)
+        vms.write_source_manifest_confined(confinement, organization, archive, manifest, max_bytes, sha256)
     except vms.SourceError as error:
         raise RenderFailed.exited("source fetch", 1, str(error)) from error
 

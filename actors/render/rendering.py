@@ -132,7 +132,8 @@ class Rendering:
             phases.fetch(connection, url, sha256=build.source_sha256, max_bytes=max_bytes, timeout=left())
             storage.sources.store(build.uuid, phases.download_archive(connection, max_bytes, left()))
         archive, manifest = storage.sources.path(build.uuid), storage.sources.manifest(build.uuid)
-        phases.check_archive(archive, manifest, settings.shape.disk_gb * 2**30, build.source_sha256)
+        room, owner = settings.shape.disk_gb * 2**30, build.organization_slug
+        phases.check_archive(storage.confinement, owner, archive, manifest, room, build.source_sha256)
         return archive
 
     def _fetch(self, build: Build, vm: RenderVm, left: Callable[[], float]) -> None:

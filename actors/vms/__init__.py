@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from actors.vms.sandbox import SandboxProvider
     from actors.vms.source import SourceError, update_workspace
     from actors.vms.source import write_manifest as write_source_manifest
+    from actors.vms.source import write_manifest_confined as write_source_manifest_confined
     from actors.vms.ssh import (
         CommandTimeout,
         Completed,
@@ -123,4 +124,5 @@ __all__ = [
     "terminate",
     "update_workspace",
     "write_source_manifest",
+    "write_source_manifest_confined",
 ]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import stat
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +37,8 @@ __all__ = [
 ]
 
 _OLDEST_PYTHON = (3, 11)
+_HEADER_BYTES = 12 * 512
+_HEADER_SECONDS = 0.02
 _TUN = Path("/dev/net/tun")
 _MODE_FOR_ALL = 0o666
 _TIMEOUT_SECONDS = 20.0
@@ -65,9 +70,24 @@ def needed_by_vms(directory: Path) -> Iterator[Check]:
 def python() -> Check:
     """Check the version of Python. Older versions cannot even parse this file, so the check always passes."""
     version = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info[:2] >= _OLDEST_PYTHON:
-        return passed("python", f"Python {version}")
-    return Check("python", ok=False, detail=f"Python {version} is too old: install 3.11 or later")
+    if sys.version_info[:2] < _OLDEST_PYTHON:
+        return Check("python", ok=False, detail=f"Python {version} is too old: install 3.11 or later")
+    if _seconds_of_long_header() > _HEADER_SECONDS:
+        why = (
+            "its tarfile reads some archives slowly (CVE-2024-6232), which the service bounds: upgrade it when you can"
+        )
+        return passed("python", f"Python {version}; {why}")
+    return passed("python", f"Python {version}")
+
+
+def _seconds_of_long_header() -> float:
+    """Return the CPU seconds to read a header of digits: hardly any, or with a slow `tarfile` 0.1."""
+    header = tarfile.TarInfo("pax")
+    header.type, header.size = tarfile.XHDTYPE, _HEADER_BYTES
+    began = time.process_time()
+    with suppress(tarfile.TarError, ValueError):
+        tarfile.open(fileobj=io.BytesIO(header.tobuf() + b"0" * _HEADER_BYTES + bytes(1024))).close()
+    return time.process_time() - began
 
 
 def packages() -> Iterator[Check]:

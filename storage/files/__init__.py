@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from storage.facade import on_first_use
 
 if TYPE_CHECKING:
+    from storage.files.confinement import Bounds, Confinement, WorkFailed
     from storage.files.folders import sync_file_system, sync_folder
     from storage.files.kinds import DATABASE, KEY
     from storage.files.manifests import (
@@ -25,10 +26,13 @@ else:
 __all__ = [
     "DATABASE",
     "KEY",
+    "Bounds",
+    "Confinement",
     "Difference",
     "Entry",
     "EntryKind",
     "ManifestWriter",
+    "WorkFailed",
     "changed_entries",
     "content_bytes",
     "differences",

@@ -87,7 +87,8 @@ def source_manifest(storage: Storage, build: Build, max_bytes: int) -> Path:
         size = content_bytes(manifest)
     except ManifestUnreadable:
         archive = storage.sources.path(build.uuid)
-        vms.write_source_manifest(archive, manifest, max_bytes=max_bytes, sha256=build.source_sha256)
+        write = vms.write_source_manifest_confined
+        write(storage.confinement, build.organization_slug, archive, manifest, max_bytes, build.source_sha256)
         return manifest
     if size > max_bytes:
         message = f"the source unpacks to {size} bytes and the disk has {max_bytes}: ask for more with disk_gb"

@@ -5,7 +5,7 @@ See engine.md, "A job attempt", step 2.
 
 from __future__ import annotations
 
-from actors.vms.source.archive import SourceError, write_manifest
+from actors.vms.source.archive import SourceError, write_manifest, write_manifest_confined
 from actors.vms.source.workspace_update import update_workspace
 
-__all__ = ["SourceError", "update_workspace", "write_manifest"]
+__all__ = ["SourceError", "update_workspace", "write_manifest", "write_manifest_confined"]

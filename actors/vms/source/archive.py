@@ -13,17 +13,17 @@ import stat
 import tarfile
 import zlib
 from dataclasses import replace
+from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from actors.vms.provider import VmError
-from storage.files import Entry, EntryKind, new_manifest
+from storage import DatabaseUnavailable
+from storage.files import Bounds, Entry, EntryKind, WorkFailed, new_manifest
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from storage.files import Confinement, ManifestWriter
 
-    from storage.files import ManifestWriter
-
-__all__ = ["DAMAGE_ERRORS", "SourceError", "write_manifest"]
+__all__ = ["DAMAGE_ERRORS", "SourceError", "write_manifest", "write_manifest_confined"]
 
 MAX_ENTRIES = 1_000_000
 MAX_NAME = 4_096
@@ -36,6 +36,11 @@ DAMAGE_ERRORS = (tarfile.TarError, EOFError, OSError, zlib.error, ValueError)
 _CHUNK_BYTES = 1 << 18
 _MAX_HEADER_BYTES = 1 << 20
 """The most bytes of one member's headers, with its long names and extended attributes."""
+
+_MOST_CPU_SECONDS = 300
+_CPU_SECONDS = 15
+_CPU_SECONDS_OF_MB = 10
+"""Seconds for each MB of the archive, which may be 1,000 times as large when it is unpacked."""
 
 _IMPLIED_MODE = 0o755
 _LINK_MODE = 0o777
@@ -65,6 +70,38 @@ def write_manifest(
         except DAMAGE_ERRORS as error:
             message = f"the source is not a valid gzipped tar: {error}"
             raise SourceError(message) from error
+
+
+def write_manifest_confined(
+    confinement: Confinement,
+    owner: str,
+    archive: Path,
+    manifest: Path,
+    max_bytes: int,
+    sha256: str = "",
+    *,
+    most_cpu_seconds: int = _MOST_CPU_SECONDS,
+) -> None:
+    """Do what `write_manifest` does in a process of its own, in the turn of an organization.
+
+    A hostile archive of few bytes may take `tarfile` hours, on Pythons before 3.11.10 and 3.12.6 (CVE-2024-6232).
+    """
+    cpu_seconds = min(most_cpu_seconds, _CPU_SECONDS + _CPU_SECONDS_OF_MB * (archive.stat().st_size >> 20))
+    try:
+        confinement.run(
+            _write_manifest,
+            *(str(archive), str(manifest), max_bytes, sha256),
+            bounds=Bounds(cpu_seconds=cpu_seconds, memory_bytes=1 << 30, seconds=3 * cpu_seconds),
+            owner=owner,
+            errors=(SourceError, DatabaseUnavailable, OSError),
+        )
+    except WorkFailed as error:
+        message = f"the source cannot be checked: {error}"
+        raise SourceError(message) from error
+
+
+def _write_manifest(archive: str, manifest: str, max_bytes: int, sha256: str) -> None:
+    write_manifest(Path(archive), Path(manifest), max_bytes, sha256)
 
 
 def _check_digest(archive: Path, expected: str) -> None:

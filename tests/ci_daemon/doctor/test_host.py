@@ -96,6 +96,14 @@ def test_programs_that_are_missing_are_found_with_their_packages(monkeypatch: py
     assert {check.fix for check in host.packages()} == {None}
 
 
+def test_a_python_that_reads_some_archives_slowly_is_named(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(host, "_HEADER_SECONDS", -1.0)
+    assert host.python().ok
+    assert "CVE-2024-6232" in host.python().detail
+    monkeypatch.setattr(host, "_HEADER_SECONDS", 60.0)
+    assert "CVE" not in host.python().detail
+
+
 def test_a_too_old_python_is_reported_first():
     code = "import sys; sys.version_info = (3, 10, 1)\nfrom ci_daemon.doctor import host\nprint(host.python())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

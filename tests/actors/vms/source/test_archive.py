@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.vms import Connection, SourceError, in_workspace, write_source_manifest
+from actors.vms import Connection, SourceError, in_workspace, write_source_manifest, write_source_manifest_confined
 from actors.vms import update_workspace as lay
+from storage.files import Confinement
 from tests.actors.vms.commands import TIMEOUT, run_in_job
 
 ROOM = 10 << 20
@@ -69,6 +70,23 @@ class TestChecking:
             member("c", "hard link", HELLO[0]),
         ]
         check_source(pack(archive, HELLO, *folders, *links), ROOM)
+
+    def test_a_header_that_python_reads_slowly_costs_a_bounded_time(self, archive: Path):
+        """Digits of a megabyte, packed into some hundred bytes (CVE-2024-6232)."""
+        header = member("pax", "file", size=1_000_000)
+        header.type = tarfile.XHDTYPE
+        with gzip.open(archive, "wb") as packed:
+            packed.write(header.tobuf() + b"0" * 1_000_448 + member("a", "file").tobuf() + bytes(1024))
+        confinement = Confinement()
+        began = time.process_time()
+        try:
+            with pytest.raises(SourceError, match=r"more than 1 s of CPU time|not a valid gzipped tar"):
+                write_source_manifest_confined(
+                    confinement, "acme", archive, archive.with_suffix(".manifest"), ROOM, most_cpu_seconds=1
+                )
+        finally:
+            confinement.close()
+        assert time.process_time() - began < 1  # of the service itself
 
     def test_an_empty_tree_is_fine(self, archive: Path):
         check_source(pack(archive), ROOM)

@@ -1,0 +1,254 @@
+"""Confined processes: work on a stranger's bytes, with bounds of CPU time, memory, files and time.
+
+A parser that a hostile file makes slow, or crashes, costs a process and never the service, whose threads share one
+interpreter. The processes are forks of a small one, the zygote, which starts at the first use and ends with the
+service: a fork takes a millisecond or two, a new interpreter fifty.
+
+Of each owner, such as an organization, one work is done at a time: its works wait for each other, and nobody else
+for them.
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from storage import immutable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+__all__ = ["Bounds", "Confinement", "WorkFailed"]
+
+_Result = TypeVar("_Result")
+_OPEN_FILES = 64
+_MOST_ANSWER = 64 << 20
+_LONGEST_NAME = 200
+_AT_ONCE = 4
+_EXPECTED, _FAILED = "expected", "failed"
+
+
+class WorkFailed(Exception):
+    """A work took more than its bounds, or its process ended; the message says which."""
+
+
+@immutable
+class Bounds:
+    """The most that one work may take: CPU time, memory beyond that of an idle process, and time in all."""
+
+    cpu_seconds: int
+    memory_bytes: int
+    seconds: int
+
+
+class Confinement:
+    """Does works in confined processes, each with its bounds. Safe in any thread.
+
+    A work is a function at the top of a module, whose arguments and result JSON can hold. The zygote imports its module
+    as it first comes, so that no later fork has to.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._zygote: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._room = threading.BoundedSemaphore(_AT_ONCE)
+        self._turns: dict[str, _Turn] = {}
+
+    def run(
+        self,
+        work: Callable[..., _Result],
+        *arguments: object,
+        bounds: Bounds,
+        owner: str,
+        errors: tuple[type[Exception], ...] = (),
+    ) -> _Result:
+        """Return what a function returns for these arguments, in the owner's turn.
+
+        Raises one of ``errors`` with its message if the function raises it, and WorkFailed.
+        """
+        request = {
+            "module": work.__module__,
+            "name": work.__qualname__,
+            "arguments": arguments,
+            "errors": [each.__name__ for each in errors],
+            "bounds": [bounds.cpu_seconds, bounds.memory_bytes, bounds.seconds],
+        }
+        with self._turn(owner), self._room:
+            answer = self._answer(work.__module__, json.dumps(request).encode())
+        if not answer:
+            raise WorkFailed(
+                f"it took more than {bounds.cpu_seconds} s of CPU time, {bounds.seconds} s in all, or"
+                f" {bounds.memory_bytes >> 20} MiB of memory"
+            )
+        kind, value = json.loads(answer)
+        if kind == _EXPECTED:
+            name, told = value
+            raise next(each for each in errors if each.__name__ == name)(*told)
+        if kind == _FAILED:
+            raise WorkFailed(value)
+        result: _Result = value
+        return result
+
+    def close(self) -> None:
+        """End the zygote and what it forked. Idempotent; a later work starts another."""
+        with self._lock:
+            zygote, control = self._zygote, self._control
+            self._zygote = self._control = None
+        if control is not None:
+            control.close()
+        if zygote is not None:
+            zygote.wait()
+
+    @contextmanager
+    def _turn(self, owner: str) -> Iterator[None]:
+        with self._lock:
+            turn = self._turns.setdefault(owner, _Turn())
+            turn.waiting += 1
+        try:
+            with turn.lock:
+                yield
+        finally:
+            with self._lock:
+                turn.waiting -= 1
+                if not turn.waiting:
+                    del self._turns[owner]
+
+    def _answer(self, module: str, request: bytes) -> bytes:
+        """Return what a fork of the zygote answers; nothing if it was ended."""
+        here, there = socket.socketpair()
+        with here, there:
+            self._send(there, module)
+            there.close()
+            try:
+                here.sendall(len(request).to_bytes(8, "big") + request)
+                return _read(here)
+            except ConnectionError:
+                return b""
+
+    def _send(self, connection: socket.socket, module: str) -> None:
+        """Give the zygote a connection to fork for; start another zygote if it has ended."""
+        with self._lock:
+            if self._control is not None and _passed(self._control, connection, module):
+                return
+            if self._zygote is not None:
+                self._zygote.kill()
+                self._zygote.wait()
+            self._control, self._zygote = _start_zygote()
+            if not _passed(self._control, connection, module):
+                raise WorkFailed("the process that works on untrusted files cannot be started")
+
+
+class _Turn:
+    """The works of an owner, done and waiting."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.waiting = 0
+
+
+def _start_zygote() -> tuple[socket.socket, subprocess.Popen[bytes]]:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        program = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import serve; serve({theirs.fileno()})"
+        environment: Mapping[str, str] = {"PATH": os.defpath, "LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
+        zygote = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", program],
+            pass_fds=[theirs.fileno()],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    return ours, zygote
+
+
+def _passed(control: socket.socket, connection: socket.socket, module: str) -> bool:
+    handles = array.array("i", [connection.fileno()])
+    try:
+        control.sendmsg([module.encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, handles)])
+    except OSError:
+        return False
+    return True
+
+
+def _read(connection: socket.socket) -> bytes:
+    """Return a message, which follows its length; nothing if it ends before. Raises WorkFailed."""
+    read = bytearray()
+    wanted = 8
+    while len(read) < wanted:
+        part = connection.recv(1 << 20)
+        if not part:
+            return b""
+        read += part
+        if wanted == 8 and len(read) >= wanted:  # noqa: PLR2004 - the length's own length
+            wanted += int.from_bytes(read[:8], "big")
+            if wanted > _MOST_ANSWER:
+                raise WorkFailed(f"its result has more than {_MOST_ANSWER >> 20} MiB")
+    return bytes(read[8:])
+
+
+def serve(control_handle: int) -> None:
+    """Fork for each connection that comes, until the service is gone. It runs in the zygote."""
+    control = socket.socket(fileno=control_handle)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    size = socket.CMSG_SPACE(array.array("i").itemsize)
+    while True:
+        module, ancillary, _, _ = control.recvmsg(_LONGEST_NAME, size, socket.MSG_CMSG_CLOEXEC)
+        if not module:
+            return
+        import_module(module.decode())
+        handles = array.array("i", b"".join(each[2] for each in ancillary))
+        if os.fork() == 0:
+            control.close()
+            with socket.socket(fileno=handles[0]) as connection:
+                _work(connection)
+            os._exit(0)
+        for handle in handles:
+            os.close(handle)
+
+
+def _work(connection: socket.socket) -> None:
+    """Do what a connection asks for, within its bounds, and answer."""
+    request = json.loads(_read(connection))
+    cpu_seconds, memory_bytes, seconds = request["bounds"]
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, seconds)  # its signal ends the process, whatever it does
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    allowed = _memory_in_use() + memory_bytes
+    resource.setrlimit(resource.RLIMIT_AS, (allowed, allowed))
+    os.nice(5)
+    answer = json.dumps(_outcome(request)).encode()
+    connection.sendall(len(answer).to_bytes(8, "big") + answer)
+
+
+def _outcome(request: dict[str, Any]) -> tuple[str, object]:
+    try:
+        work = getattr(import_module(request["module"]), request["name"])
+        return "", work(*request["arguments"])
+    except MemoryError:
+        return _FAILED, f"it took more than {request['bounds'][1] >> 20} MiB of memory"
+    except Exception as error:  # noqa: BLE001 - the boundary of a work: the caller is told
+        name = next((each.__name__ for each in type(error).__mro__ if each.__name__ in request["errors"]), None)
+        return (_FAILED, f"{type(error).__name__}: {error}") if name is None else (_EXPECTED, [name, _told(error)])
+
+
+def _told(error: Exception) -> list[object]:
+    """Return what makes an error again: of an OSError its number and text, else its message."""
+    return [error.errno, error.strerror] if isinstance(error, OSError) else [str(error)]
+
+
+def _memory_in_use() -> int:
+    with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - of few imports, one less
+        return int(file.read().split()[0]) * resource.getpagesize()

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from storage.files import Bounds, Confinement, WorkFailed
+from tests.waiting import until
+
+BOUNDS = Bounds(cpu_seconds=1, memory_bytes=64 << 20, seconds=60)
+
+
+def add(one: int, other: int) -> int:
+    return one + other
+
+
+def spin() -> None:
+    while True:
+        pass
+
+
+def sleep() -> None:
+    signal.pause()
+
+
+def eat() -> int:
+    return len(bytearray(1 << 30))
+
+
+def end() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def open_many() -> None:
+    opened = [os.open("/dev/null", os.O_RDONLY) for _ in range(1000)]
+    raise AssertionError(opened)
+
+
+def refuse() -> None:
+    message = "not this one"
+    raise KeyError(message)
+
+
+def fill() -> None:
+    raise OSError(28, "No space left on device")
+
+
+def wait_for(path: str) -> str:
+    Path(f"{path}.begun").touch()
+    until(Path(path).exists, "the file", 60)
+    return path
+
+
+@pytest.fixture
+def confinement() -> Iterator[Confinement]:
+    made = Confinement()
+    yield made
+    made.close()
+
+
+def test_a_result_comes_back_and_an_expected_error_is_raised(confinement: Confinement):
+    assert confinement.run(add, 1, 2, bounds=BOUNDS, owner="acme") == 3
+    with pytest.raises(KeyError, match="not this one"):
+        confinement.run(refuse, bounds=BOUNDS, owner="acme", errors=(KeyError,))
+    with pytest.raises(OSError, match="No space left") as caught:
+        confinement.run(fill, bounds=BOUNDS, owner="acme", errors=(OSError,))
+    assert caught.value.errno == 28
+    with pytest.raises(WorkFailed, match="KeyError: 'not this one'"):
+        confinement.run(refuse, bounds=BOUNDS, owner="acme")
+
+
+@pytest.mark.parametrize(
+    ("work", "why"),
+    [(spin, "1 s of CPU time"), (eat, "64 MiB of memory"), (end, "CPU time"), (open_many, "Too many open files")],
+)
+def test_a_work_that_takes_too_much_ends_and_others_go_on(confinement: Confinement, work: object, why: str):
+    with pytest.raises(WorkFailed, match=why):
+        confinement.run(work, bounds=BOUNDS, owner="acme")  # type: ignore[arg-type]
+    assert confinement.run(add, 1, 2, bounds=BOUNDS, owner="acme") == 3
+
+
+def test_a_work_that_takes_too_long_ends(confinement: Confinement):
+    with pytest.raises(WorkFailed, match="1 s in all"):
+        confinement.run(sleep, bounds=Bounds(cpu_seconds=60, memory_bytes=64 << 20, seconds=1), owner="acme")
+
+
+def test_a_zygote_that_was_killed_is_replaced(confinement: Confinement):
+    assert confinement.run(os.getppid, bounds=BOUNDS, owner="acme") != os.getpid()
+    zygote = confinement.run(os.getppid, bounds=BOUNDS, owner="acme")
+    os.kill(zygote, signal.SIGKILL)
+    os.waitid(os.P_PID, zygote, os.WEXITED | os.WNOWAIT)
+    assert confinement.run(os.getppid, bounds=BOUNDS, owner="acme") != zygote
+
+
+def test_an_owner_waits_for_its_own_works_alone(confinement: Confinement, tmp_path: Path):
+    first, second = str(tmp_path / "first"), str(tmp_path / "second")
+    bounds, done = Bounds(cpu_seconds=60, memory_bytes=64 << 20, seconds=60), list[str]()
+
+    def work(path: str) -> None:
+        done.append(confinement.run(wait_for, path, bounds=bounds, owner="acme"))
+
+    threads = [threading.Thread(target=work, args=(path,)) for path in (first, second)]
+    for thread in threads:
+        thread.start()
+        if thread is threads[0]:
+            until(Path(f"{first}.begun").exists, "the first work")
+    assert confinement.run(add, 1, 2, bounds=BOUNDS, owner="other") == 3
+    assert not Path(f"{second}.begun").exists()
+    Path(second).touch()
+    Path(first).touch()
+    for thread in threads:
+        thread.join(60)
+    assert done == [first, second]
