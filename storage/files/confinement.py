@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from storage import immutable
+from storage.data_classes import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
