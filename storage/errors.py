@@ -24,6 +24,7 @@ __all__ = [
     "CouponUnknown",
     "DatabaseBusy",
     "DatabaseGone",
+    "DatabaseNotSynced",
     "DatabaseUnavailable",
     "DatabaseUnreadable",
     "EmailInvalid",
@@ -100,6 +101,10 @@ class DatabaseUnavailable(StorageError):
 
     The caller may retry later.
     """
+
+
+class DatabaseNotSynced(DatabaseUnavailable):
+    """The disk did not keep what was written to the database: whether it is stored shows at the next start."""
 
 
 class DatabaseBusy(DatabaseUnavailable):

@@ -12,7 +12,7 @@ from storage.builds.build_rows import BUILD, existing_builds
 from storage.builds.concurrency import group_of
 from storage.builds.job_insertion import JobInserter
 from storage.database.statements import Query, Slots, SqlValue, Write, first, insert_into, slot, written
-from storage.errors import PipelineGone, SourceGone
+from storage.errors import DatabaseNotSynced, PipelineGone, SourceGone
 from storage.models import BuildRow, OrganizationRow, PipelineRow
 from storage.records import NewBuild
 
@@ -135,6 +135,8 @@ class BuildInserter:
                 if new.key is not None:
                     self._keys.claim(new.key, build_id, rejected=state.terminal)
                 return build
+        except DatabaseNotSynced:
+            raise  # the build may be stored; if it is not, its archive is removed as an orphan
         except BaseException:
             self._sources.remove(uuid)
             raise

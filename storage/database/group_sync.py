@@ -17,7 +17,7 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-from storage.errors import DatabaseUnavailable
+from storage.errors import DatabaseNotSynced, DatabaseUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,7 +118,7 @@ class GroupSync:
 
     def _check(self) -> None:
         if self._failure is not None:
-            raise DatabaseUnavailable(
+            raise DatabaseNotSynced(
                 f"the disk did not keep what was written to the database: {self._failure.strerror};"
                 " check the disk, then restart the service"
             ) from self._failure

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 from typing import TYPE_CHECKING
 
@@ -31,6 +30,8 @@ def sync_file_system(folder: Path) -> None:
 
     For trees that others wrote: to sync each of their files would take longer, and they may be unreadable.
     """
+    import ctypes  # noqa: PLC0415 - only who keeps trees needs it
+
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         if ctypes.CDLL(None, use_errno=True).syncfs(descriptor) != 0:
