@@ -104,7 +104,7 @@ class DatabaseUnavailable(StorageError):
 
 
 class DatabaseNotSynced(DatabaseUnavailable):
-    """The disk did not keep what was written to the database: whether it is stored shows at the next start."""
+    """The disk did not keep what was written to the database: it may be stored, or not."""
 
 
 class DatabaseBusy(DatabaseUnavailable):

@@ -12,6 +12,7 @@ import sys
 import time
 from contextlib import closing
 from pathlib import Path
+from uuid import uuid4
 
 from storage import Build, JobState, Storage, SystemClock, check_database
 from storage.files.kinds import DATABASE
@@ -54,11 +55,17 @@ class Host:
 
     def __init__(self, folder: Path, images_dir: Path) -> None:
         self.disk = CutDisk(folder, _MEGABYTES)
-        settings = {"CI_DAEMON_IMAGES_DIR": str(images_dir), **_SETTINGS}
+        self._boot_id = folder / "boot-id"
+        settings = {"CI_DAEMON_IMAGES_DIR": str(images_dir), "BOOT_ID": str(self._boot_id), **_SETTINGS}
         self.state = self.disk.mount / "state"
         self.daemon = Daemon(self.state, settings, _AS_HOST, log=folder / "daemon.log")
         new_storage(self.state, SystemClock()).close()
         os.sync()
+
+    def boot(self) -> None:
+        """Start the service in a boot of its own."""
+        self._boot_id.write_text(f"{uuid4()}\n")
+        self.daemon.start("tests.power.booted")
 
     def cut(self) -> None:
         """Cut the power, and plug the disk in again."""
@@ -77,7 +84,7 @@ def run(folder: Path, images_dir: Path, cuts: int, seed: int) -> None:
     """Cut the power that many times, let all builds end, and cut it once more. Raises AssertionError."""
     rng, witness, host = random.Random(seed), Witness(), Host(folder, images_dir)
     try:
-        host.daemon.start()
+        host.boot()
         client = Client.create(host.daemon, "power@example.org")
         pipeline = client.pipeline()
         load = Load(client, pipeline, witness)
@@ -87,7 +94,7 @@ def run(folder: Path, images_dir: Path, cuts: int, seed: int) -> None:
             host.cut()
             load.stop()
             _check_told(host, witness)
-            host.daemon.start()
+            host.boot()
         until(lambda: all(map(load.watch, witness.open_builds())), "the ends of all builds", _END_SECONDS)
         host.cut()
         _check_told(host, witness)

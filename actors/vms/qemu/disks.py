@@ -111,6 +111,7 @@ class Disks:
 
     def keep(self, vm_id: str, snapshot: str) -> None:
         """Make a snapshot, synced, of the disk of a VM that has ended. Raises VmError."""
+        sync_snapshots(self._snapshots)
         self._folder(vm_id).rename(self._snapshots / snapshot)
         sync_snapshots(self._snapshots)
 

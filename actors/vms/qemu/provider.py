@@ -220,6 +220,8 @@ class QemuProvider(HostVms):
                 raise VmError(message)
             (vm.folder / "frozen").touch()
             let_end(vm, _END_SECONDS)
+        else:
+            vm.check_boot()
         if not (vm.folder / "frozen").exists():
             message = f"VM {vm_id} ended before its disk could be kept"
             raise VmLost(message)

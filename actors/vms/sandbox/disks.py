@@ -141,7 +141,8 @@ class Disks:
     def freeze(self, vm_id: str, snapshot: str) -> None:
         """Make a snapshot of the disk of a VM that has ended. Safe to repeat after a crash. Raises VmError.
 
-        All of it is on the disk then: after a power cut it is whole. Overlays do not sync what jobs write.
+        What the VM wrote is synced before the disk has the name of a snapshot, so that one that is there after a power
+        cut is whole: overlays do not sync what jobs write.
         """
         check_disk_name(vm_id)
         check_disk_name(snapshot)
@@ -149,6 +150,7 @@ class Disks:
         # Without its chain a disk cannot become a snapshot, but it still must not be in the way of one.
         has_disk = disk.exists() if kept else (disk / "chain").exists()
         check_snapshot_free(vm_id, snapshot, has_disk=has_disk, kept=kept)
+        sync_snapshots(self.folder)
         self._keepers.change("freeze", vm_id, snapshot)
         chain = self.chain_on(snapshot)
         if len(chain.layers) >= self._max_layers:

@@ -177,6 +177,8 @@ class SandboxProvider(HostVms):
         """Keep the VM's disk under ``name`` and end the VM, whose other parts wait for ``destroy``."""
         vm = self._vm(vm_id)
         self._close_ready_connection(vm_id)
+        if name not in self._disks.snapshots():
+            vm.check_boot()
         vm.end_guest(_END_SECONDS)
         self._disks.freeze(vm_id, name)
 

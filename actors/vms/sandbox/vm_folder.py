@@ -10,12 +10,12 @@ import shutil
 import socket
 import time
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, field
 from typing import TYPE_CHECKING
 
 from actors.vms.provider import VmError, VmLost
 from actors.vms.sandbox.processes import ProcessIdentity
-from storage import immutable
+from storage import boot_id, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,11 +31,15 @@ _NO_LOCK = {errno.ENOENT, errno.ENOSPC, errno.EDQUOT}
 
 @immutable
 class VmRecord:
-    """The facts about a VM that any process needs to connect to it and to free it."""
+    """The facts about a VM that any process needs to connect to it and to free it.
+
+    ``boot`` is the id of the host's boot in which it was made.
+    """
 
     private_key: str
     host_key: str
     groups: tuple[str, ...]
+    boot: str = field(default_factory=boot_id)
 
 
 @immutable
@@ -85,7 +89,14 @@ class VmFolder:
             fields = json.loads((self.folder / "record").read_bytes())
         except (FileNotFoundError, json.JSONDecodeError) as error:
             raise self._missing() from error
-        return VmRecord(fields["private_key"], fields["host_key"], tuple(fields["groups"]))
+        boot = fields.get("boot") or boot_id()  # a VM of an earlier release
+        return VmRecord(fields["private_key"], fields["host_key"], tuple(fields["groups"]), boot)
+
+    def check_boot(self) -> None:
+        """Raise VmLost if the VM ended with its host, for then the host's disk may lack what it wrote."""
+        if self.record().boot != boot_id():
+            message = f"VM {self.id} ended with its host, before its disk was kept"
+            raise VmLost(message)
 
     @contextmanager
     def locked(self) -> Iterator[int]:

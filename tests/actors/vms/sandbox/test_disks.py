@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.vms import SnapshotNotFound, VmError, VmSpec
+from actors.vms import SnapshotNotFound, VmError, VmLost, VmSpec
 from actors.vms.sandbox import IdMap, SandboxProvider, run_mapped
 from storage import SystemClock
 from tests.actors.vms.sandbox.conftest import IMAGE, Boot, Guest, Host
@@ -214,3 +214,12 @@ def test_150_ancestors_are_no_obstacle(host: Host, boot: Boot) -> None:
         provider.destroy(vm.id)
         taken = name
     assert boot(snapshot=taken).says("ls /workspace; cat /workspace/*") == "130\n140\n130\n140"
+
+
+def test_a_disk_that_ended_with_its_host_is_not_kept(host: Host, boot: Boot, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power cut may have taken some of what the VM wrote."""
+    vm, name = boot(), host.name()
+    monkeypatch.setattr("actors.vms.sandbox.vm_folder.boot_id", lambda: "another boot")
+    with pytest.raises(VmLost, match="ended with its host"):
+        vm.provider.snapshot(vm.id, name)
+    assert name not in host.provider().snapshots()
