@@ -168,6 +168,16 @@ class Artifacts:
                 self._attempts.collected(job.id, self._database.now())
         self.files.remove(build.uuid, before)
 
+    def are_whole(self, job_id: int) -> bool:
+        """Tell whether the files of all artifacts of a job are there; a restored backup may lack some."""
+        for artifact in self._of_job.all(job_id=job_id):
+            try:
+                if self.path(artifact).stat().st_size != artifact.file_size:
+                    return False
+            except OSError:
+                return False
+        return True
+
     def discard(self, build: Build, job: Job) -> None:
         """Remove the artifacts of a job whose attempt does not count."""
         with self._database.write():

@@ -130,8 +130,10 @@ class Finalizer:
 
         Raises VmLost if the VM of such a job is lost before they are kept; of another job that is only noted.
         """
-        last = self._last_attempt
-        if not self._job.artifacts or (last is not None and last.collected_at is not None):
+        last, stored = self._last_attempt, self._storage.artifacts
+        if not self._job.artifacts:
+            return result
+        if last is not None and last.collected_at is not None and stored.are_whole(self._job.id):
             return result
         try:
             collected = self._attempt.collect()
@@ -142,8 +144,8 @@ class Finalizer:
                 raise VmLost(lost) from error
             collected = Collected(lacks=[lost])
         failure = collected.failure
-        store = self._storage.artifacts.store
-        store(self._assignment.build, self._job, collected.files.values(), complete=failure is None)
+        files = collected.files.values()
+        stored.store(self._assignment.build, self._job, files, complete=failure is None)
         self._attempt.log.notice(collected.notice())
         return result if failure is None else result.without_artifacts(failure, self._job)
 

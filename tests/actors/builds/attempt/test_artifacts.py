@@ -439,6 +439,20 @@ def test_artifacts_stored_by_an_earlier_process_stay(host: Host):
     assert b"artifacts:" not in host.log(build)
 
 
+def test_stored_artifacts_without_files_are_collected_again(host: Host):
+    """As after a restore of a backup that lacks them."""
+    build = host.build(ir(READY, "f"))
+    with collecting(host, build):
+        host.engine.stop()
+        files = host.storage.artifacts.files
+        gone = files.write(build.uuid, "f", [b"x\n"])
+        host.storage.artifacts.store(build, host.job(build), [gone])
+        files.remove(build.uuid, [gone.uuid])
+    host.restart()
+    assert host.finish(build).state == "passed"
+    assert left(host, build) == {"f": b"x\n"}
+
+
 def test_what_a_lost_attempt_has_left_does_not_count(host: Host):
     lost = f'[ "$CI_ATTEMPT" = 1 ] || exec sleep 1000; {READY}'
     nodes = [
