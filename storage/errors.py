@@ -23,6 +23,7 @@ __all__ = [
     "CouponTaken",
     "CouponUnknown",
     "DatabaseBusy",
+    "DatabaseDamaged",
     "DatabaseGone",
     "DatabaseNotSynced",
     "DatabaseUnavailable",
@@ -90,6 +91,10 @@ class MigrationFailed(StorageError):
 
 class DatabaseUnreadable(StorageError):
     """The database file cannot be opened, or is not a database of this service."""
+
+
+class DatabaseDamaged(DatabaseUnreadable):
+    """A page of the database is damaged; the message says what to do."""
 
 
 class ManifestUnreadable(StorageError):

@@ -13,7 +13,7 @@ from storage import parts
 from storage.billing.settings import BillingSettings
 from storage.database.connection import Database
 from storage.database.schema import migrate, migrations, version
-from storage.errors import AlreadyInitialized, DatabaseGone, DatabaseUnreadable, NotInitialized
+from storage.errors import AlreadyInitialized, DatabaseDamaged, DatabaseGone, DatabaseUnreadable, NotInitialized
 from storage.files.folders import sync_folder
 from storage.files.kinds import ARTIFACTS, DATABASE, KEY, LOGS, SOURCES
 from storage.vault import Vault
@@ -187,7 +187,7 @@ class Storage:
             migrate(database, migrations())
         except BaseException as error:
             database.close()
-            if isinstance(error, peewee.PeeweeException | DatabaseGone):
+            if isinstance(error, peewee.PeeweeException | DatabaseDamaged | DatabaseGone):
                 raise DatabaseUnreadable(
                     f"cannot read {path}: {error}; check its owner, or restore a backup"
                 ) from error

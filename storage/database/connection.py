@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import weakref
 from collections import deque
@@ -18,7 +19,7 @@ from playhouse.apsw_ext import APSWDatabase
 from storage.database.group_sync import GroupSync
 from storage.database.instants import SECOND, to_micros
 from storage.database.timeline import Timeline
-from storage.errors import DatabaseBusy, DatabaseGone, DatabaseUnavailable, StorageClosed
+from storage.errors import DatabaseBusy, DatabaseDamaged, DatabaseGone, DatabaseUnavailable, StorageClosed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -30,6 +31,10 @@ __all__ = ["Database"]
 _STUCK_SECONDS = 1
 _TURN_SECONDS = 0.5
 _MAX_IDLE = 8
+_log = logging.getLogger(__name__)
+
+_DAMAGED = (apsw.CorruptError, apsw.NotADBError)
+_REPAIR = "stop the service, see `ci-daemon doctor`, and restore a backup with `ci-daemon restore`"
 _UNAVAILABLE = (apsw.FullError, apsw.ReadOnlyError, apsw.IOError, apsw.PermissionsError)
 _REPLACED = (
     "the database's file was removed or replaced meanwhile: put it back, or stop the service and restore a backup"
@@ -56,6 +61,7 @@ class Database:
         """Store the path; the first statement opens the file, and creates it if it does not exist."""
         self._clock = clock
         self._busy_seconds = busy_seconds
+        self._damage_told = False
         self._connections = _Connections(str(path), busy_seconds)
         self._syncs = GroupSync(path.with_name(f"{path.name}-wal"), clock)
         self._writer = threading.RLock()
@@ -227,6 +233,12 @@ class Database:
             if isinstance(cause, apsw.BusyError):
                 busy = f"another process has held the database for {self._busy_seconds:g} s: try again"
                 raise DatabaseBusy(busy) from error
+            if isinstance(cause, _DAMAGED):
+                damage = f"the database is damaged ({cause}): {_REPAIR}"
+                if not self._damage_told:
+                    self._damage_told = True
+                    _log.error("%s", damage)
+                raise DatabaseDamaged(damage) from error
             if isinstance(cause, apsw.CantOpenError):
                 raise DatabaseGone(f"the database cannot be opened now: {cause}") from error
             if isinstance(cause, _UNAVAILABLE):

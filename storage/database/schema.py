@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import peewee
 
 from storage.data_classes import immutable
-from storage.errors import DatabaseUnreadable, MigrationFailed, SchemaTooNew
+from storage.errors import DatabaseDamaged, DatabaseUnreadable, MigrationFailed, SchemaTooNew
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,7 +79,7 @@ def _apply(database: Database, migration: Migration) -> None:
                 )
             database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             database.execute(f"PRAGMA user_version = {migration.number}")
-    except peewee.PeeweeException as error:
+    except (peewee.PeeweeException, DatabaseDamaged) as error:
         raise MigrationFailed(f"migration {migration.name} failed, the database is unchanged: {error}") from error
     finally:
         database.execute("PRAGMA foreign_keys = ON")

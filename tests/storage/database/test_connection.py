@@ -10,7 +10,7 @@ import apsw
 import peewee
 import pytest
 
-from storage import DatabaseBusy, DatabaseGone, DatabaseUnavailable, StorageClosed
+from storage import DatabaseBusy, DatabaseDamaged, DatabaseGone, DatabaseUnavailable, StorageClosed
 from storage.database.connection import Database
 from tests.clock import ManualClock
 
@@ -359,3 +359,24 @@ def test_a_full_disk_and_a_read_only_database_have_own_errors(numbers: Database)
     numbers.execute("PRAGMA query_only = off")
     with numbers.write():
         numbers.execute("INSERT INTO notes VALUES ('again')")
+
+
+def test_a_damaged_page_is_told_with_the_way_out_once(
+    tmp_path: Path, clock: ManualClock, caplog: pytest.LogCaptureFixture
+):
+    path = tmp_path / "damaged.sqlite3"
+    whole = Database(path, clock)
+    whole.execute("CREATE TABLE notes (text)")
+    with whole.write():
+        whole.execute_many("INSERT INTO notes VALUES (:text)", ({"text": "x" * 3000} for _ in range(40)))
+    whole.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    whole.close()
+    content = bytearray(path.read_bytes())
+    content[2 * 4096 :] = b"\xa5" * (len(content) - 2 * 4096)
+    path.write_bytes(content)
+    damaged = Database(path, clock)
+    for _ in range(2):
+        with pytest.raises(DatabaseDamaged, match="ci-daemon restore"):
+            damaged.execute("SELECT sum(length(text)) FROM notes").fetchall()
+    assert [record.levelname for record in caplog.records if "is damaged" in record.message] == ["ERROR"]
+    damaged.close()
