@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import falcon
@@ -199,3 +200,20 @@ def test_ids_of_installations_and_workspaces_are_no_uuids(
     (schema,) = (each["schema"] for each in described["parameters"] if each["name"] == "id")
     assert (schema["type"], schema.get("format")) == (schema_type, None)
     Draft202012Validator(schema).validate(example)
+
+
+def test_no_operation_reads_a_body_before_the_token(world: World, document: dict[str, Any]):
+    """A caller without a token learns nothing of the body."""
+    asked = 0
+    for path, of_path in document["paths"].items():
+        for method, described in of_path.items():
+            if described["security"] == [{"bearer": []}] and "requestBody" in described:
+                asked += 1
+                answered = testing.TestClient(world.app).simulate_request(
+                    method.upper(),
+                    re.sub(r"{\w+}", "1", path),
+                    body=b"{",
+                    headers={"Content-Type": "application/json"},
+                )
+                assert answered.status_code == 401, (method, path)
+    assert asked > 20
