@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from actors.builds.waiting import wait_reason
     from actors.engine import Engine, EngineBusy
     from actors.engine_settings import EngineSettings
+    from actors.front_end import FrontEnd
     from actors.log_context import LogContextFilter
     from actors.pollers import PollerComposition
     from actors.prometheus_metrics import PrometheusMetrics
@@ -33,6 +34,7 @@ __all__ = [
     "Engine",
     "EngineBusy",
     "EngineSettings",
+    "FrontEnd",
     "JobSettings",
     "LogContextFilter",
     "PollerComposition",

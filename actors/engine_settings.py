@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from actors.front_end import FrontEnd
 from storage import immutable
 
 if TYPE_CHECKING:
@@ -38,6 +39,13 @@ class EngineSettings:
     source: SourceSettings
     base_url: str
     api_address: tuple[str, int]
+    front_end: FrontEnd | None = None
+    """The pages of another front end; by default those of the console, at ``base_url``."""
+
+    @property
+    def pages(self) -> FrontEnd:
+        """The pages that links lead to."""
+        return self.front_end or FrontEnd(self.base_url)
 
 
 @dataclass(slots=True)

@@ -141,7 +141,7 @@ class PollerComposition:
         announcements = Announcements(
             storage=self.parts.storage,
             live_settings=self.parts.live_settings,
-            mails=Mails(self.parts.storage, self.parts.live_settings.now.base_url),
+            mails=Mails(self.parts.storage, self.parts.live_settings.now.base_url, self.parts.live_settings.now.pages),
             describe=self.describe_build,
         )
         return spawn(

@@ -169,7 +169,10 @@ def create_app(
     add_sessions(routes, LogoutResource(bearer, rates), SessionsResource(storage, access, rates))
     sessions = SessionStart(storage, addresses)
     add_cli_login(routes, CliLoginResource(storage, access, rates, sessions))
-    mails, identity = Mails(storage, settings.pages_url), identity or IdentitySettings()
+    mails, identity = (
+        Mails(storage, settings.pages_url, settings.front_end(settings.pages_url)),
+        identity or IdentitySettings(),
+    )
     sign_in = ProviderSignIn(storage, IdentityProviders(identity, clock), identity.sign_up_policy, sessions, rates)
     add_identity_providers(
         routes,
@@ -239,7 +242,10 @@ def create_app(
     add_secrets(routes, SecretsResource(storage, access))
 
     add_jobs(routes, JobsResource(storage, engine, access))
-    ranges, provider = LogRanges(engine, slots, clock), PaymentProvider.of(payments or PaymentSettings(), settings.url)
+    ranges, provider = (
+        LogRanges(engine, slots, clock),
+        PaymentProvider.of(payments or PaymentSettings(), settings.front_end(settings.url)),
+    )
     add_logs(routes, JobLogResource(storage, log_access, ranges), RenderLogResource(storage, log_access, ranges))
     add_build_pages(
         routes,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from ipaddress import ip_network
 
+from actors import FrontEnd
 from storage import immutable, setting
 
 __all__ = ["HttpSettings", "RateLimitSettings", "pages_url"]
@@ -12,6 +13,9 @@ __all__ = ["HttpSettings", "RateLimitSettings", "pages_url"]
 _HIGHEST_PORT = 65535
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{16,}", re.ASCII)
 _URL = re.compile(r"https?://[^\s/?#]+(?:/[^\s?#]*)?", re.IGNORECASE)
+_PATH = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*", re.ASCII)
+_OF_BUILD = ("{org}", "{pipeline}", "{number}")
+_CONSOLE = FrontEnd("")
 _ORIGIN = re.compile(r"https?://[^\s/?#*]+/?", re.IGNORECASE)
 _THIS_HOST = re.compile(r"http://(?:127\.0\.0\.1|0\.0\.0\.0|\[::1?\])(?=[:/]|$)", re.IGNORECASE)
 
@@ -33,6 +37,26 @@ class HttpSettings:
         None,
         "The address that callers use if a proxy stands in front of the service, without a trailing slash.",
         example="https://ci.example.org",
+    )
+    front_end_url: str | None = setting(
+        None,
+        "The address of another front end than the console, to which links in mails and at source hosts and the return"
+        " from a payment lead, without a trailing slash.",
+        example="https://app.example.org",
+    )
+    front_end_verify_path: str = setting(
+        _CONSOLE.verify, "The front end's page that finishes a new account; the token follows a `#`."
+    )
+    front_end_recover_path: str = setting(
+        _CONSOLE.recover, "The front end's page that signs in with a link; the token follows a `#`."
+    )
+    front_end_invite_path: str = setting(
+        _CONSOLE.invite, "The front end's page that accepts an invite; the token follows a `#`."
+    )
+    front_end_paid_path: str = setting(_CONSOLE.paid, "The front end's page after a payment.")
+    front_end_canceled_path: str = setting(_CONSOLE.canceled, "The front end's page after a payment was given up.")
+    front_end_build_path: str = setting(
+        _CONSOLE.build, "The front end's page of a build, named by `{org}`, `{pipeline}` and `{number}`."
     )
     threads: int = setting(192, "The number of threads that serve requests, more than `max_streams`.", at_least=2)
     max_streams: int = setting(
@@ -73,7 +97,36 @@ class HttpSettings:
             raise ValueError(f'listen must be HOST:PORT, for example "127.0.0.1:8800", not "{self.listen}"')
         if self.base_url is not None and not _URL.fullmatch(self.base_url):
             raise ValueError(f'base_url must be a URL such as "https://ci.example.org", not "{self.base_url}"')
+        self._check_front_end()
         self._check_trust()
+
+    def _check_front_end(self) -> None:
+        if self.front_end_url is not None and not _URL.fullmatch(self.front_end_url):
+            raise ValueError(
+                f'front_end_url must be a URL such as "https://app.example.org", not "{self.front_end_url}"'
+            )
+        for name, path in self._front_end_paths().items():
+            known = path
+            for placeholder in _OF_BUILD if name == "build" else ():
+                known = known.replace(placeholder, "x")
+            if not _PATH.fullmatch(known):
+                raise ValueError(
+                    f'front_end_{name}_path must be a path such as "{getattr(_CONSOLE, name)}", not "{path}"'
+                )
+
+    def _front_end_paths(self) -> dict[str, str]:
+        return {
+            "verify": self.front_end_verify_path,
+            "recover": self.front_end_recover_path,
+            "invite": self.front_end_invite_path,
+            "paid": self.front_end_paid_path,
+            "canceled": self.front_end_canceled_path,
+            "build": self.front_end_build_path,
+        }
+
+    def front_end(self, own_url: str) -> FrontEnd:
+        """Return the pages that links lead to: the front end's, or the console's at the service's own address."""
+        return FrontEnd((self.front_end_url or own_url).rstrip("/"), **self._front_end_paths())
 
     def _check_trust(self) -> None:
         if self.metrics_token and not _TOKEN.fullmatch(self.metrics_token):

@@ -28,4 +28,5 @@ def engine_settings(config: Config, base_url: str, api_address: tuple[str, int])
         source=config.source,
         base_url=base_url,
         api_address=api_address,
+        front_end=config.http.front_end(base_url),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from actors.front_end import FrontEnd
 from actors.mail.letters import Letters, shown_name
 
 if TYPE_CHECKING:
@@ -33,23 +34,27 @@ class Mails:
     server's log has it.
     """
 
-    def __init__(self, storage: Storage, url: str) -> None:
-        """Store the storage, and the service's address without a trailing slash."""
+    def __init__(self, storage: Storage, url: str, front_end: FrontEnd | None = None) -> None:
+        """Store the storage, and the service's address without a trailing slash.
+
+        Links lead to the front end's pages, by default the console's at this address.
+        """
         self._storage = storage
         self._url = url
+        self._front_end = front_end or FrontEnd(url)
         self._letters = Letters(url)
 
     def verification(self, to: str, name: str, token: str, expires_at: datetime) -> None:
         """Write the mail that proves the address of a new account."""
-        self._add(to, "verification", expires_at, name=shown_name(name), link=f"{self._url}/login/verify#{token}")
+        self._add(to, "verification", expires_at, name=shown_name(name), link=self._link(self._front_end.verify, token))
 
     def magic_link(self, to: str, name: str, token: str, expires_at: datetime) -> None:
         """Write the mail with a link that signs a user in."""
-        self._add(to, "magic_link", expires_at, name=shown_name(name), link=f"{self._url}/login/recover#{token}")
+        self._add(to, "magic_link", expires_at, name=shown_name(name), link=self._link(self._front_end.recover, token))
 
     def has_account(self, to: str, token: str, expires_at: datetime) -> None:
         """Write the mail that an address has an account, with a magic link, to one who wanted to sign up."""
-        self._add(to, "has_account", expires_at, link=f"{self._url}/login/recover#{token}")
+        self._add(to, "has_account", expires_at, link=self._link(self._front_end.recover, token))
 
     def sign_up_closed(self, to: str, reason: str, expires_at: datetime) -> None:
         """Write the mail that says why an address may not have an account, to one who wanted to sign up.
@@ -76,7 +81,7 @@ class Mails:
             organization=organization,
             role=role.value,
             token=token,
-            link=f"{self._url}/invites#{token}",
+            link=self._link(self._front_end.invite, token),
         )
 
     def test(self, to: str, pipeline: str) -> bool:
@@ -103,6 +108,9 @@ class Mails:
     def build(self, to: str, letter: Letter) -> bool:
         """Write the mail about the end of a build; False if the address had too many of them."""
         return self._store(to, _BUILD, letter, None, _MOST_BUILDS)
+
+    def _link(self, path: str, token: str) -> str:
+        return f"{self._front_end.page(path)}#{token}"
 
     def _add(self, to: str, kind: str, expires_at: datetime | None, **values: object) -> bool:
         return self._store(to, kind, self._letters.write(kind, expires_at=expires_at, **values), expires_at, _MOST)

@@ -74,7 +74,7 @@ class Announcements:
         self, notification: Notification, event: BuildEvent, build: Build, failed: Sequence[FailedStep]
     ) -> Callable[[], object]:
         """Return what writes a delivery or a mail; its text is made here, as a transaction holds up others."""
-        page, at = f"{self._live_settings.now.base_url}/{build.page}", build.recorded_at or build.created_at
+        page, at = self._live_settings.now.pages.page_of(build), build.recorded_at or build.created_at
         match notification.kind:
             case NotificationKind.EMAIL:
                 return self._prepared_mail(notification, event, build, failed, page)

@@ -137,7 +137,7 @@ class StatusReporter(Supervised[StatusReporterMessage | _Reported, _ReportStates
         return Report(report_state(build.state), build, origin, self._url(build), tuple(others), outdated)
 
     def _url(self, build: Build) -> str:
-        return f"{self._live_settings.now.base_url}/{build.page}"
+        return self._live_settings.now.pages.page_of(build)
 
 
 def report_state(state: BuildState) -> ReportState:

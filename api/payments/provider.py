@@ -17,6 +17,7 @@ from storage import immutable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from actors import FrontEnd
     from api.payments.settings import PaymentSettings
     from storage import Organization
 
@@ -58,16 +59,16 @@ class CheckoutSession:
 class PaymentProvider:
     """Stripe, reached with the keys of the configuration. Safe in any thread."""
 
-    def __init__(self, settings: PaymentSettings, base_url: str) -> None:
-        """Store the settings; ``base_url`` is the service's own address, to which customers come back."""
+    def __init__(self, settings: PaymentSettings, pages: FrontEnd) -> None:
+        """Store the settings, and the pages to which customers come back."""
         self._settings = settings
-        self._base_url = base_url
+        self._pages = pages
         self._slots = threading.BoundedSemaphore(_AT_ONCE)
 
     @classmethod
-    def of(cls, settings: PaymentSettings, base_url: str) -> PaymentProvider | None:
+    def of(cls, settings: PaymentSettings, pages: FrontEnd) -> PaymentProvider | None:
         """Return the provider; None if the configuration has no keys of it."""
-        return cls(settings, base_url) if settings.configured else None
+        return cls(settings, pages) if settings.configured else None
 
     @property
     def settings(self) -> PaymentSettings:
@@ -130,8 +131,8 @@ class PaymentProvider:
             "adaptive_pricing": {"enabled": False},  # the ledger has one currency
             "metadata": metadata,
             "payment_intent_data": {"description": described, "metadata": metadata},
-            "success_url": f"{self._base_url}/billing/paid",
-            "cancel_url": f"{self._base_url}/billing/canceled",
+            "success_url": self._pages.page(self._pages.paid),
+            "cancel_url": self._pages.page(self._pages.canceled),
         }
 
     def _is_page(self, url: str) -> bool:

@@ -182,7 +182,9 @@ def test(session: Session, *, id: str, to: str | None) -> ExitCode:
             raise Failure("give the address of the test mail with --to")
         else:
             config = session.config()
-            mails = Mails(storage, config.http.url) if config.mail.host else None
+            mails = (
+                Mails(storage, config.http.url, config.http.front_end(config.http.url)) if config.mail.host else None
+            )
             made = mail_test(storage, mails, found, f"{organization.slug}/{pipeline.slug}", to)
     session.answer(_delivery_document(made), f"{made.uuid}: {made.state}")
     if made.last_error is None:
