@@ -163,7 +163,7 @@ def _start_zygote() -> tuple[socket.socket, subprocess.Popen[bytes]]:
         program = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import serve; serve({theirs.fileno()})"
         environment: Mapping[str, str] = {"PATH": os.defpath, "LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
         zygote = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", program],
+            [sys.executable, "-I", "-c", program],
             pass_fds=[theirs.fileno()],
             env=environment,
             stdin=subprocess.DEVNULL,

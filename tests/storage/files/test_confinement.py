@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -115,3 +116,11 @@ def test_an_owner_waits_for_its_own_works_alone(confinement: Confinement, tmp_pa
     for thread in threads:
         thread.join(60)
     assert done == [first, second]
+
+
+def test_a_zygote_finds_what_the_service_imports_through_site(
+    monkeypatch: pytest.MonkeyPatch, confinement: Confinement
+):
+    """A checkout that is installed as editable is on no path, but found by a hook of site-packages."""
+    monkeypatch.setattr("sys.path", [each for each in sys.path if not (Path(each) / "storage").is_dir()])
+    assert confinement.run(os.getppid, bounds=BOUNDS, owner="acme") != os.getpid()
