@@ -47,6 +47,12 @@ class RepositorySettings:
         replaces=("sources.fork_provider",),
     )
     fetch_timeout: float = setting(600.0, "The most seconds to fetch a repository.", above=0, at_most=_DAY, live=True)
+    git_cpu_seconds: int = setting(
+        60, "The most seconds of CPU time of a git program that works on a commit.", at_least=1, live=True
+    )
+    git_memory_mb: int = setting(
+        512, "The most MB of memory of a git program that fetches, or works on a commit.", at_least=32, live=True
+    )
     ca_file: Path | None = setting(
         None,
         "The certificates of the authorities that hosts are trusted by; if not set, those that this host trusts.",

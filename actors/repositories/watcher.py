@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RepositoryWatcher"]
 
-_AT_ONCE = 2
+_AT_ONCE = 6
+_OF_ONE = 2
 _SWEEP_SECONDS = 60.0
 _REST_SECONDS = 0.25
 _INTERNAL_ERROR = "an internal error, see `ci-daemon logs`"
@@ -89,7 +91,10 @@ _Task: TypeAlias = _Check | _Sweep | _Handle
 
 
 class RepositoryWatcher(Supervised[_Message, _Task]):
-    """Checks each repository when it is due, two at once, and none twice at a time.
+    """Checks each repository when it is due, six at once, and none twice at a time.
+
+    Organizations take turns, and none has more than two checks at once: so one whose repositories are slow, or whose
+    commits take git to its limits, holds up no pushes of others.
 
     After a check that finds no push, a repository rests for a moment. So many deliveries that say the same, or nothing
     new, cost a few checks a second, and a push that follows another is built at once.
@@ -114,7 +119,13 @@ class RepositoryWatcher(Supervised[_Message, _Task]):
         self._live_settings = live_settings
         self._pushes = pushes
         self._hosts = hosts
-        self._checking: set[int] = set()
+        self._checking: dict[int, int] = {}
+        """The organizations of the repositories that are checked now."""
+
+        self._turns: dict[int, int] = {}
+        """The numbers of the last checks of organizations, by their order."""
+
+        self._started = 0
         self._resting: set[int] = set()
         self._handling: set[str] = set()
 
@@ -134,7 +145,7 @@ class RepositoryWatcher(Supervised[_Message, _Task]):
             case _Handled(provider):
                 self._handling.discard(provider)
             case _Checked(repository_id, moved):
-                self._checking.discard(repository_id)
+                self._checking.pop(repository_id, None)
                 if not moved:
                     self._resting.add(repository_id)
                     self._timer.tell_after(_REST_SECONDS, self.address, _Rested(repository_id))
@@ -153,7 +164,7 @@ class RepositoryWatcher(Supervised[_Message, _Task]):
         super().on_task_error(task, error)
         match task:
             case _Check(repository):
-                self._checking.discard(repository.id)
+                self._checking.pop(repository.id, None)
                 self._storage.repository_checks.failed(repository, _INTERNAL_ERROR)
             case _Handle(provider):
                 self._handling.discard(provider)
@@ -184,16 +195,31 @@ class RepositoryWatcher(Supervised[_Message, _Task]):
         return _Handled(provider)
 
     def _poll(self) -> None:
-        free = _AT_ONCE - len(self._checking)
-        if free <= 0:
-            return
-        busy = self._checking | self._resting
-        due = [each for each in self._storage.repository_checks.due(len(busy) + free) if each.id not in busy]
-        if not due or admission_block(self._storage, self._live_settings.now.pool.low_disk_gb) is not None:
-            return
-        for repository in due[:free]:
-            self._checking.add(repository.id)
+        while len(self._checking) < _AT_ONCE:
+            repository = self._next()
+            if repository is None or self._is_blocked():
+                return
+            self._started += 1
+            self._checking[repository.id] = repository.organization_id
+            self._turns[repository.organization_id] = self._started
             self._start(repository)
+
+    def _is_blocked(self) -> bool:
+        return admission_block(self._storage, self._live_settings.now.pool.low_disk_gb) is not None
+
+    def _next(self) -> Repository | None:
+        """Return a repository that is due, if there is one.
+
+        It is of the organization with the fewest checks, of several the one whose last is longest ago.
+        """
+        running = Counter(self._checking.values())
+        waiting = self._storage.repository_checks.next_of_each(self._checking.keys() | self._resting)
+        free = [each for each in waiting if running[each.organization_id] < _OF_ONE]
+        return min(
+            free,
+            key=lambda each: (running[each.organization_id], self._turns.get(each.organization_id, 0)),
+            default=None,
+        )
 
     def _start(self, repository: Repository) -> None:
         def run() -> _Checked:

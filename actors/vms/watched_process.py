@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["POLL_SECONDS", "ProcessResult", "run"]
+__all__ = ["POLL_SECONDS", "Limits", "ProcessResult", "run"]
 
 POLL_SECONDS = 0.2
 """Seconds between two checks of a program."""
@@ -24,6 +24,9 @@ POLL_SECONDS = 0.2
 _CHUNK_BYTES = 1 << 16
 _LAST_BYTES = 1 << 16
 _DIES_WITH_CALLER = ("setpriv", "--pdeathsig", "KILL", "--")
+
+
+_NICE = 5
 
 
 @immutable
@@ -34,6 +37,24 @@ class ProcessResult:
     output: str
 
 
+@immutable
+class Limits:
+    """The most CPU time and memory that a program, and each that it starts, may take.
+
+    Memory is what it writes to: files that it maps to read them, such as packs of git, are not counted. The program
+    also runs with a lower priority than the service.
+    """
+
+    cpu_seconds: int
+    memory_bytes: int
+
+    @property
+    def prefix(self) -> tuple[str, ...]:
+        """The beginning of a command line that runs the rest within the limits."""
+        cpu, memory = f"--cpu={self.cpu_seconds}", f"--data={self.memory_bytes}"
+        return ("nice", "-n", str(_NICE), "prlimit", cpu, memory, "--core=0", "--")
+
+
 def run(
     argv: Sequence[str],
     *,
@@ -41,15 +62,17 @@ def run(
     environment: Mapping[str, str],
     check: Callable[[], None],
     stdout: IO[bytes] | None = None,
+    limits: Limits | None = None,
 ) -> ProcessResult:
-    """Run a program to its end.
+    """Run a program to its end, within ``limits`` if it works on what a stranger sent.
 
     ``check`` is called at least every `POLL_SECONDS`; if it raises, the program is killed and the exception is raised
     from here. The program's output goes to ``stdout`` if that is given, else with its errors into ``output``. The
     program dies with the calling thread.
     """
+    prefix = (*_DIES_WITH_CALLER, *(limits.prefix if limits else ()))
     with subprocess.Popen(
-        [*_DIES_WITH_CALLER, *argv], cwd=cwd, env=dict(environment), start_new_session=True,
+        [*prefix, *argv], cwd=cwd, env=dict(environment), start_new_session=True,
         stdin=subprocess.DEVNULL, stdout=stdout or subprocess.PIPE,
         stderr=subprocess.PIPE if stdout else subprocess.STDOUT,
     ) as process:  # fmt: skip

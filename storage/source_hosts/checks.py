@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import peewee
@@ -12,7 +13,7 @@ from storage.models import OrganizationRow, RepositoryHeadRow, RepositoryRow
 from storage.records import Repository, RepositoryHead
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from storage.database.connection import Database
     from storage.source_hosts.repositories import Repositories
@@ -38,6 +39,21 @@ class RepositoryChecks:
         self._repositories = repositories
         this = RepositoryRow.id == slot("id")
         head = (RepositoryHeadRow.repository == slot("id"), RepositoryHeadRow.ref == slot("ref"))
+        oldest = peewee.fn.MIN(RepositoryRow.next_check_at)
+        organization = peewee.NodeList((peewee.SQL("+"), RepositoryRow.organization), glue="")  # not by its index
+        self._next = Query(
+            database,  # SQLite takes the other columns from the row of the minimum
+            RepositoryRow.select(*_REPOSITORY.selected)
+            .join(OrganizationRow)
+            .where(
+                OrganizationRow.closed_at.is_null(),
+                RepositoryRow.next_check_at <= slot("now"),
+                RepositoryRow.id.not_in(peewee.SQL("(SELECT value FROM json_each(:busy))")),
+            )
+            .group_by(organization)
+            .order_by(oldest),
+            _REPOSITORY,
+        )
         self._due = Query(
             database,
             RepositoryRow.select(*_REPOSITORY.selected)
@@ -86,6 +102,10 @@ class RepositoryChecks:
     def due(self, limit: int) -> list[Repository]:
         """Return repositories that are to be checked now, the one that waits longest first."""
         return self._due.all(now=self._database.now(), limit=limit)
+
+    def next_of_each(self, busy: Collection[int]) -> list[Repository]:
+        """Return the repository of each organization that waits longest for its check, without the busy ones."""
+        return self._next.all(now=self._database.now(), busy=json.dumps(list(busy)))
 
     def hasten(self, repository_id: int, by: int | None = None) -> None:
         """Let a repository be checked at once, or by an instant."""

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import os
+import signal
 import tempfile
 import time
+from collections.abc import Callable  # noqa: TC003 - a record's field
+from contextlib import contextmanager
+from dataclasses import field, replace
+from pathlib import Path  # noqa: TC003 - a record's field
 from typing import IO, TYPE_CHECKING
 
 from actors.repositories.fetching.authentication import Authentication, authentication
 from actors.repositories.fetching.remote import Remote, RemoteInvalid
 from actors.vms.watched_process import run
+from storage import immutable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Iterator
 
     from actors.repositories.fetching.authentication import Credential
+    from actors.vms.watched_process import Limits
 
 __all__ = ["TOO_LARGE", "AccessRefused", "CommitRefused", "Git", "GitError", "LimitReached"]
 
@@ -23,6 +30,9 @@ TOO_LARGE = "the commit has more MB than the limit: raise source.max_mb"
 
 _MAX_OUTPUT = 64 << 20
 _SHOWN = 500
+_MEASURING_SHARE = 20
+"""A mirror's size is measured in at most one of so many parts of the time."""
+
 _HTTPS_PORT = 443
 
 _SETTINGS = """\
@@ -76,8 +86,12 @@ class AccessRefused(GitError):
 
 
 class CommitRefused(GitError):
-    """A commit cannot be built; another attempt would not help."""
+    """A commit cannot be built; another attempt would not help, or cost as much."""
 
+
+_OUT_OF_MEMORY = ("Out of memory", "out of memory", "Cannot allocate memory", "cannot allocate memory")
+_OUT_OF_TIME = f"signal {signal.SIGXCPU.value}"
+"""Part of git's message if a program that it started was ended for its CPU time."""
 
 _REFUSED = "Authentication failed"
 _ADVICE = {
@@ -103,6 +117,8 @@ class Git:
         measured: returns the bytes in use; called while git runs.
         ca_file: the certificates of authorities to trust, instead of the host's.
         address: the address of the URL's host, if no other may be connected to.
+        limits: what each program may take that works on a commit; one that fetches may take CPU time until its
+            time is over. None if the content is the caller's own.
 
     Raises GitError for an address that `Remote` refuses.
     """
@@ -115,7 +131,9 @@ class Git:
         measured: Callable[[], int],
         ca_file: Path | None = None,
         address: str | None = None,
+        limits: Limits | None = None,
     ) -> None:
+        self._limits = limits
         try:
             self.remote = Remote.parse(url)
         except RemoteInvalid as error:
@@ -123,6 +141,7 @@ class Git:
         self._settings = folder / "gitconfig"
         self.max_bytes = max_bytes
         self._measured = measured
+        self._next_check = 0.0
         trusted = (url, f"{url.rstrip('/')}/.git") if self.remote.protocol == "file" else ()
         text = _SETTINGS + "".join(f'\tdirectory = "{_quoted(each)}"\n' for each in trusted)
         text += f'[lfs]\n\turl = "{_quoted(self.remote.lfs_url)}"\n'  # wins over that of the repository
@@ -133,27 +152,50 @@ class Git:
         self._settings.write_text(text)
 
     def fetch(self, *arguments: str, at: Path, seconds: float, credential: Credential | None) -> bytes:
-        """Return the output of a git command that asks the remote. Raises GitError."""
+        """Return the output of a git command that asks the remote.
+
+        Raises GitError, past a limit LimitReached.
+        """
         with authentication(self.remote, credential) as given:
-            return self._output(arguments, at, seconds, self.remote.protocol, self._check_size, given)
+            return self._output(
+                _Command(arguments, at, seconds, self.remote.protocol, self._check_size, given, whole=True)
+            )
 
     def copy(self, *arguments: str, at: Path, seconds: float) -> None:
-        """Run a git command that fetches from a folder of this host. Raises GitError."""
-        self._output(arguments, at, seconds, "file", self._check_size, Authentication())
+        """Run a git command that fetches from a folder of this host.
+
+        Raises GitError, past a limit CommitRefused.
+        """
+        with _refusing():
+            self._output(_Command(arguments, at, seconds, "file", self._check_size))
 
     def run(self, *arguments: str, at: Path, seconds: float) -> bytes:
-        """Return the output of a git command that fetches nothing. Raises GitError."""
-        return self._output(arguments, at, seconds, "", lambda: None, Authentication())
+        """Return the output of a git command on commits.
+
+        Raises GitError, past a limit CommitRefused.
+        """
+        with _refusing():
+            return self._output(_Command(arguments, at, seconds))
+
+    def check_all(self, *arguments: str, at: Path, seconds: float) -> None:
+        """Run a git command that reads the whole repository.
+
+        Raises GitError, past a limit LimitReached.
+        """
+        self._output(_Command(arguments, at, seconds, whole=True))
 
     def write(self, path: Path, *arguments: str, at: Path, seconds: float, max_bytes: int) -> None:
-        """Write the output of a git command to a file. Raises GitError, also past ``max_bytes``."""
+        """Write the output of a git command on a commit to a file.
+
+        Raises GitError, past a limit CommitRefused.
+        """
 
         def check() -> None:
             if path.stat().st_size > max_bytes:
                 raise CommitRefused(TOO_LARGE)
 
-        with path.open("wb") as out:
-            self._run(arguments, at, seconds, "", check, Authentication(), out)
+        with _refusing(), path.open("wb") as out:
+            self._run(_Command(arguments, at, seconds, check=check), out)
         check()
 
     def free_bytes(self) -> int:
@@ -161,55 +203,52 @@ class Git:
         return max(self.max_bytes - self._measured(), 0)
 
     def _check_size(self) -> None:
-        if self._measured() > self.max_bytes:
+        """Raise LimitReached past the limit of size; of a mirror of many files, look at it more seldom."""
+        began = time.monotonic()
+        if began < self._next_check:
+            return
+        measured = self._measured()
+        now = time.monotonic()
+        self._next_check = now + _MEASURING_SHARE * (now - began)
+        if measured > self.max_bytes:
             limit = f"{self.max_bytes / 2**30:g} GB"
             raise LimitReached(f"the repository has more than {limit}: raise repositories.max_mirror_gb")
 
-    def _output(
-        self,
-        arguments: tuple[str, ...],
-        at: Path,
-        seconds: float,
-        protocol: str,
-        check: Callable[[], None],
-        given: Authentication,
-    ) -> bytes:
+    def _output(self, command: _Command) -> bytes:
         def check_output() -> None:
             if out.tell() > _MAX_OUTPUT:
-                raise LimitReached(f"git {arguments[0]} printed more than {_MAX_OUTPUT >> 20} MiB and was ended")
-            check()
+                limit = f"{_MAX_OUTPUT >> 20} MiB"
+                raise LimitReached(f"git {command.arguments[0]} printed more than {limit} and was ended")
+            command.check()
 
         with tempfile.TemporaryFile() as out:
-            self._run(arguments, at, seconds, protocol, check_output, given, out)
+            self._run(replace(command, check=check_output), out)
             out.seek(0)
             return out.read(_MAX_OUTPUT)
 
-    def _run(
-        self,
-        arguments: tuple[str, ...],
-        at: Path,
-        seconds: float,
-        protocol: str,
-        check: Callable[[], None],
-        given: Authentication,
-        out: IO[bytes],
-    ) -> None:
+    def _run(self, command: _Command, out: IO[bytes]) -> None:
+        name, seconds, given = command.arguments[0], command.seconds, command.given
         deadline = time.monotonic() + seconds
 
         def check_all() -> None:
             if time.monotonic() > deadline:
-                raise LimitReached(f"git {arguments[0]} took more than {seconds:.0f} s and was ended")
-            check()
+                raise LimitReached(f"git {name} took more than {seconds:.0f} s and was ended")
+            command.check()
 
+        limits = self._limits
+        if limits is not None and command.whole:
+            limits = replace(limits, cpu_seconds=math.ceil(seconds))
         settings = (option for key, value in given.settings.items() for option in ("-c", f"{key}={value}"))
-        environment = self._environment(protocol) | dict(given.environment)
-        argv = ("git", *settings, *arguments)
-        result = run(argv, cwd=at, environment=environment, check=check_all, stdout=out)
+        environment = self._environment(command.protocol) | dict(given.environment)
+        argv = ("git", *settings, *command.arguments)
+        result = run(argv, cwd=command.at, environment=environment, check=check_all, stdout=out, limits=limits)
         if result.status != 0:
             output = given.shown(result.output.strip())
+            if limits is not None:
+                _tell_limit(name, result.status, output, limits)
             advice = next((f"{advice} ({self.remote.url})" for part, advice in _ADVICE.items() if part in output), "")
             kind = AccessRefused if _REFUSED in output else GitError
-            raise kind(advice or f"git {arguments[0]} failed: {output[-_SHOWN:]}")
+            raise kind(advice or f"git {name} failed: {output[-_SHOWN:]}")
 
     def _environment(self, protocol: str) -> dict[str, str]:
         return {
@@ -224,6 +263,42 @@ class Git:
             "GIT_NO_LAZY_FETCH": "1",
             "GIT_NO_REPLACE_OBJECTS": "1",
         }
+
+
+@immutable
+class _Command:
+    """A run of git: its arguments, working directory, seconds, protocol of fetches, and check.
+
+    It may use CPU time for all of its seconds if it works on the ``whole`` repository.
+    """
+
+    arguments: tuple[str, ...]
+    at: Path
+    seconds: float
+    protocol: str = ""
+    check: Callable[[], None] = lambda: None
+    given: Authentication = field(default_factory=Authentication)
+    whole: bool = False
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Refuse the commit whose work reaches a limit: that of another attempt would, too."""
+    try:
+        yield
+    except LimitReached as error:
+        raise CommitRefused(str(error)) from error
+
+
+def _tell_limit(name: str, status: int, output: str, limits: Limits) -> None:
+    """Raise LimitReached if a git that failed had reached its limits of CPU time or memory."""
+    if status in {-signal.SIGXCPU, -signal.SIGKILL} or _OUT_OF_TIME in output:
+        limit = f"{limits.cpu_seconds} s of CPU time: raise repositories.git_cpu_seconds"
+    elif any(each in output for each in _OUT_OF_MEMORY):
+        limit = f"{limits.memory_bytes >> 20} MB of memory: raise repositories.git_memory_mb"
+    else:
+        return
+    raise LimitReached(f"git {name} took more than {limit}")
 
 
 def _quoted(path: str) -> str:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors.repositories.fetching.addresses import allowed_address
-from actors.repositories.fetching.git import Git, GitError
+from actors.repositories.fetching.git import CommitRefused, Git, GitError, LimitReached
 from actors.repositories.fetching.heads import FORMAT, NAMES, Heads, default_branch, found_heads, listed_heads
+from actors.vms.watched_process import Limits
 from storage import immutable
 
 if TYPE_CHECKING:
@@ -84,7 +85,8 @@ class Mirror:
         self.address = address
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         max_bytes = int(settings.max_mirror_gb * 2**30)
-        self.git = Git(self.folder, url, max_bytes, lambda: _size(self._limited), settings.ca_file, address)
+        limits = Limits(settings.git_cpu_seconds, settings.git_memory_mb << 20)
+        self.git = Git(self.folder, url, max_bytes, lambda: _size(self._limited), settings.ca_file, address, limits)
 
     def remote_heads(self) -> Heads:
         """Return the heads of the repository itself, without fetching its objects. Raises GitError."""
@@ -107,12 +109,12 @@ class Mirror:
         made = self._make()
         try:
             self._fetch()
-        except GitError:
+        except GitError as error:
             if _size(self._limited) > self.git.max_bytes:
                 self.remove()  # its partial packs would only grow
                 raise
             self._clear()
-            if made or self._is_whole():
+            if isinstance(error, LimitReached) or made or self._is_whole():
                 raise
             self.distrust()
             self._make()
@@ -178,9 +180,16 @@ class Mirror:
         return commit if len(commit) in _FULL and self.has(commit) else None
 
     def commit(self, commit: str) -> Commit:
-        """Return a commit's message and author. Raises GitError."""
-        format_ = "--format=%an%x00%ae%x00%B"
-        text = self.run("show", "--no-patch", "--no-show-signature", format_, "--end-of-options", commit)
+        """Return a commit's message and author, none that git cannot print within its limits. Raises GitError.
+
+        `git show` compares the trees even for an answer without a patch, `git log` does not: trees are cheap to make
+        and may have more paths than anybody can count.
+        """
+        options = ("--no-walk", "--no-show-signature", "--format=%an%x00%ae%x00%B")
+        try:
+            text = self.run("log", *options, "--end-of-options", commit)
+        except CommitRefused:
+            return Commit("", "", "")
         name, email, message = text.decode(errors="replace").split("\0", 2)
         return Commit(message.strip()[:_MAX_MESSAGE], name[:_MAX_NAME], email[:_MAX_NAME])
 
@@ -248,7 +257,9 @@ class Mirror:
     def _is_whole(self) -> bool:
         """Tell whether git can read all commits and trees of the mirror."""
         try:
-            self.run("rev-list", "--objects", "--all", "--quiet")
+            self.git.check_all("rev-list", "--objects", "--all", "--quiet", at=self.path, seconds=self.seconds)
+        except LimitReached:
+            return True  # another mirror would take as long
         except GitError:
             return False
         return True

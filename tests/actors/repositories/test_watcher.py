@@ -25,8 +25,8 @@ from tests.waiting import until
 class Watched:
     """A watcher of one repository, whose rests end only while the timer runs."""
 
-    def __init__(self, folder: Path) -> None:
-        self.world = World(folder)
+    def __init__(self, world: World) -> None:
+        self.world = world
         self.timer = Timer(SystemClock())
         self.address: Address[RepositoryWatcherMessage] = spawn(
             RepositoryWatcher,
@@ -66,7 +66,7 @@ class Watched:
 
 @pytest.fixture
 def watched(tmp_path: Path) -> Iterator[Watched]:
-    watched = Watched(tmp_path)
+    watched = Watched(World(tmp_path))
     yield watched
     watched.address.stop()
     watched.world.storage.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import count
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from actors.repositories.host_approvals import HostApprovals
 from actors.repositories.pull_requests import PullRequestBuilds
 from actors.repositories.pushes import PushBuilds
 from actors.repositories.reruns import Reruns
+from actors.repositories.settings import RepositorySettings
 from actors.source_hosts import PlainGit
 from actors.source_hosts.host import HostEvent, PullRequest
 from storage import Declaration, DeclaringRepository, Delivery
@@ -24,6 +25,8 @@ from tests.git_repository import GitRepository
 from tests.memory.provider import MemoryProvider, only
 from tests.records import new_owner
 from tests.state import new_storage
+
+_DEFAULTS = RepositorySettings()
 
 
 class _Host(PlainGit):
@@ -36,7 +39,7 @@ class _Host(PlainGit):
 class World:
     """A repository with pull requests of strangers, which wait, so that nothing is rendered."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, repositories: RepositorySettings = _DEFAULTS) -> None:
         self.clock = ManualClock()
         self.storage = new_storage(folder / "state", self.clock)
         self.remote = GitRepository(folder / "git")
@@ -50,7 +53,8 @@ class World:
             "main",
             Declaration("ci", allow_manual=True, triggers=({"event": "pull_request", "branches": ["main"]},)),
         )
-        live_settings = LiveSettings(settings_with(PoolSettings(), JobSettings()))
+        settings = replace(settings_with(PoolSettings(), JobSettings()), repositories=repositories)
+        live_settings = LiveSettings(settings)
         hosts, images = {"git": _Host(self.storage)}, images_in_memory(folder / "images")
         commits = CommitBuilds(
             storage=self.storage,
@@ -102,6 +106,10 @@ class World:
         """Check the repository while it is due; return the commits that were built so far, oldest first."""
         while due := self.storage.repository_checks.due(1):
             self.pushes.check(due[0])
+        return self.built()
+
+    def built(self) -> list[str | None]:
+        """Return the commits that were built so far, oldest first."""
         return [each.commit for each in reversed(self.storage.builds.page(self.pipeline.id, 100, None).rows)]
 
     def reported(self, number: int = 0) -> Delivery:

@@ -46,6 +46,7 @@ SORTS = {
     "build_history._failed": "the failed builds of each pipeline of an organization that are its last, by their begin",
     "build_history._slowest": "the steps of a pipeline's last builds, by their mean",
     "build_origins._of_commit": "the builds of one commit, when its host asks for them again",
+    "repository_checks._next": "the repositories that are due, by organization",
     "build_origins._of_pipeline": "the builds of one commit and pipeline, at each report of one of them",
 }
 """Statements that sort or group a bounded number of rows, with these rows."""
