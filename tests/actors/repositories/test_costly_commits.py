@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -113,28 +115,38 @@ def watched(world: World) -> Iterator[Watched]:
     watched.address.stop()
 
 
-def test_costly_pushes_do_not_hold_up_others(world: World, watched: Watched, tmp_path: Path):
-    """Six repositories of one organization are checked before that of another, which is built meanwhile."""
-    checks, costly = world.storage.repository_checks, GitRepository(tmp_path / "costly")
-    costly.commit("Begin")
-    costly.push("main")
-    organization_id = new_owner(world.storage, "eve@example.org", "Eve").organization.id
-    mine = set()
-    for number in range(6):
-        (tmp_path / f"{number}.git").symlink_to(costly.bare)
-        url = str(tmp_path / f"{number}.git")
-        mine.add(world.storage.repositories.connect(organization_id, url, f"eve/{number}", 86_400).id)
+@contextmanager
+def stuck(bare: Path) -> Iterator[None]:
+    """Let git wait for the refs of a repository, then find none."""
+    refs = bare / "packed-refs"
+    os.mkfifo(refs)
+    try:
+        yield
+    finally:
+        writer = os.open(refs, os.O_RDWR)
+        refs.unlink()
+        os.close(writer)
+
+
+def test_slow_repositories_hold_up_no_other_organization(world: World, watched: Watched, tmp_path: Path):
+    """Six repositories of one organization are due before that of another, which is built meanwhile."""
+    checks, slow = world.storage.repository_checks, GitRepository(tmp_path / "slow")
+    slow.push(f"{bomb(slow)}:{MAIN}")
+    until(watched.is_due, "the watcher's begin")
     world.check()
-    costly.push("--force", f"{bomb(costly)}:{MAIN}")
+    organization_id = new_owner(world.storage, "eve@example.org", "Eve").organization.id
+    theirs = set()
+    for number in range(6):
+        url = tmp_path / f"{number}.git"
+        url.symlink_to(slow.bare)
+        theirs.add(world.storage.repositories.connect(organization_id, str(url), f"eve/{number}", 86_400).id)
     change = world.remote.commit("Change")
     world.arrive(change)
     world.clock.advance(1)
-    for each in mine:
-        checks.hasten(each)
-    world.clock.advance(1)
     world.report(change)
 
-    watched.address.ask(PollStorage())
-    until(lambda: world.built() == [change], "the other organization's build")
+    with stuck(slow.bare):
+        watched.address.ask(PollStorage())
+        until(lambda: {each.id for each in checks.due(100)} == theirs, "the other organization's check")
 
-    assert {each.id for each in checks.due(100)} == mine
+    assert world.built() == [change]
