@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,8 @@ except (OSError, ValueError) as error:
     reason = getattr(error, "reason", error)
     print(f"{unreported} ({{getattr(reason, 'strerror', None) or reason}})", file=sys.stderr)
 """
+
+_ADDRESS = re.compile(r"'([^'\s]+)/webhooks/git'")
 
 
 def hook_script(url: str) -> str:
@@ -76,13 +79,13 @@ def install_hook(repository: Path, url: str, token: str) -> bool:
     return True
 
 
-def remove_hook(repository: Path, url: str) -> bool:
-    """Remove the hook if it is the one that was installed, and the token; False if a hook stays."""
+def remove_hook(repository: Path) -> bool:
+    """Remove the token, and the hook if it was installed, for whatever address; False if a hook stays."""
     folder = repository / ".git" if (repository / ".git").is_dir() else repository
     hook = folder / _HOOK
     try:
         (folder / _TOKEN_FILE).unlink(missing_ok=True)
-        if hook.read_text() != hook_script(url):
+        if not _is_ours(hook.read_text()):
             return False
         hook.unlink()
     except FileNotFoundError:
@@ -90,6 +93,12 @@ def remove_hook(repository: Path, url: str) -> bool:
     except (OSError, UnicodeDecodeError):
         return False
     return True
+
+
+def _is_ours(text: str) -> bool:
+    """Tell whether a hook is one that was installed here, and that nobody has changed."""
+    address = _ADDRESS.search(text)
+    return address is not None and text == hook_script(address[1])
 
 
 def _write(path: Path, text: str, mode: int) -> None:

@@ -11,7 +11,6 @@ from ci_daemon.command.support.lookup import find_user
 from ci_daemon.command.support.person import display_name, email_address
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.command.support.timestamps import timestamp
-from ci_daemon.host.lock import served_by
 from ci_daemon.terminal.counts import counted
 from storage import SoleOwner
 
@@ -66,8 +65,7 @@ def link(session: Session, *, email: str | None, owner: bool) -> None:
         raise click.UsageError("give the EMAIL of a user, or --owner")
     from api import pages_url  # noqa: PLC0415 - the other commands need no API
 
-    server = served_by(session.state_dir)
-    url = pages_url((server and server.url) or session.config().http.url)
+    url = pages_url(session.service_url())
     with session.storage_without_billing() as storage:
         if email is None:
             page, token = "owner", storage.sign_in_links.owner()

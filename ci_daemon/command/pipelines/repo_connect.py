@@ -134,7 +134,7 @@ def connect(
                 raise Failure(str(error)) from None
             connected = storage.repositories.edit(connected, submodules=submodules, lfs=lfs)
             token = _prepared(storage, connected, credential, heads)
-        document, service = document_of(repository_of(storage, connected, None)), session.config().http.url
+        document, service = document_of(repository_of(storage, connected, None)), session.service_url()
     hooked = connected.is_path and install_hook(Path(address), service, token)
     how = "its hook reports them at once" if hooked else f"the service looks every {seconds} s"
     lines = [f"pushes to {address} are built for {org}: {how}", *unread]

@@ -113,6 +113,16 @@ class Session:
 
         return load(self.state_dir, os.environ)
 
+    def service_url(self) -> str:
+        """Return the address of this state directory's service: where it answers now, else the configured one.
+
+        They differ while the service runs by `serve --listen`, or by an older configuration. Raises ConfigError.
+        """
+        from ci_daemon.host.lock import served_by
+
+        server = served_by(self.state_dir)
+        return (server and server.url) or self.config().http.url
+
     @property
     def program(self) -> str:
         """The command with which a further one finds the same state directory."""

@@ -81,7 +81,7 @@ class BoxRepositories:
         if left is not None:
             click.echo(f"its webhook may still be there: {left}", err=True)
         if found.is_path:
-            remove_hook(Path(found.url), self._session.config().http.url)
+            remove_hook(Path(found.url))
         return was
 
     def key(self, org: str, url: str) -> RepositoryKey:
@@ -96,7 +96,7 @@ class BoxRepositories:
         if found.provider != GIT:
             raise Failure(f"{found.url} is at a host that reports pushes by itself")
         token = self._storage.repositories.mint_token(found)
-        return RepositoryHook(found.uuid, server_hook(self._session.config().http.url, token))
+        return RepositoryHook(found.uuid, server_hook(self._session.service_url(), token))
 
 
 def deploy_key(storage: Storage, repository: Repository) -> DeployKey:
