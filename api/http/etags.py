@@ -5,10 +5,15 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
+from api.openapi.operations import Answer
+
 if TYPE_CHECKING:
     import falcon
 
-__all__ = ["answer_unless_known"]
+__all__ = ["ETAG", "NOT_MODIFIED", "answer_unless_known"]
+
+ETAG = {"ETag": "Changes with the body."}
+NOT_MODIFIED = Answer(304, "`If-None-Match` has the current `ETag`.")
 
 
 def answer_unless_known(req: falcon.Request, resp: falcon.Response, body: bytes, content_type: str) -> None:

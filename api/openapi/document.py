@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
 from http import HTTPStatus
@@ -13,6 +14,7 @@ from pydantic.json_schema import models_json_schema
 
 from api.errors.catalog import error_catalog
 from api.errors.responses import ErrorRecord
+from api.http.etags import ETAG, NOT_MODIFIED, answer_unless_known
 from api.openapi.examples import example_of
 from api.openapi.operations import Answer, Operation, operation
 
@@ -47,14 +49,19 @@ class OpenApiResource:
     def __init__(self, routes: Routes, base_url: str) -> None:
         self._routes = routes
         self._base_url = base_url
-        self._document: dict[str, Any] | None = None
+        self._encoded: bytes | None = None
 
-    @operation("getOpenApi", Answer(200, "The document.", media_type="application/json"), security="public")
+    @operation(
+        "getOpenApi",
+        Answer(200, "The document.", media_type="application/json", headers=ETAG),
+        NOT_MODIFIED,
+        security="public",
+    )
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Get this document."""
-        self._document = self._document or document(self._routes, self._base_url)
-        resp.content_type = falcon.MEDIA_JSON
-        resp.media = self._document
+        if self._encoded is None:  # anybody may ask for it, and encoding it takes the time of many other requests
+            self._encoded = json.dumps(document(self._routes, self._base_url), ensure_ascii=False).encode()
+        answer_unless_known(req, resp, self._encoded, falcon.MEDIA_JSON)
 
 
 def document(routes: Routes, base_url: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from api.build_status.badge import UNKNOWN_BADGE, badge_of
 from api.build_status.cctray import cctray
-from api.http.etags import answer_unless_known
+from api.http.etags import ETAG, NOT_MODIFIED, answer_unless_known
 from api.openapi.operations import Answer, Parameter, operation
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ __all__ = ["BadgeResource", "CctrayResource"]
 
 _SVG = "image/svg+xml"
 _XML = "application/xml"
-_NOT_MODIFIED = Answer(304, "`If-None-Match` has the current `ETag`.")
-_ETAG = {"ETag": "Changes with the body."}
 _MAX_PROJECTS = 1000
 _BRANCH = Parameter(
     "branch",
@@ -41,8 +39,8 @@ class BadgeResource:
 
     @operation(
         "getBadge",
-        Answer(200, "The badge.", media_type=_SVG, headers=_ETAG),
-        _NOT_MODIFIED,
+        Answer(200, "The badge.", media_type=_SVG, headers=ETAG),
+        NOT_MODIFIED,
         Answer(404, "A badge that says `unknown`: there is no such pipeline, or you may not read it.", media_type=_SVG),
         errors=("route_not_found",),  # of a name with a line break
         parameters=(_BRANCH,),
@@ -78,8 +76,8 @@ class CctrayResource:
 
     @operation(
         "getCctray",
-        Answer(200, "The feed.", media_type=_XML, headers=_ETAG),
-        _NOT_MODIFIED,
+        Answer(200, "The feed.", media_type=_XML, headers=ETAG),
+        NOT_MODIFIED,
         security="optional",
     )
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:

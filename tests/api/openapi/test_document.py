@@ -38,6 +38,18 @@ def test_the_document_is_valid_openapi(document: dict[str, Any]):
     validate(document)
 
 
+def test_the_document_is_not_sent_to_who_has_it(world: World):
+    first = world.anonymous.simulate_get("/api/v0/openapi.json")
+    again = world.anonymous.simulate_get("/api/v0/openapi.json", headers={"If-None-Match": first.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+def test_the_document_is_encoded_once(world: World, monkeypatch: pytest.MonkeyPatch):
+    first = world.anonymous.simulate_get("/api/v0/openapi.json")
+    monkeypatch.setattr("api.openapi.document.document", None)
+    assert world.anonymous.simulate_get("/api/v0/openapi.json").content == first.content
+
+
 def test_every_operation_has_an_id_of_its_own_and_a_summary(document: dict[str, Any]):
     ids = [each["operationId"] for each in operations(document)]
     assert len(ids) == len(set(ids))
