@@ -24,6 +24,34 @@ def test_a_fork_sees_its_parents_files_and_no_siblings(boot: Boot):
     assert boot(second.snapshot("again")).run("cat /workspace/kept") == (0, b"kept\n")
 
 
+PUT = (
+    "mkdir -p $1/full",
+    "mkfifo $1",
+    "ln -s /nowhere $1",
+    "ln -s /proc $1",
+    "ln -s $1 $1",
+    "mknod $1 c 0 0; echo >$1",
+)
+OWN = "/etc/hosts /etc/hostname /etc/resolv.conf /tmp /workspace"
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("put", PUT)
+def test_what_a_job_leaves_in_a_vms_own_paths_fails_no_fork(boot: Boot, put: str):
+    """The files that a VM writes for a job, and the folders that it needs, are there again in a fork."""
+    parent = boot()
+    parent.run(f"cd /; for path in {OWN}; do rm -rf $path; set -- $path; {put}; done")
+    fork = boot(parent.snapshot("taken"))
+    assert fork.run("cat /etc/hostname; grep -c localhost /etc/hosts") == (0, b"vm\n2\n")
+
+
+@pytest.mark.real
+def test_a_job_without_etc_has_forks(boot: Boot):
+    parent = boot()
+    parent.run("mv /etc /other; ln -s /proc /etc")
+    assert boot(parent.snapshot("taken")).run("echo well") == (0, b"well\n")
+
+
 def test_a_snapshot_ends_its_vm_and_is_named(boot: Boot):
     vm = boot()
     vm.provider.snapshot(vm.id, "taken")

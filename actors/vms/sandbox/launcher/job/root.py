@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 
 from ..kernel import MS_BIND, MS_MOVE, MS_NODEV, MS_NOSUID, mount, pivot_root, unmount
-from ..trees import make_directory, mount_devices, mount_processes, mount_system, write_file
+from ..trees import make_directory, make_mount_point, mount_devices, mount_processes, mount_system, write_file
 
 HOSTNAME = "vm"
 
@@ -43,8 +44,9 @@ def enter_root(disk: str, staged: str, memory_bytes: int, resolver: str | None) 
     pivot_root(".", ".")
     os.fchdir(outer)
     os.umask(0)
-    for path in ("/proc", "/sys", "/dev", "/run", "/tmp", "/workspace"):  # noqa: S108 - the guest's own
-        make_directory(path, 0o755)
+    for path in ("/proc", "/sys", "/dev", "/run", "/workspace"):
+        make_mount_point(path, 0o755)
+    make_directory("/tmp", 0o755)  # noqa: S108 - the guest's own
     for part in _STAGED:
         mount(f"{staged[1:]}/{part}", f"/{part}", flags=MS_MOVE)
     mount_system("/sys")
@@ -59,9 +61,21 @@ def enter_root(disk: str, staged: str, memory_bytes: int, resolver: str | None) 
 
 
 def _identify(resolver: str | None) -> None:
-    if stat.S_IMODE(os.stat("/tmp").st_mode) != _TMP_MODE:  # noqa: S108
-        os.chmod("/tmp", _TMP_MODE)  # noqa: S108
-    make_directory("/etc", 0o755)
-    write_file("/etc/hosts", _HOSTS)
-    write_file("/etc/hostname", f"{HOSTNAME}\n")
-    write_file("/etc/resolv.conf", f"nameserver {resolver}\noptions edns0\n" if resolver else "")
+    """Write the VM's identity to the disk.
+
+    What an earlier job left there, such as `/etc` as a link to a file system that takes no files, is its own affair:
+    the command runs without what cannot be written.
+    """
+    with suppress(OSError):
+        if stat.S_IMODE(os.stat("/tmp").st_mode) != _TMP_MODE:  # noqa: S108
+            os.chmod("/tmp", _TMP_MODE)  # noqa: S108
+    with suppress(OSError):
+        make_directory("/etc", 0o755)
+    identity = {
+        "/etc/hosts": _HOSTS,
+        "/etc/hostname": f"{HOSTNAME}\n",
+        "/etc/resolv.conf": f"nameserver {resolver}\noptions edns0\n" if resolver else "",
+    }
+    for path, text in identity.items():
+        with suppress(OSError):
+            write_file(path, text)
