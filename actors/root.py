@@ -160,7 +160,7 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
             case Reap():
                 self._start_chore(_Chore.REAP, self._reaper.reap)
             case Expire():
-                self._start_chore(_Chore.EXPIRE, self._reaper.expire)
+                self._start_chore(_Chore.EXPIRE, self._expire)
                 self._start_chore(
                     _Chore.VERIFY_LEDGER, partial(verify_ledger, self._storage, self._composition.metrics)
                 )
@@ -168,6 +168,12 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
                 self._start_chore(_Chore.MAKE_ROOM, partial(self._reaper.free_disk_space, lacking))
             case _:
                 assert_never(message)
+
+    def _expire(self) -> None:
+        """Remove what is expired, once a look at the database has found no damage."""
+        self._storage.integrity.look_if_due(self._ended.wait)
+        if not self._ended.is_set():
+            self._reaper.expire()
 
     def _start_chore(self, chore: _Chore, function: Callable[[], None]) -> None:
         """Run a chore on a worker thread, unless it is running already."""

@@ -15,7 +15,7 @@ import pykka
 from actors.addresses import Address
 from actors.messages import ChildStopped
 from actors.worker_threads import Running, WorkerThreads
-from storage import DatabaseUnavailable, immutable
+from storage import DatabaseDamaged, DatabaseUnavailable, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -237,8 +237,11 @@ def spawn(
 
 
 def _is_transient(error: Exception) -> bool:
-    """Tell whether an error is transient: the host is short of something for a while."""
-    return isinstance(error, DatabaseUnavailable | NoThread) or (
+    """Tell whether an error is transient: the host is short of something for a while.
+
+    A damaged page is not the fault of the job or build that meets it, which waits for the owner.
+    """
+    return isinstance(error, DatabaseUnavailable | DatabaseDamaged | NoThread) or (
         isinstance(error, OSError) and error.errno in _TRANSIENT_ERRORS
     )
 

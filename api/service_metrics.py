@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, TypeVar
 
@@ -10,7 +11,7 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
 from prometheus_client.registry import Collector
 
-from storage import BuildState, LeaseState
+from storage import BuildState, DatabaseDamaged, LeaseState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -44,7 +45,14 @@ class ServiceMetrics(Collector):
         self._engine = engine
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the current figures."""
+        """Yield the current figures; those after one that a damaged page holds are left out."""
+        damaged = self._storage.integrity.damage is not None
+        name, meaning = "ci_daemon_database_damaged", "1 while a page of the database is known to be damaged, else 0."
+        yield _gauge(name, meaning, damaged)
+        with suppress(DatabaseDamaged):
+            yield from self._stored()
+
+    def _stored(self) -> Iterator[Metric]:
         stored = self._storage
         yield _gauge("ci_daemon_queued_jobs", "Jobs that wait for a VM.", stored.queue.length())
         longest = stored.queue.longest_wait()

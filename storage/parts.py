@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from storage.builds.service_failures import ServiceFailures
     from storage.builds.superseding import SupersededBuilds
     from storage.clock_steps import ClockSteps
+    from storage.database.integrity import Integrity
     from storage.files.all_kinds import FILE_KINDS
     from storage.files.artifact_retention import ArtifactRetention
     from storage.files.artifacts import ArtifactFiles
@@ -102,6 +103,7 @@ __all__ = [
     "HostConnections",
     "IdempotencyKeys",
     "Identities",
+    "Integrity",
     "Invites",
     "Jobs",
     "Leases",

@@ -122,6 +122,7 @@ class Storage:
     queue = _part(lambda self: parts.Queue(self._database))
     superseded = _part(lambda self: parts.SupersededBuilds(self._database))
     clock_steps = _part(lambda self: parts.ClockSteps(self._database))
+    integrity = _part(lambda self: parts.Integrity(self._database.path, self._database.damage, self._clock))
     switches = _part(lambda self: parts.Switches(self._database))
     snapshots = _part(lambda self: parts.Snapshots(self._database))
     cache = _part(lambda self: parts.Cache(self._database, self.jobs, self.snapshots, self.artifacts, self.logs))

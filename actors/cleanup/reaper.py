@@ -68,7 +68,13 @@ class Reaper:
         self._pool = pool
 
     def reap(self) -> None:
-        """Remove every VM, snapshot, file and row that nothing names; the next round repeats what fails."""
+        """Remove every VM, snapshot, file and row that nothing names; the next round repeats what fails.
+
+        While the database is damaged, only what rows say is over goes: others may be named by what cannot be read.
+        """
+        if self._is_damaged:
+            self.release_vms()
+            return
         chores: list[Callable[[], None]] = [partial(end_holds, self._storage, self._providers), self._reap_leases]
         for provider in self._providers:
             chores += [
@@ -85,6 +91,8 @@ class Reaper:
 
         If this process has work of its own already, it began at ``before``, and what came later stays.
         """
+        if self._is_damaged:
+            return
         until = before or self._clock.now()
         try:
             self._end_previews(until)
@@ -99,6 +107,8 @@ class Reaper:
 
     def sweep(self) -> None:
         """Free the disks of finished builds, and what the cache holds beyond its budget."""
+        if self._is_damaged:
+            return
         storage = self._storage
         evict(storage, self._providers, self._live_settings.now.cache.max_bytes)
         free_disks(storage, self._providers)
@@ -108,6 +118,8 @@ class Reaper:
 
     def free_disk_space(self, lacking: int) -> None:
         """Free disks, unused images and the sources of finished builds, since the host's disk lacks bytes."""
+        if self._is_damaged:
+            return
         _log.info("the host's disk is short of %.1f GB: removing what is not needed", lacking / _GB)
         evict(self._storage, self._providers, self._live_settings.now.cache.max_bytes, room=lacking)
         self.sweep()
@@ -119,8 +131,11 @@ class Reaper:
     def expire(self) -> None:
         """Remove expired images, files and audit entries, and log and artifact files without a row.
 
-        Nothing expires while the clock is in doubt: see `ClockSteps`.
+        Nothing expires while the clock is in doubt: see `ClockSteps`. Nothing goes while the database is damaged.
         """
+        if (damage := self._storage.integrity.damage) is not None:
+            _log.error("retention removes nothing: %s", damage)
+            return
         storage, now = self._storage, self._clock.now()
         self._remove_image_copies()
         if storage.clock_steps.jump is None:
@@ -132,6 +147,10 @@ class Reaper:
             _log.warning("the logs of build %s, which is not in the database, were removed", name)
         if orphans := storage.artifact_retention.remove_orphans(storage.timeline.ago(_ORPHAN_AGE)):
             _log.warning("%d artifact files belonged to no job and were removed", orphans)
+
+    @property
+    def _is_damaged(self) -> bool:
+        return self._storage.integrity.damage is not None
 
     def _expire(self, now: datetime) -> None:
         expired = retention.expire(self._storage, self._live_settings.now.retention, now)

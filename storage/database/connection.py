@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import weakref
 from collections import deque
@@ -18,6 +17,7 @@ from playhouse.apsw_ext import APSWDatabase
 
 from storage.database.group_sync import GroupSync
 from storage.database.instants import SECOND, to_micros
+from storage.database.integrity import Damage
 from storage.database.timeline import Timeline
 from storage.errors import DatabaseBusy, DatabaseDamaged, DatabaseGone, DatabaseUnavailable, StorageClosed
 
@@ -31,10 +31,7 @@ __all__ = ["Database"]
 _STUCK_SECONDS = 1
 _TURN_SECONDS = 0.5
 _MAX_IDLE = 8
-_log = logging.getLogger(__name__)
-
 _DAMAGED = (apsw.CorruptError, apsw.NotADBError)
-_REPAIR = "stop the service, see `ci-daemon doctor`, and restore a backup with `ci-daemon restore`"
 _UNAVAILABLE = (apsw.FullError, apsw.ReadOnlyError, apsw.IOError, apsw.PermissionsError)
 _REPLACED = (
     "the database's file was removed or replaced meanwhile: put it back, or stop the service and restore a backup"
@@ -61,7 +58,8 @@ class Database:
         """Store the path; the first statement opens the file, and creates it if it does not exist."""
         self._clock = clock
         self._busy_seconds = busy_seconds
-        self._damage_told = False
+        self.path = path
+        self.damage = Damage(path)
         self._connections = _Connections(str(path), busy_seconds)
         self._syncs = GroupSync(path.with_name(f"{path.name}-wal"), clock)
         self._writer = threading.RLock()
@@ -234,11 +232,7 @@ class Database:
                 busy = f"another process has held the database for {self._busy_seconds:g} s: try again"
                 raise DatabaseBusy(busy) from error
             if isinstance(cause, _DAMAGED):
-                damage = f"the database is damaged ({cause}): {_REPAIR}"
-                if not self._damage_told:
-                    self._damage_told = True
-                    _log.error("%s", damage)
-                raise DatabaseDamaged(damage) from error
+                raise DatabaseDamaged(self.damage.tell(str(cause))) from error
             if isinstance(cause, apsw.CantOpenError):
                 raise DatabaseGone(f"the database cannot be opened now: {cause}") from error
             if isinstance(cause, _UNAVAILABLE):

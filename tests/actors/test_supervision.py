@@ -12,7 +12,7 @@ from actors.addresses import Address
 from actors.messages import ChildStopped
 from actors.supervision import NoThread, Supervised, spawn
 from actors.timer import Timer
-from storage import DatabaseUnavailable, SystemClock
+from storage import DatabaseDamaged, DatabaseUnavailable, SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -148,7 +148,9 @@ def test_a_tasks_result_or_error_is_a_message(parent: Address[ChildStopped], see
 
 def test_work_without_space_on_the_host_is_repeated(parent: Address[ChildStopped], seen: queue.Queue[object]):
     child = spawn(Child, parent, seen)
-    failures = iter((DatabaseUnavailable("full"), OSError(errno.EMFILE, "Too many open files")))
+    failures = iter(
+        (DatabaseUnavailable("full"), DatabaseDamaged("damaged"), OSError(errno.EMFILE, "Too many open files"))
+    )
 
     def work() -> int:
         if error := next(failures, None):

@@ -69,8 +69,9 @@ def status(session: Session, *, watch: bool) -> ExitCode:
 
         def draw(document: dict[str, Any]) -> RenderableType:
             style = "green" if document["answers"] and not document["draining"] else "bold red"
+            styles = {"service": style, "database": "bold red"}
             return two_column_table(
-                (name, Text(text, style if name == "service" else "")) for name, text in _lines(document, start_command)
+                (name, Text(text, styles.get(name, ""))) for name, text in _lines(document, start_command)
             )
 
         if watch:
@@ -104,6 +105,7 @@ def _document(session: Session, storage: Storage, config: Config, server: Servin
         "up_seconds": int(time.time() - server.since) if server and server.since else None,
         "watchdog_seconds": server.watchdog if server else None,
         "answers": health is not None,
+        "database_damage": storage.integrity.damage,
         "retention_waits": None if jump is None else round(jump.by.total_seconds()),
         "draining": health == "draining",
         "drained_since": drained and timestamp(drained),
@@ -186,6 +188,8 @@ def _lines(document: Mapping[str, Any], start_command: str) -> Iterator[tuple[st
     yield "service", _service(document, start_command)
     low = _DISK_LOW if document["disk_low"] else ""
     yield "state", f"{document['state_dir']}, {document['disk_free_bytes'] / _GIB:.1f} GiB free{low}"
+    if document["database_damage"] is not None:
+        yield "database", document["database_damage"]
     yield "builds", _format_counts(document["builds"]) or "none under way"
     yield "queue", _queue(document)
     yield "VMs", f"{_format_counts(document['vms']) or 'none'}; jobs may have {document['max_vms']}"

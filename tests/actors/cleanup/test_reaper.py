@@ -14,9 +14,11 @@ import pytest
 
 from actors.vms import Provider, SandboxProvider, VmSpec
 from actors.vms.sandbox import IdMap, run_mapped
-from storage import Build, JobState, LeaseState, NewBuild, Shape, Storage
+from storage import Build, DatabaseDamaged, JobState, LeaseState, NewBuild, Shape, Storage
+from storage.files import DATABASE
 from tests.actors.conftest import Host
 from tests.clock import LaterClock
+from tests.damage import damage_page
 from tests.e2e.pipelines import Graph, one
 from tests.memory.provider import MemoryProvider
 from tests.state import run_sql
@@ -101,6 +103,26 @@ def test_vms_that_no_lease_names(living: Living):
         living.provider.create(VmSpec(str(uuid4()), "debian:12", network=False))
     living.reap()
     living.stays()
+
+
+def test_nothing_unnamed_goes_while_the_database_is_damaged(living: Living):
+    """Its name may be on the page that cannot be read."""
+    damage_page(living.storage.directory / DATABASE, "sqlite_autoindex_coupons_1")
+    with pytest.raises(DatabaseDamaged):
+        living.storage.coupons.redeem("WELCOME-2026", living.build.organization_id)
+    vm, build = str(uuid4()), str(uuid4())
+    living.provider.create(VmSpec(vm, "debian:12", network=False))
+    living.storage.logs.writer(build, str(uuid4()), 1).close()
+    living.storage.sources.store(build, b"an archive")
+    living.reap_later()
+    reaper = living.host.reaper(LaterClock())
+    reaper.remove_orphans()
+    reaper.sweep()
+    reaper.free_disk_space(2**40)
+    reaper.expire()
+    assert vm in living.provider.list()
+    assert build in living.storage.logs.builds()
+    assert build in living.storage.sources.all()
 
 
 @pytest.mark.sandbox

@@ -8,7 +8,9 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from prometheus_client.parser import text_string_to_metric_families
 
 from api import HttpSettings
+from storage.files import DATABASE
 from tests.api.world import Account, PipelinePath, World
+from tests.damage import damage_page
 
 TOKEN = "a-token-for-scraping"
 ELSEWHERE = "203.0.113.7"
@@ -35,6 +37,7 @@ def test_the_queue_builds_and_leases_are_counted(world: World, pipeline: Pipelin
     pipeline.build()
     pipeline.build().job().assign("a-lease")
     found = scraped(world)
+    assert found["ci_daemon_database_damaged",] == 0
     assert found["ci_daemon_queued_jobs",] == 1
     assert found["ci_daemon_unfinished_builds", "scheduled"] == 2
     assert found["ci_daemon_unfinished_builds", "running"] == 0
@@ -42,6 +45,17 @@ def test_the_queue_builds_and_leases_are_counted(world: World, pipeline: Pipelin
     assert found["ci_daemon_disk_free_bytes",] > 0
     assert found["ci_daemon_database_bytes",] > 4096
     assert ("ci_daemon_snapshots",) in found
+    assert ("python_gc_collections_total", "0") in found
+
+
+def test_a_damaged_page_leaves_out_what_is_behind_it(world: World):
+    """Other metrics stay, so that the service does not seem to be down."""
+    damage_page(world.storage.directory / DATABASE, "snapshots")
+    world.storage.integrity.look_if_due(lambda _seconds: False)
+    found = scraped(world)
+    assert found["ci_daemon_database_damaged",] == 1
+    assert ("ci_daemon_queued_jobs",) in found
+    assert ("ci_daemon_snapshots",) not in found
     assert ("python_gc_collections_total", "0") in found
 
 
