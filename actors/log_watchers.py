@@ -13,7 +13,8 @@ class LogWatchers:
     """The current readers of each log, which is a file. Safe in any thread.
 
     A log is that of a job or of a build's render; its name is the job's or the build's UUID. Readers of a build are
-    also woken after each change of its jobs' states.
+    also woken after each change of its jobs' states. Who waits for the outcome of a push watches the
+    repository's UUID instead.
     """
 
     def __init__(self) -> None:

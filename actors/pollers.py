@@ -88,6 +88,7 @@ class PollerComposition:
             reruns=Reruns(storage=storage, live_settings=live_settings, root=self.parts.addresses.root, hosts=hosts),
             mirrors=self._mirrors,
             hosts=hosts,
+            watchers=self.parts.watchers,
         )
 
     def _mail_sender(self) -> Address[MailSenderMessage]:

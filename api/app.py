@@ -83,6 +83,7 @@ from api.resources.meta import HealthResource
 from api.resources.metrics import MetricsResource
 from api.resources.notifications import NotificationsResource
 from api.resources.pipelines import PipelinesResource
+from api.resources.push_answers import PushAnswers
 from api.resources.schedules import SchedulesResource
 from api.resources.secrets import SecretsResource
 from api.resources.sign_in.cli_login import CliLoginResource
@@ -226,7 +227,13 @@ def create_app(
     add_sources(
         routes,
         InternalSourceResource(storage, rates),
-        WebhookResource(storage, engine, rates, hosts or {GIT: PlainGit(storage)}),
+        WebhookResource(
+            storage,
+            engine,
+            rates,
+            hosts or {GIT: PlainGit(storage)},
+            PushAnswers(storage, engine, slots, clock, settings.front_end(settings.pages_url), settings.pages_url),
+        ),
     )
     add_source_hosts(
         routes,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shlex
@@ -17,12 +18,21 @@ _TOKEN_FILE = "ci-daemon.token"  # noqa: S105 - a name
 
 _MARK = "# Reports pushes to ci-daemon."
 _UNREPORTED = "ci-daemon was not told of this push: while the repository is connected, it is found at the next look"
+_WAIT = 8
+_LONGEST = 10
+"""A hook asks for the outcome within the first seconds, and delays a push by the second at most."""
+
 _SCRIPT = """\
 #!/usr/bin/env -S python3 -I
 {mark} It never fails a push: what it cannot report, the service finds when it looks.
-# git shows what it prints to whom pushes.
-import os, sys, urllib.request, uuid
+# git shows what it prints to whom pushes: what the push started, or why it started nothing.
+import os, signal, sys, urllib.request, uuid
 
+def late(*_):
+    raise TimeoutError("no answer within {longest} seconds")
+
+signal.signal(signal.SIGALRM, late)
+signal.alarm({longest})
 try:
     with open(os.path.join(os.environ.get("GIT_DIR", "."), {token_file!r})) as file:
         token = file.read().strip()
@@ -31,37 +41,54 @@ try:
         "X-Delivery-Id": str(uuid.uuid4()),
         "Content-Type": "text/plain",
     }}
-    request = urllib.request.Request({url!r}, sys.stdin.buffer.read(), headers)
-    urllib.request.build_opener(urllib.request.ProxyHandler({{}})).open(request, timeout=5).close()
+    address = {url!r}
+    request = urllib.request.Request(f"{{address}}?wait={wait}", sys.stdin.buffer.read(), headers)
+    with urllib.request.build_opener(urllib.request.ProxyHandler({{}})).open(request, timeout={longest}) as answer:
+        told = answer.read({most}).decode("utf-8", "replace")
+    for line in told.splitlines():
+        print("".join(each if each.isprintable() else "?" for each in line), file=sys.stderr)
 except (OSError, ValueError) as error:
     reason = getattr(error, "reason", error)
     print(f"{unreported} ({{getattr(reason, 'strerror', None) or reason}})", file=sys.stderr)
 """
+_MOST_BYTES = 65_536
+
+_FORMER = frozenset({"3e09f8819746b6a901e6ed38d85eaa1454224d00c39e3fab5279ae388e068def"})
+"""The SHA-256 digests of the hooks that former releases installed, with {url} for the address."""
 
 _ADDRESS = re.compile(r"'([^'\s]+)/webhooks/git'")
 
 
 def hook_script(url: str) -> str:
     """Return the hook's text. Its token is in a file that only the repository's owner may read."""
-    return _SCRIPT.format(mark=_MARK, token_file=_TOKEN_FILE, url=f"{url}/webhooks/git", unreported=_UNREPORTED)
+    return _SCRIPT.format(
+        mark=_MARK,
+        token_file=_TOKEN_FILE,
+        url=f"{url}/webhooks/git",
+        unreported=_UNREPORTED,
+        wait=_WAIT,
+        longest=_LONGEST,
+        most=_MOST_BYTES,
+    )
 
 
 def server_hook(url: str, token: str) -> str:
     """Return shell lines that install a hook on another server, in the folder of a bare repository.
 
-    It needs curl, never fails a push, and delays none by more than five seconds. Its token is in a file that only that
+    It needs curl, never fails a push, and delays none by more than ten seconds. Its token is in a file that only that
     repository's owner may read. Where the hook is there already, only the token is replaced, as that hook reads it:
     this one as a header, and that of `install_hook`, of a repository on the service's host, alone.
     """
-    address, header = shlex.quote(f"{url}/webhooks/git"), f"Authorization: Bearer {token}"
+    address, header = f"{url}/webhooks/git", f"Authorization: Bearer {token}"
+    asked = shlex.quote(f"{address}?wait={_WAIT}")
     report = (
-        f"curl -fsS -m 5 -o /dev/null -H @{_TOKEN_FILE} -H 'Content-Type: text/plain'"
-        f' -H "X-Delivery-Id: $(date +%s%N)-$$" --data-binary @- {address} || echo {shlex.quote(_UNREPORTED)} >&2'
+        f"curl -fsS -m {_LONGEST} -H @{_TOKEN_FILE} -H 'Content-Type: text/plain'"
+        f' -H "X-Delivery-Id: $(date +%s%N)-$$" --data-binary @- {asked} || echo {shlex.quote(_UNREPORTED)} >&2'
     )
     return (
         f"(umask 077; (grep -qsF '{_MARK}' {_HOOK} && echo '{token}' || echo '{header}') >{_TOKEN_FILE})\n"
         f"[ -e {_HOOK} ] || echo '#!/bin/sh' >{_HOOK}\n"
-        f"grep -qsF {address} {_HOOK} || (echo; echo {shlex.quote(report)}) >>{_HOOK}; chmod +x {_HOOK}"
+        f"grep -qsF {shlex.quote(address)} {_HOOK} || (echo; echo {shlex.quote(report)}) >>{_HOOK}; chmod +x {_HOOK}"
     )
 
 
@@ -98,7 +125,10 @@ def remove_hook(repository: Path) -> bool:
 def _is_ours(text: str) -> bool:
     """Tell whether a hook is one that was installed here, and that nobody has changed."""
     address = _ADDRESS.search(text)
-    return address is not None and text == hook_script(address[1])
+    if address is None:
+        return False
+    digest = hashlib.sha256(text.replace(address[1], "{url}").encode()).hexdigest()
+    return text == hook_script(address[1]) or digest in _FORMER
 
 
 def _write(path: Path, text: str, mode: int) -> None:

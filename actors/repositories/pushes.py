@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from actors.engine_settings import LiveSettings
+    from actors.log_watchers import LogWatchers
     from actors.render.envelope import Envelope
     from actors.repositories.commit_builds import CommitBuilds
     from actors.repositories.fetching.heads import Heads
@@ -61,6 +62,7 @@ class PushBuilds:
         reruns: Reruns,
         mirrors: Path,
         hosts: Mapping[str, SourceHost],
+        watchers: LogWatchers,
     ) -> None:
         self._storage = storage
         self._live_settings = live_settings
@@ -70,6 +72,7 @@ class PushBuilds:
         self._reruns = reruns
         self._mirrors = mirrors
         self._hosts = hosts
+        self._watchers = watchers
         self._locks: dict[str, threading.Lock] = {}
 
     def check(self, repository: Repository) -> bool:
@@ -80,6 +83,10 @@ class PushBuilds:
         and VmError.
         """
         return self._fetching(repository, lambda: self._check(repository))
+
+    def announce(self, repository: Repository) -> None:
+        """Wake the callers that wait for the outcome of a push."""
+        self._watchers.notify(repository.uuid)
 
     def head_build(self, repository: Repository, source_slug: str, branch: str, source: str) -> NewBuild:
         """Return a build of the head of a branch, with the pipeline that this commit declares.
@@ -238,6 +245,7 @@ class PushBuilds:
         """Build a head's new commit and note that, in one transaction; then destroy the VM that rendered it."""
         with ExitStack() as leaving:
             self._render_and_build(mirror, repository, push, commit, heads, leaving)
+            self.announce(repository)
 
     def _render_and_build(
         self,

@@ -230,6 +230,7 @@ class RepositoryWatcher(Supervised[_Message, _Task]):
                 self.log.warning("%s cannot be checked: %s", repository.url, error)
                 self._storage.repository_checks.failed(repository, str(error))
                 self._storage.deliveries.failed(repository.id, str(error))
+            self._pushes.announce(repository)
             return _Checked(repository.id, moved)
 
         self.work(_Check(repository), run)

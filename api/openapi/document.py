@@ -196,8 +196,14 @@ class _OperationWriter:
         ]
 
     def _responses(self, declared: Operation) -> dict[str, Any]:
-        """Return the responses by status; an answer and an error of one status have both of their media types."""
-        responses = {str(answer.status): self._success(answer) for answer in declared.answers}
+        """Return the responses by status; answers and an error of one status have all of their media types."""
+        responses: dict[str, Any] = {}
+        for each in declared.answers:
+            made = self._success(each)
+            before = responses.setdefault(str(each.status), made)
+            if before is not made:
+                before["description"] += f" {made['description']}"
+                before["content"] = {**before["content"], **made["content"]}
         for status, failure in self._failures(declared).items():
             answer = responses.setdefault(status, failure)
             answer["content"] = {**answer["content"], **failure["content"]}

@@ -8,6 +8,7 @@ from actors.source_hosts import DeliveryInvalid, DeliveryUnsigned, HostNotConfig
 from api.bodies import answer
 from api.errors.responses import ApiError
 from api.openapi.operations import Answer, Parameter, operation
+from api.resources.push_answers import WAIT, wait_seconds
 from storage import GIT, JsonModel
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from actors.source_hosts import SourceHost
     from api.engine import EngineInterface
     from api.middleware.rate_limits import RateLimits
+    from api.resources.push_answers import PushAnswers
     from storage import Storage
 
 __all__ = ["DeliveryResponse", "WebhookResource"]
@@ -33,19 +35,28 @@ class WebhookResource:
     """``/webhooks/{provider}``, which source hosts call, with proof by a signature or token."""
 
     def __init__(
-        self, storage: Storage, engine: EngineInterface, rates: RateLimits, hosts: Mapping[str, SourceHost]
+        self,
+        storage: Storage,
+        engine: EngineInterface,
+        rates: RateLimits,
+        hosts: Mapping[str, SourceHost],
+        answers: PushAnswers,
     ) -> None:
         self._storage = storage
         self._engine = engine
         self._rates = rates
         self._hosts = hosts
+        self._answers = answers
 
     @operation(
         "receiveDelivery",
         Answer(202, "The delivery is kept, and processed soon.", DeliveryResponse),
+        Answer(202, "With `wait`: what the push started so far, in lines for people.", media_type="text/plain"),
         Answer(200, "This delivery was received before.", DeliveryResponse),
+        Answer(200, "With `wait`: what that push started so far.", media_type="text/plain"),
         errors=(
             "body_too_large",
+            "invalid_wait",
             "delivery_id_invalid",
             "delivery_event_missing",
             "delivery_signature_invalid",
@@ -56,6 +67,7 @@ class WebhookResource:
             "rate_limited",
         ),
         parameters=(
+            WAIT,
             Parameter(
                 "X-Delivery-Id",
                 "For `git`: the caller's name for this delivery; one that comes again has no effect.",
@@ -76,6 +88,7 @@ class WebhookResource:
         host = self._hosts.get(provider)
         if host is None:
             raise ApiError("source_host_unknown", f'there is no source host "{provider}"')
+        seconds = wait_seconds(req.get_param("wait")) if provider == GIT else None
         body = req.bounded_stream.read(host.max_bytes + 1)
         if len(body) > host.max_bytes:
             raise ApiError("body_too_large", f"the body has more than {host.max_bytes} bytes")
@@ -95,4 +108,10 @@ class WebhookResource:
         )
         if accepted:
             self._engine.deliveries_added()
-        answer(resp, DeliveryResponse(status="accepted" if accepted else "duplicate"), status=202 if accepted else 200)
+        status = 202 if accepted else 200
+        stored = None if seconds is None else self._storage.deliveries.known(provider, received.delivery_id)
+        if seconds is not None and stored is not None and received.repository is not None:
+            resp.status, resp.content_type = status, "text/plain; charset=utf-8"
+            resp.text = self._answers.text(req, received.repository, stored, host.events(stored), seconds)
+            return
+        answer(resp, DeliveryResponse(status="accepted" if accepted else "duplicate"), status=status)

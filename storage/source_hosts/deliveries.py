@@ -135,6 +135,10 @@ class Deliveries:
                 self._checks.hasten(repository.id)
             return True
 
+    def known(self, provider: str, delivery_id: str) -> Delivery | None:
+        """Return a delivery by its host's own name for it."""
+        return self._known.one(provider=provider, delivery_id=delivery_id)
+
     def next_unassigned(self, provider: str) -> Delivery | None:
         """Return the oldest delivery of a kind of host that waits and belongs to no repository."""
         return self._unassigned.one(provider=provider, now=self._database.now())

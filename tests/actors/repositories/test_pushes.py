@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from actors.engine_settings import LiveSettings
+from actors.log_watchers import LogWatchers
 from actors.repositories import heads_at
 from actors.repositories.commit_builds import CommitBuilds
 from actors.repositories.host_approvals import HostApprovals
@@ -43,7 +44,7 @@ class Pushed:
         self.remote.push("main")
         self.organization_id = host.pipeline.organization_id
         settings, hosts = LiveSettings(host.settings), {"git": PlainGit(self.storage)}
-        self.settings = settings.now.repositories
+        self.settings, self.watchers = settings.now.repositories, LogWatchers()
         root = host.engine.addresses.root
         commits = CommitBuilds(
             storage=self.storage,
@@ -61,6 +62,7 @@ class Pushed:
             reruns=Reruns(storage=self.storage, live_settings=settings, root=root, hosts=hosts),
             mirrors=folder / "mirrors",
             hosts=hosts,
+            watchers=self.watchers,
         )
         self.names = count()
 
@@ -252,3 +254,11 @@ def test_a_deleted_branch_is_told_from_one_that_was_built(pushed: Pushed):
         "refs/heads/never-seen: 0 builds: it was known already, or has moved on",
         "refs/heads/topic: 0 builds: it was deleted",
     ]
+
+
+def test_who_waits_for_a_push_is_woken_by_its_outcome(pushed: Pushed):
+    pushed.connect(heads=True)
+    with pushed.watchers.watch(pushed.repository.uuid) as watch:
+        pushed.push("Fix [skip ci]")
+        pushed.look()
+        assert watch.wait(0)

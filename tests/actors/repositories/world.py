@@ -10,6 +10,7 @@ from pathlib import Path
 from actors import JobSettings, PoolSettings
 from actors.addresses import Address
 from actors.engine_settings import LiveSettings
+from actors.log_watchers import LogWatchers
 from actors.repositories.commit_builds import CommitBuilds
 from actors.repositories.host_approvals import HostApprovals
 from actors.repositories.pull_requests import PullRequestBuilds
@@ -75,6 +76,7 @@ class World:
             reruns=Reruns(storage=self.storage, live_settings=live_settings, root=Address(), hosts=hosts),
             mirrors=folder / "mirrors",
             hosts=hosts,
+            watchers=LogWatchers(),
         )
         self.names = count()
 

@@ -16,6 +16,7 @@ import pytest
 from actors import JobSettings, PoolSettings
 from actors.addresses import Address
 from actors.engine_settings import LiveSettings
+from actors.log_watchers import LogWatchers
 from actors.messages import Drain, PollStorage
 from actors.repositories.commit_builds import CommitBuilds
 from actors.repositories.host_approvals import HostApprovals
@@ -102,6 +103,7 @@ class World:
             reruns=Reruns(storage=self.storage, live_settings=live_settings, root=Address(), hosts=hosts),
             mirrors=self.directory / "mirrors",
             hosts=hosts,
+            watchers=LogWatchers(),
         )
         address = spawn(
             ScheduleRunner,

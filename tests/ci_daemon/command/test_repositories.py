@@ -95,3 +95,15 @@ def test_a_hook_has_the_address_where_the_service_answers(run_json: RunJson, tmp
     assert f"{here}/webhooks/git" in hook.read_text()
     run_json("repo", "remove", str(repository.bare), *org)
     assert not hook.exists()
+
+
+def test_the_hook_of_a_former_release_is_removed_if_unchanged(run_json: RunJson, tmp_path: Path):
+    org = ("--org", "ada-example-org")
+    former = (Path(__file__).parents[2] / "data" / "hooks" / "former-post-receive").read_text()
+    for text, stays in ((former, False), (f"{former}# and more\n", True)):
+        repository = GitRepository(tmp_path / str(stays))
+        run_json("repo", "connect", str(repository.bare), *org)
+        hook = repository.bare / "hooks" / "post-receive"
+        hook.write_text(text)
+        run_json("repo", "remove", str(repository.bare), *org)
+        assert hook.exists() is stays

@@ -7,6 +7,7 @@ import stat
 import subprocess
 import time
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -230,6 +231,40 @@ def test_a_hook_reports_each_push_and_none_is_lost_or_doubled(daemon: Daemon, cl
     hooked.push("main:other")
 
 
+def test_who_pushes_sees_what_the_push_started(daemon: Daemon, client: Client, tmp_path: Path):
+    """In the terminal: a build with its address, or why there is none. Nothing hinders the push."""
+    hooked = GitRepository(tmp_path)
+    hooked.commit("Begin", **{".hm__pipeline.py": PIPELINE})
+    hooked.push("main")
+    daemon.command("repo", "connect", str(hooked.bare), "--org", client.org, "--poll", "86400")
+    names = count(1)
+
+    def push() -> bool:
+        number = next(names)
+        hooked.commit(f"Change {number}", a=str(number))
+        shown = pushed(hooked, "main")
+        page = f"http://localhost:{daemon.url.rpartition(':')[2]}/{client.org}/{PAGE}/{number}"
+        return f"remote: ci-daemon: main: acme-web-ci #{number} {page}" in shown
+
+    until(push, "a push whose build begins while the pusher waits", 90)
+    shown = pushed(hooked, "main:wip")
+    assert 'remote: ci-daemon: wip: nothing was built: no pipeline has a trigger for the branch "wip"' in shown
+    assert "remote: ci-daemon: wip: nothing was built: it was deleted" in pushed(hooked, ":wip")
+    hooked.commit("Say nothing [skip ci]", a="skipped")
+    assert "nothing was built: the message of its commit says [skip ci]" in pushed(hooked, "main")
+
+    assert daemon.stop() == 0
+    hooked.commit("While it is away", a="away")
+    begun = time.monotonic()
+    assert "remote: ci-daemon was not told of this push" in pushed(hooked, "main")
+    with socket.create_server(("127.0.0.1", int(daemon.url.rpartition(":")[2]))):
+        hooked.commit("While it hangs", a="hangs")
+        assert "(no answer within 10 seconds)" in pushed(hooked, "main")
+    assert time.monotonic() - begun < 15
+    daemon.start()
+    daemon.command("repo", "remove", str(hooked.bare), "--org", client.org)
+
+
 def test_the_printed_hook_reports_what_is_pushed_to_a_server(daemon: Daemon, client: Client, tmp_path: Path):
     """Run it as printed, twice; push several heads at once, and while the service is away or hangs."""
     remote = GitRepository(tmp_path)
@@ -246,7 +281,10 @@ def test_the_printed_hook_reports_what_is_pushed_to_a_server(daemon: Daemon, cli
 
         odd = "feature/$(id>pwned);'ü\"&x"
         remote.commit("Change", a="1")
-        assert "ci-daemon" not in pushed(remote, "main", f"HEAD:refs/heads/{odd}", "HEAD:refs/tags/v1", ":feature/old")
+        shown = pushed(remote, "main", f"HEAD:refs/heads/{odd}", "HEAD:refs/tags/v1", ":feature/old")
+        assert f"remote: ci-daemon: {odd}: " in shown
+        assert "remote: ci-daemon: feature/old: nothing was built: it was deleted" in shown
+        assert "not told" not in shown
         built(client, 3)
         assert sorted(each["branch"] for each in builds(client)) == [odd, "main", "v1"]
         (delivery,) = [each for each in daemon.json("webhook", "list") if each["url"] == url]
