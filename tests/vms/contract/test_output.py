@@ -121,6 +121,16 @@ def test_what_writes_for_ever_is_cut_off_at_the_time_out(connection: Connection)
     assert following.exited.cut_off
 
 
+@pytest.mark.real
+def test_what_a_time_out_ends_is_not_named_as_left_behind(connection: Connection):
+    """The command did not leave the process that does not heed TERM: it was to be ended, too."""
+    start(connection, CommandSpec("(trap '' TERM; sleep 600) & sleep 600", seconds=1.0, grace=5))
+    following = follow(connection)
+    assert b"".join(following) == b""
+    assert following.exited is not None
+    assert (following.exited.timed_out, following.exited.cut_off) == (True, ())
+
+
 def test_the_end_of_long_output_comes_after_a_gap(connection: Connection):
     """The beginning comes at once, and the gap is counted; who reads on after it gets the rest."""
     lines = "\n".join(f"echo {each:09}" for each in range(100))

@@ -132,7 +132,7 @@ class Command:
             if self._dead_code is not None:
                 self._end()
         if self._rest_at is not None and self._rest_at <= uptime():
-            self._cut_off = self._processes.holders(self.pipe)
+            self._cut_off = [] if self._ending else self._processes.holders(self.pipe)
             self._kill_rest()
 
     @property
