@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from actors.builds.states import Progress
 from actors.builds.supervisor import BuildSupervisor
 from actors.messages import BuildMessage, Granted, JobChanged, PollStorage
 from actors.scheduling.pool import LeasePool
+from actors.settings import ArtifactSettings
 from actors.supervision import Supervised
 from actors.timings import Timings
 from actors.vms import Connection, Images, Provider, VmError, VmSpec
@@ -390,6 +392,34 @@ def test_a_job_waits_while_the_host_has_no_room_for_its_vm(
         build = host.build(one("true"))
         assert host.finish(build).state == "passed"
         assert host.job(build).attempt == 1
+
+
+@pytest.mark.parametrize("room_comes", [True, False])
+def test_a_disk_that_the_host_has_no_room_for_waits(
+    tmp_path: Path, provider: Provider, images: Images, monkeypatch: pytest.MonkeyPatch, *, room_comes: bool
+):
+    """A job that builds in it gets it, unless the wait takes longer than that for artifacts may."""
+    snapshot, reasons = type(provider).snapshot, iter(["no inodes"] * 2)
+
+    def sometimes(provider: Provider, vm_id: str, name: str) -> None:
+        nonlocal why
+        if (why := next(reasons, None) if room_comes else "no inodes") is not None:
+            raise VmError(why)
+        snapshot(provider, vm_id, name)
+
+    why: str | None = None
+    monkeypatch.setattr(type(provider), "snapshot", sometimes)
+    monkeypatch.setattr("actors.builds.attempt.runner.why_no_files", lambda _: why)
+    with closing(Host(tmp_path, provider, images)) as host:
+        host.engine.start()
+        host.settings = replace(host.settings, artifacts=ArtifactSettings(timeout=60 if room_comes else 0.5))
+        host.restart()
+        build = host.build(Graph().step("base", "true").step("next", "true", builds_in="base").ir())
+        assert host.finish(build).state == ("passed" if room_comes else "failed")
+        assert b"the disk waits, as the host cannot keep it: no inodes" in host.log(build, "base")
+        job = host.job(build, "base")
+        assert (job.attempt, job.error_code) == (1, None if room_comes else "snapshot_failed")
+        assert room_comes or "the host could not keep the disk for 0.5 s: no inodes" in (job.error_message or "")
 
 
 def _supervisor(folder: Path) -> int:

@@ -175,7 +175,7 @@ class Finalizer:
         ):
             return self._hold_vm(result)
         try:
-            self._attempt.snapshot(passed=result.event is JobEvent.PASSED)
+            self._attempt.snapshot(passed=result.event is JobEvent.PASSED, needed=needed)
         except VmError as error:
             if not needed:
                 self._attempt.log.notice(f"the disk could not be kept for later builds: {error}")

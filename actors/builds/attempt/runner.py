@@ -358,8 +358,10 @@ class AttemptRunner:
             collection.discard()
             raise
 
-    def snapshot(self, *, passed: bool) -> None:
+    def snapshot(self, *, passed: bool, needed: bool) -> None:
         """Snapshot the disk under the lease's id, for jobs that start from it. This ends the VM.
+
+        While the host has no room for it, a disk that is ``needed`` waits in the VM, as long as artifacts may.
 
         The snapshot's row is written first, so that every snapshot in the provider's store has one. What a command left
         that has not ``passed`` is on no cached disk, and under none.
@@ -368,7 +370,23 @@ class AttemptRunner:
         name, provider = self._lease.uuid, self._provider
         cache_name = self._storage.attempts.cache_name(self._job.id) if passed else None
         self._storage.snapshots.add(name, self._job.id, provider.name, base=self._base(), cache_name=cache_name)
-        self._connection.patiently(lambda: provider.snapshot(name, name))
+        since: float | None = None
+        while True:
+            try:
+                self._connection.patiently(lambda: provider.snapshot(name, name))
+            except vms.VmError as error:
+                why, now = self._hindrance(), self._clock.monotonic()
+                if not needed or why is None or isinstance(error, vms.VmLost):
+                    raise
+                if since is None:
+                    since = now
+                    self.log.notice(f"the disk waits, as the host cannot keep it: {why}")
+                elif now - since >= self._settings.artifacts.timeout:
+                    message = f"the host could not keep the disk for {self._settings.artifacts.timeout:g} s: {why}"
+                    raise vms.VmError(message) from error
+                self._connection.pause(_HOST_PAUSE)
+            else:
+                break
         self._host_disk.forget(name, kept=True)
 
     def release(self) -> None:
