@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import httpcore
 
-from actors.public_addresses import is_public, is_within
 from actors.timed_http import Deadline, TimedBackend
+from actors.vms.public_addresses import is_public, is_within
 from storage import EndpointAnswer, error_reason
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from urllib.parse import urlencode, urlsplit
 import httpcore
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from actors.public_addresses import is_public, is_within
 from actors.source_hosts.host import HostError
 from actors.timed_http import Deadline, TimedBackend
+from actors.vms.public_addresses import is_public, is_within
 from storage import error_reason, immutable
 
 if TYPE_CHECKING:

@@ -63,6 +63,7 @@ def run(
     check: Callable[[], None],
     stdout: IO[bytes] | None = None,
     limits: Limits | None = None,
+    pass_fds: Sequence[int] = (),
 ) -> ProcessResult:
     """Run a program to its end, within ``limits`` if it works on what a stranger sent.
 
@@ -73,7 +74,7 @@ def run(
     prefix = (*_DIES_WITH_CALLER, *(limits.prefix if limits else ()))
     with subprocess.Popen(
         [*prefix, *argv], cwd=cwd, env=dict(environment), start_new_session=True,
-        stdin=subprocess.DEVNULL, stdout=stdout or subprocess.PIPE,
+        pass_fds=pass_fds, stdin=subprocess.DEVNULL, stdout=stdout or subprocess.PIPE,
         stderr=subprocess.PIPE if stdout else subprocess.STDOUT,
     ) as process:  # fmt: skip
         pipe = process.stderr if stdout else process.stdout

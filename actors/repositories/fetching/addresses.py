@@ -6,8 +6,8 @@ import socket
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from actors.public_addresses import is_public, is_within
 from actors.repositories.fetching.git import GitError
+from actors.vms.public_addresses import is_public, is_within
 from storage import error_reason
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from ipaddress import IPv4Network, IPv6Network
     from pathlib import Path
 
     from actors.vms.sandbox.userns import IdMap
@@ -44,7 +45,8 @@ class PullOptions:
 
     ``max_bytes`` is the most that an image may have, packed or unpacked. ``timeout`` is the most seconds in which a
     registry sends nothing. ``keep_free`` bytes of the host's disk stay free. ``progress`` gets lines about the pull;
-    ``check`` is called several times a second, and aborts the pull by raising.
+    ``check`` is called several times a second, and aborts the pull by raising. A registry may send the pull to public
+    addresses and to ``networks``.
     """
 
     max_bytes: int
@@ -52,6 +54,7 @@ class PullOptions:
     keep_free: int = 0
     progress: Callable[[str], None] = lambda _: None
     check: Callable[[], None] = lambda: None
+    networks: tuple[IPv4Network | IPv6Network, ...] = ()
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from actors.vms.images.pull_bounds import megabytes
+from actors.vms.images.registry_network import RegistryNetwork
 from actors.vms.provider import VmError
 from actors.vms.sandbox.programs import ENVIRONMENT
 from actors.vms.sandbox.userns import run_mapped
@@ -127,8 +128,11 @@ class _Download:
         try:
             parts = [manifest["config"], *manifest["layers"]]
             size = sum(int(part["size"]) for part in parts)
-        except (KeyError, TypeError, ValueError) as error:
+            elsewhere = any(part.get("urls") for part in parts)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise self._unusable(error) from error
+        if elsewhere:
+            raise VmError(f"{self.reference.short} cannot be pulled: it has layers that are in no registry")
         if len(parts) > _MAX_LAYERS:
             message = f"{self.reference.short} cannot be pulled: it has more than {_MAX_LAYERS} layers"
             raise VmError(message)
@@ -177,9 +181,16 @@ class _Download:
         environment = {**os.environ, "LC_ALL": "C", "TMPDIR": str(self.folder)}
         command = ["skopeo", "--override-os=linux", argv[0], *insecurely, *argv[1:]]
         self._last_received = time.monotonic()
-        result = run(command, cwd=self.folder, environment=environment, check=check, stdout=stdout)
+        with self._network().entered(command) as (entering, handles):
+            result = run(
+                entering, cwd=self.folder, environment=environment, check=check, stdout=stdout, pass_fds=handles
+            )
         if result.status != 0:
             raise VmError(self._explain(result.output))
+
+    def _network(self) -> RegistryNetwork:
+        networks = self.bounds.options.networks
+        return RegistryNetwork(self.reference.registry, networks, this_host=self.reference.on_loopback)
 
     def _check_silence(self) -> None:
         """Raise VmError if the registry has sent nothing for too long, and as the check of the bounds."""

@@ -125,7 +125,8 @@ class Images:
                 f"`ci-daemon image pull {name}` on its host"
             )
             raise ImageNotFound(message)
-        options = factory.PullOptions(settings.max_bytes, settings.timeout, keep_free, progress, check)
+        networks = settings.allowed_networks
+        options = factory.PullOptions(settings.max_bytes, settings.timeout, keep_free, progress, check, networks)
         self.store.pull_missing(reference, name, options)
 
     def retire(self, in_use: Collection[str], now: datetime, unused: timedelta | None = None) -> list[str]:

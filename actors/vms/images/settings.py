@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003 - the configuration's reader evaluates the annotations
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path  # noqa: TC003 - the configuration's reader evaluates the annotations
 
 from storage import immutable, setting
@@ -48,6 +49,11 @@ class ImageSettings:
         "The only registries to pull from on demand: host names, with a port if it is not the usual one; short names of"
         " images are in docker.io.",
     )
+    networks: tuple[str, ...] = setting(
+        (),
+        'The networks of this host\'s surroundings to which registries may redirect pulls, as in `"10.1.0.0/16"`; all'
+        " other addresses must be public, or the registry's own.",
+    )
     max_gb: float = setting(10.0, "The most GB of a pulled image.", above=0, at_most=10_000)
     timeout: float = setting(60.0, "The seconds after which a pull fails if the registry sends nothing.", above=0)
     unused_days: int = setting(
@@ -61,6 +67,15 @@ class ImageSettings:
         for each in self.registries:
             if "/" in each or not each or each != each.lower():
                 raise ValueError(f'registries: "{each}" is no host name in lower case: write one like ghcr.io')
+        try:
+            _ = self.allowed_networks
+        except ValueError as error:
+            raise ValueError(f'networks must be networks such as "10.1.0.0/16": {error}') from None
+
+    @property
+    def allowed_networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
+        """The networks to which registries may redirect although they are not public."""
+        return tuple(ip_network(each) for each in self.networks)
 
     @property
     def max_bytes(self) -> int:

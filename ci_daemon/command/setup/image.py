@@ -126,6 +126,7 @@ def pull(session: Session, *, reference: str, name: str | None) -> None:
             keep_free=int(config.pool.low_disk_gb * _GB),
             timeout=config.images.timeout,
             progress=progress,
+            networks=config.images.allowed_networks,
         )
         made = store.pull(wanted, name, options, users=lambda: _users(session, cached=False)[name])
     session.answer(_document(made), _summary(made))
