@@ -14,7 +14,7 @@ from actors.test_reports.junit import (
     ReportUnreadable,
     TestCase,
     TestReport,
-    read_report,
+    read_confined,
 )
 from actors.test_reports.locations import Location, SourceFiles
 from actors.vms import SourceError
@@ -110,7 +110,9 @@ def read_artifact(storage: Storage, artifact: Artifact) -> TestReport:
     if artifact.file_size > LARGEST_REPORT:
         raise ReportUnreadable(f"it has more than {LARGEST_REPORT // 2**20} MiB")
     try:
-        return read_report(storage.artifacts.path(artifact).read_bytes())
+        build = storage.builds.by_uuid(artifact.build_uuid)
+        owner = artifact.build_uuid if build is None else build.organization_slug
+        return read_confined(storage.confinement, owner, storage.artifacts.path(artifact))
     except OSError as error:
         gone = "the file is gone" if isinstance(error, FileNotFoundError) else f"it cannot be read: {error.strerror}"
         raise ReportUnreadable(gone) from None

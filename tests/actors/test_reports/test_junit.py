@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from actors.test_reports import CaseOutcome, NotReport, read_report
-from actors.test_reports.junit import ReportUnreadable
+from actors.test_reports.junit import ReportUnreadable, read_confined
+from storage.files import Bounds, Confinement
 
 REPORT = b"""<?xml version="1.0"?>
 <testsuites><testsuite name="outer">
@@ -61,6 +65,35 @@ def test_deep_and_odd_reports_are_read():
 def test_a_report_of_an_odd_encoding_is_unreadable_in_words(encoding: str):
     with pytest.raises(ReportUnreadable, match="it is no XML: "):
         read_report(f"<?xml version='1.0' encoding='{encoding}'?><testsuite/>".encode())
+
+
+@pytest.fixture
+def confinement() -> Iterator[Confinement]:
+    made = Confinement()
+    yield made
+    made.close()
+
+
+def test_a_large_report_is_read_in_another_process(
+    confinement: Confinement, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    file, one = tmp_path / "report.xml", b'<testcase name="a" time="2"><failure>why</failure></testcase>'
+    file.write_bytes(b"<testsuite>%s</testsuite>" % (one * 5000))
+    whole = read_report(file.read_bytes())
+    monkeypatch.setattr("actors.test_reports.junit.read_report", None)  # of this process
+    assert read_confined(confinement, "acme", file) == whole
+    file.write_bytes(b"<html>%s" % (b" " * 2**18))
+    with pytest.raises(NotReport, match="its first element is neither"):
+        read_confined(confinement, "acme", file)
+
+
+def test_a_report_that_takes_much_memory_is_unreadable(
+    confinement: Confinement, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("actors.test_reports.junit._BOUNDS", Bounds(cpu_seconds=10, memory_bytes=8 << 20, seconds=60))
+    (tmp_path / "report.xml").write_bytes(b"<testsuite %s/>" % b" ".join(b'a%d="1"' % each for each in range(2**18)))
+    with pytest.raises(ReportUnreadable, match="memory"):
+        read_confined(confinement, "acme", tmp_path / "report.xml")
 
 
 def test_every_test_is_counted_and_failures_are_kept_first():
