@@ -204,13 +204,14 @@ class Storage:
         """
         return self._database.write()
 
-    def await_disk(self, before_long: Callable[[], object] | None = None) -> None:
-        """Return when all that this thread may have read or written by now is on the disk.
+    def await_disk(self, later: Callable[[Callable[[], None]], bool] | None = None) -> None:
+        """Return when all that this thread read or wrote is on the disk, or ``later`` waits for it.
 
-        Called before anything outside of the service learns of it; not within a transaction. Calls ``before_long``
-        first if that takes long on this disk. Raises DatabaseUnavailable.
+        Called before anything outside of the service learns of it; not within a transaction. A wait is offered to
+        ``later`` first, which returns True if it takes it: it calls the wait, in any thread, before it tells
+        anybody. Raises DatabaseUnavailable, as the wait does.
         """
-        self._database.await_disk(before_long)
+        self._database.await_disk(later)
 
     def write_ahead(self) -> None:
         """Let this thread's writes return before they are on the disk, until it calls `await_disk`.

@@ -2,27 +2,36 @@
 
 Waitress answers a request that it cannot parse in plain text, and closes at once on a client that is still sending,
 which then sees a reset instead of the response.
+
+An answer may have to wait for the disk (engine.md, "After a crash, and after a power cut"). The connection then holds
+it, one thread waits for all that are held, and the thread that made it serves others meanwhile.
 """
 
 from __future__ import annotations
 
 import logging
 import socket
+import threading
 import time
-from typing import TYPE_CHECKING, Protocol, cast
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from waitress.channel import HTTPChannel
-from waitress.task import ErrorTask
+from waitress.buffers import OverflowableBuffer
+from waitress.channel import ClientDisconnected, HTTPChannel
+from waitress.task import ErrorTask, WSGITask
+from waitress.utilities import Error
 
 from api.http.parser import Parser
 from api.middleware.request_id import enter_request
+from storage import DatabaseUnavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from socket import _RetAddress
 
     from waitress.adjustments import Adjustments
     from waitress.server import BaseWSGIServer
-    from waitress.utilities import Error
     from waitress.wasyncore import _SocketMap
 
     from api.http.workers import Workers
@@ -30,7 +39,7 @@ if TYPE_CHECKING:
 # Considered: waitress without these changes. It has no setting for any of them, but lets a server name its own classes.
 # Cheroot reads requests and sends responses in its workers, so slow clients would hold them all.
 
-__all__ = ["Channel", "RefusalWriter"]
+__all__ = ["Channel", "HeldAnswers", "RefusalWriter"]
 
 _log = logging.getLogger(__name__)
 
@@ -38,11 +47,14 @@ _LINGER_SECONDS = 2.0
 _LINGER_BYTES = 64 * 2**10
 _SEND_BYTES = 256 * 2**10
 _TURN_BYTES = 2**20
-_CODES = {413: "body_too_large", 431: "headers_too_large", 500: "internal_error"}
+_CODES = {413: "body_too_large", 431: "headers_too_large", 500: "internal_error", 503: "busy"}
 
 
 class RefusalWriter(Protocol):
     """The server as its connections use it: it responds to requests that never reached the app."""
+
+    held: HeldAnswers
+    """The answers that wait for the disk."""
 
     def refusal(self, code: str, detail: str, request_id: str) -> tuple[str, list[tuple[str, str]], bytes]:
         """Return status line, headers and body."""
@@ -68,6 +80,67 @@ class RefusalTask(ErrorTask):
         self.write(body)
 
 
+class HeldAnswers:
+    """The connections whose answers wait for the disk, and the thread that waits.
+
+    They wait one after the other. What is written while the first one waits is on the disk with the next sync, so that
+    the waits of all that came meanwhile end at once.
+    """
+
+    def __init__(self) -> None:
+        self._channels: SimpleQueue[tuple[Channel, Parser] | None] = SimpleQueue()
+        self._last = 0
+        self._thread = threading.Thread(target=self._send, name="http-answers", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        """True while the thread runs."""
+        return self._thread.is_alive()
+
+    def served_before(self, channel: Channel) -> bool:
+        """Tell whether the last request came over the same connection; note that this one does."""
+        last, self._last = self._last, id(channel)
+        return last == id(channel)
+
+    def add(self, channel: Channel, request: Parser) -> None:
+        """Send the answer to the request, which the connection holds, when the wait for it is over."""
+        self._channels.put((channel, request))
+
+    def close(self, timeout: float) -> None:
+        """End the thread after the answers that are there; wait ``timeout`` seconds for it."""
+        self._channels.put(None)
+        self._thread.join(timeout)
+
+    def _send(self) -> None:
+        while (held := self._channels.get()) is not None:
+            channel, request = held
+            try:
+                channel.send_held(request)
+            except Exception:  # noqa: BLE001 - the boundary of a request; the next one gets its answer
+                _log.exception("a held answer could not be sent")
+
+
+class _AppTask(WSGITask):
+    """A request for the app, which may ask that its answer is held."""
+
+    def get_environment(self) -> dict[str, Any]:
+        """Return the environment of the request."""
+        environment: dict[str, Any] = super().get_environment()
+        environment["ci_daemon.hold_answer"] = cast("Channel", self.channel).hold_answer
+        return environment
+
+
+class _Busy(Error):
+    """The disk did not keep what an answer would have told."""
+
+    code = 503
+    reason = "Service Unavailable"
+
+
 class Channel(HTTPChannel):
     """One connection.
 
@@ -76,6 +149,7 @@ class Channel(HTTPChannel):
     """
 
     parser_class = Parser
+    task_class = _AppTask
     error_task_class = RefusalTask
 
     def __init__(
@@ -92,6 +166,9 @@ class Channel(HTTPChannel):
         self._turn = _TURN_BYTES
         self._task_sends = False
         self._linger_until: float | None = None
+        self._alone = False
+        self._wait: Callable[[], None] | None = None
+        self._held: Parser | None = None
 
     @property
     def refusal_writer(self) -> RefusalWriter:
@@ -124,9 +201,41 @@ class Channel(HTTPChannel):
         cast("Workers", self.server.task_dispatcher).hand_over()
         return not self.connected
 
+    def hold_answer(self, wait: Callable[[], None] | None) -> bool:
+        """Hold the answer that is made now until ``wait`` returns; called before its first byte.
+
+        Returns False if the caller has to wait itself, which keeps nobody else waiting: another thread leads, or the
+        request before came over this connection as well, so that there seems to be no other. Another thread leads from
+        then on if there is no ``wait``, as a stream needs, or if the connection holds an answer already.
+        """
+        workers = cast("Workers", self.server.task_dispatcher)
+        if wait is None or self._wait is not None or not workers.leads:
+            workers.hand_over()
+            return False
+        if self._alone:
+            return False
+        self._wait, self._held = wait, cast("Parser", self.requests[0])
+        return True
+
+    def service(self) -> None:
+        """Serve a request. Runs in a worker thread."""
+        self._alone = self.refusal_writer.held.served_before(self)
+        super().service()
+        if self._wait is not None and (request := self._take_held()) is not None:
+            self.refusal_writer.held.add(self, request)
+
+    def _take_held(self) -> Parser | None:
+        """Return the request whose answer is held and was made, once."""
+        with self.outbuf_lock:
+            held, self._held = self._held, None
+        return held
+
     def readable(self) -> bool:
-        """Tell the server's loop whether to read."""
+        """Tell the server's loop whether to read: also while an answer is held, as nobody wakes it after."""
         if self._linger_until is None:
+            if self._wait is not None:
+                ending = self.will_close or self.close_when_flushed
+                return not ending and len(self.requests) <= self.adj.channel_request_lookahead
             return super().readable()
         if time.monotonic() < self._linger_until:
             return True
@@ -135,7 +244,9 @@ class Channel(HTTPChannel):
 
     def writable(self) -> bool:
         """Tell the server's loop whether to write what no task is sending itself."""
-        return self._linger_until is None and not self._task_sends and bool(super().writable())
+        if self._linger_until is not None or self._task_sends:
+            return False
+        return self.will_close if self._wait is not None else bool(super().writable())
 
     def handle_read(self) -> None:
         """Read, in the server's loop."""
@@ -154,6 +265,8 @@ class Channel(HTTPChannel):
 
     def _flush_some(self, do_close: bool = True) -> bool:  # noqa: FBT001, FBT002 - waitress's signature
         """Send what the client takes; a task, in its own thread, then wakes the loop for the rest."""
+        if self._wait is not None:
+            return False
         self._task_sends = not do_close
         try:
             flushed: bool = super()._flush_some(do_close)  # type: ignore[misc] # the stubs lack it
@@ -170,6 +283,39 @@ class Channel(HTTPChannel):
         sent = super().send(data, do_close)
         self._turn -= sent
         return sent
+
+    def _flush_outbufs_below_high_watermark(self) -> None:
+        """Wait until the client has taken what is too much to keep; an answer that is held is kept."""
+        if self._wait is None:
+            super()._flush_outbufs_below_high_watermark()  # type: ignore[misc] # the stubs lack it
+
+    def send_held(self, request: Parser) -> None:
+        """Wait, then send the answer that is held, or a refusal if the disk did not keep what it tells."""
+        wait = self._wait
+        if wait is None:
+            return
+        try:
+            wait()
+        except DatabaseUnavailable as error:
+            self._refuse_held(request, str(error))
+        with self.outbuf_lock:
+            if self.connected:
+                self._flush_exception(super()._flush_some, do_close=False)  # type: ignore[misc,attr-defined] # as above
+            self._wait = None
+        if self.total_outbufs_len or self.close_when_flushed or self.will_close:
+            self.server.pull_trigger()
+
+    def _refuse_held(self, request: Parser, why: str) -> None:
+        """Put a refusal in the place of the answer, after which the connection closes."""
+        refused = Parser(self.adj)
+        refused.version, refused.headers, refused.error = request.version, request.headers, _Busy(why)
+        with self.outbuf_lock, suppress(ClientDisconnected):
+            for outbuf in self.outbufs:
+                outbuf.close()
+            self.outbufs = [OverflowableBuffer(self.adj.outbuf_overflow)]
+            self.total_outbufs_len = self.current_outbuf_count = 0
+            RefusalTask(self, cast("Error", refused)).service()  # the stubs do not know that it is a request
+        self.close_when_flushed = True
 
     def handle_close(self) -> None:
         """Close, or begin to linger after a refusal."""

@@ -18,7 +18,7 @@ from waitress.channel import HTTPChannel
 from waitress.server import TcpWSGIServer
 
 from api.errors.responses import ApiError, ErrorHandlers
-from api.http.channel import Channel
+from api.http.channel import Channel, HeldAnswers
 from api.http.parser import MAX_HEADERS
 from api.http.slots import StreamSlots
 from api.http.workers import Workers
@@ -100,6 +100,7 @@ class _Listener(TcpWSGIServer):
         self, app: Callable[..., Any], sock: socket.socket, settings: HttpSettings, closing: threading.Event
     ) -> None:
         self.workers = Workers(settings.threads, self._read)
+        self.held = HeldAnswers()
         self.map: dict[int, Any] = {}
         self._settings = settings
         self._closing = closing
@@ -124,6 +125,8 @@ class _Listener(TcpWSGIServer):
         error = ApiError(code, message)
         status = HTTPStatus(error.problem.status)
         headers = [*standard_headers(request_id), ("Content-Type", "application/json")]
+        if code == "busy":
+            headers.append(("Retry-After", "1"))
         return f"{status.value} {status.phrase}", headers, self._errors.envelope(error, request_id)
 
     def set_socket_options(self, conn: socket.socket) -> None:
@@ -159,8 +162,10 @@ class _Listener(TcpWSGIServer):
 
     def serve(self) -> None:
         """Serve until the server closes, and end the worker threads."""
+        self.held.start()
         self.workers.run()
         self.workers.close(timeout=1.0)
+        self.held.close(timeout=1.0)
 
     def pull_trigger(self) -> None:
         """Wake the thread that leads; if it is this one, it reads next anyway."""
@@ -194,11 +199,11 @@ class _Listener(TcpWSGIServer):
         return bool(self.active_channels)
 
     def close_trigger(self) -> None:
-        """Close the loop's trigger, once the loop is over and no worker can pull it any more. Idempotent.
+        """Close the loop's trigger, once the loop is over and no thread can pull it any more. Idempotent.
 
-        If a worker did not end in time, the trigger stays open: its file descriptor must not be reused.
+        If a thread did not end in time, the trigger stays open: its file descriptor must not be reused.
         """
-        if not self.workers.alive:
+        if not self.workers.alive and not self.held.alive:
             cast("trigger", self.trigger).close()
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import falcon
 
     from storage import Storage
@@ -26,9 +29,15 @@ class DurableAnswers:
         """Let the request write without waiting. It removes no files, and tells nobody else."""
         self._storage.write_ahead()
 
-    def process_response(self, req: falcon.Request, *_: object) -> None:
+    def process_response(self, req: falcon.Request, resp: falcon.Response, *_: object) -> None:
         """Wait, which takes nothing unless something is being written. Raises DatabaseUnavailable.
 
-        The server's call for waits lets another thread serve meanwhile.
+        If others want to be served, the server holds the answer back itself (see Channel), and serves them meanwhile.
         """
-        self._storage.await_disk(req.env.get("waitress.client_disconnected"))
+        hold = req.env.get("ci_daemon.hold_answer")
+        self._storage.await_disk(None if hold is None else partial(_hold, hold, resp))
+
+
+def _hold(hold: Callable[[Callable[[], None] | None], bool], resp: falcon.Response, wait: Callable[[], None]) -> bool:
+    """Let the server hold the answer until the wait is over, if its body is there and not yet to be read."""
+    return hold(wait if resp.stream is None else None)

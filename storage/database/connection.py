@@ -61,7 +61,7 @@ class Database:
         self.path = path
         self.damage = Damage(path)
         self._connections = _Connections(str(path), busy_seconds)
-        self._syncs = GroupSync(path.with_name(f"{path.name}-wal"), clock)
+        self._syncs = GroupSync(path.with_name(f"{path.name}-wal"))
         self._writer = threading.RLock()
         self._begun = threading.local()
         self._beginning_since: float | None = None
@@ -164,13 +164,14 @@ class Database:
             raise
         return number
 
-    def await_disk(self, before_long: Callable[[], object] | None = None) -> None:
-        """Return when all that this thread read or wrote is on the disk. Not within a `write`.
+    def await_disk(self, later: Callable[[Callable[[], None]], bool] | None = None) -> None:
+        """Return when all that this thread read or wrote is on the disk, or ``later`` waits for it.
 
-        Calls ``before_long`` first if that takes long on this disk. Raises DatabaseUnavailable.
+        Not within a `write`. A wait is offered to ``later`` first, which returns True if it takes it. Raises
+        DatabaseUnavailable, as the wait does.
         """
         self._begun.ahead = False
-        self._syncs.wait(before_long=before_long)
+        self._syncs.wait(later=later)
 
     def write_ahead(self) -> None:
         """Let this thread's writes return before they are on the disk, until it calls `await_disk`."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 from storage.errors import DatabaseNotSynced, DatabaseUnavailable
@@ -23,12 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from storage.database.clock import Clock
-
 __all__ = ["GroupSync"]
-
-_LONG_SECONDS = 0.001
-_SMOOTHING = 0.2
 
 
 class GroupSync:
@@ -38,17 +34,15 @@ class GroupSync:
     meanwhile wait for it, and one of them syncs for the rest.
     """
 
-    def __init__(self, log: Path, clock: Clock) -> None:
-        """Store the path of the write-ahead log; nothing is opened. The clock measures the syncs."""
+    def __init__(self, log: Path) -> None:
+        """Store the path of the write-ahead log; nothing is opened."""
         self._log = log
-        self._clock = clock
         self._changed = threading.Condition()
         self._begun = 0
         self._committed = 0
         self._synced = 0
         self._syncing = False
         self._failure: OSError | None = None
-        self._usual_seconds = 0.0
 
     def begin(self) -> None:
         """Number the transaction that is about to commit. Called by one thread at a time.
@@ -66,18 +60,18 @@ class GroupSync:
             self._changed.notify_all()
             return self._committed
 
-    def wait(self, number: int | None = None, before_long: Callable[[], object] | None = None) -> None:
+    def wait(self, number: int | None = None, later: Callable[[Callable[[], None]], bool] | None = None) -> None:
         """Return when a transaction is on the disk; by default, all that any thread may have read by now.
 
-        Calls ``before_long`` first if that takes long on this disk. Raises DatabaseUnavailable if the log cannot be
-        synced.
+        If there is something to wait for, the wait is offered to ``later`` first, which returns True if it takes it:
+        then this returns at once. Both raise DatabaseUnavailable if the log cannot be synced.
         """
-        if self._synced == self._begun:
+        wanted = self._begun if number is None else number
+        if self._synced >= wanted:
             return
-        if before_long is not None and self._usual_seconds > _LONG_SECONDS:
-            before_long()
+        if later is not None and later(partial(self.wait, wanted)):
+            return
         with self._changed:
-            wanted = self._begun if number is None else number
             while self._synced < wanted:
                 self._check()
                 if self._syncing or self._committed == self._synced:
@@ -105,10 +99,8 @@ class GroupSync:
             return  # the last connection has copied all of it to the database, and synced that
         except OSError as error:
             raise DatabaseUnavailable(f"the database cannot be synced now: {error}") from error
-        started = self._clock.monotonic()
         try:
             os.fdatasync(log)
-            self._usual_seconds += _SMOOTHING * (self._clock.monotonic() - started - self._usual_seconds)
         except OSError as error:
             # The kernel reports a page that it could not write once, and the next sync would succeed without it.
             self._failure = error
