@@ -6,7 +6,7 @@ from datetime import datetime  # noqa: TC003 - pydantic reads the annotations
 
 from storage import immutable
 
-__all__ = ["ConnectedRepoView", "RegistrationView", "RepoHookView", "RepoSummaryView", "RepoView"]
+__all__ = ["ConnectedRepoView", "RegistrationView", "RepoHookView", "RepoPushView", "RepoSummaryView", "RepoView"]
 
 
 @immutable
@@ -30,6 +30,17 @@ class RepoSummaryView:
 
 
 @immutable
+class RepoPushView:
+    """A push or pull request, and its builds or why there are none."""
+
+    name: str
+    commit: str
+    outcome: str
+    builds: list[str]
+    recorded_at: datetime
+
+
+@immutable
 class RepoView:
     """The fields of a connected repository. Key and fingerprint are set if it is fetched by ssh."""
 
@@ -46,6 +57,7 @@ class RepoView:
     last_error: str | None
     deploy_key: str | None
     host_key_fingerprint: str | None
+    pushes: tuple[RepoPushView, ...] = ()
 
 
 @immutable

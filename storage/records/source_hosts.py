@@ -195,6 +195,11 @@ class PushOutcome:
             return f"pull request {self.pull_request}"
         return self.ref.removeprefix("refs/heads/").removeprefix("refs/")
 
+    @property
+    def builds(self) -> list[str]:
+        """The builds as commands name them: ORG/PIPELINE/NUMBER."""
+        return [page.replace("/pipelines/", "/").replace("/builds/", "/") for page in self.pages.splitlines()]
+
 
 @immutable
 class GitCredential:

@@ -15,14 +15,16 @@ from api.resources.source_hosts.repo_deliveries import connected_repository
 from storage import GIT, DeployKey, JsonModel, Role
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import falcon
 
     import storage
     from api.engine import EngineInterface
     from api.middleware.authentication import Access
-    from storage import Storage
+    from storage import PushOutcome, Storage
 
-__all__ = ["ConnectedRepoResource", "RepoHookResponse", "RepoRecord", "deploy_key_of"]
+__all__ = ["ConnectedRepoResource", "RepoHookResponse", "RepoRecord", "RepoWithPushesRecord", "deploy_key_of"]
 
 _ERRORS = ("organization_not_found", "repo_not_found")
 _ADMIN_ERRORS = (*_ERRORS, "insufficient_org_role")
@@ -51,14 +53,33 @@ class RepoRecord(StoredRecord):
     @classmethod
     def of(cls, repository: storage.Repository, key: DeployKey | None) -> RepoRecord:
         """Return the record of a repository and its deploy key."""
-        return cls.showing(
-            repository,
-            id=repository.uuid,
-            full_name=repository.repo_name,
-            clone_url=repository.url,
-            deploy_key=None if key is None else key.public_key,
-            host_key_fingerprint=None if key is None else fingerprint(key.host_key),
-        )
+        return cls.showing(repository, **_shown(repository, key))
+
+
+class PushRecord(StoredRecord):
+    """A push or pull request of the last seven days. ``outcome`` is its builds, or why there are none."""
+
+    name: Annotated[str, Field(examples=["main"])]
+    ref: Annotated[str, Field(examples=["refs/heads/main"])]
+    pull_request: Annotated[int | None, Field(examples=[7])]
+    commit: str
+    outcome: Annotated[str, Field(examples=["1 build: acme-web-ci #3"])]
+    builds: Annotated[list[str], Field(examples=[["acme/acme-web-ci/3"]])]
+    recorded_at: Timestamp
+
+
+class RepoWithPushesRecord(RepoRecord):
+    """A connected repository with its last pushes, newest first."""
+
+    pushes: list[PushRecord]
+
+    @classmethod
+    def with_pushes(
+        cls, repository: storage.Repository, key: DeployKey | None, outcomes: Iterable[PushOutcome]
+    ) -> RepoWithPushesRecord:
+        """Return the record of a repository, its deploy key and its pushes."""
+        pushes = [PushRecord.showing(each) for each in outcomes]
+        return cls.showing(repository, **_shown(repository, key), pushes=pushes)
 
 
 class RepoHookResponse(JsonModel):
@@ -113,3 +134,14 @@ def deploy_key_of(storage: Storage, repository: storage.Repository) -> DeployKey
         return None
     credential = storage.repository_credentials.of(repository)
     return credential if isinstance(credential, DeployKey) else None
+
+
+def _shown(repository: storage.Repository, key: DeployKey | None) -> dict[str, str | None]:
+    """Return the fields of a record that have other names, or are of the key."""
+    return {
+        "id": repository.uuid,
+        "full_name": repository.repo_name,
+        "clone_url": repository.url,
+        "deploy_key": None if key is None else key.public_key,
+        "host_key_fingerprint": None if key is None else fingerprint(key.host_key),
+    }

@@ -13,7 +13,7 @@ from api.bodies import answer, read_body
 from api.errors.responses import ApiError
 from api.fields import RequestBody, RequiredText, Uuid
 from api.openapi.operations import Answer, operation
-from api.resources.source_hosts.connected_repo import RepoRecord, deploy_key_of
+from api.resources.source_hosts.connected_repo import RepoRecord, RepoWithPushesRecord, deploy_key_of
 from api.resources.source_hosts.repo_deliveries import connected_repository
 from storage import GIT, HostConnectedElsewhere, JsonModel, Role
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ConnectRepoRequest", "ConnectedRepo", "RepositoriesResource", "UpdateRepoRequest"]
 
+_PUSHES = 20
 _MOST_AT_ONCE = 8
 """A host may be slow, and other requests need threads too."""
 
@@ -136,12 +137,15 @@ class RepositoriesResource:
         answer(resp, ConnectedRepo.of(edited, connection), status=201)
 
     @operation(
-        "getRepo", Answer(200, "The repository.", RepoRecord), errors=("organization_not_found", "repo_not_found")
+        "getRepo",
+        Answer(200, "The repository.", RepoWithPushesRecord),
+        errors=("organization_not_found", "repo_not_found"),
     )
     def on_get(self, req: falcon.Request, resp: falcon.Response, org: str, id: str) -> None:
         """Show a connected repository, whatever its host."""
         found = connected_repository(self._storage, self._access.member(req, org), id)
-        answer(resp, RepoRecord.of(found, deploy_key_of(self._storage, found)))
+        pushes = self._storage.push_outcomes.latest(found.id, _PUSHES)
+        answer(resp, RepoWithPushesRecord.with_pushes(found, deploy_key_of(self._storage, found), pushes))
 
     @operation(
         "updateRepo",

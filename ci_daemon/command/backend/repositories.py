@@ -20,6 +20,7 @@ __all__ = [
     "RepositoryDetails",
     "RepositoryHook",
     "RepositoryKey",
+    "RepositoryPush",
 ]
 
 
@@ -45,6 +46,17 @@ class RepositoryDetails(Repository):
     submodules: bool
     lfs: bool
     next_check_at: datetime
+
+
+@immutable
+class RepositoryPush:
+    """A push or pull request, and its builds or why there are none."""
+
+    name: str
+    commit: str
+    outcome: str
+    builds: list[str]
+    recorded_at: datetime
 
 
 @immutable
@@ -90,6 +102,10 @@ class Repositories(Protocol):
 
     def all(self, org: str | None) -> Sequence[Repository]:
         """Return the repositories of an organization, or of all that the caller may see."""
+        ...
+
+    def show(self, org: str, url: str) -> tuple[RepositoryDetails, Sequence[RepositoryPush]]:
+        """Return a repository and its last pushes, newest first."""
         ...
 
     def connect(self, org: str, hosted: HostedRepository) -> RepositoryDetails:

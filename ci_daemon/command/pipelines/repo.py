@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TextIO
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -22,11 +23,18 @@ from ci_daemon.command.pipelines.repo_access import (
 from ci_daemon.command.pipelines.repo_connect import connect
 from ci_daemon.command.support.command_classes import Group, SharedCommand
 from ci_daemon.command.support.documents import document_of
-from ci_daemon.command.support.session import Session, pass_session
+from ci_daemon.command.support.session import Failure, Session, pass_session
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ci_daemon.command.backend.repositories import Repository
 
 __all__ = ["repo"]
 
 _COLUMNS = ("org", "url", "provider", "repo_name", "poll_seconds", "checked_at", "last_error")
+
+_PUSH_COLUMNS = ("recorded_at", "name", "commit", "outcome")
 
 
 @click.group(cls=Group)
@@ -47,6 +55,36 @@ def list_repositories(session: Session, *, org: str | None) -> None:
         documents = [document_of(each) for each in backend.repositories.all(org)]
     columns = [each for each in _COLUMNS if documents and each in documents[0]]
     session.table(documents, columns, "no repository is connected: `ci-daemon repo connect` connects one")
+
+
+@repo.command(cls=SharedCommand, reads=True)
+@click.argument("repository", metavar="URL|NAME")
+@click.option("--org", help="The organization that it is connected to, if several are.")
+@pass_session
+def show(session: Session, *, repository: str, org: str | None) -> None:
+    """Show a repository: when it was looked at, why that failed, and what came of its last pushes."""
+    with session.backend() as backend:
+        found = _named(backend.repositories.all(org), repository)
+        shown, pushes = backend.repositories.show(found.org, found.url)
+    document, documents = document_of(shown), [document_of(each) for each in pushes]
+    if session.json:
+        session.answer({**document, "pushes": documents}, "")
+        return
+    session.properties(document)
+    session.table(documents, _PUSH_COLUMNS, "nothing was pushed to it in the last seven days")
+
+
+def _named(connected: Sequence[Repository], name: str) -> Repository:
+    """Return the repository of a URL, path or name. Raises Failure."""
+    at = name if "://" in name else str(Path(name).resolve())
+    found = [each for each in connected if name in {each.url, each.repo_name} or each.url == at]
+    if not found:
+        raise Failure(f"{name} is not connected: `ci-daemon repo list` shows what is")
+    if len({each.org for each in found}) > 1:
+        raise Failure(f"{name} is connected to {', '.join(sorted(each.org for each in found))}: give --org")
+    if len(found) > 1:
+        raise Failure(f"{name} names {', '.join(sorted(each.url for each in found))}: give the URL")
+    return found[0]
 
 
 @repo.command(cls=SharedCommand)

@@ -76,10 +76,37 @@ def test_a_plain_repository_tells_its_key_and_its_hook(service: ScriptedService,
     assert run_json("repo", "remove", SSH, "--org", service.org)["id"] == plain.uuid
 
 
+def test_a_repository_is_shown_with_its_last_pushes(
+    service: ScriptedService,
+    plain: Repository,
+    run_json: RunJson,
+    printed: Printed,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """By a server and on the box alike, by its URL or its name."""
+    outcomes, why = service.storage.push_outcomes, "0 builds: no pipeline has a trigger for it"
+    outcomes.record(plain.id, "refs/heads/main", "a" * 40, "1 build: web #3", ["acme/pipelines/web/builds/3"])
+    outcomes.record(plain.id, "refs/tags/v1", "b" * 40, why)
+    service.storage.repository_checks.failed(plain, "no such host")
+    shown = run_json("repo", "show", SSH)
+    assert (shown["url"], shown["last_error"]) == (SSH, "no such host")
+    assert [(each["name"], each["outcome"], each["builds"]) for each in shown["pushes"]] == [
+        ("tags/v1", why, []),
+        ("main", "1 build: web #3", ["acme/web/3"]),
+    ]
+    text = "\n".join(printed("repo", "show", "acme/web"))
+    assert "no such host" in text
+    assert "1 build: web #3" in text
+    monkeypatch.setenv("CI_DAEMON_STATE_DIR", str(service.storage.directory))
+    of_box = run_json("repo", "show", "acme/web", "--org", service.org)
+    assert shown == {key: of_box[key] for key in shown}
+
+
 @pytest.mark.usefixtures("plain")
 @pytest.mark.parametrize(
     ("words", "advice"),
     [
+        (("show", "acme/none"), "acme/none is not connected: `ci-daemon repo list` shows what is"),
         (("connect", "https://git.example.org/acme/new.git"), "owner of the service's host, who runs `ci-daemon repo"),
         (("edit", SSH, "--poll", "30"), "the owner of its host runs `ci-daemon repo edit` there"),
         (("rotate-key", SSH), "`ci-daemon repo rotate-key` works only on the box"),

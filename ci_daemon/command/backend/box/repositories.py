@@ -14,6 +14,7 @@ from ci_daemon.command.backend.repositories import (
     RepositoryDetails,
     RepositoryHook,
     RepositoryKey,
+    RepositoryPush,
 )
 from ci_daemon.command.support.lookup import find_organization, find_repository
 from ci_daemon.command.support.session import Failure
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from storage import Repository, Storage
 
 __all__ = ["BoxRepositories", "BoxRepository", "deploy_key", "repository_of"]
+
+_PUSHES = 20
 
 
 @immutable
@@ -47,6 +50,15 @@ class BoxRepositories:
         wanted = None if org is None else find_organization(self._storage, org).id
         found = [each for each in self._storage.repositories.all() if wanted in {None, each.organization_id}]
         return [repository_of(self._storage, each, errors.get(each.id)) for each in found]
+
+    def show(self, org: str, url: str) -> tuple[BoxRepository, list[RepositoryPush]]:
+        """Return a repository and its last pushes, newest first."""
+        found = find_repository(self._storage, url, org)
+        shown = repository_of(self._storage, found, repository_errors(self._storage).get(found.id))
+        return shown, [
+            RepositoryPush(each.name, each.commit, each.outcome, each.builds, each.recorded_at)
+            for each in self._storage.push_outcomes.latest(found.id, _PUSHES)
+        ]
 
     def connect(self, org: str, hosted: HostedRepository) -> BoxRepository:
         """Build what is pushed to a repository of a source host, and let that report pushes."""

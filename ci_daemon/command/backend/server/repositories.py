@@ -12,6 +12,7 @@ from ci_daemon.command.backend.repositories import (
     RepositoryDetails,
     RepositoryHook,
     RepositoryKey,
+    RepositoryPush,
 )
 from ci_daemon.command.support.session import Failure
 from ci_daemon.remote import operations
@@ -33,6 +34,13 @@ class ServerRepositories:
         """Return the repositories of an organization, or of all of the caller's."""
         orgs = [org] if org else [each.slug for each in self._connection.items(operations.LIST_ORGANIZATIONS)]
         return [_listed(each, view) for each in orgs for view in self._summaries(each)]
+
+    def show(self, org: str, url: str) -> tuple[RepositoryDetails, list[RepositoryPush]]:
+        """Return a repository and its last pushes, newest first."""
+        view = self._connection.call(operations.GET_REPO, self._names(org, url))
+        return _details(org, view), [
+            RepositoryPush(each.name, each.commit, each.outcome, each.builds, each.recorded_at) for each in view.pushes
+        ]
 
     def connect(self, org: str, hosted: HostedRepository) -> RepositoryDetails:
         """Build what is pushed to a repository of a source host, and let that report pushes."""
