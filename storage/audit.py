@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from itertools import takewhile
+from itertools import product, takewhile
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -28,6 +28,7 @@ __all__ = ["Audit", "append_to_audit"]
 _BATCH = 1000
 """Entries that expire in one transaction."""
 
+_INDEXED = tuple(product((False, True), (False, True)))
 _ENTRY = Columns.of(AuditEntry, AuditRow)
 
 
@@ -37,18 +38,9 @@ class Audit:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._insert = Write(database, insert_into(AuditRow))
-        wanted = (
-            AuditRow.id > slot("past"),
-            AuditRow.id < slot("after"),
-            AuditRow.at >= slot("since"),
-            AuditRow.at < slot("until"),
-            _given("actor", AuditRow.actor == slot("actor")),
-            _given("organization", AuditRow.organization == slot("organization")),
-            _given("action", peewee.Expression(AuditRow.action, "GLOB", slot("action"))),
-        )
-        entries = AuditRow.select(*_ENTRY.selected).where(*wanted).limit(slot("limit"))
-        self._newest = Query(database, entries.order_by(AuditRow.id.desc()), _ENTRY)
-        self._following = Query(database, entries.order_by(AuditRow.id), _ENTRY)
+        newest, following = AuditRow.id.desc(), AuditRow.id.asc()
+        self._newest = {by: Query(database, _filtered(by).order_by(newest), _ENTRY) for by in _INDEXED}
+        self._following = {by: Query(database, _filtered(by).order_by(following), _ENTRY) for by in _INDEXED}
         self._last = Query(database, AuditRow.select(peewee.fn.COALESCE(peewee.fn.MAX(AuditRow.id), 0)), first)
         self._oldest = Query(
             database,
@@ -85,13 +77,13 @@ class Audit:
 
     def page(self, limit: int, after: int | None, wanted: AuditFilter = AuditFilter()) -> Page[AuditEntry]:  # noqa: B008 - it is frozen
         """Return the ``wanted`` entries past the key ``after``, newest first."""
-        return self._newest.page(
+        return self._newest[_indexed(wanted)].page(
             limit, lambda entry: entry.id, after=NEWEST if after is None else after, past=0, **_slots(wanted)
         )
 
     def following(self, past: int, limit: int, wanted: AuditFilter) -> list[AuditEntry]:
         """Return the first ``wanted`` entries past the id ``past``, oldest first."""
-        return self._following.all(past=past, after=NEWEST, limit=limit, **_slots(wanted))
+        return self._following[_indexed(wanted)].all(past=past, after=NEWEST, limit=limit, **_slots(wanted))
 
     def last_id(self) -> int:
         """Return the id of the newest entry; 0 if there is none."""
@@ -119,6 +111,31 @@ class Audit:
             if len(batch) < len(rows):
                 return
             past = batch[-1]
+
+
+def _indexed(wanted: AuditFilter) -> tuple[bool, bool]:
+    """Tell whether a filter gives an actor, and an organization."""
+    return wanted.actor is not None, wanted.organization is not None
+
+
+def _filtered(by: tuple[bool, bool]) -> peewee.ModelSelect[AuditRow]:
+    """Return the wanted entries, for filters that give an actor, an organization, both or none.
+
+    Each has a statement, since SQLite uses no index for a condition that may be left out.
+    """
+    persons = zip(by, (AuditRow.actor == slot("actor"), AuditRow.organization == slot("organization")), strict=True)
+    return (
+        AuditRow.select(*_ENTRY.selected)
+        .where(
+            AuditRow.id > slot("past"),
+            AuditRow.id < slot("after"),
+            AuditRow.at >= slot("since"),
+            AuditRow.at < slot("until"),
+            _given("action", peewee.Expression(AuditRow.action, "GLOB", slot("action"))),
+            *(condition for given, condition in persons if given),
+        )
+        .limit(slot("limit"))
+    )
 
 
 def _given(name: str, condition: peewee.Node) -> peewee.Node:

@@ -10,6 +10,7 @@ from storage import AuditFilter, Storage
 from storage.database.connection import Database
 from storage.database.schema import migrate, migrations
 from tests.clock import ManualClock
+from tests.storage.work import counted_work
 
 
 def test_entries_come_newest_first(storage: Storage, clock: ManualClock):
@@ -47,6 +48,34 @@ def test_an_entry_is_never_changed(tmp_path: Path, clock: ManualClock, sql: str)
     with pytest.raises(peewee.DatabaseError, match="append-only"):
         database.execute(sql)
     database.close()
+
+
+def test_no_filter_by_person_reads_more_of_more_entries(storage: Storage, database: Database):
+    """Neither of one who did much or nothing, nor of both, in an organization that has much."""
+    storage.audit.write("ann", "createBuild", "acme/web/1", "", organization="acme")
+    storage.audit.write("bob", "createBuild", "beta/web/1", "", organization="beta")
+    people = [AuditFilter(actor=each) for each in ("ann", "eve")]
+    organizations = [AuditFilter(organization=each) for each in ("acme", "none")]
+    both = [AuditFilter(actor=actor, organization=each) for actor, each in (("eve", "acme"), ("bob", "acme"))]
+    work: dict[int, list[int]] = {}
+    for size in (5_000, 20_000):
+        with database.write():
+            database.execute(
+                "WITH RECURSIVE numbers (value) AS (SELECT max(id) + 1 FROM audit_entries UNION ALL"
+                " SELECT value + 1 FROM numbers WHERE value < :size)"
+                " INSERT INTO audit_entries (uuid, at, actor, action, subject, note, organization)"
+                " SELECT hex(randomblob(16)), at, iif(value % 2, 'ann', 'cy'), action, subject, note, organization"
+                " FROM numbers, audit_entries AS one WHERE one.id = 1",
+                {"size": size},
+            )
+        work[size] = []
+        for wanted in (*people, *organizations, *both):
+            for read in (storage.audit.page, lambda limit, _, chosen: storage.audit.following(0, limit, chosen)):
+                with counted_work(database) as counted:
+                    read(30, None, wanted)
+                work[size].append(counted[0])
+    few, many = work.values()
+    assert [pair for pair in zip(few, many, strict=True) if pair[1] > pair[0] * 1.2 + 5] == []
 
 
 def test_entries_are_found_by_all_that_they_say(storage: Storage, clock: ManualClock):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import chain, combinations, product
 
 import pytest
@@ -11,6 +9,7 @@ import pytest
 from storage import BuildState, JobState, NewBuild, NewOrigin, OriginEvent, Pipeline, Storage
 from storage.database.connection import Database
 from tests import records
+from tests.storage.work import counted_work
 
 
 def new_build(storage: Storage, pipeline: Pipeline, branch: str = "main", commit: str = "c0ffee") -> int:
@@ -141,20 +140,6 @@ _CHOICES = [
     for values in product(*(_FILTERS[name] for name in names))
 ]
 """Every combination of filters, with common and absent values, and ones that never come together."""
-
-
-@contextmanager
-def counted_work(database: Database) -> Iterator[list[int]]:
-    """Count the instructions of SQLite in a body, in hundreds."""
-    connection, counted = database._connections.connection(), [0]
-
-    def count() -> bool:
-        counted[0] += 1
-        return False
-
-    connection.set_progress_handler(count, 100)
-    yield counted
-    connection.set_progress_handler(None)
 
 
 def grow(database: Database, builds: int) -> None:
