@@ -19,7 +19,7 @@ import socket
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -198,14 +198,14 @@ def _read(connection: socket.socket) -> bytes:
 
 
 def serve(control_handle: int) -> None:
-    """Fork for each connection that comes, until the service is gone. It runs in the zygote."""
+    """Fork for each connection that comes, and end with all forks when the service is gone."""
     control = socket.socket(fileno=control_handle)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     size = socket.CMSG_SPACE(array.array("i").itemsize)
     while True:
         module, ancillary, _, _ = control.recvmsg(_LONGEST_NAME, size, socket.MSG_CMSG_CLOEXEC)
         if not module:
-            return
+            os.killpg(0, signal.SIGKILL)  # itself and its forks, whose works nobody waits for
         import_module(module.decode())
         handles = array.array("i", b"".join(each[2] for each in ancillary))
         if os.fork() == 0:
@@ -219,7 +219,10 @@ def serve(control_handle: int) -> None:
 
 def _work(connection: socket.socket) -> None:
     """Do what a connection asks for, within its bounds, and answer."""
-    request = json.loads(_read(connection))
+    asked = _read(connection)
+    if not asked:
+        return
+    request = json.loads(asked)
     cpu_seconds, memory_bytes, seconds = request["bounds"]
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, seconds)  # its signal ends the process, whatever it does
@@ -230,7 +233,8 @@ def _work(connection: socket.socket) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (allowed, allowed))
     os.nice(5)
     answer = json.dumps(_outcome(request)).encode()
-    connection.sendall(len(answer).to_bytes(8, "big") + answer)
+    with suppress(BrokenPipeError):  # of a service that is gone
+        connection.sendall(len(answer).to_bytes(8, "big") + answer)
 
 
 def _outcome(request: dict[str, Any]) -> tuple[str, object]:

@@ -126,7 +126,7 @@ class TestAway:
         self, host: Host, graph: Graph, options: dict[str, int]
     ):
         sleeper = Sleeper()
-        quick = f"{sleeper.command} & sleep 0.5; echo done"
+        quick = f"{sleeper.command} >/dev/null 2>&1 & sleep 0.5; echo done"
         graph = Graph(timeout_seconds=graph.timeout_seconds).step("only", quick, **options)
         build = begin(host, graph)
         away(host, sleeper, host.job(build), seconds=4)

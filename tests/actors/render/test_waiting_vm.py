@@ -18,6 +18,7 @@ from actors.render.discovery import discover
 from actors.render.waiting_vm import RenderVm, VmWanted, WaitingVm
 from actors.vms import update_workspace
 from storage import LeaseState
+from storage.files import Confinement
 from tests.actors.conftest import Host
 from tests.clock import LaterClock, ManualClock
 from tests.e2e.sources import HELLO, pipeline_file
@@ -65,7 +66,8 @@ def envelope_of(vm: RenderVm, folder: Path, organization: str) -> str:
     """Render a source in a VM."""
     archive, manifest = folder / "source.tar.gz", folder / "manifest"
     archive.write_bytes(pipeline_file(f"import os; print(os.environ['HM_PIPELINE_SLUG'])\n{HELLO}"))
-    phases.check_archive(archive, manifest, 2**30, "")
+    with closing(Confinement()) as confinement:
+        phases.check_archive(confinement, organization, archive, manifest, 2**30, "")
     update_workspace(vm.link.connected(), archive, manifest, time=0, timeout=30)
     rendered = vm.loader.load(organization, "the-slug")
     assert rendered.log == b"the-slug\n"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -95,6 +96,20 @@ def test_a_zygote_that_was_killed_is_replaced(confinement: Confinement):
     os.kill(zygote, signal.SIGKILL)
     os.waitid(os.P_PID, zygote, os.WEXITED | os.WNOWAIT)
     assert confinement.run(os.getppid, bounds=BOUNDS, owner="acme") != zygote
+
+
+def test_works_end_with_the_service(tmp_path: Path):
+    path = str(tmp_path / "work")
+    program = (
+        "from storage.files import Bounds, Confinement\n"
+        "from tests.storage.files.test_confinement import wait_for\n"
+        f"Confinement().run(wait_for, {path!r}, bounds=Bounds(60, 64 << 20, 60), owner='acme')"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True) as service:
+        until(Path(f"{path}.begun").exists, "the work")
+        service.kill()
+        assert service.stderr is not None
+        assert service.stderr.read() == ""  # it ends when the last process does
 
 
 def test_an_owner_waits_for_its_own_works_alone(confinement: Confinement, tmp_path: Path):

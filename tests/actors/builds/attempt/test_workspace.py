@@ -121,8 +121,10 @@ def test_a_manifest_removed_before_its_use_fails_the_job(host: Host, monkeypatch
 
 def test_an_archive_is_read_once_for_all_jobs_of_a_build(host: Host, monkeypatch: pytest.MonkeyPatch):
     read = []
-    real = vms.write_source_manifest
-    monkeypatch.setattr(vms, "write_source_manifest", lambda *args, **named: (read.append(args), real(*args, **named)))
+    real = vms.write_source_manifest_confined
+    monkeypatch.setattr(
+        vms, "write_source_manifest_confined", lambda *args, **named: (read.append(args), real(*args, **named))
+    )
     graph = Graph().step("a", "cat f").step("b", "cat f", after=("a",)).step("c", "cat f", builds_in="b")
     build = host.finish(host.build(graph.ir(), source_archive=archive({"f": "text"})))
     assert [host.log(build, key) for key in "abc"] == [b"text"] * 3
