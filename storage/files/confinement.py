@@ -231,7 +231,8 @@ def _work(connection: socket.socket) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     allowed = _memory_in_use() + memory_bytes
     resource.setrlimit(resource.RLIMIT_AS, (allowed, allowed))
-    os.nice(5)
+    with suppress(OSError):  # the unit of systemd forbids it
+        os.nice(5)
     answer = json.dumps(_outcome(request)).encode()
     with suppress(BrokenPipeError):  # of a service that is gone
         connection.sendall(len(answer).to_bytes(8, "big") + answer)

@@ -6,7 +6,6 @@ argument. The program has the ids of the caller, and no capability.
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import os
 import socket
@@ -19,9 +18,9 @@ _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 
 def main() -> None:
     """Enter the namespace, send the socket, and become the program of the further arguments."""
-    _enter()
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
-        fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", _IFF_UP))
+    if _enter():
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+            fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", _IFF_UP))
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket(fileno=int(sys.argv[1])) as service:
         socket.send_fds(service, [b"."], [listener.fileno()])
         proxy = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -29,14 +28,24 @@ def main() -> None:
     os.execvpe(sys.argv[2], sys.argv[2:], {**others, "HTTPS_PROXY": proxy, "HTTP_PROXY": proxy})  # noqa: S606
 
 
-def _enter() -> None:
+def _enter() -> bool:
+    """Enter a network namespace; False where the service may make none, such as in its unit of systemd.
+
+    The proxy alone then keeps the program from all but literal addresses of the loopback, for which it asks no proxy.
+    """
     uid, gid = os.geteuid(), os.getegid()
-    libc = ctypes.CDLL(None, use_errno=True)
+    try:
+        import ctypes  # noqa: PLC0415 - it fails where memory may not be made executable
+
+        libc = ctypes.CDLL(None)
+    except (ImportError, MemoryError, OSError):
+        return False
     if libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) != 0:
-        sys.exit(f"a network namespace cannot be made: {os.strerror(ctypes.get_errno())}")
+        return False
     for name, text in {"setgroups": "deny", "uid_map": f"{uid} {uid} 1", "gid_map": f"{gid} {gid} 1"}.items():
         with open(f"/proc/self/{name}", "w", encoding="ascii") as file:  # noqa: PTH123 - of few imports, one less
             file.write(text)
+    return True
 
 
 if __name__ == "__main__":

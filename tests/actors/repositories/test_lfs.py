@@ -140,7 +140,7 @@ def test_pointers_that_lie_are_refused(remote: GitRepository, mirror: Mirror):
 def test_a_missing_git_lfs_is_told(
     remote: GitRepository, mirror: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    for name in ("git", "setpriv"):
+    for name in ("git", "setpriv", "nice", "prlimit"):
         program = shutil.which(name)
         assert program
         (tmp_path / name).symlink_to(program)
