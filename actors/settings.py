@@ -118,7 +118,7 @@ class ArtifactSettings:
     )
     timeout: float = setting(
         300.0,
-        "The most seconds to collect them. A job that would pass fails if not all are kept by then.",
+        "The most seconds to collect them; a job that would pass fails if not all are kept by then.",
         above=0,
         live=True,
     )

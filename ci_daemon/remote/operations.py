@@ -16,7 +16,7 @@ from ci_daemon.remote.account_views import (
     UsageView,
 )
 from ci_daemon.remote.operation import Nothing, Operation, Page
-from ci_daemon.remote.repository_views import ConnectedRepoView, RepoHookView, RepoSummaryView, RepoView
+from ci_daemon.remote.repository_views import ConnectedRepoView, RepoHookView, RepoSummaryView, RepoView, ShownRepoView
 from ci_daemon.remote.views import (
     ArtifactView,
     BuildView,
@@ -124,7 +124,7 @@ LIST_REPOS = Operation("listOrgRepos", "GET", _ORG + "/repos", Page[RepoSummaryV
 CONNECT_REPO = Operation(
     "connectRepo", "POST", _ORG + "/repos/connect", ConnectedRepoView, _PACKED_PARTS | {"url", "token", "provider"}
 )
-GET_REPO = Operation("getRepo", "GET", _REPO, RepoView)
+GET_REPO = Operation("getRepo", "GET", _REPO, ShownRepoView)
 UPDATE_REPO = Operation("updateRepo", "PATCH", _REPO, RepoView, _PACKED_PARTS)
 DISCONNECT_REPO = Operation("disconnectRepo", "DELETE", _REPO, Nothing)
 MAKE_REPO_HOOK = Operation("makeRepoHook", "POST", _REPO + "/hook", RepoHookView)

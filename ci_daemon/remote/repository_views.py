@@ -6,7 +6,15 @@ from datetime import datetime  # noqa: TC003 - pydantic reads the annotations
 
 from storage import immutable
 
-__all__ = ["ConnectedRepoView", "RegistrationView", "RepoHookView", "RepoPushView", "RepoSummaryView", "RepoView"]
+__all__ = [
+    "ConnectedRepoView",
+    "RegistrationView",
+    "RepoHookView",
+    "RepoPushView",
+    "RepoSummaryView",
+    "RepoView",
+    "ShownRepoView",
+]
 
 
 @immutable
@@ -57,6 +65,12 @@ class RepoView:
     last_error: str | None
     deploy_key: str | None
     host_key_fingerprint: str | None
+
+
+@immutable
+class ShownRepoView(RepoView):
+    """A connected repository, with its last pushes."""
+
     pushes: tuple[RepoPushView, ...] = ()
 
 

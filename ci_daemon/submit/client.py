@@ -44,10 +44,9 @@ class Client:
             raise
         return True
 
-    def has_builds(self, organization: str, pipeline: str) -> bool:
-        """Tell whether a pipeline has builds."""
-        found = self.connection.call(operations.GET_PIPELINE, {"org": organization, "pipeline": pipeline})
-        return found.build_count > 0
+    def build_count(self, organization: str, pipeline: str) -> int:
+        """Return the number of a pipeline's builds."""
+        return self.connection.call(operations.GET_PIPELINE, {"org": organization, "pipeline": pipeline}).build_count
 
     def create_pipeline(self, organization: str, name: str, *, repository: str, default_branch: str) -> str:
         """Create a pipeline and return its slug."""

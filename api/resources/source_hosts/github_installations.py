@@ -170,7 +170,7 @@ class GithubInstallationsResource:
     @operation(
         "disconnectGithubInstallation",
         Answer(204, "The installation does not belong to the organization."),
-        errors=_ERRORS,
+        errors=(*_ERRORS, "github_installation_not_found"),
     )
     def on_delete(self, req: falcon.Request, resp: falcon.Response, org: str, id: str) -> None:
         """Build no more pushes to the repositories of an installation; needs the role admin.
@@ -186,7 +186,7 @@ class GithubInstallationsResource:
     @operation(
         "listGithubInstallationRepos",
         Answer(200, "The repositories.", GithubRepoListRecord),
-        errors=("organization_not_found",),
+        errors=("organization_not_found", "github_installation_not_found"),
     )
     def on_get_repos(self, req: falcon.Request, resp: falcon.Response, org: str, id: str) -> None:
         """List the repositories of an installation: none of one that the organization does not have."""
@@ -215,7 +215,12 @@ class GithubInstallationsResource:
             answer(resp, GithubInstallationRecord.of(installations.sync(connection)))
 
     def _connection(self, member: Membership, installation_id: str) -> HostConnection | None:
-        """Return an installation of a member's organization; None if it has none of that id."""
+        """Return an installation of a member's organization; None if it has none of that id.
+
+        Raises ApiError for an id that is no number.
+        """
+        if not (installation_id.isascii() and installation_id.isdigit()):
+            raise _not_found(installation_id)
         found = self._storage.host_connections.find(GITHUB, installation_id)
         return found if found is not None and found.organization_id == member.organization.id else None
 

@@ -222,7 +222,8 @@ def _create_build(
     except (RequestFailed, KeyboardInterrupt) as error:
         if not _keeps_pipeline(error, upload):
             with suppress(RequestFailed):
-                if not client.has_builds(organization, pipeline):  # of another process
+                mine = int(isinstance(error, RequestFailed) and error.code == _REJECTED)
+                if client.build_count(organization, pipeline) <= mine:  # none of another process
                     client.delete_pipeline(organization, pipeline)
         raise
     screen.print(f"created the pipeline {pipeline} in {organization}")

@@ -139,6 +139,7 @@ CALLS = """
     repo hook {server} --org acme
     repo edit {server} --org acme --poll 30 --submodules
     repo list
+    repo show {repository} --org acme
     webhook list
     webhook show {delivery}
     webhook redeliver {delivery}

@@ -169,7 +169,7 @@ def test_a_first_pipeline_that_cannot_be_rendered_is_logged(daemon: Daemon, clie
     """There is no pipeline yet whose failed build would say so."""
     commit = repository.commit("Bad", **{".hm__pipeline.py": "oops"})
     repository.push("main")
-    until(lambda: f"no pipeline of {repository.bare} is built for {commit}" in daemon.log, "the warning", 90)
+    until(lambda: f"{repository.bare} is at {commit}: " in daemon.log, "the warning", 90)
     assert "NameError" in daemon.log
     assert builds(client) == []
 
@@ -178,7 +178,7 @@ def test_a_push_that_triggers_nothing_is_logged(daemon: Daemon, client: Client, 
     untriggered = PIPELINE.replace('"ci", triggers=[hm.push(branch=["main", "feature/*"]), hm.push(tag="v*")]', '"ci"')
     commit = repository.commit("Trigger nothing", **{".hm__pipeline.py": untriggered})
     repository.push("main")
-    why = f"no pipeline of {repository.bare} is built for {commit}: none has a trigger for it"
+    why = f"{repository.bare} is at {commit}: '0 builds: no pipeline has a trigger for "
     until(lambda: why in daemon.log, "the line", 90)
     assert builds(client) == []
 
