@@ -117,6 +117,7 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
         "repo list": "List the connected repositories.",
         "repo remove": "Build no more pushes to a repository.",
         "repo rotate-key": "Make a new deploy key for a repository.",
+        "repo show": "Show a repository and what came of its last pushes.",
         "repo trust": "Trust the key that the server of a repository has now.",
         "schedule add": "Build a pipeline at certain times.",
         "schedule list": "List a pipeline's schedules.",

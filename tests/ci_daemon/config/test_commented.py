@@ -27,7 +27,7 @@ def test_the_values_in_comments_are_the_defaults(tmp_path: Path):
     as_default = replace(
         config,
         github=replace(config.github, private_key=None),
-        http=replace(config.http, base_url=None),
+        http=replace(config.http, base_url=None, front_end_url=None),
         identity=replace(config.identity, rp_id=None, oidc={}),
         images=Config().images,
         incus=Config().incus,
