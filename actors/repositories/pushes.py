@@ -297,6 +297,4 @@ class PushBuilds:
             self._storage.push_outcomes.record(repository.id, ref, commit, added.outcome, added.pages)
         self._commits.announce(added.ids)
         level = logging.WARNING if isinstance(declared, RenderFailed) and not added.builds else logging.INFO
-        what, *_, last = (added.outcome.partition(":")[0], *added.outcome.strip().splitlines())
-        shown = last if "\n" not in added.outcome.strip() else f"{what}: {last.strip()}"
-        _log.log(level, "%s of %s is at %s: %r", ref, repository.url, commit, shown)
+        _log.log(level, "%s of %s is at %s: %r", ref, repository.url, commit, added.outcome)
