@@ -46,7 +46,7 @@ NEEDS_NONE = {
     "DELETE /api/v0/organizations/{org}/github/installations/{id}",
     "GET /api/v0/organizations/{org}/github/installations/{id}/repos",
 }
-"""Endpoints for which an unknown number is one of nothing: clients of the reference's service rely on it."""
+"""Endpoints for which an unknown number is one of nothing, as for clients of the reference's service."""
 NAMED_BY_CALLERS = {"name", "provider"}
 ELSEWHERE = {
     "GET /api/v0/internal/builds/{build_id}/source.tar.gz",
