@@ -254,7 +254,7 @@ class CommitBuilds:
 def _in_words(build: Build) -> str:
     name = f"{build.pipeline_slug} #{build.number}"
     if build.state is BuildState.FAILED:
-        lines = (build.error_message or "it cannot be run").strip().splitlines()
+        lines = ((build.error_message or "").strip() or "it cannot be run").splitlines()
         why = lines[-1] if "Traceback" in lines[0] else lines[0]  # a traceback ends with its error
         return f"{name}, which failed: {why[:_MOST_CHARACTERS]}"
     return f"{name}, which waits for an approval" if build.waits_for is WaitsFor.APPROVAL else name
