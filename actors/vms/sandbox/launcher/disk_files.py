@@ -79,26 +79,31 @@ def _remove(place: str, name: str) -> None:
     kept, trash = f"{place}/{name}", f"trash/{place}/{name}"
     if os.path.lexists(kept):
         _remove_tree(trash)
-        try:
-            os.rename(kept, trash)
-        except FileNotFoundError:  # another process has moved it, and removes it
-            return
+        _unless_gone(os.rename, kept, trash)  # by another process, which may not be at its end
     _remove_tree(trash)
 
 
 def _remove_tree(path: str) -> None:
-    """Remove a file or folder if it exists; ``rm`` removes one that is too deep for paths."""
+    """Remove a file or folder if it exists, together with others that remove it.
+
+    ``rm`` removes one that is too deep for paths.
+    """
     try:
         for folder, folders, files in os.walk(path, topdown=False):
             for name in files:
-                os.unlink(f"{folder}/{name}")
+                _unless_gone(os.unlink, f"{folder}/{name}")
             for name in folders:
                 below = f"{folder}/{name}"
-                (os.unlink if os.path.islink(below) else os.rmdir)(below)
-        (os.rmdir if os.path.isdir(path) else os.unlink)(path)
-    except FileNotFoundError:
-        pass
+                _unless_gone(os.unlink if os.path.islink(below) else os.rmdir, below)
+        _unless_gone(os.rmdir if os.path.isdir(path) else os.unlink, path)
     except (OSError, RecursionError):
         pid = os.posix_spawnp("rm", ["rm", "-rf", "--", path], _PATH)
         if os.waitpid(pid, 0)[1]:
             raise
+
+
+def _unless_gone(change: Callable[..., None], *paths: str) -> None:
+    try:
+        change(*paths)
+    except FileNotFoundError:
+        pass

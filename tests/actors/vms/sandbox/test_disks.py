@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,20 @@ def test_a_removal_that_was_cut_short_is_finished(host: Host, idmap: IdMap) -> N
     assert list(provider.snapshots()) == [name]
     provider.remove_snapshot(name)
     assert list(provider.snapshots()) == []
+
+
+def test_a_removal_by_several_ends_for_each_when_all_is_gone(host: Host, idmap: IdMap) -> None:
+    provider, name = host.provider(), host.name()
+    made = f"mkdir -p snapshots/{name}/upper && seq -f snapshots/{name}/upper/%g 5000 | xargs touch"
+
+    def remove(_: int) -> list[str]:
+        provider.remove_snapshot(name)
+        return list(provider.snapshots())
+
+    with ThreadPoolExecutor(4) as threads:
+        for _ in range(5):
+            run_mapped(["sh", "-c", made], idmap=idmap, cwd=host.folder / "trees")
+            assert list(threads.map(remove, range(4))) == [[]] * 4
 
 
 def test_a_snapshot_torn_by_a_host_crash_is_not_found(host: Host, boot: Boot, snapshot: Snapshot) -> None:
