@@ -103,7 +103,7 @@ def _remove_tree(path: str) -> None:
 
 
 def _unless_gone(change: Callable[..., None], *paths: str) -> None:
-    try:
+    try:  # noqa: SIM105 - contextlib takes longer to import than most of this work
         change(*paths)
     except FileNotFoundError:
         pass
