@@ -1,4 +1,4 @@
-"""Idempotency keys of requests (wire-decisions.md, "Pipelines, builds, jobs")."""
+"""Idempotency keys of requests (wire-decisions.md, "Idempotency")."""
 
 from __future__ import annotations
 

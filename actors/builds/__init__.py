@@ -1,1 +1,1 @@
-"""One build from start to end: its supervisor, its jobs, their attempts and outcomes (engine.md)."""
+"""One build: its supervisor, its jobs, their attempts and outcomes (engine.md, "Actors")."""

@@ -111,7 +111,7 @@ class AttemptResult:
     def without_artifacts(self, failure: JobFailure, job: Job) -> AttemptResult:
         """Return the same result of a job whose artifacts are not all kept.
 
-        Dependents may count on them, so the job fails if it would have satisfied these (engine.md, "A job attempt", 5).
+        Dependents may count on them, so the job fails if it would have satisfied these (engine.md, "The end").
         """
         if not self.satisfies:
             return self
@@ -166,7 +166,7 @@ def timeout_on_record(job: Job) -> JobFailure | None:
 
 
 def failure_of(error: Exception) -> JobFailure:
-    """Return the failure that an error of a phase means for its job (engine.md, "States": ``error_code``)."""
+    """Return the failure that an error of a phase means for its job (engine.md, "Error codes")."""
     match error:
         case vms.ImageNotFound():
             return JobFailure(JobErrorCode.IMAGE_NOT_FOUND, str(error))

@@ -1,7 +1,7 @@
 """The supervisor throttle: builds that run nothing get their supervisors a few at a time.
 
 So a cancel of a thousand waiting builds, or a start of the service with as many, takes no more threads and file handles
-than that of a few (engine.md, "Actors": threads and file handles grow with running jobs, never with queued ones).
+than that of a few (engine.md, "Actors").
 """
 
 from __future__ import annotations

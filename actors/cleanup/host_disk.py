@@ -1,4 +1,4 @@
-"""Search for the VM that fills the host's disk, whose job then fails with ``disk_full`` (engine.md)."""
+"""The VM that fills the host's disk: its job fails with ``disk_full`` (engine.md, "Error codes")."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The v0 pipeline IR: parses its text into a plan, or reports its first error, with all others.
 
-Pure: no I/O, no clock, safe in any thread (pipeline-ir.md). All but the limits and the error is imported on first use.
+Pure: no I/O, no clock, safe in any thread (pipeline-ir.md, "Plan"). All but the limits and the error is imported on
+first use.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def load(text: str, limits: IrSettings) -> Plan:
 
 
 def parse(text: str, limits: IrSettings) -> Definition:
-    """Return the pipeline that an IR describes, in document order (pipeline-ir.md).
+    """Return the pipeline that an IR describes, in document order (pipeline-ir.md, "Validation").
 
     The version is checked first, because it says how to read the rest. Then the members of each object are checked in
     the order of the text, and missing members last.

@@ -142,7 +142,7 @@ def _unique() -> Reader[str]:
 
 
 def _runner_args(limits: IrSettings) -> Reader[Mapping[str, object]]:
-    """Return a reader of the service's own keys (pipeline-ir.md, "What the DSL cannot say yet")."""
+    """Return a reader of the service's own keys (pipeline-ir.md, "runner_args")."""
     most, default = limits.max_shape, limits.default_shape
 
     def make(

@@ -1,4 +1,4 @@
-"""Triggers: the events for which a pipeline is built (pipeline-ir.md, "Rendering"). Pure.
+"""Triggers: the events for which a pipeline is built (pipeline-ir.md, "Triggers"). Pure.
 
 Triggers come from the repository, so they may be anything that JSON can say; one that is malformed wants nothing.
 """

@@ -1,4 +1,4 @@
-"""The discovery envelope: all pipelines of a repository (pipeline-ir.md, "Rendering"). Pure."""
+"""The discovery envelope: all pipelines of a repository (pipeline-ir.md, "Discovery envelope"). Pure."""
 
 from __future__ import annotations
 

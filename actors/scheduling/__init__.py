@@ -1,4 +1,4 @@
-"""Scheduling: the lease pool, the order of jobs, capacity, and images that jobs wait for (engine.md)."""
+"""Scheduling: lease pool, order of jobs, capacity, image pulls (engine.md, "The lease pool")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Caps on VMs, and whether one more VM fits. Pure (engine.md, "Actors": the lease pool's caps)."""
+"""Caps on VMs, and whether one more VM fits. Pure (engine.md, "The lease pool")."""
 
 from __future__ import annotations
 

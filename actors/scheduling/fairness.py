@@ -1,4 +1,7 @@
-"""Fairness among organizations: least recent usage over weight, then longest wait. Pure (engine.md)."""
+"""Fairness among organizations (engine.md, "The lease pool"). Pure.
+
+The least recent usage over weight comes first, then the longest wait.
+"""
 
 from __future__ import annotations
 

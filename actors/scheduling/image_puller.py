@@ -1,4 +1,4 @@
-"""The image puller: pulls an image once for all jobs that wait for it (engine.md, "Leases", "Images")."""
+"""The image puller: pulls an image once for all jobs that wait for it (engine.md, "Images")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ``pending_reason`` of a job: why it has no VM. No I/O (engine.md, "Actors")."""
+"""The ``pending_reason`` of a job: why it has no VM. No I/O (engine.md, "The lease pool")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lease pool: grants VMs to jobs, within the caps (engine.md, "Actors" and "Leases")."""
+"""The lease pool: grants VMs to jobs, within the caps (engine.md, "The lease pool")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scheduler: picks the job that gets the next VM. Pure (engine.md, "Actors": the lease pool)."""
+"""The scheduler: picks the job that gets the next VM. Pure (engine.md, "The lease pool")."""
 
 from __future__ import annotations
 

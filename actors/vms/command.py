@@ -1,7 +1,7 @@
 """The one command of a VM, independent of connections: start it, follow it from any byte, end it.
 
 The supervisor of the VM's job (``sandbox/launcher/job/supervisor.py``) runs it, so the command and its time-out outlive
-dropped connections and the daemon itself (engine.md, "A job attempt").
+dropped connections and the daemon itself (engine.md, "The command").
 """
 
 from __future__ import annotations

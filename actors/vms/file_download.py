@@ -1,7 +1,7 @@
 """Download of files from a VM: listed and packed there, read here as a stream.
 
 The job may have replaced the programs of its VM. So their output is checked for its format and its size, and nothing
-large is kept in memory (engine.md, "A job attempt", 5).
+large is kept in memory (engine.md, "The end").
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The contract between the service and its providers of VMs (engine.md, "Leases: a VM over SSH")."""
+"""The contract between the service and its providers of VMs (engine.md, "Leases")."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Builds from requests: bodies, credit, creation (wire-decisions.md, "Pipelines, builds, jobs")."""
+"""Builds from requests: bodies, credit, creation (wire-decisions.md, "Creating a build")."""

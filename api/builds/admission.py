@@ -1,4 +1,4 @@
-"""Admission of builds that callers make (wire-decisions.md, "Pipelines, builds, jobs")."""
+"""Admission of builds that callers make (wire-decisions.md, "Creating a build")."""
 
 from __future__ import annotations
 

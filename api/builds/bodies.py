@@ -1,4 +1,4 @@
-"""Bodies of requests for builds (wire-decisions.md, "Pipelines, builds, jobs")."""
+"""Bodies of requests for builds (wire-decisions.md, "Creating a build")."""
 
 from __future__ import annotations
 

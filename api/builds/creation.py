@@ -1,4 +1,4 @@
-"""Creation of builds from requests (wire-decisions.md, "Pipelines, builds, jobs")."""
+"""Creation of builds from requests (wire-decisions.md, "Creating a build")."""
 
 from __future__ import annotations
 

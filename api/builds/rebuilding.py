@@ -1,4 +1,4 @@
-"""Rebuilds: builds that repeat others (wire-decisions.md, "Beyond the reference")."""
+"""Rebuilds: builds that repeat others (wire-decisions.md, "Rebuilds and retries")."""
 
 from __future__ import annotations
 

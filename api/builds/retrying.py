@@ -1,4 +1,4 @@
-"""Retries of finished builds from requests (wire-decisions.md, "Beyond the reference")."""
+"""Retries of finished builds from requests (wire-decisions.md, "Rebuilds and retries")."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Waitress answers a request that it cannot parse in plain text, and closes at once on a client that is still sending,
 which then sees a reset instead of the response.
 
-An answer may have to wait for the disk (engine.md, "After a crash, and after a power cut"). The connection then holds
+An answer may have to wait for the disk (engine.md, "After a crash"). The connection then holds
 it, one thread waits for all that are held, and the thread that made it serves others meanwhile.
 """
 

@@ -1,1 +1,1 @@
-"""Middleware, with authentication, rate limits and idempotency (wire-decisions.md)."""
+"""Middleware, with authentication, rate limits and idempotency (wire-decisions.md, "Everywhere")."""

@@ -1,7 +1,7 @@
 """Authentication and access: the caller, and the records of the path that the caller may see.
 
 Checks have the same order everywhere: 401, then 404 for organization, pipeline and build, then 403 for the role
-(wire-decisions.md, "Everywhere" and "Who may do what").
+(wire-decisions.md, "Everywhere", "Who may do what").
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Answers about what is on the disk alone (engine.md, "After a crash, and after a power cut")."""
+"""Answers about what is on the disk alone (engine.md, "After a crash")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Idempotency-Key`: a repeated request is done once (wire-decisions.md, "Pipelines, builds, jobs")."""
+"""`Idempotency-Key`: a repeated request is done once (wire-decisions.md, "Idempotency")."""
 
 from __future__ import annotations
 

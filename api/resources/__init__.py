@@ -1,1 +1,1 @@
-"""Falcon resources, a module for each noun of the API (api-reference.md)."""
+"""Falcon resources, a module for each noun of the API."""

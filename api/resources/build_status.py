@@ -1,4 +1,4 @@
-"""Badges, and the feed for monitors (wire-decisions.md, "Beyond the reference").
+"""Badges, and the feed for monitors (wire-decisions.md, "Badges and monitors").
 
 Both are for programs that refetch them, so they may be stored but are revalidated each time.
 """

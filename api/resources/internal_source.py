@@ -1,4 +1,4 @@
-"""A build's source archive for the VM that renders it (wire-decisions.md, "Pipelines, builds, jobs")."""
+"""A build's source archive for the VM that renders it (wire-decisions.md, "The source for a VM")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notifications of a pipeline, and what was delivered (wire-decisions.md, "Beyond the reference")."""
+"""Notifications of a pipeline, and deliveries (wire-decisions.md, "Schedules and notifications")."""
 
 from __future__ import annotations
 

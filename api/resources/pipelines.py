@@ -1,4 +1,4 @@
-"""Pipelines of an organization (wire-decisions.md, "Pipelines, builds, jobs")."""
+"""Pipelines of an organization (wire-decisions.md, "Pipelines")."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Commands of several lines in which a line may fail unnoticed. Pure.
 
 A v0 document's command runs in a shell without ``set -e``, so only its last line decides whether a step passes
-(engine.md, "A job attempt"). The text is read as a shell reads it, only as far as it takes to tell its lines apart.
+(engine.md, "The command"). The text is read as a shell reads it, only as far as it takes to tell its lines apart.
 Where that is unclear, nothing is said.
 """
 

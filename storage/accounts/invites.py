@@ -1,4 +1,4 @@
-"""Invites to organizations: for one e-mail address, for one use within a week (wire-decisions.md)."""
+"""Invites to organizations (wire-decisions.md, "Members and invites")."""
 
 from __future__ import annotations
 

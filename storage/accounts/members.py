@@ -1,4 +1,4 @@
-"""Members of organizations and changes of their roles (wire-decisions.md, "Who may do what")."""
+"""Members of organizations and changes of their roles (wire-decisions.md, "Members and invites")."""
 
 from __future__ import annotations
 

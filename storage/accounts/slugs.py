@@ -1,4 +1,4 @@
-"""Slugs: the readable names in URLs (wire-decisions.md, "Who may do what")."""
+"""Slugs: the readable names in URLs (wire-decisions.md, "Slugs")."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Runner tokens, with which a VM fetches the source of one build.
 
-See wire-decisions.md, "Pipelines, builds, jobs".
+See wire-decisions.md, "The source for a VM".
 """
 
 from __future__ import annotations

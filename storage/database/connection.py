@@ -50,7 +50,7 @@ class Database:
 
     Reads never wait, because WAL gives each of them a snapshot. Writes of this process wait for each other at a lock;
     the one that holds it waits at most ``busy_seconds`` for SQLite's lock, which other processes may hold. A write is
-    on the disk when it returns (engine.md, "After a crash, and after a power cut"); others may read it a moment before,
+    on the disk when it returns (engine.md, "After a crash"); others may read it a moment before,
     and call `await_disk` before they tell anybody outside of it.
     """
 

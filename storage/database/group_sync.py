@@ -1,7 +1,6 @@
 """Group commit: one sync for all that wait for their commits to be on the disk.
 
-What was answered, numbered, debited or reported is on the disk before it is said (engine.md, "After a crash, and after
-a power cut").
+What was answered, numbered, debited or reported is on the disk before it is said (engine.md, "After a crash").
 
 SQLite commits with ``synchronous=NORMAL``: the pages of a transaction are in the write-ahead log, of which a power cut
 takes an end. What is left is always a first part of the transactions in their order, so to sync the file once makes all

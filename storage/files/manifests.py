@@ -1,4 +1,4 @@
-"""Manifests: the entries of a source archive, in a separate file (engine.md, "A job attempt", step 2).
+"""Manifests: the entries of a source archive, in a separate file (engine.md, "The workspace").
 
 A manifest is a small SQLite file, so that archives of any size can be compared in little memory. Its keys are paths
 with a NUL for each slash: in their order a folder comes right before everything below it.

@@ -1,6 +1,6 @@
 """Leases: a row for each VM, from before its creation to its end.
 
-See engine.md, "Leases: a VM over SSH".
+See engine.md, "Leases".
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ def repo_name(repository: str) -> str | None:
     """Return ``owner/repo`` of a clone URL: the last two segments of its path, without ``.git``.
 
     Accepts URLs (https, ssh, git, with ports and users) and the scp form ``git@host:owner/repo.git``; None if the URL
-    does not have two segments (wire-decisions.md, "Pipelines, builds, jobs").
+    does not have two segments (wire-decisions.md, "Pipelines").
     """
     match = _matched(repository)
     owner_and_repo = [] if match is None else [each for each in _segments(match["path"])[-2:] if each]

@@ -1,6 +1,6 @@
 """Pipelines as their repositories declare them.
 
-See wire-decisions.md, "Pipelines, builds, jobs", on builds by repository identity.
+See wire-decisions.md, "Builds by repository".
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ __all__ = ["BuildErrorCode", "JobErrorCode"]
 
 
 class JobErrorCode(StrEnum):
-    """The reasons why a job failed or timed out, other than its command's exit code (engine.md, "States")."""
+    """The reasons why a job failed or timed out, besides its exit code (engine.md, "Error codes")."""
 
     ARTIFACTS_INCOMPLETE = "artifacts_incomplete"
     DISK_FULL = "disk_full"

@@ -1,4 +1,4 @@
-"""A service that is killed at any moment loses nothing and leaves nothing (engine.md, After a crash).
+"""A service that is killed loses nothing and leaves nothing (engine.md, "After a crash").
 
 `make test` kills 20 times, `make test-crash` CRASH_KILLS times. CRASH_SEED repeats the schedule of an
 earlier crash_run.

@@ -20,7 +20,7 @@ from tests.api.conformity import conformity
 CHECKOUT = Path(__file__).parents[2]
 ORGANIZATION = "/api/v0/organizations/{org}"
 README = CHECKOUT / "README.md"
-PAGES = [README, *sorted((CHECKOUT / "docs").glob("*.md")), *sorted((CHECKOUT / "examples").rglob("*.md"))]
+PAGES = [README, *sorted((CHECKOUT / "docs").rglob("*.md")), *sorted((CHECKOUT / "examples").rglob("*.md"))]
 MOST_LINES_OF_README = 90
 PACKAGES = ("actors", "api", "benchmarks", "ci_daemon", "docs", "examples", "storage", "systemd", "tests")
 COMMAND = re.compile(r"(?:sudo )?(?:[A-Z_]+=\S* )*(?:\S*/)?ci-daemon(?: (?P<arguments>[^&|;<>#]+))?(?=$| *[&|;<>#])")

@@ -1,4 +1,4 @@
-"""Power cuts, after which nothing is forgotten (engine.md, "After a crash, and after a power cut").
+"""Power cuts, after which nothing is forgotten (engine.md, "After a crash").
 
 `make test` cuts twice, `make test-power` POWER_CUTS times. POWER_SEED repeats the moments of an earlier run; the work
 that is under way at each depends on the machine, too.

@@ -1,4 +1,4 @@
-"""A model of engine.md in plain Python: the states of jobs and builds, leases and the ledger."""
+"""A plain model of jobs, builds, leases and the ledger (engine.md, "States")."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Collected:
 
     @property
     def failure(self) -> JobFailure | None:
-        """The failure of a job that promised files which are not kept (engine.md, "A job attempt", 5)."""
+        """The failure of a job that promised files which are not kept (engine.md, "The end")."""
         if not self.lacks:
             return None
         return JobFailure(self.code, f"not all artifacts are kept: {'; '.join(self.lacks)}")

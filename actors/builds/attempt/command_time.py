@@ -1,4 +1,4 @@
-"""The time of a command, kept first by its VM and second by this process (engine.md, step 6)."""
+"""The time of a command, kept first by its VM and second by this process (engine.md, "Time limits")."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _OF_EVENT = frozenset({"CI_PULL_REQUEST", "CI_TARGET_BRANCH", "CI_TAG"})
 
 
 class CacheNames:
-    """The names of disks, made of all that can change what commands do (language.md, "Caches").
+    """The names of disks, made of all that can change what commands do (engine.md, "Cache across builds").
 
     Safe in any thread.
     """

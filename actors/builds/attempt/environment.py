@@ -1,4 +1,4 @@
-"""The environment of a job's command (engine.md, "A job attempt", step 4). Pure."""
+"""The environment of a job's command (engine.md, "The environment"). Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finalizing an attempt: artifacts, disk, outcome and record (engine.md, "A job attempt", step 5)."""
+"""Finalizing an attempt: artifacts, disk, outcome and record (engine.md, "The end")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job's workspace, populated from its build's source (engine.md, "A job attempt", step 2).
+"""A job's workspace, populated from its build's source (engine.md, "The workspace").
 
 A disk always holds the source of the build whose job left it. So the row of a snapshot, by its job, tells which source
 is on the disk. Nothing in the VM is asked for that, because earlier jobs could have changed it.

@@ -1,6 +1,6 @@
 """A build's source archive: checked on the host, unpacked in a VM by its manifest.
 
-See engine.md, "A job attempt", step 2.
+See engine.md, "The workspace".
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Make a VM's workspace match a source archive, by manifest (engine.md, "A job attempt", step 2)."""
+"""Make a VM's workspace match a source archive, by manifest (engine.md, "The workspace")."""
 
 from __future__ import annotations
 

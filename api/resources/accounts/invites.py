@@ -1,4 +1,4 @@
-"""Invites to an organization (wire-decisions.md, "Who may do what")."""
+"""Invites to an organization (wire-decisions.md, "Members and invites")."""
 
 from __future__ import annotations
 

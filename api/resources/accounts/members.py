@@ -1,4 +1,4 @@
-"""Members of an organization and their roles (wire-decisions.md, "Who may do what")."""
+"""Members of an organization and their roles (wire-decisions.md, "Members and invites")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ingredients of cached disks' names: a change of one runs the job (language.md, "Caches")."""
+"""A change of one ingredient of a disk's name runs the job (engine.md, "Cache across builds")."""
 
 from __future__ import annotations
 

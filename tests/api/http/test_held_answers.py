@@ -1,4 +1,4 @@
-"""Others are served while answers wait (engine.md, "After a crash, and after a power cut")."""
+"""Others are served while answers wait (engine.md, "After a crash")."""
 
 from __future__ import annotations
 

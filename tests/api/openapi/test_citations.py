@@ -1,6 +1,6 @@
-"""Citations of the specification: docstrings have them, but served texts do not.
+"""Citations of the design pages: docstrings have them, but served texts do not.
 
-Descriptions are made from docstrings, and callers cannot read the specification.
+Descriptions are made from docstrings, and those pages are for people who work on the service.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ def citations(text: str, sections: set[str]) -> list[str]:
     return FILE.findall(text) + [section for section in sections if section in text]
 
 
-def test_the_document_cites_nothing_of_the_specification(world: World, sections: set[str]):
+def test_the_document_cites_no_design_page(world: World, sections: set[str]):
     document = world.anonymous.simulate_get("/api/v0/openapi.json").json
     assert citations("\n".join(texts(document)), sections) == []
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_cites_nothing_of_the_specification(world: World, sections: set[str], page: str):
+def test_a_page_cites_no_design_page(world: World, sections: set[str], page: str):
     answered = world.anonymous.simulate_get(page)
     assert answered.status_code == 200
     assert citations(html.unescape(answered.text), sections) == []

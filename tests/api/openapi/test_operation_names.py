@@ -1,4 +1,4 @@
-"""The operation and schema names of generated clients: the document has them (operation-names.toml)."""
+"""The names that generated clients use (wire-decisions.md, "Names in the OpenAPI document")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes are on the disk before anybody is told (engine.md, "After a crash, and after a power cut")."""
+"""Writes are on the disk before anybody is told (engine.md, "After a crash")."""
 
 from __future__ import annotations
 

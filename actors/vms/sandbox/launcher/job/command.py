@@ -25,7 +25,7 @@ _QUIET_SECONDS = 5.0
 _LEFT_SECONDS = 30.0
 """The time that what an ended command left, such as ``tee``, has to pass on output: quiet, and in all.
 
-It ends before when nothing holds the output (engine.md, "A job attempt").
+It ends before when nothing holds the output (engine.md, "The command").
 """
 
 _RETRY_SECONDS = 0.25
