@@ -5,7 +5,8 @@ envelope, and one on which ``load ORGANIZATION PIPELINE`` comes, with the slugs 
 The working directory is the repository's root.
 
 The DSL writes the folder of a step into its command without quotes, and does not write that a wait goes on after a
-failure. `complete_language` puts both right. A release of the DSL that writes them itself is left alone.
+failure. `complete_language` puts both right. A release of the DSL that writes them itself is left alone. The DSL's
+toolchains write their folder without quotes, too, in many commands and places: one that is not a word is refused.
 """
 
 from __future__ import annotations
@@ -78,6 +79,7 @@ def complete_language() -> None:
     """Make the imported DSL write what steps and waits say. To be called once, before files are loaded."""
     try:
         _quote_folders()
+        _refuse_folders()
         _keep_waits()
     except (ImportError, AttributeError) as error:
         sys.exit(f"the installed release of harmont is not one that ci-daemon knows: {error}")
@@ -111,6 +113,52 @@ def _quote_folders() -> None:
         return original(self, in_folder(f"{cmd}", f"{cwd}"), **options)  # type: ignore[arg-type] # the same
 
     Step.sh = sh  # type: ignore[method-assign] # the very point
+
+
+def _refuse_folders() -> None:
+    """Make toolchains, which are data classes, refuse a ``path`` that is not one word of the shell."""
+    from harmont import _cmake, _elixir, _go, _js, _python, _rust, _zig  # noqa: PLC0415 - importable only from here on
+
+    for module in (_cmake, _elixir, _go, _js, _python, _rust, _zig):
+        made = [
+            each
+            for each in vars(module).values()
+            if isinstance(each, type) and "path" in getattr(each, "__dataclass_fields__", ())
+        ]
+        if not made:
+            msg = f"{module.__name__} has no toolchain with a path"
+            raise AttributeError(msg)
+        for each in made:
+            _refuse_folders_of(each)
+
+
+def _refuse_folders_of(toolchain: type) -> None:
+    original = toolchain.__init__  # type: ignore[misc] # that of a data class
+
+    @functools.wraps(original)
+    def init(self: object, *values: object, **fields: object) -> None:
+        original(self, *values, **fields)
+        folder = f"{self.path}"  # type: ignore[attr-defined] # the field that it was chosen by
+        if not _is_word(folder):
+            msg = (
+                f"the path {folder!r} of a toolchain is not one word of the shell, and harmont writes it into commands"
+                f" without quotes\n  → rename the folder, or write the steps as hm.sh(..., cwd={folder!r})"
+            )
+            raise ValueError(msg)
+
+    toolchain.__init__ = init  # type: ignore[misc] # the very point
+
+
+def _is_word(text: str) -> bool:
+    """Tell whether a shell reads a text, which may be quoted, as one word."""
+    import shlex  # noqa: PLC0415 - few pipelines have toolchains
+
+    words = shlex.shlex(text, posix=True, punctuation_chars=True)
+    words.whitespace_split, words.commenters = True, ""
+    try:
+        return len(list(words)) == 1 and not text.startswith("#")
+    except ValueError:  # a quote that is left open
+        return False
 
 
 def _keep_waits() -> None:

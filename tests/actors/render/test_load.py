@@ -83,6 +83,51 @@ def test_the_installed_dsl_still_leaves_folders_unquoted():
     assert done.stdout == "cd b && a\n"
 
 
+TOOLCHAINS = {
+    "hm.go(path={}).test()": "cd server && go test",
+    "hm.go.vet(path={})": "cd server && go vet",
+    "hm.cmake(path={}).test()": "ctest --test-dir server/build",
+    "hm.cmake().project(path={}).test()": "ctest --test-dir server/build",
+    "hm.elixir(path={}).test()": "cd server && mix test",
+    "hm.js.project(path={}, pm='npm').run('test')": "cd server && npm run test",
+    "hm.python(path={}).test()": "cd server && uv run pytest",
+    "hm.rust.toolchain(path={}).test()": "cd server && cargo test",
+    "hm.rust.project(path={}).test()": "cd server && cargo",
+    "hm.zig().project(path={}).test()": "cd server && zig build test",
+}
+
+
+@pytest.mark.parametrize(("made", "command"), TOOLCHAINS.items())
+def test_a_toolchain_tells_of_a_folder_it_cannot_write(tmp_path: Path, made: str, command: str):
+    for folder in ("server", "sub dir"):
+        (tmp_path / folder).mkdir()
+        for name in ("mix.lock", "package.json", "package-lock.json", "uv.lock", "pyproject.toml", "CMakeLists.txt"):
+            (tmp_path / folder / name).write_text("{}")
+        for name in ("Cargo.toml", "Cargo.lock"):
+            (tmp_path / folder / name).write_text("[package]\n")
+    assert any(command in job.command for job in pipeline(tmp_path, made.format("'server'")))
+    assert "rename the folder, or write the steps as hm.sh(..., cwd='sub dir')" in refused(
+        tmp_path, made.format("'sub dir'")
+    )
+
+
+@pytest.mark.parametrize("folder", ["a b", "it's", "a;b", "a&b", "(a)", "a\nb", "#a", ""])
+def test_a_toolchain_refuses_what_is_not_one_word(tmp_path: Path, folder: str):
+    assert f"the path {folder!r} of a toolchain is not one word" in refused(tmp_path, f"hm.go.test(path={folder!r})")
+
+
+@pytest.mark.parametrize("folder", [".", "a/b", "'a b'", r"a\ b", "$HOME/a", "ü", "a#b"])
+def test_a_toolchain_takes_a_folder_that_is_quoted(tmp_path: Path, folder: str):
+    assert pipeline(tmp_path, f"hm.go.test(path={folder!r})")[-1].command == f"cd {folder} && go test ./..."
+
+
+def refused(tmp_path: Path, steps: str) -> str:
+    """Return the last lines that the loader prints of a pipeline file that it refuses."""
+    with pytest.raises(AssertionError) as caught:
+        pipeline(tmp_path, steps)
+    return str(caught.value)
+
+
 A, B, C, D = ({"key": key, "cmd": key} for key in "abcd")
 STEPS = "hm.sh('a', key='a')", "hm.sh('b', key='b')", "hm.sh('c', key='c')", "hm.sh('d', key='d')"
 
