@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import AnyStr
+
+_SERVE = """
+import sys
+from pathlib import Path
+from ci_daemon.host.lock import serving
+
+with serving(Path(sys.argv[1])) as lock:
+    lock.record_url(sys.argv[2])
+    print("serving", flush=True)
+    sys.stdin.read()
+"""
 
 
 @contextmanager
@@ -16,3 +29,13 @@ def ended(process: subprocess.Popen[AnyStr]) -> Iterator[subprocess.Popen[AnyStr
             yield process
         finally:
             process.kill()
+
+
+@contextmanager
+def serving_at(state: Path, url: str) -> Iterator[None]:
+    """Hold the lock of a state directory as a service that answers at a URL does, such as by `serve --listen`."""
+    command = (sys.executable, "-c", _SERVE, str(state), url)
+    with ended(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)) as service:
+        assert service.stdout is not None
+        assert service.stdout.readline() == "serving\n"
+        yield

@@ -86,7 +86,8 @@ class RepositoryConnector:
         described = _described(sealed.root, remote)
         key = f"{sealed.root}#{remote.remote_id}"
         known = self._storage.host_connections.find(host.provider, key)
-        credential = sealed.model_dump_json().encode()
+        url, former = self._webhook(host), self._former_webhook(host, known)
+        credential = sealed.model_copy(update={"webhook": url}).model_dump_json().encode()
         heads = self._heads(described.url, sealed.git_credential)
         new = NewHostConnection(organization_id, host.provider, key, account, "token", remote.path, credential)
         with self._storage.transaction():
@@ -96,8 +97,9 @@ class RepositoryConnector:
                 self._storage.repository_checks.record_heads(repository, heads)
             self._storage.repository_checks.hasten(repository.id)
         try:
-            host.forge.remove_webhook(api, remote, self._webhook(host))
-            host.forge.add_webhook(api, remote, self._webhook(host), host.secrets.of(repository))
+            for each in dict.fromkeys((former, url)):
+                host.forge.remove_webhook(api, remote, each)
+            host.forge.add_webhook(api, remote, url, host.secrets.of(repository))
         except HostError:
             if known is None:
                 self._storage.host_connections.remove(connection)
@@ -115,14 +117,14 @@ class RepositoryConnector:
             connection = self._storage.host_connections.get(repository.connection_id)
         if host is None or connection is None:
             raise ConnectRefused(f"{repository.url} belongs to an account at {repository.provider}: disconnect that")
-        left = self._remove_webhook(host, repository)
+        left = self._remove_webhook(host, repository, self._former_webhook(host, connection))
         self._storage.host_connections.remove(connection)
         return left
 
-    def _remove_webhook(self, host: ForgeHost, repository: Repository) -> str | None:
+    def _remove_webhook(self, host: ForgeHost, repository: Repository, url: str) -> str | None:
         try:
             api, remote = host.opened(repository)
-            host.forge.remove_webhook(api, remote, self._webhook(host))
+            host.forge.remove_webhook(api, remote, url)
         except HostError as error:
             return str(error)
         return None
@@ -144,6 +146,10 @@ class RepositoryConnector:
 
     def _webhook(self, host: ForgeHost) -> str:
         return f"{self._url}/webhooks/{host.provider}"
+
+    def _former_webhook(self, host: ForgeHost, connection: HostConnection | None) -> str:
+        """Return the address of a connection's webhook, which the service may have left since."""
+        return (connection and host.webhook(connection)) or self._webhook(host)
 
 
 def _parsed(url: str) -> tuple[str, list[str]]:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from actors.source_hosts.commit_status import commit_status
 from actors.source_hosts.forge import RepositoryAtForge
 from actors.source_hosts.host import HostError
-from storage import GitCredential, JsonModel
+from storage import GitCredential, JsonModel, SealBroken
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,12 +28,14 @@ __all__ = ["ForgeHost", "ForgeToken"]
 class ForgeToken(JsonModel):
     """The sealed part of a connection: the token, and the only place that it may be sent to.
 
-    ``anywhere`` if the owner of this service chose that place, which need not be public then.
+    ``anywhere`` if the owner of this service chose that place, which need not be public then. ``webhook`` is the address
+    that the forge reports at, which may differ from that of later; empty if an earlier release connected it.
     """
 
     root: str
     token: str
     anywhere: bool
+    webhook: str = ""
 
     @property
     def git_credential(self) -> GitCredential:
@@ -106,13 +108,23 @@ class ForgeHost:
         )
         return self.api(token), remote
 
+    def webhook(self, connection: HostConnection) -> str:
+        """Return the address of a connection's webhook; empty if it is not known."""
+        token = self._sealed(connection)
+        return "" if token is None else token.webhook
+
     def _token(self, repository: Repository) -> ForgeToken:
         connection = self._connection(repository)
-        sealed = None if connection is None else self._storage.host_connections.credential(connection)
+        token = None if connection is None else self._sealed(connection)
+        if token is None:
+            raise HostError(f"{repository.url} has no token: connect it again", final=True)
+        return token
+
+    def _sealed(self, connection: HostConnection) -> ForgeToken | None:
         try:
-            return ForgeToken.model_validate_json(sealed or b"")
-        except ValidationError:
-            raise HostError(f"{repository.url} has no token: connect it again", final=True) from None
+            return ForgeToken.model_validate_json(self._storage.host_connections.credential(connection) or b"")
+        except (ValidationError, SealBroken):  # the key of secrets was replaced: connecting again mends it
+            return None
 
     def _connection(self, repository: Repository) -> HostConnection | None:
         if repository.connection_id is None:

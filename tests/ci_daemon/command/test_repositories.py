@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,22 +11,11 @@ import pytest
 from storage import SystemClock
 from tests.ci_daemon.conftest import RunJson
 from tests.git_repository import GitRepository
-from tests.processes import ended
+from tests.processes import serving_at
 from tests.records import new_owner
 from tests.state import new_storage, run_sql
 
 OWN_HOOK = "#!/bin/sh\necho our own hook read $(wc -l) line"
-
-SERVE = """
-import sys
-from pathlib import Path
-from ci_daemon.host.lock import serving
-
-with serving(Path(sys.argv[1])) as lock:
-    lock.record_url(sys.argv[2])
-    print("serving", flush=True)
-    sys.stdin.read()
-"""
 
 
 @pytest.fixture
@@ -86,10 +74,7 @@ def test_a_hook_has_the_address_where_the_service_answers(run_json: RunJson, tmp
     """It may run by `serve --listen`; that the hook is ours is seen once it has stopped, too."""
     repository, org = GitRepository(tmp_path), ("--org", "ada-example-org")
     hook, here = repository.bare / "hooks" / "post-receive", "http://127.0.0.1:45678"
-    command = (sys.executable, "-c", SERVE, str(state), here)
-    with ended(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)) as service:
-        assert service.stdout is not None
-        assert service.stdout.readline() == "serving\n"
+    with serving_at(state, here):
         assert run_json("repo", "connect", str(repository.bare), *org)["hook"]
         assert f"{here}/webhooks/git" in run_json("repo", "hook", str(repository.bare), *org)["hook_script"]
     assert f"{here}/webhooks/git" in hook.read_text()

@@ -11,8 +11,9 @@ from storage import SystemClock
 from tests.ci_daemon.conftest import Run, RunJson
 from tests.forges.forgejo import ForgejoServer
 from tests.forges.server import LocalHost, Reply, serving
+from tests.processes import serving_at
 from tests.records import new_owner
-from tests.state import new_storage
+from tests.state import new_storage, run_sql
 
 TOKEN = "fj-token"
 ORG = ("--org", "ada-example-org")
@@ -48,9 +49,37 @@ def test_a_repository_is_connected_and_removed(gitea: LocalHost, token_file: str
     assert TOKEN not in str(run_json("audit"))
     removed = run_json("repo", "remove", made["url"], *ORG)
     assert removed["id"] == made["id"]
-    assert isinstance(gitea.host, ForgejoServer)
-    assert gitea.host.hooks == {}
+    assert hooks(gitea) == []
     assert run_json("repo", "list") == []
+
+
+def test_a_webhook_has_the_address_where_the_service_answers(
+    gitea: LocalHost, token_file: str, run_json: RunJson, state: Path
+):
+    """It may run by `serve --listen`. The webhook that it has is removed, wherever the service answers by then."""
+    connect = ("repo", "connect", f"{gitea.url}/acme/web", *ORG, "--token-file", token_file)
+    for here in ("http://127.0.0.1:45678", "http://127.0.0.1:45679"):
+        with serving_at(state, here):
+            made = run_json(*connect)
+        assert hooks(gitea) == [f"{here}/webhooks/gitea"]
+    run_json("repo", "remove", made["url"], *ORG)
+    assert hooks(gitea) == []
+
+
+def test_connecting_again_replaces_a_token_that_cannot_be_read(
+    gitea: LocalHost, token_file: str, run_json: RunJson, state: Path
+):
+    connect = ("repo", "connect", f"{gitea.url}/acme/web", *ORG, "--token-file", token_file)
+    run_json(*connect)
+    run_sql(state, "UPDATE host_connections SET credential = zeroblob(60)")
+    assert run_json(*connect)["account"] == "ci-bot"
+    assert len(hooks(gitea)) == 1
+
+
+def hooks(gitea: LocalHost) -> list[str]:
+    """Return the addresses that a host reports at."""
+    assert isinstance(gitea.host, ForgejoServer)
+    return [each["config"]["url"] for each in gitea.host.hooks.values()]
 
 
 def test_a_refusal_is_an_error(gitea: LocalHost, token_file: str, run: Run, capsys: pytest.CaptureFixture[str]):

@@ -25,7 +25,7 @@ def connect_at_forge(
     """Connect a repository with its token, and make its webhook. Raises Failure."""
     config = session.config()
     with _failures():
-        connector = open_source_hosts(storage, config, SystemClock(), config.http.url).connector
+        connector = open_source_hosts(storage, config, SystemClock(), session.service_url()).connector
         return connector.connect(organization.id, hosted.url, hosted.token, hosted.provider, anywhere=True)[0]
 
 
@@ -33,7 +33,7 @@ def disconnect_at_forge(session: Session, storage: Storage, repository: Reposito
     """Remove a repository with its webhook; return why the webhook may still be there. Raises Failure."""
     config = session.config()
     with _failures():
-        connector = open_source_hosts(storage, config, SystemClock(), config.http.url).connector
+        connector = open_source_hosts(storage, config, SystemClock(), session.service_url()).connector
         return connector.disconnect(repository)
 
 
