@@ -100,6 +100,7 @@ class GithubServer:
     users: dict[int, str] = field(default_factory=dict)
     roles: dict[tuple[str, str], str] = field(default_factory=dict)
     permissions: dict[str, str] = field(default_factory=dict)
+    pulls: list[dict[str, Any]] = field(default_factory=list)
     check_runs: dict[int, dict[str, Any]] = field(default_factory=dict)
     annotations: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
     states: list[tuple[int, str]] = field(default_factory=list)
@@ -163,12 +164,20 @@ class GithubServer:
                 person = next(key for key, value in self.users.items() if value == login)
                 role = self.roles[organization, login]
                 return 200, {"role": role, "state": "active", "user": {"id": person, "login": login}}
-            case "GET", ["repos", _, _, "collaborators", login, "permission"] if login in self.permissions:
+            case _, ["repos", *of_repository]:
+                return self._of_repository(method, of_repository, body, rights)
+        return 404, {"message": "Not Found"}
+
+    def _of_repository(self, method: str, path: list[str], body: Any, rights: dict[str, Any]) -> tuple[int, Any]:
+        match method, path:
+            case "GET", [_, _, "collaborators", login, "permission"] if login in self.permissions:
                 return 200, {"permission": self.permissions[login]}
-            case "POST", ["repos", owner, name, "check-runs"] if "permissions" not in rights:
+            case "GET", [_, _, "pulls"]:
+                return 200, self.pulls
+            case "POST", [owner, name, "check-runs"] if "permissions" not in rights:
                 made = next(self._numbers)
                 return 201, self._check_run(made, {**body, "repository": f"{owner}/{name}"})
-            case _, ["repos", _, _, "check-runs", number] if int(number) in self.check_runs:
+            case _, [_, _, "check-runs", number] if int(number) in self.check_runs:
                 known = self.check_runs[int(number)]
                 return 200, known if method == "GET" else self._check_run(int(number), {**known, **body})
         return 404, {"message": "Not Found"}

@@ -33,7 +33,7 @@ def ended(process: subprocess.Popen[AnyStr]) -> Iterator[subprocess.Popen[AnyStr
 
 @contextmanager
 def serving_at(state: Path, url: str) -> Iterator[None]:
-    """Hold the lock of a state directory as a service that answers at a URL does, such as by `serve --listen`."""
+    """Hold the lock of a state directory, as a service does that answers at a URL."""
     command = (sys.executable, "-c", _SERVE, str(state), url)
     with ended(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)) as service:
         assert service.stdout is not None

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["PullRequestEvent", "PushEvent", "glob_matches", "skips_builds", "wants"]
 
 _DEFAULT_TYPES = ("opened", "synchronize", "reopened")
-_RETARGETED = "retargeted"
-_TYPES_OF_RETARGETED = {"synchronize", "edited"}
+_TYPES_OF = {"retargeted": {"synchronize", "edited"}, "open": set(_DEFAULT_TYPES)}
 _SKIP_MARKS = ("[skip ci]", "[ci skip]")
 _OF_OTHERS = ("* ", "    ")
 
@@ -37,6 +36,7 @@ class PullRequestEvent:
     """A change of a pull request: its target branch, and the type of the change, such as ``opened``.
 
     One that is ``retargeted`` is new to its target, so a trigger for new commits wants it, as one for ``edited`` does.
+    One that was ``open`` before it could be reported may be new in any way.
     """
 
     target: str
@@ -94,7 +94,7 @@ def _one_wants(trigger: object, event: PushEvent | PullRequestEvent) -> bool:
             return _any_matches(globs, name)
         case PullRequestEvent(target, kind), {"event": "pull_request", **rest}:
             types, branches = rest.get("types", _DEFAULT_TYPES), rest.get("branches")
-            kinds = _TYPES_OF_RETARGETED if kind == _RETARGETED else {kind}
+            kinds = _TYPES_OF.get(kind, {kind})
             wanted = isinstance(types, list | tuple) and any(each in types for each in kinds)
             return wanted and (branches is None or _any_matches(branches, target))
         case _:

@@ -124,6 +124,10 @@ class CommitBuilds:
         name = slugify(repository.repo_name) or "pipeline"
         return self._discovery.pipelines(slug, name, archive, leaving, from_fork=from_fork)
 
+    def knows_pipelines(self, repository: Repository) -> bool:
+        """Tell whether a repository has declared a pipeline."""
+        return bool(self._storage.declarations.of_repository(_declaring(repository)))
+
     def add(self, commit: PushedCommit, declared: Envelope | RenderFailed) -> AddedBuilds:
         """Add the builds that a commit's triggers want, and cancel those that they supersede.
 

@@ -13,7 +13,7 @@ from actors.render.envelope import RenderFailed
 from actors.repositories.commit_builds import PushedCommit
 from actors.repositories.fetching.git import CommitRefused, GitError, LimitReached
 from actors.repositories.packing.packing import Extras, pack_commit
-from actors.source_hosts.host import HostError, PullRequest
+from actors.source_hosts.host import FOUND_OPEN, HostError, PullRequest
 from storage import ForkApproval, NewBuild, NewOrigin, OriginEvent
 
 if TYPE_CHECKING:
@@ -98,6 +98,37 @@ class PullRequestBuilds:
             if any(waiting.id < later.id and _overtakes(new, old) for later, new in changes)
         ]
         return [each for each in deliveries if each.id not in late] + moot
+
+    def build_open(self, mirror: Mirror, repository: Repository) -> bool:
+        """Build the pull requests of before the connection of a repository, which its host does not report.
+
+        Return False if it is to be called again: those from forks make no pipeline, so they wait for the first that is
+        known. One whose head cannot be had is left to its next change. Raises HostError, GitError and VmError.
+        """
+        found = self._hosts[repository.provider].open_pull_requests(repository)
+        new = [each for each in reversed(found) if self._is_new(repository, each)]  # so the last has the last number
+        of_forks = [each for each in new if each.from_fork]
+        self._build_each(mirror, repository, [each for each in new if not each.from_fork])
+        if of_forks and not self._commits.knows_pipelines(repository):
+            _log.info("the pull requests of %s from forks wait for a push that declares a pipeline", repository.url)
+            return False
+        self._build_each(mirror, repository, of_forks)
+        return True
+
+    def _build_each(self, mirror: Mirror, repository: Repository, changes: Sequence[PullRequest]) -> None:
+        if not changes:
+            return
+        heads = mirror.fetch()
+        for change in changes:
+            try:
+                self.build(mirror, repository, heads, change)
+            except HeadUnavailable as error:
+                _log.warning("%s", error)
+                self._record(repository, change, f"0 builds: {error}")
+
+    def _is_new(self, repository: Repository, change: PullRequest) -> bool:
+        found = self._storage.push_outcomes.find(repository.id, change.head_ref, change.head_commit)
+        return found is None or not found.commit.startswith(change.head_commit)
 
     def build(self, mirror: Mirror, repository: Repository, heads: Heads, change: PullRequest) -> None:
         """Build a change of a pull request, once for each pipeline, commit and target.
@@ -205,7 +236,7 @@ class PullRequestBuilds:
         if not (self._may_push(repository, author) if change.trusted is None else change.trusted):
             return author
         if sender is None:
-            return "the one who pushed the commit" if change.action == _PUSHED else None
+            return "the one who pushed the commit" if change.action in {_PUSHED, FOUND_OPEN} else None
         return sender if sender != author and not self._may_push(repository, sender) else None
 
     def _may_push(self, repository: Repository, login: str) -> bool:

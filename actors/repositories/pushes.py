@@ -79,8 +79,8 @@ class PushBuilds:
         """Fetch a repository and build its pushes, once each; tell whether there were any.
 
         What was there when the repository was connected is no push. Where that is not known, it is what the first check
-        finds, but for what was or will be reported: hosts report pushes only of connected repositories. Raises GitError
-        and VmError.
+        finds, but for what was or will be reported: hosts report pushes only of connected repositories. Pull requests
+        that were open then are built once. Raises GitError, HostError and VmError.
         """
         return self._fetching(repository, lambda: self._check(repository))
 
@@ -177,6 +177,9 @@ class PushBuilds:
         with self._storage.transaction():
             checks.checked(repository, heads.default_branch)
             deliveries.processed(repository.id, done, partial(self._outcome, repository))
+        asks = repository.connection_id is not None and not repository.pull_requests_known
+        if asks and self._pull_requests.build_open(mirror, repository):
+            checks.know_pull_requests(repository)
         return moved
 
     def _build_pushes(self, mirror: Mirror, repository: Repository, listed: Heads) -> None:

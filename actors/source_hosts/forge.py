@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from actors.source_hosts.api_client import HostApi
     from actors.source_hosts.commit_status import CommitStatus
-    from actors.source_hosts.host import HostEvent
+    from actors.source_hosts.host import HostEvent, PullRequest
     from actors.source_hosts.webhook_secrets import Claim
 
 __all__ = ["Forge", "RepositoryAtForge"]
@@ -56,6 +56,9 @@ class Forge(Protocol):
 
     def trusts(self, api: HostApi, remote: RepositoryAtForge, login: str) -> bool:
         """Tell whether somebody may push to a repository."""
+
+    def open_pull_requests(self, api: HostApi, remote: RepositoryAtForge, url: str) -> list[PullRequest]:
+        """Return the open pull requests of the repository at a clone URL, as `SourceHost` does."""
 
     def set_status(self, api: HostApi, remote: RepositoryAtForge, status: CommitStatus) -> None:
         """Show a status at a commit; again is no error."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from actors.source_hosts.api_client import HostApi, HostNetwork
     from actors.source_hosts.forge import Forge
-    from actors.source_hosts.host import HostEvent, Received, Report
+    from actors.source_hosts.host import HostEvent, PullRequest, Received, Report
     from actors.source_hosts.webhook_secrets import WebhookSecrets
     from actors.timed_http import Deadline
     from storage import Delivery, HostConnection, Repository, Storage
@@ -28,8 +28,8 @@ __all__ = ["ForgeHost", "ForgeToken"]
 class ForgeToken(JsonModel):
     """The sealed part of a connection: the token, and the only place that it may be sent to.
 
-    ``anywhere`` if the owner of this service chose that place, which need not be public then. ``webhook`` is the address
-    that the forge reports at, which may differ from that of later; empty if an earlier release connected it.
+    ``anywhere`` if the owner of this service chose that place, which need not be public then. ``webhook`` is the
+    address that the forge reports at, which may differ from that of later; empty if an earlier release connected it.
     """
 
     root: str
@@ -87,6 +87,10 @@ class ForgeHost:
     def trusts(self, repository: Repository, login: str) -> bool:
         """Ask the forge whether somebody may push. Raises HostError."""
         return self.forge.trusts(*self.opened(repository), login)
+
+    def open_pull_requests(self, repository: Repository) -> list[PullRequest]:
+        """Ask the forge for the open pull requests. Raises HostError."""
+        return self.forge.open_pull_requests(*self.opened(repository), repository.url)
 
     def report(self, repository: Repository, report: Report) -> str | None:
         """Show the status of the build's commit. Raises HostError."""

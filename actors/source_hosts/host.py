@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from storage import Build, BuildOrigin, Delivery, DeployKey, GitCredential, Repository
 
 __all__ = [
+    "FOUND_OPEN",
+    "MOST_OPEN",
     "RETARGETED",
     "ApprovalGiven",
     "DeliveryInvalid",
@@ -85,6 +87,9 @@ class PushedRef:
 
 
 RETARGETED = "retargeted"
+FOUND_OPEN = "open"
+MOST_OPEN = 50
+"""The most open pull requests that are built when a repository is connected: those that changed last."""
 
 
 @immutable
@@ -92,7 +97,8 @@ class PullRequest:
     """A change of a pull or merge request.
 
     ``action`` is in the words of the triggers: opened, synchronize, reopened, closed, or another of the host's own. It
-    is ``RETARGETED`` for one that is to be merged into another branch than before.
+    is ``RETARGETED`` for one that is to be merged into another branch than before, and ``FOUND_OPEN`` for one that was
+    open when its repository was connected, of which the host has reported nothing.
     ``head_ref`` is the full name, in the repository at ``url``, of the ref to fetch ``head_commit`` from; ``branch`` is
     the name of its branch for people. ``trusted`` is True if the host says that the author may push to the repository,
     None if it does not say. ``sender`` is the login of whom caused the change, such as by a push.
@@ -212,6 +218,12 @@ class SourceHost(Protocol):
 
     def trusts(self, repository: Repository, login: str) -> bool:
         """Tell whether somebody may push to a repository, by the host. It blocks. Raises HostError."""
+
+    def open_pull_requests(self, repository: Repository) -> list[PullRequest]:
+        """Return the ``MOST_OPEN`` open pull requests that changed last, that one first, as ``FOUND_OPEN``.
+
+        Those that cannot be read are left out. It blocks. Raises HostError.
+        """
 
     def report(self, repository: Repository, report: Report) -> str | None:
         """Show a build's state at the host; return the host's name for the report. Raises HostError.

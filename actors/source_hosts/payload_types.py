@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
-from pydantic import AfterValidator, StringConstraints
+from pydantic import AfterValidator, BaseModel, RootModel, StringConstraints, ValidationError
 
-__all__ = ["AbbreviatedCommit", "Commit", "FullName", "HeadRef", "Login", "Title", "Token", "moved"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = [
+    "AbbreviatedCommit",
+    "AnyObject",
+    "Commit",
+    "FullName",
+    "HeadRef",
+    "Login",
+    "Title",
+    "Token",
+    "moved",
+    "readable",
+]
+
+Model = TypeVar("Model", bound=BaseModel)
 
 Commit = Annotated[str, StringConstraints(pattern=r"^(?:[0-9a-f]{40}|[0-9a-f]{64})$")]
 """The name of a commit or other object; all zeros for none."""
@@ -30,6 +46,19 @@ Title = Annotated[str, AfterValidator(lambda title: title[:255])]
 """A title, of which 255 characters are kept."""
 
 
+class AnyObject(RootModel[dict[str, object]]):
+    """An object of a list, which is read on its own: one that cannot be read hides no other."""
+
+
 def moved(before: str, after: str) -> tuple[str | None, str | None]:
     """Return the old and new object of a head; None for one that is not there."""
     return (before if before.strip("0") else None, after if after.strip("0") else None)
+
+
+def readable(model: type[Model], found: Iterable[object]) -> Iterator[Model]:
+    """Yield those of a list that are of a model."""
+    for each in found:
+        try:
+            yield model.model_validate(each)
+        except ValidationError:
+            continue

@@ -11,7 +11,7 @@ from storage import GIT
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from actors.source_hosts.host import HostEvent, Report
+    from actors.source_hosts.host import HostEvent, PullRequest, Report
     from storage import Delivery, DeployKey, GitCredential, Repository, Storage
 
 __all__ = ["PlainGit"]
@@ -73,6 +73,10 @@ class PlainGit:
     def trusts(self, repository: Repository, login: str) -> bool:
         """Return False: a plain server knows no people."""
         return False
+
+    def open_pull_requests(self, repository: Repository) -> list[PullRequest]:
+        """Return none: a plain server knows no pull requests."""
+        return []
 
     def report(self, repository: Repository, report: Report) -> str | None:
         """Do nothing: a plain server shows no states."""

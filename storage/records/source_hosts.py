@@ -132,6 +132,7 @@ class Repository:
     ``provider`` is the kind of its source host, ``git`` for a plain server, and ``remote_id`` the host's own id for it.
     With ``submodules`` and ``lfs`` sources have these, too. ``default_branch`` is known once it was checked.
     ``heads_known`` is True once the heads are recorded that it had when it was connected.
+    ``pull_requests_known`` is True once those are built that were open at its host when it was connected.
     ``last_error`` is why the last ``failures`` checks failed.
     """
 
@@ -154,6 +155,7 @@ class Repository:
     submodules: bool
     lfs: bool
     heads_known: bool
+    pull_requests_known: bool
 
     @property
     def is_path(self) -> bool:

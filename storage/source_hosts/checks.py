@@ -86,6 +86,7 @@ class RepositoryChecks:
             ).where(this),
         )
         self._know_heads = Write(database, RepositoryRow.update(heads_known=1).where(this))
+        self._know_pull_requests = Write(database, RepositoryRow.update(pull_requests_known=1).where(this))
         self._note = Write(database, RepositoryRow.update(last_error=slot("why")).where(this))
         earlier = peewee.fn.MIN(RepositoryRow.next_check_at, slot("by"))
         self._hasten = Write(database, RepositoryRow.update({RepositoryRow.next_check_at: earlier}).where(this))
@@ -155,6 +156,11 @@ class RepositoryChecks:
                 for ref, commit in heads.items():
                     self._put_head.run(repository_id=repository.id, ref=ref, commit_sha=commit, adopted=1)
                 self._know_heads.run(id=repository.id)
+
+    def know_pull_requests(self, repository: Repository) -> None:
+        """Note that the pull requests are built that were open when a repository was connected."""
+        with self._database.write():
+            self._know_pull_requests.run(id=repository.id)
 
     def take_back(self, repository: Repository, ref: str, old: str | None) -> None:
         """Take an adopted head back to its commit before a push, so that the push is found.

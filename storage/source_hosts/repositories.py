@@ -59,7 +59,15 @@ class Repositories:
         self._insert = Write(
             database,
             insert_into(
-                RepositoryRow, "checked_at", "failures", "last_error", "token_hash", "submodules", "lfs", "heads_known"
+                RepositoryRow,
+                "checked_at",
+                "failures",
+                "last_error",
+                "token_hash",
+                "submodules",
+                "lfs",
+                "heads_known",
+                "pull_requests_known",
             ),
         )
         of_connection = RepositoryRow.connection == slot("connection_id")

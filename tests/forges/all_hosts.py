@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from tests.forges.bitbucket import ANN, WEB, BitbucketServer
-from tests.forges.deliveries import changed
+from tests.forges.deliveries import changed, document
 from tests.forges.forgejo import ForgejoServer
 from tests.forges.gitlab import GitLabServer
 from tests.forges.server import Asked, Reply
@@ -64,8 +64,31 @@ class AllHosts:
                 body = json.dumps({"repository": repository, "push": pushed, "actor": {"nickname": "ann"}}).encode()
                 return self.bitbucket.headers("repo:push", body, request=new), body
 
+    def show_open(self, kind: Kind, number: int, author: Literal["ann", "eve"], commit: str) -> None:
+        """Let a pull request from a fork be open."""
+        if kind == "gitlab":
+            change = document("gitlab-open-merge-request")
+            change |= {"iid": number, "sha": commit, "target_branch": "main", "target_project_id": self.gitlab.id}
+            self.gitlab.pulls.insert(0, change | {"author": {"id": 51, "username": author}})
+            return
+        delivery = json.loads(self._opened(kind, number, author, commit))
+        if kind == "forgejo":
+            self.forgejo.pulls.insert(0, delivery["pull_request"])
+        else:
+            self.bitbucket.pulls.insert(0, delivery["pullrequest"])
+
     def pull_request(self, kind: Kind, number: int, author: Literal["ann", "eve"], commit: str) -> Report:
         """Return the report of a new pull request from a fork, as the host's documentation has it."""
+        body = self._opened(kind, number, author, commit)
+        match kind:
+            case "forgejo":
+                return self.forgejo.headers("pull_request", body, commit), body
+            case "gitlab":
+                return self.gitlab.headers("Merge Request Hook", commit), body
+            case "bitbucket":
+                return self.bitbucket.headers("pullrequest:created", body, request=commit), body
+
+    def _opened(self, kind: Kind, number: int, author: Literal["ann", "eve"], commit: str) -> bytes:
         changes: dict[str, Any]
         match kind:
             case "forgejo":
@@ -73,14 +96,13 @@ class AllHosts:
                 changes = {"repository.id": self.forgejo.id, f"{pull}.base.repo.id": self.forgejo.id, "sender": who}
                 changes |= {f"{pull}.number": number, f"{pull}.user": who}
                 changes |= {f"{pull}.head.sha": commit, f"{pull}.base.ref": "main"}
-                body = changed("forgejo-pull-request", changes)
-                return self.forgejo.headers("pull_request", body, commit), body
+                return changed("forgejo-pull-request", changes)
             case "gitlab":
                 merge = "object_attributes"
                 changes = {"project.id": self.gitlab.id, f"{merge}.target_project_id": self.gitlab.id}
                 changes |= {f"{merge}.iid": number, f"{merge}.author_id": 51, "user": {"id": 51, "username": author}}
                 changes |= {f"{merge}.last_commit.id": commit, f"{merge}.target_branch": "main"}
-                return self.gitlab.headers("Merge Request Hook", commit), changed("gitlab-merge-request", changes)
+                return changed("gitlab-merge-request", changes)
             case "bitbucket":
                 pull, account = "pullrequest", {"nickname": author, "uuid": ANN if author == "ann" else EVE}
                 changes = {"repository.uuid": WEB, "repository.full_name": "team/web", "actor": account}
@@ -88,8 +110,7 @@ class AllHosts:
                 changes |= {f"{pull}.source.commit.hash": commit[:12], f"{pull}.destination.branch.name": "main"}
                 changes |= {f"{pull}.source.repository": {"uuid": FORK, "full_name": "eve/web"}}
                 changes |= {f"{pull}.source.branch.name": f"change-{number}"}
-                body = changed("bitbucket-pull-request", changes)
-                return self.bitbucket.headers("pullrequest:created", body, request=commit), body
+                return changed("bitbucket-pull-request", changes)
 
     def told(self, kind: Kind, commit: str) -> list[tuple[str, str]]:
         """Return the states that a commit was shown in, oldest first, and their descriptions."""

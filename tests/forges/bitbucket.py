@@ -38,6 +38,8 @@ class BitbucketServer:
     """The webhooks by full name and id."""
 
     statuses: list[dict[str, Any]] = field(default_factory=list)
+    pulls: list[dict[str, Any]] = field(default_factory=list)
+    """The open pull requests of each repository, the one that changed last first."""
 
     def answer(self, asked: Asked) -> Reply:
         if asked.path == "/site/oauth2/access_token":
@@ -93,6 +95,10 @@ class BitbucketServer:
                 return Reply(201, {"uuid": uuid, "url": asked.body["url"]})
             case "DELETE", ["hooks", uuid]:
                 return MISSING if hooks.pop(uuid, None) is None else Reply(204)
+            case "GET", ["pullrequests"]:
+                assert (asked.query["state"], asked.query["sort"]) == ("OPEN", "-updated_on")
+                assert int(asked.query["pagelen"]) <= 50, "Bitbucket refuses more"
+                return Reply(200, {"values": self.pulls})
             case "POST", ["commit", commit, "statuses", "build"]:
                 self.statuses.append({"commit": commit, **asked.body})
                 return Reply(201, {"key": asked.body["key"]})

@@ -30,6 +30,8 @@ class ForgejoServer:
     collaborators: dict[str, str] = field(default_factory=lambda: {"ann": "write", "bob": "read"})
     hooks: dict[int, dict[str, Any]] = field(default_factory=dict)
     statuses: list[dict[str, Any]] = field(default_factory=list)
+    pulls: list[dict[str, Any]] = field(default_factory=list)
+    """The open pull requests, the one that changed last first."""
 
     def answer(self, asked: Asked) -> Reply:
         path = asked.path.removeprefix(self.root)
@@ -65,6 +67,9 @@ class ForgejoServer:
             case "GET", ["collaborators", login, "permission"]:
                 found = self.collaborators.get(login)
                 return Reply(200, {"permission": found, "role_name": found}) if found else MISSING
+            case "GET", ["pulls"]:
+                assert (asked.query["state"], asked.query["sort"]) == ("open", "recentupdate")
+                return Reply(200, self.pulls[: int(asked.query["limit"])])
             case "POST", ["statuses", commit]:
                 self.statuses.append({"sha": commit, **asked.body})
                 return Reply(

@@ -1,6 +1,6 @@
 """GitLab for tests.
 
-https://docs.gitlab.com/api/projects/, and there `commits`, `project_webhooks` and `members`
+https://docs.gitlab.com/api/projects/, and there `commits`, `project_webhooks`, `members` and `merge_requests`
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ class GitLabServer:
     members: dict[str, int] = field(default_factory=lambda: {"ann": 30, "bob": 20})
     hooks: dict[int, dict[str, Any]] = field(default_factory=dict)
     statuses: list[dict[str, Any]] = field(default_factory=list)
+    pulls: list[dict[str, Any]] = field(default_factory=list)
+    """The open merge requests, the one that changed last first."""
 
     def answer(self, asked: Asked) -> Reply:
         if not asked.path.startswith("/api/v4/"):
@@ -56,6 +58,10 @@ class GitLabServer:
                 return Reply(
                     200, [{"username": each, "state": "active", "access_level": self.members[each]} for each in found]
                 )
+            case "GET", ["merge_requests"]:
+                asks = {key: asked.query[key] for key in ("state", "order_by", "sort")}
+                assert asks == {"state": "opened", "order_by": "updated_at", "sort": "desc"}
+                return Reply(200, self.pulls[: int(asked.query["per_page"])])
             case "POST", ["statuses", commit]:
                 return self._set_status({"sha": commit, **asked.body})
         return MISSING

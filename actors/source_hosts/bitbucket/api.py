@@ -10,8 +10,8 @@ from urllib.parse import quote, urlencode
 
 from pydantic import Field
 
-from actors.source_hosts.host import HostNotConfigured, ReportState
-from actors.source_hosts.payload_types import FullName, Login, Token
+from actors.source_hosts.host import MOST_OPEN, HostNotConfigured, ReportState
+from actors.source_hosts.payload_types import AnyObject, FullName, Login, Token
 from storage import JsonModel, RemoteRepository, immutable
 
 if TYPE_CHECKING:
@@ -156,6 +156,11 @@ class BitbucketApi:
         path = f"/workspaces/{quote(workspace)}/permissions/repositories/{quote(name)}"
         found = self._pages(self._api(token), path, _Page[_Permission], q=f'user.uuid="{user}"')
         return any(each.permission in _MAY_PUSH for each in found)
+
+    def open_pull_requests(self, token: str, full_name: str) -> list[AnyObject]:
+        """Return the open pull requests of a repository that changed last."""
+        path, order = f"/repositories/{quote(full_name)}/pullrequests", {"state": "OPEN", "sort": "-updated_on"}
+        return self._api(token).get(path, _Page[AnyObject], **order, pagelen=MOST_OPEN).values
 
     def set_status(self, token: str, full_name: str, status: CommitStatus) -> None:
         """Show a status at a commit."""

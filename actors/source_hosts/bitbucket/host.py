@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actors.source_hosts.bitbucket.payloads import events, repository_uuid
+from actors.source_hosts.bitbucket.payloads import events, open_pull_requests, repository_uuid
 from actors.source_hosts.bitbucket.workspaces import BITBUCKET
 from actors.source_hosts.commit_status import commit_status
 from actors.source_hosts.delivery_headers import required
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from actors.source_hosts.bitbucket.api import BitbucketApi
     from actors.source_hosts.bitbucket.workspaces import Workspaces
-    from actors.source_hosts.host import HostEvent, Received, Report
+    from actors.source_hosts.host import HostEvent, PullRequest, Received, Report
     from actors.source_hosts.webhook_secrets import WebhookSecrets
     from storage import Delivery, Repository, Storage
 
@@ -73,6 +73,11 @@ class Bitbucket:
     def trusts(self, repository: Repository, login: str) -> bool:
         """Ask Bitbucket whether somebody, by its id, may push. Raises HostError."""
         return self._api.trusts(self._token(repository), repository.repo_name, login)
+
+    def open_pull_requests(self, repository: Repository) -> list[PullRequest]:
+        """Ask Bitbucket for the open pull requests. Raises HostError."""
+        found = self._api.open_pull_requests(self._token(repository), repository.repo_name)
+        return open_pull_requests(found, repository.remote_id or "", repository.repo_name, self._api.settings.url)
 
     def report(self, repository: Repository, report: Report) -> str | None:
         """Show the status of the build's commit. Raises HostError."""

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
 from pydantic import Field, ValidationError
 
-from actors.source_hosts.host import HostEvent, PullRequest, PushedRef
-from actors.source_hosts.payload_types import AbbreviatedCommit, Commit, FullName, HeadRef, Login, Title
+from actors.source_hosts.host import FOUND_OPEN, HostEvent, PullRequest, PushedRef
+from actors.source_hosts.payload_types import AbbreviatedCommit, Commit, FullName, HeadRef, Login, Title, readable
 from storage import JsonModel
 
-__all__ = ["events", "repository_uuid"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from actors.source_hosts.payload_types import AnyObject
+
+__all__ = ["events", "open_pull_requests", "repository_uuid"]
 
 _FOLDERS = {"branch": "heads", "tag": "tags", "annotated_tag": "tags"}
 _ACTIONS = {
@@ -115,6 +123,19 @@ def events(event: str, body: bytes, git_url: str) -> tuple[HostEvent, ...]:
     except ValidationError:
         pass
     return ()
+
+
+def open_pull_requests(found: Iterable[AnyObject], uuid: str, full_name: str, git_url: str) -> list[PullRequest]:
+    """Return the listed pull requests of a repository, but for unreadable ones."""
+    repository = {"uuid": uuid, "full_name": full_name}
+    deliveries = readable(
+        _PullRequestDelivery, ({"pullrequest": each.root, "repository": repository} for each in found)
+    )
+    changes = []
+    for each in deliveries:
+        with suppress(ValidationError):  # its branch has a name that no ref may have
+            changes += _pull_request(each, FOUND_OPEN, git_url)
+    return changes
 
 
 def _pushed(push: _Push) -> list[PushedRef]:

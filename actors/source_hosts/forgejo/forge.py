@@ -8,8 +8,9 @@ from urllib.parse import quote
 from actors.source_hosts.api_client import HostRefused
 from actors.source_hosts.delivery_headers import required
 from actors.source_hosts.forge import RepositoryAtForge
-from actors.source_hosts.forgejo.payloads import events, repository_id
-from actors.source_hosts.host import ReportState
+from actors.source_hosts.forgejo.payloads import events, open_pull_requests, repository_id
+from actors.source_hosts.host import MOST_OPEN, ReportState
+from actors.source_hosts.payload_types import AnyObject
 from actors.source_hosts.webhook_secrets import Claim, is_signed
 from storage import JsonModel
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from actors.source_hosts.api_client import HostApi
     from actors.source_hosts.commit_status import CommitStatus
-    from actors.source_hosts.host import HostEvent
+    from actors.source_hosts.host import HostEvent, PullRequest
 
 __all__ = ["Forgejo"]
 
@@ -124,6 +125,13 @@ class Forgejo:
             if error.status == _NOT_FOUND:
                 return False
             raise
+
+    def open_pull_requests(self, api: HostApi, remote: RepositoryAtForge, url: str) -> list[PullRequest]:
+        """Return the open pull requests that changed last. Raises HostError."""
+        path = f"/api/v1/repos/{quote(remote.path)}/pulls"
+        return open_pull_requests(
+            api.get_list(path, AnyObject, state="open", sort="recentupdate", page=1, limit=MOST_OPEN), url
+        )
 
     def set_status(self, api: HostApi, remote: RepositoryAtForge, status: CommitStatus) -> None:
         """Show a status at a commit. Raises HostError."""

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pydantic import Field, ValidationError
 
-from actors.source_hosts.host import RETARGETED, HostEvent, PullRequest, PushedRef
-from actors.source_hosts.payload_types import Commit, HeadRef, Login, Title, moved
+from actors.source_hosts.host import FOUND_OPEN, RETARGETED, HostEvent, PullRequest, PushedRef
+from actors.source_hosts.payload_types import Commit, HeadRef, Login, Title, moved, readable
 from storage import JsonModel
 
-__all__ = ["events", "repository_id"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from actors.source_hosts.payload_types import AnyObject
+
+__all__ = ["events", "open_pull_requests", "repository_id"]
 
 _AGIT = 1
 _ACTIONS = {"synchronized": "synchronize"}
@@ -88,6 +95,12 @@ def events(event: str, body: bytes, url: str) -> tuple[HostEvent, ...]:
                 return ()
     except ValidationError:
         return ()
+
+
+def open_pull_requests(found: Iterable[AnyObject], url: str) -> list[PullRequest]:
+    """Return the listed pull requests of the repository at a clone URL, but for unreadable ones."""
+    deliveries = ({"action": FOUND_OPEN, "pull_request": each.root} for each in found)
+    return [_pull_request(each, url) for each in readable(_PullRequestDelivery, deliveries)]
 
 
 def _pull_request(delivery: _PullRequestDelivery, url: str) -> PullRequest:

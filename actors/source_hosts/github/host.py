@@ -15,6 +15,7 @@ from actors.source_hosts.github.api import GithubNotFound
 from actors.source_hosts.github.check_runs import TAIL_BYTES, FinishedStep, check_run
 from actors.source_hosts.github.installations import GITHUB, Installations
 from actors.source_hosts.host import (
+    MOST_OPEN,
     DeliveryInvalid,
     DeliveryUnsigned,
     HostError,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from actors.source_hosts.github.api import GithubApi
     from actors.source_hosts.github.settings import GithubAppSettings
-    from actors.source_hosts.host import HostEvent, Report
+    from actors.source_hosts.host import HostEvent, PullRequest, Report
     from actors.test_reports import TestResults
     from storage import Delivery, HostConnection, Job, Repository, Storage
 
@@ -129,6 +130,12 @@ class Github:
         except GithubNotFound:
             return False
         return found["permission"] in _MAY_PUSH
+
+    def open_pull_requests(self, repository: Repository) -> list[PullRequest]:
+        """Ask GitHub for the open pull requests. Raises HostError."""
+        query = f"state=open&sort=updated&direction=desc&per_page={MOST_OPEN}"
+        path = f"/repos/{repository.repo_name}/pulls?{query}"
+        return payloads.open_pull_requests(self._api.request(self._connection(repository).remote_id, "GET", path))
 
     def report(self, repository: Repository, report: Report) -> str | None:
         """Make the check run of a build, or bring it up to date. Raises HostError.

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, ValidationError
 
-from actors.source_hosts.host import RETARGETED, ApprovalGiven, PullRequest, PushedRef, RerunAsked
+from actors.source_hosts.host import FOUND_OPEN, RETARGETED, ApprovalGiven, PullRequest, PushedRef, RerunAsked
+from actors.source_hosts.payload_types import AnyObject, readable
 from storage import JsonModel
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from actors.source_hosts.host import HostEvent
 
-__all__ = ["APPROVE", "Account", "Payload", "events", "is_signed"]
+__all__ = ["APPROVE", "Account", "Payload", "events", "is_signed", "open_pull_requests"]
 
 APPROVE = "approve"
 """The identifier of the button of a check run that approves its build."""
@@ -145,6 +148,13 @@ def events(event: str, body: bytes) -> tuple[HostEvent, ...]:
     except ValidationError:
         pass
     return ()
+
+
+def open_pull_requests(found: Iterable[object]) -> list[PullRequest]:
+    """Return the listed pull requests of a repository, but for unreadable ones."""
+    listed = (each.root for each in readable(AnyObject, found))
+    payloads = ({"action": FOUND_OPEN, "number": each.get("number"), "pull_request": each} for each in listed)
+    return [_pull_request(each) for each in readable(_PullRequest, payloads)]
 
 
 def _asked(run: _CheckRun) -> tuple[HostEvent, ...]:

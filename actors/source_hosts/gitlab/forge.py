@@ -9,8 +9,9 @@ from urllib.parse import quote
 from actors.source_hosts.api_client import HostRefused
 from actors.source_hosts.delivery_headers import required
 from actors.source_hosts.forge import RepositoryAtForge
-from actors.source_hosts.gitlab.payloads import events, project_id
-from actors.source_hosts.host import ReportState
+from actors.source_hosts.gitlab.payloads import events, open_merge_requests, project_id
+from actors.source_hosts.host import MOST_OPEN, ReportState
+from actors.source_hosts.payload_types import AnyObject
 from actors.source_hosts.webhook_secrets import Claim
 from storage import JsonModel
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from actors.source_hosts.api_client import HostApi
     from actors.source_hosts.commit_status import CommitStatus
-    from actors.source_hosts.host import HostEvent
+    from actors.source_hosts.host import HostEvent, PullRequest
 
 __all__ = ["GitLab"]
 
@@ -127,6 +128,13 @@ class GitLab:
         return any(
             each.username == login and each.access_level >= _DEVELOPER and each.state == "active"
             for each in api.get_list(members, _Member, query=login, per_page=_PAGE)
+        )
+
+    def open_pull_requests(self, api: HostApi, remote: RepositoryAtForge, url: str) -> list[PullRequest]:
+        """Return the open merge requests that changed last. Raises HostError."""
+        path, order = f"{_project(remote)}/merge_requests", {"order_by": "updated_at", "sort": "desc"}
+        return open_merge_requests(
+            api.get_list(path, AnyObject, state="opened", **order, page=1, per_page=MOST_OPEN), url
         )
 
     def set_status(self, api: HostApi, remote: RepositoryAtForge, status: CommitStatus) -> None:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pydantic import Field, ValidationError
 
-from actors.source_hosts.host import RETARGETED, HostEvent, PullRequest, PushedRef
-from actors.source_hosts.payload_types import Commit, HeadRef, Login, Title, moved
+from actors.source_hosts.host import FOUND_OPEN, RETARGETED, HostEvent, PullRequest, PushedRef
+from actors.source_hosts.payload_types import Commit, HeadRef, Login, Title, moved, readable
 from storage import JsonModel
 
-__all__ = ["events", "project_id"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from actors.source_hosts.payload_types import AnyObject
+
+__all__ = ["events", "open_merge_requests", "project_id"]
 
 _ACTIONS = {"open": "opened", "reopen": "reopened", "close": "closed", "merge": "closed"}
 
@@ -60,6 +67,19 @@ class _MergeRequestDelivery(JsonModel):
     object_attributes: _Attributes
 
 
+class _OpenMergeRequest(JsonModel):
+    """A merge request of a list, which has other names than one of a delivery."""
+
+    iid: int = Field(gt=0)
+    title: Title
+    sha: Commit
+    author: _User | None = None
+    source_branch: str
+    target_branch: str
+    source_project_id: int | None = None
+    target_project_id: int
+
+
 def project_id(body: bytes) -> str | None:
     """Return the id of the project that a delivery says it is about."""
     try:
@@ -81,6 +101,25 @@ def events(event: str, body: bytes, url: str) -> tuple[HostEvent, ...]:
                 return ()
     except ValidationError:
         return ()
+
+
+def open_merge_requests(found: Iterable[AnyObject], url: str) -> list[PullRequest]:
+    """Return the listed merge requests of the project at a clone URL, but for unreadable ones."""
+    return [
+        PullRequest(
+            number=each.iid,
+            action=FOUND_OPEN,
+            title=each.title,
+            head_commit=each.sha,
+            head_ref=f"refs/merge-requests/{each.iid}/head",
+            url=url,
+            branch=each.source_branch,
+            target_branch=each.target_branch,
+            from_fork=each.source_project_id != each.target_project_id,
+            author=each.author.username if each.author else None,
+        )
+        for each in readable(_OpenMergeRequest, (each.root for each in found))
+    ]
 
 
 def _merge_request(delivery: _MergeRequestDelivery, url: str) -> PullRequest:

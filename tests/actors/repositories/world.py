@@ -18,8 +18,17 @@ from actors.repositories.pushes import PushBuilds
 from actors.repositories.reruns import Reruns
 from actors.repositories.settings import RepositorySettings
 from actors.source_hosts import PlainGit
-from actors.source_hosts.host import HostEvent, PullRequest
-from storage import Declaration, DeclaringRepository, Delivery
+from actors.source_hosts.host import HostError, HostEvent, PullRequest
+from storage import (
+    Declaration,
+    DeclaringRepository,
+    Delivery,
+    NewHostConnection,
+    Pipeline,
+    RemoteRepository,
+    Repository,
+    Storage,
+)
 from tests.actors.conftest import discovery_in, images_in_memory, settings_with
 from tests.clock import ManualClock
 from tests.git_repository import GitRepository
@@ -31,10 +40,19 @@ _DEFAULTS = RepositorySettings()
 
 
 class _Host(PlainGit):
-    """A host whose deliveries are changes of pull requests."""
+    """A host whose deliveries are changes of pull requests, with some that are ``open``, or an error."""
+
+    def __init__(self, storage: Storage) -> None:
+        super().__init__(storage)
+        self.open: list[PullRequest] | HostError = []
 
     def events(self, delivery: Delivery) -> tuple[HostEvent, ...]:
         return (PullRequest(**json.loads(delivery.body)),)
+
+    def open_pull_requests(self, repository: Repository) -> list[PullRequest]:
+        if isinstance(self.open, HostError):
+            raise self.open
+        return self.open
 
 
 class World:
@@ -48,15 +66,11 @@ class World:
         self.remote.push("main")
         organization_id = new_owner(self.storage).organization.id
         self.repository = self.storage.repositories.connect(organization_id, str(self.remote.bare), "acme/web", 86_400)
-        self.pipeline = self.storage.declarations.register(
-            DeclaringRepository(organization_id, "acme/web", self.repository.url),
-            "ci",
-            "main",
-            Declaration("ci", allow_manual=True, triggers=({"event": "pull_request", "branches": ["main"]},)),
-        )
+        self.pipeline = self.declare()
         settings = replace(settings_with(PoolSettings(), JobSettings()), repositories=repositories)
         live_settings = LiveSettings(settings)
-        hosts, images = {"git": _Host(self.storage)}, images_in_memory(folder / "images")
+        self.host = _Host(self.storage)
+        hosts, images = {"git": self.host, "forgejo": self.host}, images_in_memory(folder / "images")
         commits = CommitBuilds(
             storage=self.storage,
             discovery=discovery_in(self.storage, only(MemoryProvider(images)), images, self.clock, live_settings),
@@ -80,6 +94,23 @@ class World:
         )
         self.names = count()
 
+    def declare(self) -> Pipeline:
+        """Return the pipeline that the repository declares, made if it is not known."""
+        return self.storage.declarations.register(
+            DeclaringRepository(self.repository.organization_id, "acme/web", self.repository.url),
+            "ci",
+            "main",
+            Declaration("ci", allow_manual=True, triggers=({"event": "pull_request", "branches": ["main"]},)),
+        )
+
+    def connect_at_host(self) -> None:
+        """Connect the repository at its host, which reports its pull requests from then on."""
+        new = NewHostConnection(self.repository.organization_id, "forgejo", "1", "ci-bot", "token", "acme/web", b"")
+        described = RemoteRepository("1", self.repository.url, "acme/web", "main", private=True)
+        connection = self.storage.host_connections.connect(new)
+        self.repository = self.storage.repositories.put_remote(connection, described)
+        self.storage.repository_checks.hasten(self.repository.id)
+
     def change(self, commit: str, number: int = 1, action: str = "opened") -> PullRequest:
         """Return a change of a pull request from a fork."""
         return PullRequest(
@@ -98,7 +129,9 @@ class World:
     def report(self, commit: str, number: int = 1, action: str = "opened") -> None:
         """Receive a report of a change."""
         body = json.dumps(asdict(self.change(commit, number, action))).encode()
-        self.storage.deliveries.receive("git", "pull_request", str(next(self.names)), self.repository, body)
+        self.storage.deliveries.receive(
+            self.repository.provider, "pull_request", str(next(self.names)), self.repository, body
+        )
 
     def arrive(self, commit: str, number: int = 1) -> None:
         """Let a commit be the head of a pull request."""

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from actors.source_hosts import BitbucketSettings, ConnectRefused, DeliveryInvalid, DeliveryUnsigned, HostError
-from actors.source_hosts.host import PushedRef, ReportState
+from actors.source_hosts.host import FOUND_OPEN, PushedRef, ReportState
 from storage import HostConnectedElsewhere, Storage
 from tests.actors.source_hosts.forges import report
 from tests.clock import ManualClock
 from tests.forges.bitbucket import ANN, REQUEST, WEB, BitbucketServer
-from tests.forges.deliveries import changed
+from tests.forges.deliveries import changed, document
 from tests.forges.server import Reply
 from tests.forges.workspaces import WEBHOOK, Connected, bitbucket
 from tests.records import new_owner
@@ -45,6 +45,18 @@ def test_a_workspace_brings_its_repositories_and_their_webhooks(host: Connected,
     assert {each.url for each in found} == {f"{host.local.url}/{each.repo_name}.git" for each in found}
     secrets = [hook["secret"] for hooks in host.server.hooks.values() for hook in hooks.values()]
     assert len(set(secrets)) == 5
+
+
+def test_open_pull_requests_are_those_that_it_reports(host: Connected, org: int):
+    """One of a repository that is gone, or of a branch that is no ref, is left out."""
+    repository, found = host.connect(org), document("bitbucket-pull-request")["pullrequest"]
+    gone = {**found, "source": {**found["source"], "repository": None}}
+    odd = {**found, "source": {**found["source"], "branch": {"name": "a b"}}}
+    host.server.pulls = [gone, odd, found]
+    (change,) = host.host.open_pull_requests(repository)
+    assert (change.number, change.action, change.sender) == (found["id"], FOUND_OPEN, None)
+    assert change.head_commit == found["source"]["commit"]["hash"]
+    assert change.url == f"{host.local.url}/{found['source']['repository']['full_name']}.git"
 
 
 def test_tokens_are_kept_sealed(host: Connected, org: int, storage: Storage):

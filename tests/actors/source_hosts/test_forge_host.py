@@ -6,13 +6,15 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from actors.source_hosts import DeliveryInvalid, DeliveryUnsigned, HostError
-from actors.source_hosts.host import PushedRef, ReportState
+from actors.source_hosts.host import FOUND_OPEN, MOST_OPEN, PushedRef, ReportState
 from storage import Storage, WaitsFor
 from tests.actors.source_hosts.forges import COMMIT, KINDS, Forged, forged, report
+from tests.forges.deliveries import document
 from tests.forges.server import Reply
 from tests.records import new_owner
 
@@ -51,6 +53,23 @@ def test_a_delivery_reports_its_push(forge: Forged, org: int, storage: Storage):
     (event,) = forge.host.events(storage.deliveries.pending(repository.id)[0])
     assert isinstance(event, PushedRef)
     assert (event.ref, event.old) == ("refs/heads/x", None)
+
+
+def test_open_pull_requests_are_those_that_it_reports(forge: Forged, org: int):
+    """Those that cannot be read, as one without a commit, are left out, and not all are asked for."""
+    repository, gitlab = forge.connect(org), forge.kind == "gitlab"
+    found = document("gitlab-open-merge-request") if gitlab else document("forgejo-pull-request")["pull_request"]
+    broken = {**found, **({"sha": None} if gitlab else {"head": {**found["head"], "sha": ""}})}
+    forge.server.pulls = [found, broken, *[found] * MOST_OPEN]
+    change, *others = forge.host.open_pull_requests(repository)
+    assert len(others) == MOST_OPEN - 2
+    assert (change.action, change.sender, change.from_fork, change.url) == (FOUND_OPEN, None, True, repository.url)
+    expected = ("8" * 40, "refs/merge-requests/1/head", "admin") if gitlab else forgejo_change(found)
+    assert (change.head_commit, change.head_ref, change.author) == expected
+
+
+def forgejo_change(found: dict[str, Any]) -> tuple[str, str, str]:
+    return found["head"]["sha"], f"refs/pull/{found['number']}/head", found["user"]["login"]
 
 
 def test_a_changed_body_or_signature_is_refused(forgejo: Forged, org: int):

@@ -56,7 +56,7 @@ def test_a_repository_is_connected_and_removed(gitea: LocalHost, token_file: str
 def test_a_webhook_has_the_address_where_the_service_answers(
     gitea: LocalHost, token_file: str, run_json: RunJson, state: Path
 ):
-    """It may run by `serve --listen`. The webhook that it has is removed, wherever the service answers by then."""
+    """It may run by `serve --listen`. The webhook is removed though the service has moved by then."""
     connect = ("repo", "connect", f"{gitea.url}/acme/web", *ORG, "--token-file", token_file)
     for here in ("http://127.0.0.1:45678", "http://127.0.0.1:45679"):
         with serving_at(state, here):

@@ -54,6 +54,8 @@ class Site:
     local: LocalHost
     client: Client
     repository: GitRepository
+    open_before: str = ""
+    """The head of a pull request from a fork that was open when the repository was connected."""
 
     @property
     def page(self) -> str:
@@ -73,11 +75,16 @@ class Site:
         self.report(self.hosts.push(self.kind, "refs/heads/main", before, commit))
         return commit
 
-    def open_pull_request(self, number: int, author: Any) -> str:
-        """Open a pull request from a fork, whose only commit is good; return the commit."""
+    def fork(self, number: int) -> str:
+        """Push the only commit of a pull request from a fork, which is good; return it."""
         path, ref = self.hosts.fork(self.kind, number)
         commit = self.repository.commit(f"Pull request {number}", good=str(number))
         self.repository.git("push", "--quiet", str(self.local.folder / f"{path}.git"), f"HEAD:{ref}")
+        return commit
+
+    def open_pull_request(self, number: int, author: Any) -> str:
+        """Open a pull request from a fork; return its commit."""
+        commit = self.fork(number)
         self.report(self.hosts.pull_request(self.kind, number, author, commit))
         return commit
 
@@ -113,6 +120,9 @@ def site(
         else:
             repository.git("clone", "--quiet", "--bare", str(repository.bare), str(served))
     made = Site(kind, hosts, local, Client.create(daemon, f"{kind}@example.org"), repository)
+    made.open_before = made.fork(9)
+    hosts.show_open(kind, 9, "ann", made.open_before)
+    repository.git("reset", "--quiet", "--hard", "origin/main")
     _connect(made)
     return made
 
@@ -139,6 +149,12 @@ def test_a_push_is_built_and_its_state_is_shown(site: Site):
     site.repository.git("rm", "--quiet", "good")
     site.shows(site.push(), BAD[site.kind])
     assert site.hosts.secret(site.kind) in site.local.git_passwords
+
+
+def test_a_pull_request_of_before_the_connection_is_built(site: Site):
+    """The push of the test before declares its pipeline. The host does not say who pushed, so it waits."""
+    assert site.shows(site.open_before, WAITING[site.kind]).endswith("waits for an approval")
+    assert [each["commit"] for each in site.client.get(site.page)["data"]].count(site.open_before) == 1
 
 
 def test_a_pull_request_of_a_stranger_waits_for_an_approval(site: Site):
