@@ -57,7 +57,7 @@ __all__ = ["Composition", "Poller"]
 
 @immutable
 class Poller:
-    """An actor that looks into the storage when it is told to; ``make`` starts one without its address."""
+    """An actor that polls the storage. ``make`` starts it; the caller sets its address."""
 
     actor: type[Supervised[Any, Any]]
     address: Address[PollStorage]

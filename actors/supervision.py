@@ -59,8 +59,8 @@ class Supervised(pykka.ThreadingActor, Generic[MessageT_contra, TaskT]):
 
     It is generic over its messages and over its tasks: an enum, or data classes. If a handler raises, the error is
     logged and passed to ``on_error``, and the actor goes on. However the actor ends, it first runs ``teardown`` and
-    then tells its parent. What the storage or the host lacks something for is tried again after ``retry_seconds``.
-    ``rest`` is called whenever its thread has nothing to do until the next message, which may be long in coming.
+    then tells its parent. Work that fails for lack of disk, memory, handles or threads is retried after
+    ``retry_seconds``. ``rest`` is called whenever the thread has no message left, perhaps for long.
     """
 
     use_daemon_thread = True

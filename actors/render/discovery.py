@@ -98,9 +98,9 @@ def discover(
 ) -> Envelope:
     """Return the pipelines that an archive declares, for an organization without a pipeline of that slug.
 
-    The result is cached, so a build of the new pipeline is not rendered again. If it is not yet, it is rendered in the
-    VM that is ``waiting``, in a parked one that ``claim_parked`` returns, with its connection among ``connections``, or
-    in a new one, and ``leaving`` destroys that VM. Raises RenderFailed and VmError.
+    The result is cached, so a build of the new pipeline is not rendered again. An archive that is not in the cache is
+    rendered in the ``waiting`` VM, in a parked one from ``claim_parked``, whose connection is in ``connections``, or in
+    a new one. ``leaving`` destroys that VM. Raises RenderFailed and VmError.
     """
     image = images.resolve(None)
     with tempfile.NamedTemporaryFile(suffix=".tar.gz") as file:

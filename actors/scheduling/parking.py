@@ -81,7 +81,7 @@ class Parking:
         if lease.state is LeaseState.PARKED and self._still_waits(lease):
             self._stocks[lease.provider].adopt(lease)
         else:
-            self._storage.leases.end(lease.id)  # before the API answers, which the destruction need not wait for
+            self._storage.leases.end(lease.id)  # now, before the API answers; the VM is destroyed later
             self._destroy(lease)
 
     def _still_waits(self, lease: Lease) -> bool:

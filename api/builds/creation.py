@@ -59,9 +59,9 @@ class BuildCreation:
 
         Raises ApiError ``draining``, ``pipeline_not_found``, ``pipeline_manual_disabled``,
         ``billing_insufficient_balance``, ``invalid_body``, ``build_invalid`` or ``idempotency_conflict``, which leave
-        no row behind, or ``build_plan_rejected``, which leaves a failed build with the same error. ``busy`` means that
-        no build was made because none can be rendered now (a drained host still takes builds that bring their plan),
-        or, as ``draining`` may too, that the build was made but is not rendered yet. Raises PipelineGone.
+        no row behind, or ``build_plan_rejected``, which leaves a failed build with the same error. ``busy`` means
+        that nothing was made, because none can be rendered now (a drained host still takes builds that bring their
+        plan), or that the build is not rendered yet; ``draining`` may mean that, too. Raises PipelineGone.
         """
         key = submission.key
         if key is not None and (use := self._storage.idempotency_keys.find(key)) is not None:

@@ -52,10 +52,10 @@ class Task(Protocol):
 
 
 class Workers:
-    """A thread that leads, and up to ``limit`` others that serve long tasks.
+    """A leading thread, and up to ``limit`` others that serve slow tasks.
 
-    Each of the others led until its task took long, and ends after it. The thread that leads calls ``read`` with the
-    most seconds to wait for requests; it adds them as tasks, and returns False at the end.
+    The others are former leaders: each finishes a slow task and ends. The leader calls ``read`` with the most seconds
+    to wait for requests; ``read`` adds them as tasks, and returns False at the end.
     """
 
     def __init__(self, limit: int, read: Callable[[float], bool]) -> None:

@@ -56,7 +56,7 @@ TimeZone = Annotated[RequiredText, AfterValidator(_timezone), Field(json_schema_
 class ScheduleRecord(StoredRecord):
     """A schedule. ``next_at`` is null while it is disabled.
 
-    ``last_error`` is why it built nothing the last time; null if it did, or was not due yet.
+    ``last_error`` is the reason if the last run built nothing; null otherwise.
     """
 
     id: Uuid

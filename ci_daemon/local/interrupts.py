@@ -24,7 +24,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _OF_SIGNAL = 128
 _IMPORT_SYSTEM = "<frozen importlib"
 _LOCKING = {"contextlib", "logging", "threading"}
-"""Modules that enter contexts or take locks, of which a `with` knows only once they have returned."""
+"""Modules whose functions may lock before a `with` can unlock."""
 
 _WAIT = threading.Condition.wait.__code__
 _STARTING = (ThreadPoolExecutor.submit.__code__, threading.Thread.start.__code__)

@@ -149,8 +149,8 @@ def print_renderable(renderable: RenderableType) -> None:
 def fit_widths(widths: Sequence[int], available: int, whole: Collection[int] = ()) -> list[int]:
     """Return the widths of columns, shrunk until they fit into ``available`` together.
 
-    Wide columns shrink first, the widest one before the others, then narrow ones, then the first column, which has the
-    names that other commands take, and the columns of ``whole`` last.
+    Columns shrink in this order: wide ones (the widest first), narrow ones, the first column, those of ``whole``. The
+    first column has the names that other commands take.
     """
     fitted = list(widths)
     others = [each for each in range(1, len(widths)) if each not in whole]

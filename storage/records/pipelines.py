@@ -183,7 +183,7 @@ class ScheduleChanges(TypedDict, total=False):
 class Schedule:
     """The times at which a branch of a pipeline is built.
 
-    ``last_error`` is why nothing was built the last time; None if something was.
+    ``last_error`` is the reason if the last run built nothing; None otherwise.
     """
 
     id: int

@@ -31,7 +31,7 @@ class RepositoryChecks:
     """The checks of connected repositories. Safe in any thread.
 
     The heads are the record of what was built: a push is a head that differs. Its builds and the move of the head are
-    one transaction, so no push is built twice, and one that came while the service was away is built at the next check.
+    one transaction, so no push is built twice. Pushes during downtime are found at the next check.
     """
 
     def __init__(self, database: Database, repositories: Repositories) -> None:

@@ -20,8 +20,8 @@ __all__ = ["CommandTime"]
 class CommandTime:
     """The time that an attempt's command may take, and the time that it took.
 
-    Not every provider keeps the report out of the job's reach, so the report is used only if this process did not watch
-    the command. ``vm_first`` is how many seconds after its limit a VM may end its command, before this process does.
+    With some providers a job may forge its VM's report of the end, so the report is used only if this process did not
+    watch the command. ``vm_first`` is the time in seconds that a VM has beyond the limit to end its command itself.
     """
 
     def __init__(self, storage: Storage, assignment: Assignment, vm_first: float) -> None:

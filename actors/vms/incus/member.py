@@ -67,8 +67,8 @@ def members(engine: Engine) -> list[Member]:
 def is_current(listed: Sequence[Member]) -> bool:
     """Tell whether the states in an engine's list are those of now.
 
-    After the loss of its leader the database goes on, but for some seconds it has heard of no member, and calls even
-    the one offline that it answers by. So a list is out of date if most voters in it are offline.
+    After the engine's database lost its leader, for some seconds it reports all members as offline, even the answering
+    one. So a list is out of date if most voters in it are offline.
     """
     voters = [member for member in listed if member.votes]
     return not voters or 2 * sum(member.answers for member in voters) > len(voters)

@@ -187,11 +187,11 @@ class HostVms(ABC):
         return chain
 
     def _stamp(self, image: str) -> str:
-        """Return a text that tells what disks lie on from a later image of the name. Raises ImageNotFound."""
+        """Return a text that changes when the image is replaced. Raises ImageNotFound."""
         return stamp_of(self._images.path(image))
 
 
 def stamp_of(root: Path) -> str:
-    """Return a text that tells an image's tree from a later one of the same name."""
+    """Return a text that changes when an image's tree is replaced."""
     found = root.stat()
     return f"{found.st_ino}-{found.st_ctime_ns}"

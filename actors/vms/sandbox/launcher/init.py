@@ -107,8 +107,8 @@ def _start_supervisor(control: int, offline: int, door: _socket.socket, supervis
 def _open_entrance(door: _socket.socket) -> None:
     """Start a process in the supervisor's namespaces, for nsenter to find; it sends its id, or 0.
 
-    It is in no PID namespace of the job, and nothing of the outer layer is open in it, but the supervisor's descriptors
-    that this message names after the supervisor's id.
+    It is in no PID namespace of the job. Of the outer layer it holds only the supervisor's descriptors, which the
+    message names after the supervisor's id.
     """
     supervisor_id, *groups = map(int, door.recv(_MESSAGE_BYTES).split())
     try:
