@@ -92,7 +92,7 @@ class Composition:
 
     @cached_property
     def pollers(self) -> tuple[Poller, ...]:
-        """The actors that look into the storage, in the order of their start."""
+        """The actors that poll the storage, in the order of their start."""
         return self.make_pollers(self)
 
     @cached_property

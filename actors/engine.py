@@ -55,7 +55,7 @@ class Engine:
         images: resolves, pulls and removes images.
         clock: the time.
         settings: the settings to begin with.
-        pollers: makes the actors that look into the storage; without it nothing is sent, fetched or scheduled.
+        pollers: makes the actors that poll the storage; without it nothing is sent, fetched or scheduled.
         metrics: counts events; without it none is counted.
         timings: the waits, which tests shorten.
         connections: those to VMs that are parked already.

@@ -1,4 +1,4 @@
-"""The events of the engine that are counted, for an engine whose counts somebody reads or nobody."""
+"""Metrics of the engine's events, and the class for an engine whose metrics nobody reads."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Metric(StrEnum):
 
 
 class EngineMetrics:
-    """Metrics that nobody reads, as those of `ci-daemon run`: it takes note of events and counts none.
+    """Metrics that nobody reads, as in `ci-daemon run`: events are accepted and not counted.
 
     `PrometheusMetrics` counts them; only a process that serves them imports it.
     """

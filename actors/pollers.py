@@ -1,4 +1,4 @@
-"""The actors that look into the storage, which only a service that others reach needs."""
+"""The actors that poll the storage; only a service that others can reach needs them."""
 
 from __future__ import annotations
 

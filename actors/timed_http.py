@@ -18,7 +18,7 @@ __all__ = ["Deadline", "TimedBackend"]
 
 
 class Deadline:
-    """The end of the time that all waits together may take."""
+    """One deadline for all waits together."""
 
     def __init__(self, seconds: float, error: Callable[[], Exception] = httpcore.ReadTimeout) -> None:
         """Begin now; ``error`` makes what is raised when the time is up."""

@@ -26,7 +26,7 @@ _MIN_ROOM = 64
 
 _TICK_SECONDS = 1.0
 _STOP_SECONDS = 5.0
-"""A process that did not run for longer was stopped; a busy host delays it by less."""
+"""A process that did not run for this long was stopped: a busy host delays it by less."""
 
 _LISTEN_SECONDS = 2.0
 _FRESH_SECONDS = 30.0
@@ -57,7 +57,7 @@ class Timer:
     """
 
     def __init__(self, clock: Clock, running: Clock | None = None) -> None:
-        """``running`` tells for how long the process ran or was stopped: the host's clock, but in tests."""
+        """``running`` is the clock that shows a stop of the process: the host's, except in tests."""
         self._clock = clock
         self._running = running or SystemClock()
         self._ticked_at = self._running.monotonic()

@@ -45,7 +45,7 @@ class ServiceMetrics(Collector):
         self._engine = engine
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the current figures; those after one that a damaged page holds are left out."""
+        """Yield the current figures, up to the first that cannot be read because a page is damaged."""
         damaged = self._storage.integrity.damage is not None
         name, meaning = "ci_daemon_database_damaged", "1 while a page of the database is known to be damaged, else 0."
         yield _gauge(name, meaning, damaged)

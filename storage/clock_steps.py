@@ -53,7 +53,7 @@ _LARGE_STEP = 10 * 60 * SECOND
 """Retention, which counts in days, ignores smaller steps, such as a correction at boot."""
 
 _LONGEST_ABSENCE = 3 * DAY
-"""The longest time for which a host may have been off that booted meanwhile: a long weekend."""
+"""The longest time that a host may have been off before its last boot: a long weekend."""
 
 _NOTED_EVERY = 60 * SECOND
 

@@ -57,11 +57,7 @@ class EarlyEnd:
             self._failing_fast |= jobs
 
     def due_to(self, job_id: int) -> bool:
-        """Tell whether the VM of a job has ended its command for the build's time-out, and this process did not know.
-
-        A VM may notice that before this process does.
-
-        """
+        """Tell whether a job's VM has ended the command for the build's time-out before this process did."""
         over = self._graph[job_id].progress.state in {JobState.TIMING_OUT, JobState.TIMED_OUT}
         if not over or self._timed_out:
             return False

@@ -54,7 +54,7 @@ __all__ = ["JobActor"]
 _RECORD_RETRY_SECONDS = 1.0
 _MEASURE_SECONDS = 1.0
 _SPREAD_SECONDS = 15
-"""After a restart the jobs' disks are not measured all at once, while their VMs are connected to."""
+"""Seconds over which the first measurements of disks after a restart are spread."""
 
 
 class JobActor(Supervised[JobMessage, JobTask]):

@@ -78,7 +78,7 @@ class Destroyed:
 
 
 PhaseDone = Acquired | Prepared | Exited | DiskUse | Finalized
-"""The results of phases that no longer count once the end of the attempt is recorded."""
+"""The results of phases that are ignored once the end of the attempt is recorded."""
 
 JobMessage = JobEvent | CommandTimedOut | KillOverdue | MeasureDisk | RecordAgain | PhaseDone | Destroyed
 """The messages of a job actor; only events come from other actors."""

@@ -87,9 +87,10 @@ class Reaper:
                 _log.warning("clean-up is incomplete and is tried again in the next round: %s", error)
 
     def remove_orphans(self, before: datetime | None = None) -> None:
-        """Remove VMs of previews and sources without a build of an earlier process. Before the API starts.
+        """Remove an earlier process's VMs of previews, and its sources without a build.
 
-        If this process has work of its own already, it began at ``before``, and what came later stays.
+        Called before the API starts. If this process has work of its own already, it began at ``before``, and what came
+        later stays.
         """
         if self._is_damaged:
             return

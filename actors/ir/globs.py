@@ -49,7 +49,7 @@ class Globs:
         return {number for number, place in places if self._patterns[number].ends_at(place)}
 
     def names(self, path: str) -> bool:
-        """Tell whether a pattern matches a path, or has a segment for its last one other than ``**``."""
+        """Tell whether a pattern names a path's last part itself, and not only by ``**`` or a folder above."""
         folder, _, name = path.rpartition("/")
         places = self.after(self.start(), folder) if folder else self.start()
         return any(self._patterns[number].reads(place, name) for number, place in places)

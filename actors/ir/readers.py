@@ -64,7 +64,7 @@ class InvalidValue(Exception):
         return several
 
     def below(self, part: str | int) -> InvalidValue:
-        """Return what this is for a container whose member or item ``part`` has the value."""
+        """Return the same faults as a container has them that holds the value as ``part``."""
         return self.of(replace(fault, path=(part, *fault.path)) for fault in self.faults)
 
     def error(self) -> IrError:

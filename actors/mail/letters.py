@@ -20,7 +20,7 @@ __all__ = ["Letters", "shown_name"]
 _TEMPLATES = Path(__file__).parent / "templates"
 _LONGEST_NAME = 60
 _LINK = re.compile(r"[/@\\]|\w\.\w|:\S")
-"""Characters that mail programs may make a link of, whose target the writer of a name would choose."""
+"""Characters of which mail programs may make a link, to a target that the writer of a name chose."""
 
 
 class Letters:

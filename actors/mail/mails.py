@@ -53,18 +53,18 @@ class Mails:
         self._add(to, "magic_link", expires_at, name=shown_name(name), link=self._link(self._front_end.recover, token))
 
     def has_account(self, to: str, token: str, expires_at: datetime) -> None:
-        """Write the mail that an address has an account, with a magic link, to one who wanted to sign up."""
+        """Tell somebody who wants to sign up that the address has an account, with a magic link."""
         self._add(to, "has_account", expires_at, link=self._link(self._front_end.recover, token))
 
     def sign_up_closed(self, to: str, reason: str, expires_at: datetime) -> None:
-        """Write the mail that says why an address may not have an account, to one who wanted to sign up.
+        """Tell somebody who wants to sign up why the address may not have an account.
 
         After ``expires_at`` it is not sent any more: by then nobody waits for it.
         """
         self._add(to, "sign_up_closed", expires_at, reason=reason)
 
     def no_account(self, to: str, expires_at: datetime) -> None:
-        """Write the mail that says that an address has no account, to one who asked for a link to sign in.
+        """Tell somebody who asked for a link to sign in that the address has no account.
 
         It costs what `magic_link` costs, so that the time of an answer does not tell who has an account. After
         ``expires_at`` it is not sent any more.

@@ -25,7 +25,7 @@ _SERVER_PAUSE = 10.0
 """Seconds in which a server that failed is left alone, however many mails come meanwhile."""
 
 _STOP_SECONDS = 3.0
-"""Seconds that a mail may take to its end when the service stops; cut off, it might be sent twice."""
+"""Seconds that the mail under way has when the service stops: one that is cut off may be sent twice."""
 
 
 class _Task(StrEnum):

@@ -31,10 +31,10 @@ _SECRET_LIKE = re.compile(r"[A-Za-z0-9_+/=-]{16,}")
 _PERMANENT = 500
 _CLOSING = 421
 _LOWEST = 200
-"""Codes below are no answer of SMTP."""
+"""The lowest code of an answer in SMTP."""
 
 _LONGEST_LINE = 900
-"""Bytes, fewer than the 998 of SMTP."""
+"""Bytes of a header's line; SMTP allows 998."""
 
 _LONG_HEADERS = SMTP.clone(max_line_length=_LONGEST_LINE)
 """Keeps a long link in one piece. By default it is encoded, and no mail program offers it."""

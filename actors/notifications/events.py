@@ -1,4 +1,4 @@
-"""The events of a build's end, by what was told of its branch before. Pure."""
+"""The events of a build's end, compared with the end that was told last of its branch. Pure."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def failed_steps(storage: Storage, build: Build) -> list[FailedStep]:
 
 
 def last_lines(log: bytes, *, whole: bool) -> tuple[str, ...]:
-    """Return the last lines of a log. If it is not ``whole``, its first line is a rest."""
+    """Return the last lines of a log. If it is not ``whole``, its first line is cut and left out."""
     lines = _ESCAPE.sub("", log.decode(errors="replace")).split("\n")
     shown = (_shown(line) for line in (lines if whole else lines[1:]))
     return tuple([line for line in shown if line][-_LINES:])

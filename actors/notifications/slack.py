@@ -32,7 +32,7 @@ def slack_message(event: BuildEvent, build: Build, page: str, failed: Sequence[F
 
 
 def slack_test(pipeline: str) -> str:
-    """Return the message that shows that the way is open, as JSON."""
+    """Return the message of a test, as JSON."""
     return _message(f"This message shows that builds of {_escaped(pipeline)} can be told here.")
 
 

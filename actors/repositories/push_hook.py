@@ -20,7 +20,7 @@ _MARK = "# Reports pushes to ci-daemon."
 _UNREPORTED = "ci-daemon was not told of this push: while the repository is connected, it is found at the next look"
 _WAIT = 8
 _LONGEST = 10
-"""A hook asks for the outcome within the first seconds, and delays a push by the second at most."""
+"""Seconds in which a hook asks for the outcome, and the most seconds by which it delays a push."""
 
 _SCRIPT = """\
 #!/usr/bin/env -S python3 -I

@@ -185,7 +185,7 @@ class PushBuilds:
     def _build_pushes(self, mirror: Mirror, repository: Repository, listed: Heads) -> None:
         checks = self._storage.repository_checks
         heads = mirror.fetch_listed(listed)
-        # Deliveries that came during the fetch tell the order of what was fetched. Keep them: they may report later pushes.
+        # Deliveries that came during the fetch tell the order of its pushes. Keep them: they may report later pushes.
         reported = self._pushed(self._storage.deliveries.pending(repository.id))
         self._build_reported(mirror, repository, reported, heads)
         known = checks.heads(repository.id)

@@ -27,7 +27,7 @@ __all__ = ["ScheduleRunner"]
 
 _AT_ONCE = 4
 _STEP = timedelta(hours=1)
-"""A clock that goes back by more was wrong before: no schedule waits until that time comes again."""
+"""A clock that is set back by more was wrong before: no schedule waits for that time to come again."""
 
 
 @immutable

@@ -7,7 +7,7 @@ from pathlib import Path
 __all__ = ["memory_is_short"]
 
 _SHORT = 0.05
-"""The share of the host's memory below which what is available is short."""
+"""The host's memory is short while less than this share of it is available."""
 
 
 def memory_is_short(meminfo: Path = Path("/proc/meminfo")) -> bool:

@@ -27,7 +27,7 @@ __all__ = ["Parking"]
 
 
 _BEGINNING_SECONDS = 0.03
-"""The time in which the command of a job begins, if the job takes a parked VM."""
+"""Seconds from a lease to the start of its command, if the job takes a parked VM."""
 
 
 class _Work(Protocol):

@@ -14,7 +14,7 @@ __all__ = ["CommitStatus", "commit_status"]
 
 
 _MOST_NAMED = 4
-"""So many builds fit into what the strictest host takes, 140 characters."""
+"""The most builds whose numbers fit into 140 characters, the limit of the strictest host."""
 
 
 @immutable

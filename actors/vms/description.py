@@ -37,7 +37,7 @@ class HostSize:
 
 @immutable
 class ProviderDescription:
-    """The VMs of a provider on this host, as far as those of another may differ.
+    """The properties in which the VMs of a provider on this host differ from those of others.
 
     ``parks``: VMs can wait without a disk. If not, `park` does nothing and `attach` makes the whole VM. ``own_kernel``:
     each VM has a kernel of its own; if not, all share the host's. ``reserves``: what serves a VM has a share of it that

@@ -210,7 +210,7 @@ class Provider(Protocol):
         ...
 
     def remove_image_copies(self) -> None:
-        """Free what was made of images that the store has no more, or has anew; VMs and snapshots stay whole."""
+        """Free the copies of images that were removed or replaced; VMs and snapshots stay whole."""
         ...
 
     def destroy(self, vm_id: str) -> None:

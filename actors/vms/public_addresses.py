@@ -16,7 +16,7 @@ _LOW_BITS = 0xFFFFFFFF
 
 
 def is_public(address: IPv4Address | IPv6Address) -> bool:
-    """Tell whether an address is on the internet. One that stands for an IPv4 address is if that is."""
+    """Tell whether an address is on the internet. One that stands for an IPv4 address counts as that."""
     if isinstance(address, IPv6Address):
         if carried := _carried(address):
             return all(is_public(each) for each in carried)

@@ -39,7 +39,7 @@ def read_form(req: falcon.Request) -> Mapping[str, str]:
 
 
 def local_path(text: str) -> str:
-    """Return the path of a page of this service without its first slash; that of home for what is none.
+    """Return a page's path without its first slash; the path of home if it is no page of this service.
 
     What is left may hold anything that a path and a query may, because links put the path to the root before it.
     """

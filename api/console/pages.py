@@ -143,5 +143,5 @@ def root_of(req: falcon.Request) -> str:
 
 
 def whole_number(text: str | None) -> int | None:
-    """Return the number that a page's address has for a list to go on at; None if it is none."""
+    """Return the number in a page's address at which a list goes on; None if it is not a number."""
     return int(text) if text and text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS else None

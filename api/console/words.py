@@ -36,7 +36,7 @@ def state_word(state: str) -> str:
 
 
 def state_sign(state: str) -> str:
-    """Return the sign of a state, for who cannot tell its colour."""
+    """Return the sign of a state, for people who cannot tell its colour."""
     return _SIGNS.get(state, _SIGN_OF_WAITING)
 
 

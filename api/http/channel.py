@@ -231,7 +231,7 @@ class Channel(HTTPChannel):
         return held
 
     def readable(self) -> bool:
-        """Tell the server's loop whether to read: also while an answer is held, as nobody wakes it after."""
+        """Tell the server's loop whether to read: also while an answer is held, as nothing wakes it later."""
         if self._linger_until is None:
             if self._wait is not None:
                 ending = self.will_close or self.close_when_flushed

@@ -25,7 +25,7 @@ _SIGN_IN_PATH = re.compile(r"/api/v\d+/auth/")
 """Paths whose refusals are noted too, unless they need a token; limits by address bound their number."""
 
 _POLLS = frozenset({"cliClaim", "cliClaimV2"})
-"""Sign-ins that are refused each second until a person has signed in."""
+"""Polls of command lines, refused each second until a person has signed in."""
 
 _NAMES = ("number", "slug", "id", "uuid", "api_token")
 """Fields of records that name a row, in order of preference. None of them is a secret."""

@@ -30,7 +30,7 @@ class DurableAnswers:
         self._storage.write_ahead()
 
     def process_response(self, req: falcon.Request, resp: falcon.Response, *_: object) -> None:
-        """Wait, which takes nothing unless something is being written. Raises DatabaseUnavailable.
+        """Wait; that takes no time unless something is being written. Raises DatabaseUnavailable.
 
         If others want to be served, the server holds the answer back itself (see Channel), and serves them meanwhile.
         """

@@ -1,4 +1,4 @@
-"""The answer to whom pushes: what a push started, or why it started nothing."""
+"""The answer to a person who pushes: what the push started, or why it started nothing."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ WAIT = Parameter(
 
 
 def wait_seconds(text: str | None) -> float | None:
-    """Return the seconds that a caller waits at most; None if it asks for no words. Raises ApiError."""
+    """Return the most seconds that a caller waits; None if it asks for no text. Raises ApiError."""
     if text is None:
         return None
     try:

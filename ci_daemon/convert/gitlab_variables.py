@@ -64,7 +64,7 @@ _MAY_BE_EMPTY = r"\$\{{{name}:?[-+=]|-[nz]\s+\"?\$\{{?{name}\b|\[\[?\s+\"?\$\{{?
 
 
 def told_of_git(variables: Located, key: str, omissions: Omissions) -> None:
-    """Tell the variables with which GitLab's runner gets the source."""
+    """Report the variables that control how GitLab's runner gets the source; they have no effect here."""
     for name, given in variables.mapping().items():
         if name.startswith("GIT_SUBMODULE") and given.scalar != "none":
             why = "the service packs submodules only after `ci-daemon repo edit --submodules`"

@@ -22,7 +22,7 @@ _GIT = ".git"
 _QUIET_MS = 200
 """Changes that follow each other faster count as one, as when an editor or git writes many files."""
 _SIGNAL_SECONDS = 0.5
-"""A signal that arrives just before a wait begins does not end it, so no wait lasts longer."""
+"""The longest wait: a signal that arrives just before a wait begins does not end it."""
 
 
 class TreeChanges:

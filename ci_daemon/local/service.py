@@ -84,13 +84,13 @@ class LocalService:
         self._left: Future[None] | None = None
 
     def prepare(self) -> Future[Engine]:
-        """Make the engine meanwhile, which imports most of what a run imports."""
+        """Make the engine in another thread, once: that imports most modules of a run."""
         if self._made is None:
             self._made = self._starting.submit(self._make_engine)
         return self._made
 
     def begin(self, then: Callable[[], None] = lambda: None) -> Future[Engine]:
-        """Start the engine meanwhile, with a VM parked for the first job, and call ``then``, both once."""
+        """Start the engine in another thread, with a VM for the first job, and then call ``then``; once."""
         if self._started is None:
             self._started = self._starting.submit(self._start, self.prepare(), self._first_vm.parked())
             self._starting.submit(then)

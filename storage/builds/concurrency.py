@@ -114,13 +114,13 @@ class ConcurrencyGroups:
         )
 
     def wait_of_new(self, pipeline: Pipeline, new: NewBuild) -> WaitsFor | None:
-        """Return what a build waits for that is being created, inside the caller's transaction."""
+        """Return what a new build waits for, inside the transaction that creates it."""
         if new.approval_reason is not None:
             return WaitsFor.APPROVAL
         return self._wait(NEWEST, pipeline.organization_id, group_of(pipeline, new), pipeline.concurrency_limit)
 
     def wait_of(self, build: Build) -> WaitsFor | None:
-        """Return what a build waits for that is to run now or again, inside the caller's transaction."""
+        """Return what a build waits for before it may run, or run again, inside the caller's transaction."""
         if build.approval_reason is not None and build.approved_by is None:
             return WaitsFor.APPROVAL
         limit = self._limit_of(build.pipeline_id)

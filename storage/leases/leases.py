@@ -131,7 +131,7 @@ class Leases:
             return self._add(uuid, provider, Claim())
 
     def reserve_unclaimed(self, uuid: str, provider: str, image: str, shape: Shape) -> Lease:
-        """Add the lease of a VM of nobody's, with network, before the VM is created."""
+        """Add the lease of a VM that renders without a build so far, with network, before the VM is created."""
         with self._database.write():
             return self._add(uuid, provider, Claim(image, shape))
 

@@ -169,7 +169,7 @@ class Queue:
         return self._following.all(organization_id=organization_id, limit=limit)
 
     def backing_off(self, limit: int) -> list[int]:
-        """Return the row ids of jobs that back off, and so are not in the queue, next_wake attempt first."""
+        """Return the row ids of jobs that back off, and so are not in the queue, next attempt first."""
         return self._backing_off.all(limit=limit)
 
     def images(self) -> list[str]:

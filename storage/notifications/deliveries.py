@@ -131,7 +131,7 @@ class NotificationDeliveries:
             return written(self.by_uuid(uuid))
 
     def next(self, busy: Collection[int]) -> NotificationDelivery | None:
-        """Return the delivery that is due longest, but for those of the notifications ``busy``."""
+        """Return the delivery that has been due longest, except those of ``busy`` notifications."""
         return self._next.one(now=self._database.now(), busy="".join(f",{each}," for each in busy))
 
     def note(self, delivery: NotificationDelivery, answer: EndpointAnswer) -> bool:

@@ -40,10 +40,10 @@ _CHANGEABLE = ("events", "to_creator", "disabled_at", "failing_since", "last_err
 _MOST = 20
 _SECRET_BYTES = 24
 _OVERLAP = DAY
-"""After a rotation the previous secret signs, too, for so long."""
+"""The time after a rotation in which the previous secret signs, too."""
 
 _DISABLED_AFTER = timedelta(days=3)
-"""An endpoint that failed for so long, without one success, is disabled."""
+"""The time without one success after which an endpoint is disabled."""
 
 
 @immutable

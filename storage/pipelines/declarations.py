@@ -102,7 +102,7 @@ class Declarations:
         return found
 
     def named(self, organization_id: int, repo_name: str) -> DeclaringRepository:
-        """Return the repository of a name: that of its oldest pipeline; of several only one can be meant."""
+        """Return the repository with a name; of several, the one of the oldest pipeline."""
         address = self._address.one(organization_id=organization_id, repo_name=repo_name)
         return DeclaringRepository(organization_id, repo_name, address or repo_name)
 

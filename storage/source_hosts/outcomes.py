@@ -19,7 +19,7 @@ __all__ = ["PushOutcomes"]
 _OUTCOME = Columns.of(PushOutcome, PushOutcomeRow)
 _KEPT = 7 * DAY
 _OF_ONE_REF = 20
-"""So many outcomes of one branch are searched for that of a commit."""
+"""The most outcomes of one branch that are searched for that of a commit."""
 
 
 class PushOutcomes:

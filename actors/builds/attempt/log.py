@@ -96,7 +96,7 @@ class AttemptLog:
         self.written()
 
     def written(self) -> None:
-        """Announce what was written, which ends the time for which it could not be."""
+        """Announce what was written; the time in which nothing could be written ends with it."""
         self._failing_since = None
         self._on_output()
 

@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 _FLOOD_BYTES = 1 << 14
 _HOST_PAUSE = 1.0
 _FLOOD_PAUSE = 0.001
-"""After so much at once more follows at once; the pause lets it be stored and announced together."""
+"""After a burst of this size more follows soon; the pause lets it be stored and announced together."""
 
 
 @immutable
@@ -309,7 +309,7 @@ class AttemptRunner:
             raise
 
     def kill(self) -> None:
-        """End the command: TERM to its group, a grace, KILL to all that is left. Return when it is dead."""
+        """End the command: TERM to all its processes, a grace, KILL to the rest. Return when it is dead."""
         vms.terminate(self._connection.connected(), grace=self._settings.jobs.kill_grace)
 
     def measure(self) -> DiskUse:

@@ -56,7 +56,7 @@ class AttemptState:
         return self.now.terminal or self.now is JobState.SCHEDULED
 
     def connected(self, member: str | None) -> None:
-        """Record that the job's VM answers, and its member; that is not yet a change of the job's state."""
+        """Record that the job's VM answers, and its member; the job's state stays as it is."""
         self._storage.leases.active(self._lease.id, self._job.id, member)
 
     def start(self) -> bool:
@@ -66,7 +66,7 @@ class AttemptState:
         return self._change(JobState.RUNNING)
 
     def ending(self, event: JobEvent) -> JobState | None:
-        """Return the state in which an event ends the command; else count the event and return None."""
+        """Return the job's state while this event ends its command; if it cannot, count it and return None."""
         target = next_state(self.now, event)
         if target is None or not target.ending:  # a job that is scheduled again is ended by its build
             self._metrics.dropped(self._job.uuid, self.now, event)

@@ -1,4 +1,4 @@
-"""Addresses to which commits may send this service."""
+"""Addresses that a commit may name for this service to connect to."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ TOO_LARGE = "the commit has more MB than the limit: raise source.max_mb"
 _MAX_OUTPUT = 64 << 20
 _SHOWN = 500
 _MEASURING_SHARE = 20
-"""A mirror's size is measured in at most one of so many parts of the time."""
+"""Measuring a mirror's size takes at most one part in so many of the time."""
 
 _HTTPS_PORT = 443
 

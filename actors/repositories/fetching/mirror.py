@@ -145,7 +145,7 @@ class Mirror:
         self._ask("fetch", *options, "--", self._url, f"+{ref}:refs/ci/head", at=self.path)
 
     def fetch_commit(self, commit: str) -> None:
-        """Fetch unless a commit is here, be it of a branch or of none. Raises GitError."""
+        """Fetch, unless the commit is here already. Raises GitError."""
         self._make()
         if not self.has(commit):
             self.fetch()

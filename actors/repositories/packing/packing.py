@@ -30,7 +30,7 @@ __all__ = ["Extras", "pack_commit"]
 
 @immutable
 class Extras:
-    """The parts of a source besides a commit's own files, by wish.
+    """The optional parts of a source, besides the commit's own files.
 
     ``from_stranger`` is True for a commit of a fork. It may name any submodule of the repository's host, but not read
     it: so none is fetched with the credential.

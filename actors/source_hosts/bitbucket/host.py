@@ -67,7 +67,7 @@ class Bitbucket:
         return GitCredential("x-token-auth", self._token(repository))
 
     def renew_credential(self, repository: Repository) -> bool:
-        """Return False: who revokes the access disconnects the workspace."""
+        """Return False: an access that was revoked disconnects the workspace."""
         return False
 
     def trusts(self, repository: Repository, login: str) -> bool:

@@ -63,7 +63,7 @@ class _PullRequest(JsonModel):
 
 class _Changes(JsonModel):
     ref: object = None
-    """The target branch of before, at `from`."""
+    """The previous target branch, at `from`."""
 
 
 class _PullRequestDelivery(JsonModel):

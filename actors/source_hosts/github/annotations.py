@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["annotated_tests", "summary_of_tests"]
 
 _MOST = 50
-"""GitHub takes no more with one request."""
+"""The most annotations that GitHub takes with one request."""
 
 _LONGEST_TITLE = 250
 _LONGEST_MESSAGE = 4_000

@@ -29,13 +29,13 @@ __all__ = ["GithubApi", "GithubNotFound"]
 _PAGE = 100
 _MOST_PAGES = 200
 _RENEWED_BEFORE = timedelta(minutes=10)
-"""Longer than the fetch that a token is taken for."""
+"""A token is renewed this long before its end: longer than the fetch that it is for."""
 
 _LIFETIME = timedelta(minutes=10)
 """The longest lifetime that GitHub takes of the proof of an app."""
 
 _MARGIN = timedelta(minutes=1)
-"""Nothing is dated into the future of a clock that is a little behind."""
+"""Proofs are dated back by this, so that a clock that is a little behind does not see the future."""
 
 _OTHER_CLOCK = timedelta(seconds=30)
 """The least difference between two clocks that explains why GitHub refuses the app."""

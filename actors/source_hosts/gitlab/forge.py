@@ -83,7 +83,7 @@ class GitLab:
         return {"PRIVATE-TOKEN": token}
 
     def answers(self, api: HostApi) -> bool:
-        """Tell whether GitLab is there, which tells its version only to those it knows."""
+        """Tell whether GitLab is there. It tells its version only to its users, and refuses others."""
         try:
             api.get("/api/v4/version", _Version)
         except HostRefused as error:

@@ -48,7 +48,7 @@ class Image:
 
     @property
     def identity(self) -> str:
-        """A text that tells the image from every other, also from a later one of the same name."""
+        """A text that no other image has, not even a later one of the same name."""
         facts = (self.name, self.source, self.size, self.created.isoformat(), sorted(self.environment.items()))
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 

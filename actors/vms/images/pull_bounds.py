@@ -41,7 +41,7 @@ class InsufficientDisk(VmError):
 
 @immutable
 class PullOptions:
-    """Terms of a pull.
+    """Limits and callbacks of a pull.
 
     ``max_bytes`` is the most that an image may have, packed or unpacked. ``timeout`` is the most seconds in which a
     registry sends nothing. ``keep_free`` bytes of the host's disk stay free. ``progress`` gets lines about the pull;

@@ -76,7 +76,7 @@ class EngineImages:
         self._locks = locks
 
     def stamp(self, image: str) -> str:
-        """Return a text that tells an image's content from a later one of its name. Raises ImageNotFound."""
+        """Return a text that changes when the image is replaced. Raises ImageNotFound."""
         return stamp_of(self._store.path(image))
 
     def volume(self, image: str, member: str | None) -> Volume:

@@ -32,7 +32,7 @@ _RUNNING, _STOPPED = "Running", "Stopped"
 _NANOSECONDS = 1e9
 _ALWAYS = {"boot.autostart": "false"}  # what was on a member that was lost does not come back by itself
 _NO_AGENT = -1
-"""The number of processes that the engine tells of a machine whose agent it does not reach."""
+"""The number of processes that the engine reports for a machine whose agent it cannot reach."""
 
 
 class Instances:

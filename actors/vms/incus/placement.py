@@ -14,7 +14,7 @@ __all__ = ["choose"]
 
 _MB = 1024
 _VCPUS_OF_A_CORE = 4
-"""The vCPUs of a core at which a member is full, as the lease pool counts if nobody says otherwise."""
+"""The vCPUs per core at which a member is full; the lease pool has the same default."""
 
 
 def choose(

@@ -31,7 +31,7 @@ _FRESH_SECONDS = 1.0
 
 
 class Places:
-    """The places of the VMs of a folder, each kept in its VM's own. Safe in any thread.
+    """The places of the VMs of a folder, each kept in its VM's own folder. Safe in any thread.
 
     On an engine that is no cluster, each place is None. A member that is offline for ``lost_seconds`` is lost.
     """

@@ -21,12 +21,12 @@ _GB = 1 << 30
 _OPEN_FILES = 65_536
 _LIMITS = {resource.RLIMIT_SIGPENDING: 4096, resource.RLIMIT_MSGQUEUE: 100_000}
 _OBJECTS = {"max_inotify_instances": 32}
-"""The most of what the kernel counts for all instances of a member together.
+"""A VM's limits on what the kernel counts for all instances of a member together.
 
-By its defaults, a machine has as much as a few VMs take.
+The kernel's defaults suffice for a few VMs.
 """
 _TERMINALS = 64
-"""The most in a VM: its member starts no other instance when none is left."""
+"""The most terminals of a VM: when none is left, its member starts no other instance."""
 
 _RUN = f'import sys; sys.path[:0] = ["{PROGRAMS}"]; from launcher.container.requests import main; main(sys.argv[1])'
 _READY = b"ready"

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 __all__ = ["IncusProvider"]
 
 _IMAGE_GB = 8
-"""The most that an image may take; the engine counts it to the disk."""
+"""The most GB that an image may take; the engine counts it as part of the disk."""
 
 _WRITE_SECONDS = 20.0
 
@@ -58,7 +58,7 @@ class IncusProvider:
 
     name = "incus"
     description = CONTAINERS.description
-    """The VMs of the kind that is used unless set otherwise; a provider has that of its own kind."""
+    """The description of the default kind of VMs; an instance of this class describes its own kind."""
 
     def __init__(
         self,

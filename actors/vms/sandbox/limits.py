@@ -23,7 +23,7 @@ __all__ = ["SERVICE_LIMITS", "VmLimits"]
 
 _GB = 1 << 30
 _NO_GROUP = {errno.ENOENT, errno.ENODEV}
-"""A group may go at any moment: the second is the answer to a write to its file that was open."""
+"""Errors of a group that was just removed: of opening its file, and of writing to the open file."""
 
 _OPEN_FILES = 65_536
 

@@ -32,7 +32,7 @@ __all__ = ["Connection", "HostKeyMismatch"]
 
 _KEEPALIVE_SECONDS = 15
 _LOOK_SECONDS = 5.0
-"""Between looks whether a keepalive is due. Paramiko looks ten times a second, for each VM."""
+"""Seconds between checks for a due keepalive. Paramiko checks ten times a second, for each VM."""
 
 _START_SECONDS = 20.0
 _UNACKNOWLEDGED_MS = 60_000

@@ -35,7 +35,7 @@ _RESTARTING = b"event: restarting\ndata: \nretry: 1000\n\n"
 _END = b"event: end\ndata: \n\n"
 _HEARTBEAT = b": still here\n\n"
 _ROOT = "./../../../../"
-"""The way from the page of a build to the root, which its fragments are put into."""
+"""The relative path from a build's page to the root, for links in the page's fragments."""
 
 
 class BuildEvents:

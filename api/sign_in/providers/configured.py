@@ -21,7 +21,7 @@ _MOST_AT_ONCE = 32
 
 
 class TooManyAtOnce(Exception):
-    """As many sign-ins as may wait for providers do so already."""
+    """The most sign-ins that may wait for providers at once do so already."""
 
 
 class IdentityProviders:

@@ -35,7 +35,7 @@ __all__ = ["run"]
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _HOLD_SECONDS = 86_400
 _SWITCH_SECONDS = 0.001
-"""A fifth of Python's own: a thread that has a VM's answer soon goes on, while another one imports."""
+"""A fifth of Python's default, so that a thread with a VM's answer goes on while another imports."""
 
 _EXAMPLES = """\b
 ci-daemon run                                    the pipeline of this folder

@@ -22,7 +22,7 @@ __all__ = ["BoxBuild", "BoxBuilds"]
 
 @immutable
 class BoxBuild(BuildView):
-    """A build with what only the box knows: its files' name, and a request to cancel that nobody has met."""
+    """A build with what only the box knows: the name of its files, and whether a cancel is requested."""
 
     build_id: str | None = None
     cancel_requested: bool = False
