@@ -83,7 +83,7 @@ class BuildSupervisors:
     def dismiss(self, idle: Idle) -> bool:
         """Stop an idle supervisor; tell whether it was.
 
-        It is not if the news comes from a predecessor, or if a message to the supervisor is still on its way.
+        It runs on if the message is a predecessor's, or if a message to the supervisor is still on its way.
         """
         child = self._children.get(idle.build_id)
         if child is None or child.address.urn != idle.urn or child.sent != idle.received:

@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 def moved_with_jobs(build: Build, graph: Graph, storage: Storage, metrics: EngineMetrics) -> Build:
     """Move an unfinished build to the state that follows from its jobs; return it as it is then.
 
-    Another process may change it meanwhile: then it is returned as that has left it.
+    Another process may change it meanwhile: then it is returned as that process left it.
     """
     state = _rolled_up(build, graph)
     if state.terminal:  # a cancel may have been recorded whose message has not come yet

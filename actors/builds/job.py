@@ -285,7 +285,7 @@ class JobActor(Supervised[JobMessage, JobTask]):
         late = timeout is not None and self._state.now is JobState.RUNNING
         if late and not self._begin_to_end(JobState.TIMING_OUT, timeout):
             return
-        if exited.unkept:  # not recorded: a successor learns it from the VM, too, and not only that the command ended
+        if exited.unkept:  # not recorded: a successor asks the VM, which tells this with the end
             why = why_not_kept(os.strerror(exited.unkept), self._settings.log_wait_seconds)
             self._failure = self._failure or JobFailure(JobErrorCode.LOG_NOT_KEPT, why)
         else:

@@ -70,7 +70,8 @@ class Reaper:
     def reap(self) -> None:
         """Remove every VM, snapshot, file and row that nothing names; the next round repeats what fails.
 
-        While the database is damaged, only what rows say is over goes: others may be named by what cannot be read.
+        While the database is damaged, only what rows say is over is removed: rows that cannot be read may name the
+        rest.
         """
         if self._is_damaged:
             self.release_vms()
@@ -132,7 +133,7 @@ class Reaper:
     def expire(self) -> None:
         """Remove expired images, files and audit entries, and log and artifact files without a row.
 
-        Nothing expires while the clock is in doubt: see `ClockSteps`. Nothing goes while the database is damaged.
+        Nothing expires while the clock is in doubt: see `ClockSteps`. Nothing is removed while the database is damaged.
         """
         if (damage := self._storage.integrity.damage) is not None:
             _log.error("retention removes nothing: %s", damage)

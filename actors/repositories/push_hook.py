@@ -76,8 +76,8 @@ def server_hook(url: str, token: str) -> str:
     """Return shell lines that install a hook on another server, in the folder of a bare repository.
 
     It needs curl, never fails a push, and delays none by more than ten seconds. Its token is in a file that only that
-    repository's owner may read. Where the hook is there already, only the token is replaced, as that hook reads it:
-    this one as a header, and that of `install_hook`, of a repository on the service's host, alone.
+    repository's owner may read. If a hook is there already, only its token is replaced, in the form that it reads: a
+    header for this hook, the token alone for the one of `install_hook`, on the service's own host.
     """
     address, header = f"{url}/webhooks/git", f"Authorization: Bearer {token}"
     asked = shlex.quote(f"{address}?wait={_WAIT}")

@@ -78,9 +78,9 @@ class PushBuilds:
     def check(self, repository: Repository) -> bool:
         """Fetch a repository and build its pushes, once each; tell whether there were any.
 
-        What was there when the repository was connected is no push. Where that is not known, it is what the first check
-        finds, but for what was or will be reported: hosts report pushes only of connected repositories. Pull requests
-        that were open then are built once. Raises GitError, HostError and VmError.
+        Heads that were there when the repository was connected are no pushes. If they are not known, the first check
+        takes what it finds for them, except what deliveries report: hosts report pushes of connected repositories only.
+        Pull requests that were open then are built once. Raises GitError, HostError and VmError.
         """
         return self._fetching(repository, lambda: self._check(repository))
 
@@ -234,7 +234,7 @@ class PushBuilds:
     ) -> None:
         """Build the reported pushes whose heads have moved on since, in the order of the pushes.
 
-        The last one is found by the heads, also without a delivery, and so is one that says what is not true.
+        The last push of each head is found by comparing heads, so a missing or wrong delivery does no harm.
         """
         for pushed in reported:
             ref, new, now = pushed.ref, pushed.new, heads.commits.get(pushed.ref)

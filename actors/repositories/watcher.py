@@ -99,8 +99,7 @@ class RepositoryWatcher(Supervised[_Message, _Task]):
     After a check that finds no push, a repository rests for a moment. So many deliveries that say the same, or nothing
     new, cost a few checks a second, and a push that follows another is built at once.
 
-    All of them are due at the start, so that what was pushed while the service was away is built; the connected
-    accounts are looked at, too.
+    All of them are due at the start, so that pushes during downtime are found; so are the connected accounts.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """The times of a cron expression in a time zone.
 
-A time that the start of daylight saving skips is the first one after the gap. Of a time that its end repeats, it is the
-first. An expression whose minute or hour begins with ``*`` means intervals, which follow real time, as in cron.
+A time that the start of daylight saving skips is moved to the end of the gap. Of a time that its end repeats, the first
+counts. An expression whose minute or hour begins with ``*`` means intervals, which follow real time, as in cron.
 """
 
 from __future__ import annotations

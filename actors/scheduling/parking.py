@@ -136,8 +136,8 @@ class Parking:
     def refill(self) -> float | None:
         """Make a missing VM, one after the other, so that parking leaves the other cores to jobs.
 
-        It waits until first jobs have begun, and while half of a provider's VMs are left, until the latest job has.
-        Returns the seconds to the next try; None if no VM is missing.
+        It waits for the first jobs after a start to begin. While at least half of a provider's VMs are left, it also
+        waits for the latest job to begin. Returns the seconds to the next try; None if no VM is missing.
         """
         if any(stock.making for stock in self._stocks.values()):
             return None
@@ -162,7 +162,7 @@ class Parking:
         self._work(ParkVm(lease), lambda: park(*arguments))
 
     def destroy_excess(self) -> None:
-        """Destroy the VMs that are more than wanted. No job waits for that."""
+        """Destroy the VMs beyond the wanted number. No job waits for that."""
         wanted = self._wanted()
         for provider, stock in self._stocks.items():
             for lease in stock.take_oldest(max(0, stock.count - wanted.get(provider, 0))):
@@ -176,7 +176,7 @@ class Parking:
     def _wanted(self) -> dict[str, int]:
         """Return how many VMs of each provider should wait: as many as jobs lately took at once.
 
-        At the host's own there is at least one per core. It is within the caps; none while the host is short of memory.
+        The default provider gets at least one per core. The sum is within the caps; none while memory is short.
         """
         if self._memory_is_short():
             return {}

@@ -42,7 +42,7 @@ class WebhookSecrets:
     def received(self, claim: Claim, candidates: Iterable[Repository], proves: Callable[[str], bool]) -> Received:
         """Return a delivery with the one of the candidates whose secret it proves. Raises DeliveryUnsigned.
 
-        Its name is one of this repository, so that no other can take it away.
+        Its id contains the repository's, so that no other repository can use the id up.
         """
         for each in candidates:
             if proves(self.of(each)):

@@ -53,7 +53,7 @@ class Pages:
     def allow_redirect(self, resp: falcon.Response, origin: str) -> None:
         """Let the answer to a form of the page that is shown redirect to another origin.
 
-        Browsers hold the policy of the page against that, too.
+        Browsers check that against the page's policy, too.
         """
         resp.set_header("Content-Security-Policy", _POLICY.replace(_FORMS, f"{_FORMS} {origin}"))
 

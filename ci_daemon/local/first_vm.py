@@ -62,7 +62,7 @@ class FirstVm:
         provider.hurry(lease.uuid)
         try:
             provider.park(lease.uuid)
-        except (VmError, OSError):  # the engine will tell, as soon as it has parked none either
+        except (VmError, OSError):  # the engine reports it if it cannot park one either
             self.connections.discard(lease.uuid)
             self._storage.leases.end_unclaimed(lease.id)
             return None

@@ -138,8 +138,8 @@ class Interrupts:
 def _must_end(frame: FrameType | None) -> bool:
     """Tell whether an exception may leave something behind that others wait for, or that nobody waits for.
 
-    That is the lock of Python's import, a transaction, a thread that is being started, and a lock or a context that is
-    taken before its `with` knows. The body of a module that is imported keeps nothing.
+    That is the lock of Python's import, a transaction, a thread that is being started, and a lock or context that was
+    taken and that `with` cannot release yet. The body of a module that is imported keeps nothing.
     """
     if frame is None:
         return False

@@ -53,7 +53,7 @@ class LocalService:
     """A storage, VMs and an engine.
 
     While the caller packs and renders, other threads park the first VMs and start the engine. So Ctrl-C cannot leave a
-    VM or an engine half made, either. The calls are for one thread, of which Ctrl-C may end any but `stop`.
+    VM or an engine half made, either. The calls are for one thread. Ctrl-C may end any of them but `stop`.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class LocalService:
     def stop(self) -> None:
         """Stop the engine, if it was started, in the thread that starts it.
 
-        So an engine is stopped, too, whose start has begun as Ctrl-C ended `begin`.
+        This also stops an engine whose start was under way when Ctrl-C ended `begin`.
         """
         if self._left is not None:
             wait((self._left,))

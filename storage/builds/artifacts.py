@@ -251,6 +251,6 @@ def _mime_type(path: str) -> str:
 def _types() -> mimetypes.MimeTypes:
     """Return Python's own table of types, so that they do not depend on the host's mime.types files.
 
-    To make it takes long: Python reads those all the same.
+    It takes long to make, because Python reads those files all the same.
     """
     return mimetypes.MimeTypes()

@@ -235,7 +235,8 @@ class BuildHistory:
     ) -> list[int]:
         """Return the numbers of a pipeline's newest builds below ``after``, newest first.
 
-        Indices have the order of numbers within a source and a state, so those that are not chosen are each looked up.
+        An index has the order of numbers within one source and state. So where one is not given, each of its values is
+        looked up.
         """
         wanted: dict[str, int | str] = {"pipeline_id": pipeline_id, "limit": limit, "after": after}
         if branch is not None:

@@ -25,9 +25,9 @@ BUILD = Columns.of(
 def counts(builds: type[BuildRow] = BuildRow) -> peewee.Expression:
     """Return the condition of builds that say something about their branch and pipeline.
 
-    Every summary (badges, feeds, notifications, figures, the build that a schedule repeats) takes these alone. Not one
-    that a request asked for and that was refused, which stays as the row that its answer names; but one of the
-    service's own triggers without a valid plan, because nobody else hears of it.
+    Every summary (badges, feeds, notifications, figures, the build that a schedule repeats) takes these alone. A build
+    that a request asked for and that was refused does not count: its row is there for the answer that names it. One of
+    the service's own triggers without a valid plan counts, because nobody else hears of it.
     """
     return builds.refused == 0
 

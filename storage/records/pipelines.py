@@ -39,7 +39,8 @@ class Visibility(StrEnum):
 class CancelSuperseded(StrEnum):
     """The builds that a newer build of their branch or pull request cancels.
 
-    Those that have not begun; also those that run, but for the default branch's; or these too.
+    ``waiting``: those that have not begun. ``branches``: also those that run, except of the default branch. ``all``:
+    these, too.
     """
 
     WAITING = "waiting"

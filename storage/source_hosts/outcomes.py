@@ -25,7 +25,7 @@ _OF_ONE_REF = 20
 class PushOutcomes:
     """The outcomes of the last seven days, as long as deliveries are kept. Safe in any thread.
 
-    Who pushed, a page, a command and a delivery tell what came of a push by these.
+    The answer to a push, pages, commands and deliveries show what came of a push from here.
     """
 
     def __init__(self, database: Database) -> None:

@@ -1,9 +1,9 @@
 """Links among a job's files, and the files that globs reach through them. Pure.
 
-A link to a file is kept under the link's name. A folder behind a link is searched as if it were there, unless all
-that is found in it is kept under its own name anyway, so a pattern's ``**`` finds no file twice. Each folder is
-searched once for each rest of the patterns that is left to match, so links in a circle end, and the work grows with the
-links, not with the paths that they make.
+A link to a file is kept under the link's name. A folder behind a link is searched as if it were there, unless all that
+is found in it is kept under its own name anyway, so a pattern's ``**`` finds no file twice. Each folder is searched
+once for each rest of the patterns that is still to match. So a circle of links ends, and the work grows with the number
+of links, not of paths.
 """
 
 from __future__ import annotations

@@ -219,7 +219,7 @@ class Collection:
     def _named(self, found: _Found) -> dict[str, list[str]]:
         r"""Return the names under which files are kept, with bytes that are not UTF-8 written as ``\xff``.
 
-        Leave out those that are another file's name as they are written.
+        Names that then equal the name of another file are left out.
         """
         every = {name for names in found.names.values() for name in names}
         written = {name: _raw(name).decode(errors="backslashreplace") for name in every}

@@ -363,8 +363,8 @@ class AttemptRunner:
 
         While the host has no room for it, a disk that is ``needed`` waits in the VM, as long as artifacts may.
 
-        The snapshot's row is written first, so that every snapshot in the provider's store has one. What a command left
-        that has not ``passed`` is on no cached disk, and under none.
+        The snapshot's row is written first, so that every snapshot in the provider's store has one. The disk of a
+        command that has not ``passed`` is never cached, and neither is a disk on top of it.
         """
         self._connection.disconnect()
         name, provider = self._lease.uuid, self._provider
@@ -430,8 +430,8 @@ class AttemptRunner:
     def _open_log(self) -> None:
         """Open the log before the command starts, so that the command waits for a log that cannot be written.
 
-        The opening notices are written at once, so that a log that is not empty after a crash has all of them. No line
-        is left of a command that ran before in another VM, and that a power cut made unknown.
+        The opening notices are written at once, so that a log that is not empty after a crash has all of them. Lines of
+        a command that ran in another VM, and that the database lost in a power cut, are removed.
         """
         lines = opening_notices(self._assignment, self.member, self._images, self._storage)
         self.log.opened().begin_anew()

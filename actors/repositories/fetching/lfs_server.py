@@ -195,8 +195,9 @@ class LfsServer:
     def _resolver(self, scheme: str) -> Callable[[str, int], list[str]]:
         """Return what finds the addresses that may be connected to.
 
-        Who connected a repository chose its host. One by https proves by its certificate that it is this host; without,
-        any name can lead to an address nearby later, so only a repository by ssh, which the owner connects, may do so.
+        The repository's own host may be anywhere, because the person who connected the repository chose it. Over https
+        its certificate proves that it is that host. Over http a name may lead to an address nearby later, so that is
+        trusted only for repositories by ssh, which the owner of this service connects.
         """
         closed = scheme == "http" and self._remote.protocol != "ssh"
 

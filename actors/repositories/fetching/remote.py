@@ -79,8 +79,8 @@ class Remote:
     def resolve(self, url: str) -> Remote:
         """Return the remote of a submodule of this repository, whose URL may be relative.
 
-        One by ssh at the host of a repository by https is that by https, too, because there is a password and no key.
-        Raises RemoteInvalid, also for a path on this host.
+        One by ssh, at the host of a repository that is fetched by https, is fetched by https, too: there is a password
+        and no key. Raises RemoteInvalid, also for a path on this host.
         """
         if not url.startswith(("./", "../")):
             found = Remote.parse(url)

@@ -97,7 +97,7 @@ def add_history(tar: tarfile.TarFile, folder: Path, prefix: str = "") -> None:
 def _clash(one: str, other: str) -> bool:
     """Tell whether git cannot keep both branches, because one is the other's folder, or they are the same.
 
-    They can be of one repository only at different times.
+    One repository can have both only at different times.
     """
     return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
 

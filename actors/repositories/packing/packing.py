@@ -91,7 +91,7 @@ class _Packer:
     def _add(self, mirror: Mirror, checkout: Checkout, prefix: str) -> None:
         with tempfile.TemporaryDirectory(dir=mirror.folder, prefix=PACKING) as temporary:
             files, history = Path(temporary, "files.tar"), Path(temporary, "mirror.git")
-            # Of the tree: that of a commit begins with a header that tarfile does not read if no file follows.
+            # An archive of the tree: that of a commit begins with a header that tarfile cannot read if no file follows.
             archive = ("archive", "--format=tar", "--end-of-options", f"{checkout.commit}^{{tree}}")
             mirror.git.write(files, *archive, at=mirror.path, seconds=mirror.seconds, max_bytes=self._free)
             self._claim(files.stat().st_size)

@@ -84,8 +84,8 @@ class EngineDisks:
     def keep(self, vm_id: str, snapshot: str, used: int) -> None:
         """Make a snapshot of a disk that no instance has any more.
 
-        It is noted how many bytes it takes beyond its parent, of those ``used``, which copies of it would hide. What
-        came from another member counts; the owners that the engine gave to files do not.
+        Of the ``used`` bytes, those beyond its parent are noted now, because copies of it would hide them. Bytes that
+        came from another member count; changes of owner that the engine made to files do not.
         """
         disk = self._disk(vm_id)
         if disk.labels.get(SHIFTED) != "true":

@@ -201,7 +201,7 @@ class ExecStreams:
     def _open(self, member: str, paths: Sequence[str]) -> list[WebSocket]:
         """Open the websockets of a program.
 
-        There is none for control: Incus may crash on one that comes when its program has ended.
+        None is opened for control: Incus may crash if that one comes after its program has ended.
         """
         with ExitStack() as undo:
             connections = [undo.enter_context(self._connection(member)) for _ in paths]

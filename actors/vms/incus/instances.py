@@ -30,7 +30,7 @@ _REMOVE_SECONDS = 60.0
 _PAUSE_SECONDS = 0.1
 _RUNNING, _STOPPED = "Running", "Stopped"
 _NANOSECONDS = 1e9
-_ALWAYS = {"boot.autostart": "false"}  # what was on a member that was lost does not come back by itself
+_ALWAYS = {"boot.autostart": "false"}  # instances of a lost member do not start again by themselves
 _NO_AGENT = -1
 """The number of processes that the engine reports for a machine whose agent it cannot reach."""
 

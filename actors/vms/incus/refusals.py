@@ -37,7 +37,7 @@ class StartFailed(EngineError):
 class EngineAway(ProviderAway):
     """No member answers, or the one that is needed does not, or the database has no majority.
 
-    So it is if the members do not trust the service's certificate. Nothing is known of any VM.
+    This is also the case if the members do not trust the service's certificate. Nothing is known of any VM.
     """
 
 

@@ -89,7 +89,7 @@ class ImageDisks:
     def stamp(self, name: str) -> str:
         """Return the id of an image's disk, which is another one whenever it is made anew.
 
-        What was written over the one fits no other, even of the same files. Raises ImageNotFound and VmError.
+        An overlay on one disk fits no other disk, not even one of the same files. Raises ImageNotFound and VmError.
         """
         with self.path(name).open("rb") as disk:
             disk.seek(_UUID_AT)

@@ -216,7 +216,8 @@ class VmFolder:
     def end(self, seconds: float) -> None:
         """Kill all processes of the VM and wait for their end, and for that of its making.
 
-        A VM without a lock, which is not made yet, is not made any more. Raises VmError if one outlives ``seconds``.
+        A VM that is not made yet has no lock, and will not be made any more. Raises VmError if one outlives
+        ``seconds``.
         """
         deadline = time.monotonic() + seconds
         try:

@@ -42,8 +42,8 @@ class BuildEvents:
     """Sends what changes in a build until its end.
 
     Each stream holds a thread and a stream slot. Without a free slot it ends after the first event, and the browser
-    asks again in some seconds. So it does with the parameter ``once``, which a page gives that hears nothing of a
-    stream: a proxy may keep an answer until it is whole.
+    asks again in some seconds. With the parameter ``once`` it ends then, too: a page sends that if it gets nothing of a
+    stream, as a proxy may keep an answer until it is whole.
     """
 
     def __init__(self, site: Site, slots: StreamSlots, addresses: ClientAddresses) -> None:

@@ -75,8 +75,8 @@ class Oidc:
 def _merged(claims: dict[str, Any], told: dict[str, Any]) -> dict[str, Any]:
     """Return the claims with those of user-info.
 
-    The address and its verification come together from one of the two: from user-info, unless it has no address, or
-    that of the token without a word on its verification, as Forgejo and Gitea have it.
+    The address and its verification come together, from one source: user-info, or else the token. The token counts if
+    user-info has no address, or the token's without saying whether it is verified, as with Forgejo and Gitea.
     """
     silent = "email_verified" not in told and told.get("email") == claims.get("email")
     if "email" not in told or silent:

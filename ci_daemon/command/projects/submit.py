@@ -233,7 +233,8 @@ def _create_build(
 def _keeps_pipeline(error: RequestFailed | KeyboardInterrupt, upload: _Upload) -> bool:
     """Tell whether a new pipeline stays without a build that is known. Only admins may delete it.
 
-    It does if a build of it was rejected, to inspect it, unless its slug is wrong; or if the service may still make it.
+    It stays if its build was rejected, to be inspected, unless its slug is wrong; or if the service may still make the
+    build.
     """
     if isinstance(error, RequestFailed):
         return error.code == _REJECTED and _UNKNOWN_PIPELINE not in str(error)
