@@ -1,4 +1,4 @@
-"""Images: root trees that VMs start from, unpacked once and never changed (engine.md, "Leases").
+"""Images: root trees that VMs start from, unpacked once and never changed (engine.md, "Images").
 
 The store is imported on first use, because most commands only read its settings.
 """
