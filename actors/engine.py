@@ -12,6 +12,7 @@ from actors.composition import Composition
 from actors.engine_settings import EngineSettings, LiveSettings
 from actors.messages import BuildCreated, CancelBuild, Drain, PollStorage, Reschedule, ResyncLeases
 from actors.metrics import EngineMetrics
+from actors.render.discovery import Shares
 from actors.root import RootSupervisor
 from actors.scheduling.admission import admission_block
 from actors.scheduling.parked_vms import ParkedConnections
@@ -87,7 +88,7 @@ class Engine:
             connections=connections or ParkedConnections(),
         )
         self._draining = threading.Event()
-        self._discovering = threading.BoundedSemaphore(settings.render.vms)
+        self._discovering = Shares(settings.render.vms, settings.render.vms_of_one)
 
     @property
     def draining(self) -> bool:
@@ -174,15 +175,13 @@ class Engine:
         if not self.settings.render.register:
             return None
         busy = "no VM is free to render the source: try again"
-        if not self._discovering.acquire(timeout=_DISCOVERY_TIMEOUT):
-            raise EngineBusy(busy)
-        try:
-            with ExitStack() as leaving:
+        with ExitStack() as leaving:
+            if not leaving.enter_context(self._discovering.one_of(organization, _DISCOVERY_TIMEOUT)):
+                raise EngineBusy(busy)
+            try:
                 return self._composition.discovery.pipelines(organization, slug, archive, leaving)
-        except VmError as error:
-            raise EngineBusy(f"{busy}: {error}") from error
-        finally:
-            self._discovering.release()
+            except VmError as error:
+                raise EngineBusy(f"{busy}: {error}") from error
 
     def cancel(self, build_id: int) -> None:
         """Cancel a build. On return its waiting jobs are canceled and its running ones are being ended.

@@ -61,7 +61,12 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
         check_place(directory)
         jobs = config.jobs
         storage = Storage.open(
-            directory, clock, billing=config.billing, log_limit=jobs.log_limit_bytes, strict_shell=jobs.strict_shell
+            directory,
+            clock,
+            billing=config.billing,
+            bounds=config.builds,
+            log_limit=jobs.log_limit_bytes,
+            strict_shell=jobs.strict_shell,
         )
         stack.callback(storage.close)
         storage.clock_steps.resume()

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from storage.billing.prices import MICRO_CENTS, cost_cents
     from storage.billing.settings import BillingSettings
     from storage.builds.service_failures import ServiceFailure
+    from storage.builds.settings import BuildSettings
     from storage.clock_steps import CONFIRM, ClockJump, step_text
     from storage.data_classes import immutable
     from storage.database.clock import Clock, SystemClock, boot_id
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
         SourceGone,
         StorageClosed,
         StorageError,
+        TooManyBuilds,
         TooManyInvites,
         TooManyNotifications,
         TooManyOrganizations,
@@ -240,6 +242,7 @@ __all__ = [
     "BuildNotFinished",
     "BuildOrigin",
     "BuildPeople",
+    "BuildSettings",
     "BuildState",
     "BuildUsage",
     "CacheEntry",
@@ -403,6 +406,7 @@ __all__ = [
     "Token",
     "TokenKind",
     "ToldEnd",
+    "TooManyBuilds",
     "TooManyInvites",
     "TooManyNotifications",
     "TooManyOrganizations",

@@ -56,6 +56,7 @@ __all__ = [
     "SourceGone",
     "StorageClosed",
     "StorageError",
+    "TooManyBuilds",
     "TooManyInvites",
     "TooManyNotifications",
     "TooManyOrganizations",
@@ -162,6 +163,10 @@ class ApprovalNotAwaited(StorageError):
 
 class PipelineGone(StorageError):
     """The pipeline was deleted."""
+
+
+class TooManyBuilds(StorageError):
+    """The organization has as many unfinished builds, or as many bytes of their sources, as it may."""
 
 
 class SourceGone(StorageError):

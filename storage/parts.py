@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from storage.builds.jobs import Jobs
     from storage.builds.renders import Renders
     from storage.builds.retries import Retries
+    from storage.builds.room import BuildRoom
     from storage.builds.runner_tokens import RunnerTokens
     from storage.builds.service_failures import ServiceFailures
     from storage.builds.superseding import SupersededBuilds
@@ -87,6 +88,7 @@ __all__ = [
     "Audit",
     "BuildHistory",
     "BuildOrigins",
+    "BuildRoom",
     "BuildStatus",
     "Builds",
     "Cache",

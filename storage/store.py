@@ -11,6 +11,7 @@ import peewee
 
 from storage import parts
 from storage.billing.settings import BillingSettings
+from storage.builds.settings import BuildSettings
 from storage.database.connection import Database
 from storage.database.schema import migrate, migrations, version
 from storage.errors import AlreadyInitialized, DatabaseDamaged, DatabaseGone, DatabaseUnreadable, NotInitialized
@@ -50,6 +51,7 @@ class Storage:
         log_limit: int,
         clock: Clock,
         *,
+        bounds: BuildSettings | None = None,
         strict_shell: bool = False,
     ) -> None:
         """Compose the parts that ``create`` and ``open`` prepared."""
@@ -59,6 +61,7 @@ class Storage:
         self.billing = billing
         self._log_limit = log_limit
         self._clock = clock
+        self._bounds = bounds or BuildSettings()
         self._strict_shell = strict_shell
 
     confinement = _part(lambda _: parts.Confinement())
@@ -92,6 +95,7 @@ class Storage:
             strict_shell=self._strict_shell,
         )
     )
+    build_room = _part(lambda self: parts.BuildRoom(self._database, self.sources, self._bounds))
     approvals = _part(lambda self: parts.Approvals(self._database, self.builds, self.concurrency_groups))
     build_history = _part(lambda self: parts.BuildHistory(self._database))
     build_status = _part(lambda self: parts.BuildStatus(self._database))
@@ -172,6 +176,7 @@ class Storage:
         clock: Clock,
         *,
         billing: BillingSettings | None = None,
+        bounds: BuildSettings | None = None,
         log_limit: int = _NO_LIMIT,
         strict_shell: bool = False,
     ) -> Storage:
@@ -194,7 +199,14 @@ class Storage:
                 ) from error
             raise
         return cls(
-            directory, database, vault, billing or BillingSettings(), log_limit, clock, strict_shell=strict_shell
+            directory,
+            database,
+            vault,
+            billing or BillingSettings(),
+            log_limit,
+            clock,
+            bounds=bounds,
+            strict_shell=strict_shell,
         )
 
     def transaction(self) -> AbstractContextManager[None]:

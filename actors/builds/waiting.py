@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage import WaitsFor
+from storage import BuildState, WaitsFor
 
 if TYPE_CHECKING:
     from storage import Build, Storage, Turn
@@ -14,12 +14,26 @@ __all__ = ["wait_reason"]
 
 def wait_reason(storage: Storage, build: Build) -> str | None:
     """Return why a build waits; None if it does not, or if only its jobs do."""
-    if build.state.terminal or build.waits_for is None:
+    if build.state.terminal:
         return None
+    if build.waits_for is None:
+        return _of_source(storage, build)
     if build.waits_for is WaitsFor.APPROVAL:
         return f"waiting for approval: {build.approval_reason}"
     turn = storage.concurrency_groups.turn(build)
     return None if turn is None else _of_turn(turn)
+
+
+def _of_source(storage: Storage, build: Build) -> str | None:
+    """Return why the source of a build is not downloaded yet; None if nothing keeps it from that."""
+    if build.has_source or build.state is not BuildState.SCHEDULED:
+        return None
+    render = storage.renders.get(build.id)
+    if render is None or render.finished_at is not None or render.source_url is None:
+        return None
+    if storage.build_room.has_source_room(build.organization_id):
+        return None
+    return "waiting for room: the sources of the organization's builds that have not ended take too many GB"
 
 
 def _of_turn(turn: Turn) -> str:

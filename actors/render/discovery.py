@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import tempfile
+import threading
 import uuid
+from collections import Counter
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +22,7 @@ from actors.render.waiting_vm import VmWanted, loaded_vm
 from actors.scheduling.parked_vms import ParkedConnections
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from contextlib import ExitStack
 
     from actors.addresses import Address
@@ -29,7 +32,34 @@ if TYPE_CHECKING:
     from actors.scheduling.provider_choice import ProviderChoice
     from storage import Clock, Lease, Rendered, Shape, Storage
 
-__all__ = ["Discovery", "discover", "render_archive"]
+__all__ = ["Discovery", "Shares", "discover", "render_archive"]
+
+
+class Shares:
+    """Places for work that blocks, of which one owner has only so many. Safe in any thread."""
+
+    def __init__(self, most: int, most_of_one: int) -> None:
+        self._most = most
+        self._most_of_one = most_of_one
+        self._taken: Counter[str] = Counter()
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def one_of(self, owner: str, timeout: float) -> Iterator[bool]:
+        """Hold a place for an owner while the body runs; False if there is none within ``timeout`` seconds."""
+        with self._changed:
+            taken = self._changed.wait_for(lambda: self._is_free(owner), timeout)
+            self._taken[owner] += taken
+        try:
+            yield taken
+        finally:
+            with self._changed:
+                self._taken[owner] -= taken
+                self._taken += Counter()  # without the owners that hold none
+                self._changed.notify_all()
+
+    def _is_free(self, owner: str) -> bool:
+        return self._taken.total() < self._most and self._taken[owner] < self._most_of_one
 
 
 class Discovery:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, assert_never
 
 from actors.messages import ArchiveRendered, CancelBuild, Drain, PollStorage, RenderPoolMessage, Reschedule
@@ -182,7 +182,7 @@ class RenderPool(Supervised[_Message, _Task]):
                 assert_never(task)
 
     def _start_waiting(self) -> None:
-        """Start waiting renders, up to the limit.
+        """Start waiting renders, up to the limits for all and for one organization.
 
         First comes the organization with the fewest running renders, and of its builds the oldest.
         """
@@ -191,11 +191,25 @@ class RenderPool(Supervised[_Message, _Task]):
         waiting = [each for each in self._storage.renders.due() if each.build_id not in self._running]
         if not waiting or self._is_blocked():
             return
-        while waiting and len(self._running) < self._live_settings.now.render.vms:
-            busy = Counter(rendering.organization_id for rendering in self._running.values())
-            render = min(waiting, key=lambda each: (busy[each.organization_id], each.build_id))
+        settings, busy = self._live_settings.now.render, self._busy()
+        has_room = cache(self._storage.build_room.has_source_room)
+        while len(self._running) < settings.vms:
+            free = [
+                each
+                for each in waiting
+                if busy[each.organization_id] < settings.vms_of_one
+                and (each.source_url is None or has_room(each.organization_id))
+            ]
+            if not free:
+                return
+            render = min(free, key=lambda each: (busy[each.organization_id], each.build_id))
             waiting.remove(render)
+            busy[render.organization_id] += 1
             self._begin(render)
+
+    def _busy(self) -> Counter[int]:
+        """Count the running renders of each organization."""
+        return Counter(rendering.organization_id for rendering in self._running.values())
 
     def _is_blocked(self) -> bool:
         """Tell whether the host starts nothing now; if its disk is short, ask the lease pool to free space."""

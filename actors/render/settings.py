@@ -16,7 +16,9 @@ class RenderSettings:
     Each is rendered in a VM of the default image, beside the VMs of jobs.
     """
 
-    vms: int = setting(2, "The most builds that are rendered at once.", at_least=1)
+    vms: int = setting(
+        3, "The most builds that are rendered at once; one organization has all but one of them.", at_least=1
+    )
     fetch_timeout: float = setting(120.0, "The most seconds to fetch the source.", above=0, at_most=_DAY, live=True)
     timeout: float = setting(120.0, "The most seconds to load the pipeline files.", above=0, at_most=_DAY, live=True)
     max_source_mb: int = setting(512, "The most MB of a source that is fetched from a URL.", at_least=1, live=True)
@@ -33,6 +35,11 @@ class RenderSettings:
     register: bool = setting(
         default=True, description="Let a build by repository create the pipeline that its archive declares.", live=True
     )
+
+    @property
+    def vms_of_one(self) -> int:
+        """The most renders of one organization at once, so that another's never waits for those of one alone."""
+        return max(1, self.vms - 1)
 
     @property
     def shape(self) -> Shape:

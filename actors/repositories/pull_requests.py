@@ -14,7 +14,7 @@ from actors.repositories.commit_builds import PushedCommit
 from actors.repositories.fetching.git import CommitRefused, GitError, LimitReached
 from actors.repositories.packing.packing import Extras, pack_commit
 from actors.source_hosts.host import FOUND_OPEN, HostError, PullRequest
-from storage import ForkApproval, NewBuild, NewOrigin, OriginEvent
+from storage import ForkApproval, NewBuild, NewOrigin, OriginEvent, TooManyBuilds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -76,8 +76,8 @@ class PullRequestBuilds:
     def process(self, mirror: Mirror, repository: Repository, deliveries: Sequence[Delivery]) -> list[Delivery]:
         """Build the changes that deliveries report; return the deliveries that are done.
 
-        One whose head cannot be had yet is postponed, until a later one reports another head. Raises GitError and
-        VmError.
+        One whose head cannot be had yet, or whose organization may not have another build, is postponed, until a later
+        one reports another head. Raises GitError and VmError.
         """
         changes = [(each, change) for each in deliveries for change in self._changes(each)]
         if not changes:
@@ -89,6 +89,9 @@ class PullRequestBuilds:
             except HeadUnavailable as error:
                 _log.warning("%s", error)
                 self._storage.deliveries.postpone(delivery, str(error), _MOST_ATTEMPTS)
+                late.add(delivery.id)
+            except TooManyBuilds as error:
+                self._wait(repository, delivery, change, str(error))
                 late.add(delivery.id)
         postponed = self._storage.deliveries.postponed(repository.id)
         moot = [
@@ -133,7 +136,7 @@ class PullRequestBuilds:
     def build(self, mirror: Mirror, repository: Repository, heads: Heads, change: PullRequest) -> None:
         """Build a change of a pull request, once for each pipeline, commit and target.
 
-        Raises HeadUnavailable and VmError.
+        Raises HeadUnavailable, TooManyBuilds and VmError.
         """
         if change.action == _CLOSED:
             self._commits.announce(self._storage.superseded.cancel_closed(repository.id, change.number))
@@ -158,6 +161,14 @@ class PullRequestBuilds:
             _log.warning("%s is not built: %s", name, error)
             self._record(repository, change, f"0 builds: {error}")
 
+    def _wait(self, repository: Repository, delivery: Delivery, change: PullRequest, why: str) -> None:
+        """Postpone a change until builds have ended, and say so once beside the pushes of its repository."""
+        outcome = f"0 builds: it waits, because {why}"
+        _log.warning("pull request %d of %s: %r", change.number, repository.url, outcome)
+        if not delivery.attempts:
+            self._record(repository, change, outcome)
+        self._storage.deliveries.postpone(delivery, outcome)
+
     def _record(self, repository: Repository, change: PullRequest, outcome: str, pages: Sequence[str] = ()) -> None:
         self._storage.push_outcomes.record(
             repository.id, change.head_ref or "?", change.head_commit, outcome, pages, change.number
@@ -178,6 +189,7 @@ class PullRequestBuilds:
         if skips_builds(head.message):
             self._record(repository, change, f"0 builds: {SKIPPED}")
             return
+        self._storage.build_room.require(repository.organization_id, from_fork=change.from_fork)
         trust = self._trust(repository, change)
         ref = f"{_HEADS}{change.branch}" if _REF.fullmatch(f"{_HEADS}{change.branch}") else change.head_ref
         branches = heads.branches(heads.default_branch, change.target_branch)

@@ -17,7 +17,7 @@ from actors.repositories.fetching.mirror import Mirror, clean_up
 from actors.repositories.packing.packing import Extras, pack_commit
 from actors.repositories.pull_requests import SKIPPED
 from actors.source_hosts.host import ApprovalGiven, HostError, PullRequest, PushedRef, RerunAsked
-from storage import NewBuild, NewOrigin, OriginEvent
+from storage import NewBuild, NewOrigin, OriginEvent, TooManyBuilds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -80,7 +80,8 @@ class PushBuilds:
 
         Heads that were there when the repository was connected are no pushes. If they are not known, the first check
         takes what it finds for them, except what deliveries report: hosts report pushes of connected repositories only.
-        Pull requests that were open then are built once. Raises GitError, HostError and VmError.
+        Pull requests that were open then are built once. Raises GitError, HostError and VmError, and
+        TooManyBuilds if some wait because their organization may not have another build.
         """
         return self._fetching(repository, lambda: self._check(repository))
 
@@ -168,15 +169,23 @@ class PushBuilds:
                 for each in reversed(pushed):
                     checks.take_back(repository, each.ref, each.old if each.ref.startswith(_BRANCH) else None)
         moved = heads.commits != checks.heads(repository.id)
+        waits = None
         if moved or (repository.checked_at is None and repository.connection_id is None):
-            self._build_pushes(mirror, repository, heads)
+            try:
+                self._build_pushes(mirror, repository, heads)
+            except TooManyBuilds as error:
+                waits = TooManyBuilds(f"{error}: pushes are built when some have ended")
         done = self._pull_requests.process(mirror, repository, before)
         for event in self._events(before):
             if isinstance(event, ApprovalGiven):
                 self._approvals.give(repository, event)
+        if waits is not None:  # what else was reported is done, and may be what ends builds
+            done = [each for each in done if not self._pushed([each])]
         with self._storage.transaction():
             checks.checked(repository, heads.default_branch)
             deliveries.processed(repository.id, done, partial(self._outcome, repository))
+        if waits is not None:
+            raise waits
         asks = repository.connection_id is not None and not repository.pull_requests_known
         if asks and self._pull_requests.build_open(mirror, repository):
             checks.know_pull_requests(repository)
@@ -266,6 +275,7 @@ class PushBuilds:
                 if self._storage.repository_checks.move_head(repository, ref, old, commit):
                     self._storage.push_outcomes.record(repository.id, ref, commit, f"0 builds: {SKIPPED}")
             return
+        self._storage.build_room.require(repository.organization_id)
         name = ref.removeprefix(_TAG if is_tag else _BRANCH)
         archive = None
         try:

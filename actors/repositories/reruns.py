@@ -10,7 +10,7 @@ from actors.builds.repeating import repetition
 from actors.ir import IrError, load
 from actors.messages import BuildCreated
 from actors.source_hosts.host import RerunAsked
-from storage import BuildErrorCode, NewOrigin, PipelineGone, SealBroken, SourceGone
+from storage import BuildErrorCode, NewOrigin, PipelineGone, SealBroken, SourceGone, TooManyBuilds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -48,14 +48,22 @@ class Reruns:
         self._hosts = hosts
 
     def process(self, repository: Repository, deliveries: Iterable[Delivery]) -> list[Delivery]:
-        """Repeat what deliveries ask for; return the deliveries that report other things."""
+        """Repeat what deliveries ask for; return the deliveries that report other things.
+
+        While the organization may not have another build, what they ask for waits.
+        """
         others = []
         for delivery in deliveries:
             asked = [each for each in self._hosts[delivery.provider].events(delivery) if isinstance(each, RerunAsked)]
-            if asked:
-                self._rerun(repository, delivery, asked)
-            else:
+            if not asked:
                 others.append(delivery)
+                continue
+            try:
+                self._storage.build_room.require(repository.organization_id)
+            except TooManyBuilds as error:
+                self._storage.deliveries.postpone(delivery, f"{error}: it waits until some have ended")
+            else:
+                self._rerun(repository, delivery, asked)
         return others
 
     def _rerun(self, repository: Repository, delivery: Delivery, asked: Iterable[RerunAsked]) -> None:

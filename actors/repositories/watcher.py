@@ -13,7 +13,7 @@ from actors.scheduling.admission import admission_block
 from actors.source_hosts.host import HostError
 from actors.supervision import Supervised
 from actors.vms import VmError
-from storage import immutable
+from storage import TooManyBuilds, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -225,6 +225,10 @@ class RepositoryWatcher(Supervised[_Message, _Task]):
             moved = False
             try:
                 moved = self._pushes.check(repository)
+            except TooManyBuilds as error:
+                self.log.warning("pushes of %s wait: %s", repository.url, error)
+                self._storage.repository_checks.put_off(repository, str(error))
+                self._storage.deliveries.failed(repository.id, str(error))
             except (GitError, HostError, VmError, RenderFailed) as error:
                 self.log.warning("%s cannot be checked: %s", repository.url, error)
                 self._storage.repository_checks.failed(repository, str(error))

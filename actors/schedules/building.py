@@ -10,7 +10,7 @@ from actors.ir import IrError, load
 from actors.render.envelope import RenderFailed
 from actors.repositories.fetching.git import GitError
 from actors.vms import VmError
-from storage import SealBroken, SourceGone
+from storage import SealBroken, SourceGone, TooManyBuilds
 
 if TYPE_CHECKING:
     from actors.ir import IrSettings
@@ -71,6 +71,10 @@ def _buildable(storage: Storage, schedule: Schedule) -> Pipeline:
     last = None if number is None else storage.builds.by_number(pipeline.id, number)
     if last is not None and not last.state.terminal:
         raise NothingBuilt(f"build {last.number} of this schedule has not ended yet")
+    try:
+        storage.build_room.require(pipeline.organization_id)
+    except TooManyBuilds as error:
+        raise NothingBuilt(str(error)) from None
     return pipeline
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING, assert_never
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["ScheduleRunner"]
 
 _AT_ONCE = 4
+_OF_ONE = 2
 _STEP = timedelta(hours=1)
 """A clock that is set back by more was wrong before: no schedule waits for that time to come again."""
 
@@ -50,6 +52,8 @@ class _Fired:
 class ScheduleRunner(Supervised[ScheduleRunnerMessage | _Fired, _Fire]):
     """Makes the builds of schedules that are due, once however late it is, while VMs are granted.
 
+    Four at once, and of one organization two, so that slow repositories hold up no schedules of others.
+
     A schedule's next time and its build are one transaction, so that a successor, in this process or the next, makes
     each build once.
     """
@@ -71,7 +75,9 @@ class ScheduleRunner(Supervised[ScheduleRunnerMessage | _Fired, _Fire]):
         self._pushes = pushes
         self._clock = clock
         self._live_settings = live_settings
-        self._firing: set[int] = set()
+        self._firing: dict[int, int] = {}
+        """The organizations of the schedules whose builds are made now."""
+
         self._draining = False
         self._seen = clock.now()
 
@@ -88,7 +94,7 @@ class ScheduleRunner(Supervised[ScheduleRunnerMessage | _Fired, _Fire]):
             case Drain():
                 self._draining = True
             case _Fired(schedule_id):
-                self._firing.discard(schedule_id)
+                self._firing.pop(schedule_id, None)
                 self._fire_due()
             case _:
                 assert_never(message)
@@ -96,19 +102,22 @@ class ScheduleRunner(Supervised[ScheduleRunnerMessage | _Fired, _Fire]):
     def on_task_error(self, task: _Fire, error: Exception) -> None:
         """Log the error; the schedule goes on with its next time."""
         super().on_task_error(task, error)
-        self._firing.discard(task.schedule.id)
+        self._firing.pop(task.schedule.id, None)
         self._skip(task.schedule, "an internal error, see `ci-daemon logs`")
 
     def _fire_due(self) -> None:
-        if self._draining:
-            return
-        due = self._storage.schedules.due(_AT_ONCE + len(self._firing))
-        if not due or admission_block(self._storage, self._live_settings.now.pool.low_disk_gb) is not None:
-            return
-        for schedule in due:
-            if schedule.id not in self._firing and len(self._firing) < _AT_ONCE:
-                self._firing.add(schedule.id)
-                self._start(schedule)
+        """Fire the schedules that are due, a few at once, of which one organization has half.
+
+        A schedule of a slow repository takes long, and so may many.
+        """
+        while not self._draining and len(self._firing) < _AT_ONCE:
+            busy = [each for each, count in Counter(self._firing.values()).items() if count >= _OF_ONE]
+            due = self._storage.schedules.due(1, self._firing.keys(), busy)
+            if not due or admission_block(self._storage, self._live_settings.now.pool.low_disk_gb) is not None:
+                return
+            pipeline = self._storage.pipelines.by_id(due[0].pipeline_id)
+            self._firing[due[0].id] = 0 if pipeline is None else pipeline.organization_id
+            self._start(due[0])
 
     def _start(self, schedule: Schedule) -> None:
         def run() -> _Fired:

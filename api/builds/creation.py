@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from actors import EngineBusy
 from actors.render import RenderFailed
 from api.bodies import check_body
-from api.builds.admission import admit_manual_build, require_credit
+from api.builds.admission import admit_manual_build, require_credit_and_room
 from api.builds.bodies import CreateBuildRequest, CreateRepoBuildRequest, RebuildRequest
 from api.builds.rebuilding import add_planned, no_source, plan_rejection, rebuild_of, source_expired
 from api.engine import refuse_while_draining
@@ -58,10 +58,11 @@ class BuildCreation:
         If the body has no ``pipeline_ir``, the call waits until the build is rendered.
 
         Raises ApiError ``draining``, ``pipeline_not_found``, ``pipeline_manual_disabled``,
-        ``billing_insufficient_balance``, ``invalid_body``, ``build_invalid`` or ``idempotency_conflict``, which leave
-        no row behind, or ``build_plan_rejected``, which leaves a failed build with the same error. ``busy`` means
-        that nothing was made, because none can be rendered now (a drained host still takes builds that bring their
-        plan), or that the build is not rendered yet; ``draining`` may mean that, too. Raises PipelineGone.
+        ``billing_insufficient_balance``, ``too_many_builds``, ``invalid_body``, ``build_invalid`` or
+        ``idempotency_conflict``, which leave no row behind, or ``build_plan_rejected``, which leaves a failed build
+        with the same error. ``busy`` means that nothing was made, because none can be rendered now (a drained host
+        still takes builds that bring their plan), or that the build is not rendered yet; ``draining`` may mean that,
+        too. Raises PipelineGone.
         """
         key = submission.key
         if key is not None and (use := self._storage.idempotency_keys.find(key)) is not None:
@@ -103,9 +104,9 @@ class BuildCreation:
         if not _brings_source(submission.document):
             raise ApiError("pipeline_not_found", unknown)
         refuse_while_draining(self._engine)
-        require_credit(self._storage, organization.id)
+        require_credit_and_room(self._storage, organization.id)
         body = check_body(submission.document, CreateRepoBuildRequest)
-        slot = self._renders.slot_for_new_build()
+        slot = self._renders.slot_for_new_build(organization.id)
         try:
             envelope = self._engine.discover(organization.slug, identity.source_slug, body.archive() or b"")
         except RenderFailed as failure:
@@ -132,7 +133,7 @@ class BuildCreation:
         if build is None:
             raise PipelineGone("the pipeline and its builds were deleted")
         if self._storage.renders.pending(build.id):
-            return self._wait_for_render(req, build, self._renders.slot())
+            return self._wait_for_render(req, build, self._renders.slot(build.organization_id))
         if use.rejected:
             raise plan_rejection(build)
         return build
@@ -168,7 +169,7 @@ class BuildCreation:
         url = None if new.has_source else source_url
         if not new.has_source and not url:
             raise no_source(self._storage, pipeline, new)
-        slot = self._renders.slot_for_new_build()
+        slot = self._renders.slot_for_new_build(pipeline.organization_id)
         try:
             build = self._storage.renders.begin(pipeline, replace(new, pipeline_ir=None), url)
             self._engine.render(build.id)

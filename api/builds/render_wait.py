@@ -29,8 +29,8 @@ class RenderWait:
         self._slots = slots
         self._clock = clock
 
-    def slot_for_new_build(self) -> StreamSlot:
-        """Take a slot before the build is created. Raises ApiError ``busy``.
+    def slot_for_new_build(self, organization_id: int) -> StreamSlot:
+        """Take a slot before a build of an organization is created. Raises ApiError ``busy``.
 
         It is raised at once if no render would begin, because the host is drained or its disk is nearly full: a caller
         that is refused can retry without making a second build.
@@ -40,11 +40,11 @@ class RenderWait:
             raise ApiError(
                 "busy", f"no build was created, because none can be rendered now: {obstacle}", headers=_RETRY
             )
-        return self.slot()
+        return self.slot(organization_id)
 
-    def slot(self) -> StreamSlot:
-        """Take a slot. Raises ApiError ``busy`` if there is none."""
-        slot = self._slots.acquire()
+    def slot(self, organization_id: int) -> StreamSlot:
+        """Take a slot. Raises ApiError ``busy`` if there is none for the organization."""
+        slot = self._slots.acquire(organization_id)
         if slot is None:
             raise ApiError(
                 "busy", "too many requests are waiting for renders or reading logs; try again soon", headers=_RETRY

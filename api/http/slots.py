@@ -30,7 +30,8 @@ class StreamSlots:
 
     There are fewer slots than threads, so that short requests are always served. A quarter of the slots is reserved for
     renders; readers of logs share the others. One reader holds at most its share of those, and readers of public
-    pipelines together hold at most half, so that members always find a slot.
+    pipelines together hold at most half, so that members always find a slot. The last eighth is for the renders of
+    organizations that hold less than that.
     """
 
     def __init__(self, limit: int, per_reader: int | None = None) -> None:
@@ -41,6 +42,8 @@ class StreamSlots:
         self._per_reader = per_reader or self._reader_limit
         self._lock = threading.Lock()
         self._taken = 0
+        self._last = limit // 8
+        self._renders: Counter[int] = Counter()
         self._readers: Counter[LogReader] = Counter()
         self._closing = threading.Event()
 
@@ -53,25 +56,24 @@ class StreamSlots:
         """End every stream within moments, and begin no new one."""
         self._closing.set()
 
-    def acquire(self) -> StreamSlot | None:
-        """Take a slot to wait for a render; None if all are taken or the server is closing."""
+    def acquire(self, organization_id: int) -> StreamSlot | None:
+        """Take a slot to wait for a render; None if its organization may have no more, or at the end."""
         with self._lock:
-            if not self._has_free():
+            last = self._last if self._renders[organization_id] >= self._last else 0
+            if self.closing or self._taken + last >= self._limit:
                 return None
             self._taken += 1
-        return StreamSlot(self._release)
+            self._renders[organization_id] += 1
+        return StreamSlot(lambda: self._release(organization_id))
 
     def acquire_for_reader(self, reader: LogReader) -> StreamSlot | None:
-        """Take a slot to read a log; None if the reader may have no more, or as in `acquire`."""
+        """Take a slot to read a log; None if the reader may have no more, or at the end."""
         with self._lock:
-            if not self._has_free() or not self._may_read(reader):
+            if self.closing or self._taken >= self._limit or not self._may_read(reader):
                 return None
             self._taken += 1
             self._readers[reader] += 1
         return StreamSlot(lambda: self._release_reader(reader))
-
-    def _has_free(self) -> bool:
-        return not self.closing and self._taken < self._limit
 
     def _may_read(self, reader: LogReader) -> bool:
         if self._readers.total() >= self._reader_limit or self._readers[reader] >= self._per_reader:
@@ -81,9 +83,12 @@ class StreamSlots:
     def _public_readers(self) -> int:
         return sum(count for reader, count in self._readers.items() if reader.public)
 
-    def _release(self) -> None:
+    def _release(self, organization_id: int) -> None:
         with self._lock:
             self._taken -= 1
+            self._renders[organization_id] -= 1
+            if not self._renders[organization_id]:
+                del self._renders[organization_id]
 
     def _release_reader(self, reader: LogReader) -> None:
         with self._lock:

@@ -19,7 +19,7 @@ from actors.vms.sandbox import SandboxSettings
 from api import HttpSettings, IdentitySettings, PaymentSettings, RateLimitSettings, RelyingParty
 from ci_daemon.host.settings import JournalSettings
 from ci_daemon.tracing import TracingSettings
-from storage import BillingSettings, immutable
+from storage import BillingSettings, BuildSettings, immutable
 
 __all__ = ["Config"]
 
@@ -31,6 +31,7 @@ class Config:
     artifacts: ArtifactSettings = field(default_factory=ArtifactSettings)
     billing: BillingSettings = field(default_factory=BillingSettings)
     bitbucket: BitbucketSettings = field(default_factory=BitbucketSettings)
+    builds: BuildSettings = field(default_factory=BuildSettings)
     cache: CacheSettings = field(default_factory=CacheSettings)
     github: GithubAppSettings = field(default_factory=GithubAppSettings)
     http: HttpSettings = field(default_factory=HttpSettings)

@@ -89,6 +89,15 @@ class Sources:
             return self.path(build_uuid).stat().st_size
         return 0
 
+    def bytes_of_all(self, build_uuids: Iterable[str]) -> int:
+        """Return what the archives of builds take on the disk; those that share one file count once."""
+        sizes = {}
+        for uuid in build_uuids:
+            with suppress(FileNotFoundError):
+                status = self.path(uuid).stat()
+                sizes[status.st_ino] = status.st_size
+        return sum(sizes.values())
+
     def all(self) -> list[str]:
         """Return the UUIDs of the builds that have an archive."""
         return self._builds_with(_SUFFIX)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -11,10 +12,11 @@ import peewee
 from storage.database.instants import to_micros
 from storage.database.statements import Columns, Query, Slots, Write, first, insert_into, slot, written
 from storage.errors import PipelineGone, TooManySchedules
-from storage.models import ScheduleRow
+from storage.models import PipelineRow, ScheduleRow
 from storage.records import NewSchedule, Page, Schedule, ScheduleChanges
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from datetime import datetime
     from typing import Unpack
 
@@ -49,7 +51,13 @@ class Schedules:
         self._count = Query(database, ScheduleRow.select(peewee.fn.COUNT(peewee.SQL("*"))).where(of_pipeline), first)
         self._due = Query(
             database,
-            schedules.where(enabled, ScheduleRow.next_at <= slot("now"))
+            schedules.join(PipelineRow)
+            .where(
+                enabled,
+                ScheduleRow.next_at <= slot("now"),
+                ScheduleRow.id.not_in(peewee.SQL("(SELECT value FROM json_each(:firing))")),
+                PipelineRow.organization.not_in(peewee.SQL("(SELECT value FROM json_each(:busy))")),
+            )
             .order_by(ScheduleRow.next_at)
             .limit(slot("limit")),
             _SCHEDULE,
@@ -112,9 +120,14 @@ class Schedules:
         """Return a pipeline's schedules past the key ``after``, oldest first."""
         return self._page.page(limit, lambda each: each.id, pipeline_id=pipeline_id, after=after or 0)
 
-    def due(self, limit: int) -> list[Schedule]:
-        """Return schedules whose time has come, the one that waits longest first."""
-        return self._due.all(now=self._database.now(), limit=limit)
+    def due(self, limit: int, firing: Collection[int] = (), busy: Collection[int] = ()) -> list[Schedule]:
+        """Return schedules whose time has come, the one that waits longest first.
+
+        Without those ``firing``, and those of ``busy`` organizations, by their ids.
+        """
+        return self._due.all(
+            now=self._database.now(), limit=limit, firing=json.dumps(list(firing)), busy=json.dumps(list(busy))
+        )
 
     def later(self, moment: datetime) -> list[Schedule]:
         """Return the schedules whose next time is after a moment."""

@@ -25,6 +25,7 @@ _HEAD = Columns.of(RepositoryHead, RepositoryHeadRow)
 _FIRST_PAUSE = 60 * SECOND
 _LONGEST_PAUSE = 3600 * SECOND
 _DOUBLINGS = 12
+_PUT_OFF = 30 * SECOND
 
 
 class RepositoryChecks:
@@ -85,6 +86,9 @@ class RepositoryChecks:
                 }
             ).where(this),
         )
+        self._put_off = Write(
+            database, RepositoryRow.update(next_check_at=slot("next"), last_error=slot("why")).where(this)
+        )
         self._know_heads = Write(database, RepositoryRow.update(heads_known=1).where(this))
         self._know_pull_requests = Write(database, RepositoryRow.update(pull_requests_known=1).where(this))
         self._note = Write(database, RepositoryRow.update(last_error=slot("why")).where(this))
@@ -135,6 +139,11 @@ class RepositoryChecks:
             first = min(repository.poll_seconds * SECOND, _FIRST_PAUSE)
             pause = min(first << min(repository.failures, _DOUBLINGS), _LONGEST_PAUSE)
             self._failed.run(id=repository.id, next=self._database.now() + pause, why=why)
+
+    def put_off(self, repository: Repository, why: str) -> None:
+        """Note why a check left pushes for the next one, which is due in half a minute; it did not fail."""
+        with self._database.write():
+            self._put_off.run(id=repository.id, next=self._database.now() + _PUT_OFF, why=why)
 
     def note(self, repository: Repository, why: str) -> None:
         """Note what is wrong with a repository until its next check that succeeds."""

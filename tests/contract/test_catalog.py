@@ -73,6 +73,7 @@ STATUSES = {
     "pipeline_busy": 409,
     "pipeline_manual_disabled": 403,
     "billing_insufficient_balance": 402,
+    "too_many_builds": 429,
     "build_invalid": 422,
     "build_plan_rejected": 422,
     "idempotency_conflict": 409,

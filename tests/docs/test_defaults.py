@@ -14,7 +14,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGES = [page for page in sorted(DOCS.glob("*.md")) if page.name != "configuration.md"]
 DEFAULTS = {f"{section.name}.{key.name}": key.default for section in sections() for key in section.keys}
 KEYS = re.compile(r"\((`[a-z_.]+`(?:, `[a-z_.]+`)*)[;)]")
-NUMBERS = {2: "two"}
+NUMBERS = {2: "two", 3: "three"}
 SECONDS = {600: "ten minutes", 3600: "an hour", 86_400: "a day"}
 DAYS = {365: "a year"}
 

@@ -217,16 +217,17 @@ class Session:
 
     @contextmanager
     def storage(self) -> Iterator[Storage]:
-        """Open the storage, with what the configuration says of prices and of the shell of builds.
+        """Open the storage, with what the configuration says of prices and of builds.
 
         Raises Failure, StorageError and ConfigError.
         """
         from storage import Storage, SystemClock
 
         self._check_box()
-        config = self.config()
+        config, clock = self.config(), SystemClock()
+        strict = config.jobs.strict_shell
         with closing(
-            Storage.open(self.state_dir, SystemClock(), billing=config.billing, strict_shell=config.jobs.strict_shell)
+            Storage.open(self.state_dir, clock, billing=config.billing, bounds=config.builds, strict_shell=strict)
         ) as storage:
             yield storage
 

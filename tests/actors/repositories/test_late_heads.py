@@ -10,6 +10,7 @@ import pytest
 from actors.repositories.fetching.heads import Heads
 from actors.repositories.fetching.mirror import Mirror
 from actors.repositories.settings import RepositorySettings
+from storage import BuildSettings, BuildState
 from tests.actors.repositories.world import World
 
 
@@ -90,3 +91,25 @@ def test_a_closed_pull_request_is_not_waited_for(world: World):
     world.report(late, action="closed")
     world.check()
     assert world.reported().processed_at is not None
+
+
+def test_pull_requests_beyond_their_bound_are_built_later(world: World):
+    world.storage.build_room.settings = BuildSettings(max_unfinished=2)
+    heads = [world.remote.commit(f"Change {number}") for number in range(2)]
+    for number, head in enumerate(heads, 1):
+        world.arrive(head, number)
+        world.report(head, number)
+    why = "0 builds: it waits, because 1 builds of pull requests from forks of the organization have not ended, of 1"
+    assert world.check() == heads[:1]
+    waits = world.reported(1)
+    assert (waits.processed_at, str(waits.last_error)[: len(why)]) == (None, why)
+    told = world.storage.push_outcomes.latest(world.repository.id, 10)
+    assert [(each.pull_request, each.outcome[: len(why)]) for each in told if "waits, because" in each.outcome] == [
+        (2, why)
+    ]
+    world.report(heads[0], 1, "closed")
+    assert world.check() == heads[:1]
+    (closed,) = world.storage.builds.to_cancel()
+    world.storage.builds.move(closed, BuildState.SCHEDULED, BuildState.CANCELED)
+    world.clock.advance(10)
+    assert world.check() == heads

@@ -16,7 +16,7 @@ from actors.repositories.pull_requests import PullRequestBuilds
 from actors.repositories.pushes import PushBuilds
 from actors.repositories.reruns import Reruns
 from actors.source_hosts import PlainGit
-from storage import Build, Repository
+from storage import Build, BuildSettings, BuildState, NewBuild, Repository, TooManyBuilds
 from tests.actors.conftest import Host, discovery_in
 from tests.git_repository import GitRepository
 
@@ -38,7 +38,7 @@ class Pushed:
     """A connected repository that reports its pushes only when it is told to."""
 
     def __init__(self, host: Host, folder: Path) -> None:
-        self.storage = host.storage
+        self.host, self.storage = host, host.storage
         self.remote = GitRepository(folder)
         self.first = self.remote.commit("Begin", **{".hm__pipeline.py": PIPELINE})
         self.remote.push("main")
@@ -262,3 +262,18 @@ def test_who_waits_for_a_push_is_woken_by_its_outcome(pushed: Pushed):
         pushed.push("Fix [skip ci]")
         pushed.look()
         assert watch.wait(0)
+
+
+def test_a_push_waits_while_too_many_builds_have_not_ended(pushed: Pushed):
+    pushed.connect(heads=True)
+    pushed.storage.build_room.settings = BuildSettings(max_unfinished=1)
+    waiting = pushed.storage.builds.create_unplanned(pushed.host.pipeline, NewBuild("main", "c0ffee"))
+    second = pushed.push()
+    pushed.report((pushed.first, second, "refs/heads/main"))
+    why = "1 builds of the organization have not ended, of 1 at most: pushes are built when some have ended"
+    with pytest.raises(TooManyBuilds, match=why):
+        pushed.look()
+    assert [each.processed_at for each in pushed.storage.deliveries.latest(1)] == [None]
+    assert pushed.builds() == []
+    pushed.storage.builds.move(waiting.id, BuildState.SCHEDULED, BuildState.PASSED)
+    assert pushed.look() == [("main", second)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -29,12 +29,23 @@ from actors.source_hosts import PlainGit
 from actors.supervision import spawn
 from actors.timer import Timer
 from actors.timings import Timings
-from storage import Build, BuildState, NewBuild, NewPipeline, NewSchedule, Pipeline, Schedule
+from storage import (
+    Build,
+    BuildSettings,
+    BuildState,
+    Declaration,
+    DeclaringRepository,
+    NewBuild,
+    NewPipeline,
+    NewSchedule,
+    Pipeline,
+    Schedule,
+)
 from tests.actors.conftest import Host, discovery_in, images_in_memory, settings_with
 from tests.clock import ManualClock
 from tests.e2e.pipelines import one
 from tests.memory.provider import MemoryProvider, only
-from tests.records import new_owner
+from tests.records import new_owner, new_pipeline
 from tests.state import new_storage
 from tests.waiting import until
 
@@ -92,7 +103,7 @@ class World:
             root=Address(),
             hosts=hosts,
         )
-        pushes = PushBuilds(
+        self.pushes = pushes = PushBuilds(
             storage=self.storage,
             live_settings=live_settings,
             commits=commits,
@@ -274,7 +285,13 @@ def poor(world: World) -> str:
     return "the organization has no credit, and this service requires it"
 
 
-@pytest.mark.parametrize("reason", [nothing, gone, neither, poor])
+def full(world: World) -> str:
+    world.storage.build_room.settings = BuildSettings(max_unfinished=1)
+    world.build(state=None)
+    return "1 builds of the organization have not ended, of 1 at most"
+
+
+@pytest.mark.parametrize("reason", [nothing, gone, neither, poor, full])
 def test_why_nothing_was_built_is_noted(world: World, reason: Any):
     why = reason(world)
     schedule = world.schedule()
@@ -410,3 +427,24 @@ def test_a_schedule_runs_a_build_to_its_end(host: Host):
     assert found.last_build_number == build.number
     assert found.next_at is not None
     assert found.next_at > host.clock.now()
+
+
+def test_schedules_of_slow_repositories_leave_places_to_others(world: World):
+    for name in "abcde":
+        url = str(world.directory / name)
+        connected = world.storage.repositories.connect(world.organization.id, url, name, 60)
+        declaring = DeclaringRepository(world.organization.id, name, url)
+        declared = world.storage.declarations.register(declaring, name, "main", Declaration(name, True, ()))
+        assert world.storage.repositories.of_pipeline(declared) == connected
+        world.schedule(pipeline=declared)
+    other = new_pipeline(world.storage)
+    world.storage.builds.create_unplanned(other, NewBuild("main", "c0ffee", pipeline_ir=HELLO))
+    world.schedule("1 * * * *", pipeline=other)
+    with world.runner() as runner, ExitStack() as slow:
+        for each in world.storage.repositories.all():
+            slow.enter_context(world.pushes._lock(each.uuid))
+        world.clock.advance(hours=1, minutes=1)
+        runner.post(PollStorage())
+        until(lambda: world.builds(other), "the schedule of the other organization")
+        slow.close()
+        until(lambda: not world.storage.schedules.due(1), "the others")

@@ -7,6 +7,7 @@ import tracemalloc
 
 import pytest
 
+from storage import BuildSettings, BuildState
 from tests.api.world import HELLO, Account, PipelinePath, World
 
 ARCHIVE = b"\x1f\x8b any bytes: only base64 is checked here"
@@ -219,6 +220,26 @@ def test_where_credit_is_required_nothing_is_built_without(world: World, cents: 
     assert "coupon" in answered.json["error"]["message"]
     assert nothing_was_created(pipeline)
     poor.grant(1 - cents)
+    assert pipeline.post().status_code == 201
+
+
+def test_with_too_many_builds_that_have_not_ended_none_is_made(world: World, pipeline: PipelinePath, bob: Account):
+    world.storage.build_room.settings = BuildSettings(max_unfinished=2)
+    first, _ = pipeline.build(), pipeline.build()
+    answers = [
+        pipeline.post(branch=7),
+        pipeline.account.client.simulate_post(f"{first.path}/rebuild"),
+        pipeline.account.client.simulate_post(f"{first.path}/retry"),
+    ]
+
+    assert [code(each) for each in answers] == ["too_many_builds"] * 3
+    assert [(each.status_code, each.headers["Retry-After"]) for each in answers] == [(429, "60")] * 3
+    assert answers[0].json["error"]["message"] == (
+        "2 builds of the organization have not ended, of 2 at most: try again when some have ended, or cancel some"
+    )
+    assert len(world.storage.builds.unfinished()) == 2
+    assert bob.pipeline().post().status_code == 201
+    world.storage.builds.move(first.stored.id, BuildState.SCHEDULED, BuildState.PASSED)
     assert pipeline.post().status_code == 201
 
 

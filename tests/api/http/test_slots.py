@@ -15,14 +15,14 @@ def test_readers_leave_places_for_renders():
     assert None not in readers
     assert slots.acquire_for_reader(ADA) is None
 
-    assert slots.acquire() is not None
-    assert slots.acquire() is not None
-    assert slots.acquire() is None
+    assert slots.acquire(1) is not None
+    assert slots.acquire(2) is not None
+    assert slots.acquire(3) is None
 
 
 def test_renders_may_have_every_place():
     slots = StreamSlots(4)
-    assert None not in [slots.acquire() for _ in range(4)]
+    assert None not in [slots.acquire(1) for _ in range(4)]
 
     assert slots.acquire_for_reader(ADA) is None
 
@@ -43,7 +43,7 @@ def test_no_place_is_taken_where_there_is_none_to_read_at():
     slots.close()
 
     assert slots.acquire_for_reader(ADA) is None
-    assert slots.acquire() is None
+    assert slots.acquire(1) is None
 
 
 def test_one_reader_holds_a_share_and_leaves_the_rest():
@@ -67,3 +67,16 @@ def test_public_readers_leave_half_to_members():
     assert held[0] is not None
     held[0].release()
     assert slots.acquire_for_reader(LogReader("198.51.100.7", public=True)) is not None
+
+
+def test_the_last_places_are_for_renders_of_other_organizations():
+    slots = StreamSlots(40)
+    held = [slots.acquire(1) for _ in range(40)]
+
+    assert sum(slot is not None for slot in held) == 35
+    assert None not in [slots.acquire(2) for _ in range(5)]
+    assert slots.acquire(3) is None
+    assert held[0] is not None
+    held[0].release()
+    assert slots.acquire(1) is None
+    assert slots.acquire(3) is not None

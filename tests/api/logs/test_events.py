@@ -191,7 +191,7 @@ def test_streams_are_limited_and_give_their_place_back(world: World, pipeline: P
 
     assert client.simulate_get(url, params=params).status_code == 200
     assert client.simulate_head(url, params=params).status_code == 200
-    slot = slots.acquire()
+    slot = slots.acquire(1)
     refused = client.simulate_get(url, params=params)
     assert refused.status_code == 503
     assert refused.json["error"]["code"] == "too_many_streams"

@@ -185,7 +185,7 @@ def test_without_a_free_slot_it_answers_without_waiting(world: World, pipeline: 
     app = create_app(world.storage, world.engine, HttpSettings(), clock=world.clock, slots=slots)
     job = pipeline.build().job()
     params = {"wait": "30", "token": job.build.token()}
-    slot = slots.acquire()
+    slot = slots.acquire(1)
 
     assert slot is not None
     assert testing.TestClient(app).simulate_get(f"{job.path}/log", params=params).status_code == 200
@@ -193,7 +193,7 @@ def test_without_a_free_slot_it_answers_without_waiting(world: World, pipeline: 
     slot.release()
     assert testing.TestClient(app).simulate_get(f"{job.path}/log", params=params).status_code == 200
     assert world.clock.monotonic() == pytest.approx(1030)
-    assert slots.acquire() is not None
+    assert slots.acquire(1) is not None
 
 
 def test_a_closing_server_answers_waiting_requests(world: World, pipeline: PipelinePath):

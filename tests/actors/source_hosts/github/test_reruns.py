@@ -13,7 +13,7 @@ from actors.engine_settings import LiveSettings
 from actors.messages import BuildCreated
 from actors.repositories.reruns import Reruns
 from actors.settings import JobSettings, PoolSettings
-from storage import Build, BuildState, NewBuild, NewOrigin, NewPipeline, OriginEvent, Storage
+from storage import Build, BuildSettings, BuildState, NewBuild, NewOrigin, NewPipeline, OriginEvent, Storage
 from tests.actors.conftest import settings_with
 from tests.actors.source_hosts.github.conftest import App
 from tests.records import new_job
@@ -142,3 +142,15 @@ def test_a_suite_runs_the_builds_of_all_events_of_a_commit(app: App, reruns: Rer
     ask(app, reruns, "check_suite", check_suite={"head_sha": COMMIT})
     repeated = [app.storage.builds.get(each) for each in root.builds]
     assert [each.rebuild_of for each in repeated if each] == [1, 3]
+
+
+def test_it_waits_while_too_many_builds_have_not_ended(app: App, reruns: Reruns, root: Told):
+    build, running = ended(app), ended(app)
+    app.storage.retries.begin(running, BuildState.SCHEDULED, (), {})
+    app.storage.build_room.settings = BuildSettings(max_unfinished=1)
+    ask(app, reruns, "check_run", check_run={"id": 100 + build.id})
+    assert root.builds == []
+    (waits,) = app.storage.deliveries.postponed(app.repositories()[0].id)
+    assert waits.last_error == (
+        "1 builds of the organization have not ended, of 1 at most: it waits until some have ended"
+    )

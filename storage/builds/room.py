@@ -1,0 +1,59 @@
+"""The room of an organization for more builds: bounds of its unfinished ones and their sources."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from storage.database.statements import Query, slot
+from storage.errors import TooManyBuilds
+from storage.models import BuildRow, PipelineRow
+
+if TYPE_CHECKING:
+    from storage.builds.settings import BuildSettings
+    from storage.database.connection import Database
+    from storage.files.sources import Sources
+
+__all__ = ["BuildRoom"]
+
+_GB = 2**30
+
+
+class BuildRoom:
+    """Tells whether an organization may have another build. Safe in any thread.
+
+    It is asked once for a request or commit, before any work. So requests of one moment, and the other pipelines of a
+    commit, may go beyond the bounds: a commit is built whole, however many pipelines it declares.
+    """
+
+    def __init__(self, database: Database, sources: Sources, settings: BuildSettings) -> None:
+        self._sources = sources
+        self.settings = settings
+        self._unfinished = Query(
+            database,
+            BuildRow.select(BuildRow.uuid, BuildRow.from_fork)
+            .join(PipelineRow)
+            .where(PipelineRow.organization == slot("organization_id"), BuildRow.finished_at.is_null()),
+            lambda row: (str(row[0]), bool(row[1])),
+        )
+
+    def require(self, organization_id: int, *, from_fork: bool = False) -> None:
+        """Raise TooManyBuilds if an organization may not have another build now.
+
+        Strangers can make builds ``from_fork``, which may be half of all and have half of the bytes.
+        """
+        unfinished = self._unfinished.all(organization_id=organization_id)
+        share, of_what = (2, "builds of pull requests from forks") if from_fork else (1, "builds")
+        counted = [uuid for uuid, forked in unfinished if forked or not from_fork]
+        most, most_gb = max(1, self.settings.max_unfinished // share), self.settings.max_source_gb / share
+        if len(counted) >= most:
+            raise TooManyBuilds(f"{len(counted)} {of_what} of the organization have not ended, of {most} at most")
+        if (taken := self._sources.bytes_of_all(counted)) >= most_gb * _GB:
+            raise TooManyBuilds(
+                f"the sources of {of_what} of the organization that have not ended take {taken / _GB:.1f} GB, of"
+                f" {most_gb:g} GB at most"
+            )
+
+    def has_source_room(self, organization_id: int) -> bool:
+        """Tell whether a source may be downloaded for a build that an organization has already."""
+        uuids = [uuid for uuid, _ in self._unfinished.all(organization_id=organization_id)]
+        return self._sources.bytes_of_all(uuids) < self.settings.max_source_gb * _GB
