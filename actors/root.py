@@ -252,7 +252,7 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
             self._supervisors.send(message)
 
     def _dismiss(self, idle: Idle) -> None:
-        """Stop an idle supervisor; if its build is over, tell that, let others run, and free its disk."""
+        """Stop an idle supervisor; if its build is over, announce it, let others run, and free its disk."""
         if idle.finished:
             self._give_turns()
             self._addresses.notifications.post(PollStorage())

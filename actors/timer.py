@@ -98,7 +98,7 @@ class Timer:
             return now - self._stopped_at if now - self._went_on_at < _FRESH_SECONDS else None
 
     def _tick(self) -> float:
-        """Note that the process runs; return the seconds of the clock that tells."""
+        """Note that the process runs; return the seconds of the clock that shows stops."""
         now = self._running.monotonic()
         if now - self._ticked_at > _STOP_SECONDS:
             self._stopped_at, self._went_on_at = self._ticked_at, now

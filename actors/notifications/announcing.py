@@ -128,6 +128,6 @@ class Announcements:
 
 
 def _wanted(notification: Notification, events: Sequence[BuildEvent]) -> Sequence[BuildEvent]:
-    """Return the events that a notification wants: of one end, people hear once, programs each."""
+    """Return the events that a notification wants: for one end one for people, all for programs."""
     wanted = [each for each in events if each in notification.events]
     return wanted if notification.kind is NotificationKind.WEBHOOK else wanted[:1]

@@ -241,7 +241,7 @@ class PullRequestBuilds:
                 return _Trust(origin, stranger and f"{stranger} may not push to {repository.repo_name}")
 
     def _stranger(self, repository: Repository, change: PullRequest) -> str | None:
-        """Return the author or sender of a change if one may not push, or the host does not say; else None."""
+        """Return the author or sender of a change who is not known to be allowed to push; else None."""
         author, sender = change.author, change.sender
         if author is None:
             return "its author"

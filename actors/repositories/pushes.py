@@ -149,7 +149,7 @@ class PushBuilds:
         return self._locks.setdefault(uuid, threading.Lock())
 
     def _mirror(self, repository: Repository) -> Mirror:
-        """Return a repository's mirror, with what its host asks for at this time. Raises GitError."""
+        """Return a repository's mirror, with its current credential. Raises GitError."""
         try:
             credential = self._hosts[repository.provider].credential(repository)
         except HostError as error:

@@ -85,7 +85,7 @@ class Parking:
             self._destroy(lease)
 
     def _still_waits(self, lease: Lease) -> bool:
-        """Tell whether a parked VM is there; while nobody can tell, its job may find out."""
+        """Tell whether a parked VM is there. While its provider is away, assume so: its job finds out."""
         if lease.provider in self._away:
             return True
         try:

@@ -52,7 +52,7 @@ def wait_seconds(text: str | None) -> float | None:
 
 @immutable
 class _Told:
-    """The lines for whom pushes; they are ``complete`` if the push starts nothing more soon."""
+    """The lines for the person who pushes, ``complete`` if the push starts nothing more soon."""
 
     lines: list[str]
     complete: bool

@@ -50,7 +50,7 @@ def converted(project: Project) -> tuple[list[DraftPipeline], list[Omission]]:
 
 
 def _told_of_other_folders(project: Project, file: Path) -> list[Omission]:
-    """Tell that files of several systems, which may do the same, are pipelines side by side."""
+    """Note that files of several systems, which may do the same, are pipelines side by side."""
     if file.parent == project.files[0].parent:
         return []
     why = f"{project.files[0]} is converted, too: what both do runs twice here, so remove one of the pipelines"

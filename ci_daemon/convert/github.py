@@ -60,7 +60,7 @@ def convert_github(document: Located, slug: str, omissions: Omissions) -> tuple[
 
 
 def _read(document: Located, env: Environment, omissions: Omissions) -> dict[str, tuple[Job, Omissions]]:
-    """Return the jobs that can be converted by themselves, and what is told of them."""
+    """Return the jobs that can be converted by themselves, and the notes on them."""
     found: dict[str, tuple[Job, Omissions]] = {}
     steps = 0
     for name, job in document.get("jobs").mapping().items():

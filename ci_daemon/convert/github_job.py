@@ -350,7 +350,7 @@ class _Cell:
         return f"env {' '.join(f'{name}={word}' for name, word in words.items())} " if words else ""
 
     def _uses(self, key: str, step: Located) -> None:
-        """Convert an action that has a counterpart here, or whose loss is told. Raises LeftOut."""
+        """Convert an action that has a counterpart here, or whose loss is noted. Raises LeftOut."""
         action, options, condition = action_of(step), step.get("with"), step.get("if")
         unconditional = condition.value is None
         if action in _WITHOUT:

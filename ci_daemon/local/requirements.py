@@ -36,7 +36,7 @@ def make_images(images: Images, directory: Path, progress: Callable[[str], None]
 
 
 def _missing(images: Images) -> list[str]:
-    """Return the missing images, the default one first: whether it serves VMs too shows when it is there."""
+    """Return the missing images, the default one first: once it is there, it shows if it can serve VMs."""
     present = images.store.names()
     return [name for name in dict.fromkeys((images.default, images.base)) if name not in present]
 

@@ -254,7 +254,7 @@ class Builds:
         return moved == 1
 
     def _end(self, build_id: int, new: BuildState, error_code: str | None, now: int) -> int:
-        """Return when a build ended that moves to a terminal state now."""
+        """Return the end of a build that moves to a terminal state now."""
         build = self.get(build_id)
         last, canceled = written(self._ends.one(build_id=build_id))
         if build is None or last is None:

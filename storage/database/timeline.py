@@ -113,7 +113,7 @@ class Timeline:
                 return wall, after
 
     def _place(self, instant: int, uptime: int) -> int:
-        """Return when the clock that does not jump stood as the wall clock showed an instant."""
+        """Return the reading of the clock that does not jump when the wall clock showed an instant."""
         nearest, distance, until = uptime, float("inf"), uptime
         for number in reversed(range(len(self._segments))):
             segment = self._segments[number]

@@ -78,7 +78,7 @@ class Masker:
 
     @cached_property
     def _whole(self) -> BytesAhoCorasick:
-        """All patterns. It is made when output has a core, which most has not."""
+        """A searcher for all patterns, made once output has a core; most output has none."""
         return BytesAhoCorasick(self._patterns, MatchKind.LeftmostLongest, implementation=_LINEAR)
 
     @cached_property

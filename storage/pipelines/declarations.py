@@ -30,7 +30,7 @@ _DECLARED: Slots[Declaration] = Slots(Declaration, DeclarationRow)
 
 
 class _Candidate(NamedTuple):
-    """A pipeline of a repository's name, and what its own ``repository`` is."""
+    """A pipeline whose repository has a certain name, and its own ``repository``."""
 
     pipeline_id: int
     source_slug: str

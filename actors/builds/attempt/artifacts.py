@@ -283,7 +283,7 @@ class Collection:
 
 @dataclass(slots=True)
 class _Found:
-    """The files that globs match, at ``most`` so many names of them, and what else is there."""
+    """The files that globs match, under at most ``most`` names, and what else was found."""
 
     most: int
     names: dict[str, list[str]] = field(default_factory=dict)

@@ -46,7 +46,7 @@ class CacheNames:
 
     @cached_property
     def _key(self) -> bytes:
-        """The key of the names, which nobody without it can search for the values of a build's variables."""
+        """The key of the names: nobody without it can search them for the values of a build's variables."""
         return self._storage.vault.derive(b"names of cached disks")
 
     def of(self, build: Build, job: Job, *, provider: str, image: str, of_jobs: Mapping[str, str]) -> str | None:

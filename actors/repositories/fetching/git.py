@@ -203,7 +203,7 @@ class Git:
         return max(self.max_bytes - self._measured(), 0)
 
     def _check_size(self) -> None:
-        """Raise LimitReached past the limit of size; of a mirror of many files, look at it more seldom."""
+        """Raise LimitReached past the limit of size. A mirror of many files is measured less often."""
         began = time.monotonic()
         if began < self._next_check:
             return
@@ -283,7 +283,7 @@ class _Command:
 
 @contextmanager
 def _refusing() -> Iterator[None]:
-    """Refuse the commit whose work reaches a limit: that of another attempt would, too."""
+    """Refuse the commit whose work reaches a limit: another attempt would reach it, too."""
     try:
         yield
     except LimitReached as error:

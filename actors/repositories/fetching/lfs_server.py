@@ -65,7 +65,7 @@ class _Batch(JsonModel):
 
 
 class _Deadline(Deadline):
-    """The end of all waits together, of which each may only take so long."""
+    """One deadline for all waits together; each wait has a limit of its own, too."""
 
     def left(self) -> float:
         return min(super().left(), _LONGEST_WAIT)

@@ -65,7 +65,7 @@ class Channel(paramiko.Channel):
 
     @contextmanager
     def _sending(self) -> Iterator[None]:
-        """Let the block send messages; if the channel was closed meanwhile, the last of such blocks says so."""
+        """Let the block send messages. If the channel is closed meanwhile, the last such block sends that."""
         with self.lock:
             self._senders += 1
         try:
