@@ -13,7 +13,13 @@ if TYPE_CHECKING:
     from actors.repositories.fetching.ssh_keys import fingerprint, host_key, new_deploy_key
     from actors.repositories.packing.history import LFS_CLEAN, Checkout, add_history, make_history
     from actors.repositories.packing.limited_buffer import LimitedBuffer
-    from actors.repositories.push_hook import install_hook, remove_hook, server_hook
+    from actors.repositories.push_hook import (
+        hook_is_outdated,
+        install_hook,
+        remove_hook,
+        renew_hook,
+        server_hook,
+    )
     from actors.repositories.settings import RepositorySettings, SourceSettings
 else:
     __getattr__ = on_first_use(__name__)
@@ -32,11 +38,13 @@ __all__ = [
     "add_history",
     "fingerprint",
     "heads_at",
+    "hook_is_outdated",
     "host_key",
     "install_hook",
     "make_history",
     "new_deploy_key",
     "remove_hook",
+    "renew_hook",
     "server_hook",
 ]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["hook_script", "install_hook", "remove_hook", "server_hook"]
+__all__ = ["hook_is_outdated", "hook_script", "install_hook", "remove_hook", "renew_hook", "server_hook"]
 
 _HOOK = "hooks/post-receive"
 _TOKEN_FILE = "ci-daemon.token"  # noqa: S105 - a name
@@ -94,7 +94,7 @@ def server_hook(url: str, token: str) -> str:
 
 def install_hook(repository: Path, url: str, token: str) -> bool:
     """Install the hook with its token; False, and no change, if there is a hook, or no permission."""
-    folder = repository / ".git" if (repository / ".git").is_dir() else repository
+    folder = _git_folder(repository)
     hook, secret = folder / _HOOK, folder / _TOKEN_FILE
     try:
         hook.parent.mkdir(exist_ok=True)
@@ -106,9 +106,29 @@ def install_hook(repository: Path, url: str, token: str) -> bool:
     return True
 
 
+def hook_is_outdated(repository: Path, url: str) -> bool:
+    """Tell whether a hook that was installed is of a former release, or reports to another address."""
+    hook = _git_folder(repository) / _HOOK
+    try:
+        text = "" if hook.is_symlink() else hook.read_text()
+    except (OSError, UnicodeDecodeError):
+        return False
+    return _is_ours(text) and text != hook_script(url)
+
+
+def renew_hook(repository: Path, url: str) -> None:
+    """Replace an outdated hook by that of this release; its token stays. Raises OSError."""
+    if hook_is_outdated(repository, url):
+        hook = _git_folder(repository) / _HOOK
+        new = hook.with_name(f"{hook.name}.new")
+        new.unlink(missing_ok=True)
+        _write(new, hook_script(url), 0o755)
+        new.replace(hook)  # at once, as a push may run it
+
+
 def remove_hook(repository: Path) -> bool:
     """Remove the token, and the hook if it was installed, for whatever address; False if a hook stays."""
-    folder = repository / ".git" if (repository / ".git").is_dir() else repository
+    folder = _git_folder(repository)
     hook = folder / _HOOK
     try:
         (folder / _TOKEN_FILE).unlink(missing_ok=True)
@@ -120,6 +140,10 @@ def remove_hook(repository: Path) -> bool:
     except (OSError, UnicodeDecodeError):
         return False
     return True
+
+
+def _git_folder(repository: Path) -> Path:
+    return repository / ".git" if (repository / ".git").is_dir() else repository
 
 
 def _is_ours(text: str) -> bool:

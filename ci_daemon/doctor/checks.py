@@ -35,6 +35,7 @@ def run_checks(state_dir: Path, environ: Mapping[str, str]) -> Iterator[Check]:
     yield state.default_image(state_dir, config)
     yield service.address(state_dir, config.http.listen)
     yield service.mail_server(config.mail)
+    yield from service.hooks(state_dir, config.http.url)
     yield from service.unit(state_dir)
     vm_environ = service.environment(state_dir, environ)
     yield from vm_limits(VmLimits.of_host(config.sandbox.processes, vm_environ))

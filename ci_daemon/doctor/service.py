@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import subprocess
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors.mail import MailError, try_mail_server
+from actors.repositories import hook_is_outdated
 from actors.vms.sandbox import BROKER_VARIABLE
 from api import CannotListen, check_listen_address
 from ci_daemon.doctor.check import Check, passed
 from ci_daemon.host.lock import served_by
+from storage import Storage, StorageError, SystemClock, frozen, schema_of_release
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from actors.mail import MailSettings
 
-__all__ = ["address", "clock_synchronization", "environment", "mail_server", "unit"]
+__all__ = ["address", "clock_synchronization", "environment", "hooks", "mail_server", "unit"]
 
 _SYSTEMD = Path("/run/systemd/system")
 _UNIT = "ci-daemon.service"
@@ -61,6 +65,40 @@ def mail_server(settings: MailSettings) -> Check:
     except MailError as error:
         return Check(name, ok=False, detail=str(error), needed=False, fixable=False)
     return passed(name, "; ".join(steps))
+
+
+def hooks(state_dir: Path, url: str) -> Iterator[Check]:
+    """Check that hooks in folders of this host are those of this release; skipped where there are none.
+
+    ``url`` is the configured address of the service.
+    """
+    server = served_by(state_dir)
+    here = (server and server.url) or url
+    try:
+        with frozen(state_dir) as found:
+            if found.schema_version != schema_of_release():
+                return
+        with closing(Storage.open(state_dir, SystemClock())) as storage:
+            folders = [each for each in storage.repositories.all() if each.is_path]
+            outdated = [each for each in folders if hook_is_outdated(Path(each.url), here)]
+            owners = [storage.organizations.by_id(each.organization_id) for each in outdated]
+    except StorageError:
+        return  # the check of the database says why
+    for each, owner in zip(outdated, owners, strict=True):
+        detail = f"the hook of {each.url} is of a former release, or reports to another address than {here}"
+        edit = (
+            "ci-daemon",
+            "--state-dir",
+            str(state_dir),
+            "repo",
+            "edit",
+            each.url,
+            "--org",
+            owner.slug if owner else "",
+        )
+        yield Check("hooks", ok=False, detail=detail, fix=shlex.join(edit), needed=False, root=False)
+    if folders and not outdated:
+        yield passed("hooks", "the hooks of repositories on this host are those of this release")
 
 
 def clock_synchronization() -> Iterator[Check]:

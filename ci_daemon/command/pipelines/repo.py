@@ -107,7 +107,10 @@ def edit(
     user: str | None,
     token_file: TextIO | None,
 ) -> None:
-    """Change how a repository is fetched and packed; what is not given stays. It is looked at at once."""
+    """Change how a repository is fetched and packed; what is not given stays. It is looked at at once.
+
+    The hook that an earlier release installed in a folder of this host is replaced by that of this one.
+    """
     password = given_password(user, token_file) if user is not None or token_file is not None else None
     changes = RepositoryChanges(submodules, lfs, poll, password)
     with session.backend() as backend:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 import socket
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from ci_daemon.doctor.service import hooks
 from storage import SystemClock
 from tests.ci_daemon.conftest import RunJson
 from tests.git_repository import GitRepository
@@ -92,3 +94,29 @@ def test_the_hook_of_a_former_release_is_removed_if_unchanged(run_json: RunJson,
         hook.write_text(text)
         run_json("repo", "remove", str(repository.bare), *org)
         assert hook.exists() is stays
+
+
+def test_the_hook_of_a_former_release_is_named_and_renewed(run_json: RunJson, tmp_path: Path, state: Path):
+    """The command does it, as the unit may not write there. One that was changed is left alone."""
+    repository, here = GitRepository(tmp_path), "http://127.0.0.1:8800"
+    assert list(hooks(state, here)) == []
+    run_json("repo", "connect", str(repository.bare), "--org", "ada-example-org")
+    (current,) = hooks(state, here)
+    assert current.ok
+    hook, token = repository.bare / "hooks" / "post-receive", repository.bare / "ci-daemon.token"
+    new, secret = hook.read_text(), token.read_text()
+    for old in ((Path(__file__).parents[2] / "data" / "hooks" / "former-post-receive").read_text(), moved(new)):
+        hook.write_text(old)
+        (outdated,) = hooks(state, here)
+        assert f"the hook of {repository.bare} is of a former release" in outdated.detail
+        program, at, directory, *edit = shlex.split(outdated.fix or "")
+        assert (program, at, directory) == ("ci-daemon", "--state-dir", str(state))
+        run_json(*edit)
+        assert (hook.read_text(), token.read_text(), hook.stat().st_mode & 0o777) == (new, secret, 0o755)
+    hook.write_text(f"{moved(new)}# and more\n")
+    assert all(each.ok for each in hooks(state, here))
+
+
+def moved(hook: str) -> str:
+    """Return the hook as it was installed for another address of the service."""
+    return hook.replace("http://127.0.0.1:8800", "http://127.0.0.1:45678")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from actors.repositories import fingerprint, remove_hook, server_hook
+from actors.repositories import fingerprint, remove_hook, renew_hook, server_hook
 from ci_daemon.command.backend.repositories import (
     HostedRepository,
     RepositoryChanges,
@@ -19,7 +19,7 @@ from ci_daemon.command.backend.repositories import (
 from ci_daemon.command.support.lookup import find_organization, find_repository
 from ci_daemon.command.support.session import Failure
 from ci_daemon.overview import repository_errors
-from storage import GIT, DeployKey, immutable
+from storage import GIT, DeployKey, error_reason, immutable
 
 if TYPE_CHECKING:
     from ci_daemon.command.support.session import Session
@@ -69,7 +69,7 @@ class BoxRepositories:
         return repository_of(self._storage, connected, connected.last_error)
 
     def edit(self, org: str, url: str, changes: RepositoryChanges) -> BoxRepository:
-        """Change a repository, and return it as it is now; it is looked at at once."""
+        """Change a repository, and return it as it is now; it is looked at at once, and its hook is renewed."""
         found = find_repository(self._storage, url, org)
         if changes.password is not None:
             if found.provider != GIT or not found.url.startswith("https:"):
@@ -78,6 +78,11 @@ class BoxRepositories:
         found = self._storage.repositories.edit(
             found, poll_seconds=changes.poll_seconds, submodules=changes.submodules, lfs=changes.lfs
         )
+        if found.is_path:
+            try:
+                renew_hook(Path(found.url), self._session.service_url())
+            except OSError as error:
+                raise Failure(f"the hook of {found.url} cannot be renewed: {error_reason(error)}") from None
         return repository_of(self._storage, found, found.last_error)
 
     def remove(self, org: str, url: str) -> BoxRepository:
