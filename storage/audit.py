@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from contextlib import closing
+from functools import partial
 from itertools import product, takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 from uuid import uuid4
 
 import peewee
@@ -19,17 +20,44 @@ from storage.models import AuditRow
 from storage.records import AuditEntry, AuditFilter, Page
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime
     from pathlib import Path
 
 __all__ = ["Audit", "append_to_audit"]
 
+_By: TypeAlias = tuple[bool, ...]
+"""If a filter gives an actor, an organization and an action."""
+
+_Read: TypeAlias = "Callable[[int, int, int], list[AuditEntry]]"
+"""Read entries between two ids, and so many at most."""
+
 _BATCH = 1000
 """Entries that expire in one transaction."""
 
-_INDEXED = tuple(product((False, True), (False, True)))
+_INDEXED = tuple(product((False, True), repeat=3))
 _ENTRY = Columns.of(AuditEntry, AuditRow)
+_ACTIONS = """
+WITH RECURSIVE found (action) AS (
+    SELECT min(action) FROM audit_entries
+    UNION ALL
+    SELECT (SELECT min(action) FROM audit_entries WHERE action > found.action) FROM found WHERE action IS NOT NULL
+)
+SELECT action FROM found WHERE action GLOB :action
+"""
+"""The different actions that a pattern matches, by as many steps in their index as there are actions."""
+
+_BOUNDS = """
+SELECT
+    coalesce((SELECT id FROM audit_entries WHERE at < :since - largest ORDER BY at DESC LIMIT 1), 0),
+    coalesce((SELECT id FROM audit_entries WHERE at >= :until + largest ORDER BY at LIMIT 1), :newest)
+FROM audit_set_back
+"""
+"""The ids between which all entries from ``since`` and before ``until`` are.
+
+The entry of the latest instant that is earlier than ``since`` by more than the clock was ever set back comes before all
+of them, and likewise after ``until``.
+"""
 
 
 class Audit:
@@ -77,13 +105,41 @@ class Audit:
 
     def page(self, limit: int, after: int | None, wanted: AuditFilter = AuditFilter()) -> Page[AuditEntry]:  # noqa: B008 - it is frozen
         """Return the ``wanted`` entries past the key ``after``, newest first."""
-        return self._newest[_indexed(wanted)].page(
-            limit, lambda entry: entry.id, after=NEWEST if after is None else after, past=0, **_slots(wanted)
-        )
+        rows: list[AuditEntry] = []
+        past, before = self._bounds(wanted, 0, NEWEST if after is None else after)
+        for read in self._reads(self._newest, wanted):
+            rows = sorted((*rows, *read(past, before, limit + 1)), key=_id, reverse=True)[: limit + 1]
+            past = rows[limit].id if len(rows) > limit else past
+        return Page(tuple(rows[:limit]), rows[limit - 1].id if len(rows) > limit else None)
 
     def following(self, past: int, limit: int, wanted: AuditFilter) -> list[AuditEntry]:
         """Return the first ``wanted`` entries past the id ``past``, oldest first."""
-        return self._following[_indexed(wanted)].all(past=past, after=NEWEST, limit=limit, **_slots(wanted))
+        rows: list[AuditEntry] = []
+        past, before = self._bounds(wanted, past, NEWEST)
+        for read in self._reads(self._following, wanted):
+            rows = sorted((*rows, *read(past, before, limit)), key=_id)[:limit]
+            before = rows[-1].id if len(rows) == limit else before
+        return rows
+
+    def _bounds(self, wanted: AuditFilter, past: int, before: int) -> tuple[int, int]:
+        """Return two ids between which the wanted entries are, of those between two others."""
+        if wanted.since is None and wanted.until is None:
+            return past, before
+        ((first_id, last_id),) = self._database.execute(_BOUNDS, {**_instants(wanted), "newest": NEWEST})
+        return max(past, first_id), min(before, last_id)
+
+    def _reads(self, queries: Mapping[_By, Query[AuditEntry]], wanted: AuditFilter) -> Iterator[_Read]:
+        """Yield what reads the wanted entries: one for each action, if only some are wanted."""
+        slots = {**_instants(wanted), "actor": wanted.actor, "organization": wanted.organization}
+        actions: Iterable[str | None] = (None,)
+        if wanted.action is not None:
+            actions = [action for (action,) in self._database.execute(_ACTIONS, {"action": wanted.action})]
+        query = queries[wanted.actor is not None, wanted.organization is not None, wanted.action is not None]
+
+        def read(action: str | None, past: int, before: int, limit: int) -> list[AuditEntry]:
+            return query.all(past=past, after=before, limit=limit, action=action, **slots)
+
+        return (partial(read, each) for each in actions)
 
     def last_id(self) -> int:
         """Return the id of the newest entry; 0 if there is none."""
@@ -113,44 +169,34 @@ class Audit:
             past = batch[-1]
 
 
-def _indexed(wanted: AuditFilter) -> tuple[bool, bool]:
-    """Tell whether a filter gives an actor, and an organization."""
-    return wanted.actor is not None, wanted.organization is not None
+def _id(entry: AuditEntry) -> int:
+    return entry.id
 
 
-def _filtered(by: tuple[bool, bool]) -> peewee.ModelSelect[AuditRow]:
-    """Return the wanted entries, for filters that give an actor, an organization, both or none.
+def _instants(wanted: AuditFilter) -> dict[str, int]:
+    return {
+        "since": 0 if wanted.since is None else to_micros(wanted.since),
+        "until": NEWEST if wanted.until is None else to_micros(wanted.until),
+    }
+
+
+def _filtered(by: _By) -> peewee.ModelSelect[AuditRow]:
+    """Return the wanted entries, for filters that give some of actor, organization and action.
 
     Each has a statement, since SQLite uses no index for a condition that may be left out.
     """
-    persons = zip(by, (AuditRow.actor == slot("actor"), AuditRow.organization == slot("organization")), strict=True)
+    columns = (("actor", AuditRow.actor), ("organization", AuditRow.organization), ("action", AuditRow.action))
     return (
         AuditRow.select(*_ENTRY.selected)
         .where(
             AuditRow.id > slot("past"),
             AuditRow.id < slot("after"),
-            AuditRow.at >= slot("since"),
-            AuditRow.at < slot("until"),
-            _given("action", peewee.Expression(AuditRow.action, "GLOB", slot("action"))),
-            *(condition for given, condition in persons if given),
+            AuditRow.at + 0 >= slot("since"),  # not by the index of instants, whose order is another
+            AuditRow.at + 0 < slot("until"),
+            *(column == slot(name) for given, (name, column) in zip(by, columns, strict=True) if given),
         )
         .limit(slot("limit"))
     )
-
-
-def _given(name: str, condition: peewee.Node) -> peewee.Node:
-    """Return a condition that also holds if the slot is null."""
-    return peewee.Expression(peewee.Expression(slot(name), "IS", peewee.SQL("NULL")), "OR", condition)
-
-
-def _slots(wanted: AuditFilter) -> dict[str, int | str | None]:
-    return {
-        "since": 0 if wanted.since is None else to_micros(wanted.since),
-        "until": NEWEST if wanted.until is None else to_micros(wanted.until),
-        "actor": wanted.actor,
-        "action": wanted.action,
-        "organization": wanted.organization,
-    }
 
 
 def append_to_audit(

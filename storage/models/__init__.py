@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         TokenRow,
         UserRow,
     )
-    from storage.models.audit import AuditRow
+    from storage.models.audit import AuditRow, AuditSetBackRow
     from storage.models.billing import (
         CouponRow,
         LedgerRow,
@@ -54,6 +54,7 @@ __all__ = [
     "ArtifactRow",
     "AttemptRow",
     "AuditRow",
+    "AuditSetBackRow",
     "BuildOriginRow",
     "BuildRow",
     "CacheRow",

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import peewee
+
 from storage.models.row import Row
 from storage.records import AuditEntry
 
-__all__ = ["AuditRow"]
+__all__ = ["AuditRow", "AuditSetBackRow"]
 
 
 class AuditRow(Row, table="audit_entries", record=AuditEntry):
     """One entry; never changed, and deleted only when it is the oldest."""
+
+
+class AuditSetBackRow(Row, table="audit_set_back"):
+    """The most microseconds by which an entry is earlier than one before it; a trigger keeps it."""
+
+    largest = peewee.BigIntegerField()

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+from datetime import timedelta
+from fnmatch import fnmatchcase
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import peewee
@@ -50,13 +53,17 @@ def test_an_entry_is_never_changed(tmp_path: Path, clock: ManualClock, sql: str)
     database.close()
 
 
-def test_no_filter_by_person_reads_more_of_more_entries(storage: Storage, database: Database):
-    """Neither of one who did much or nothing, nor of both, in an organization that has much."""
+def test_no_filter_reads_more_of_more_entries(storage: Storage, database: Database, clock: ManualClock):
+    """Neither of one who did much or nothing, nor of an organization, an action or a time."""
+    began = clock.now()
     storage.audit.write("ann", "createBuild", "acme/web/1", "", organization="acme")
     storage.audit.write("bob", "createBuild", "beta/web/1", "", organization="beta")
     people = [AuditFilter(actor=each) for each in ("ann", "eve")]
     organizations = [AuditFilter(organization=each) for each in ("acme", "none")]
     both = [AuditFilter(actor=actor, organization=each) for actor, each in (("eve", "acme"), ("bob", "acme"))]
+    actions = [AuditFilter(action=each) for each in ("create*", "drain")]
+    actions += [AuditFilter(actor="ann", action="drain"), AuditFilter(organization="acme", action="drain")]
+    times = [AuditFilter(since=began + timedelta(1)), AuditFilter(until=began), AuditFilter(since=began, actor="eve")]
     work: dict[int, list[int]] = {}
     for size in (5_000, 20_000):
         with database.write():
@@ -69,7 +76,7 @@ def test_no_filter_by_person_reads_more_of_more_entries(storage: Storage, databa
                 {"size": size},
             )
         work[size] = []
-        for wanted in (*people, *organizations, *both):
+        for wanted in (*people, *organizations, *both, *actions, *times):
             for read in (storage.audit.page, lambda limit, _, chosen: storage.audit.following(0, limit, chosen)):
                 with counted_work(database) as counted:
                     read(30, None, wanted)
@@ -100,6 +107,37 @@ def test_entries_are_found_by_all_that_they_say(storage: Storage, clock: ManualC
     storage.audit.write("root", "drain", "", "")
     assert [entry.action for entry in storage.audit.following(last, 10, AuditFilter())] == ["drain"]
     assert storage.audit.following(last, 10, AuditFilter(actor="ann@example.org")) == []
+
+
+def test_a_time_is_exact_though_the_clock_was_set_back(storage: Storage, clock: ManualClock):
+    """Entries are in the order of their ids, from which that of their instants differs."""
+    random = Random(5)
+    for number in range(200):
+        clock.advance(seconds=random.choice((-300, -20, 0, 5, 10, 60)))
+        storage.audit.write("root", random.choice(("drain", "org create", "org edit")), f"{number}", "")
+    entries = storage.audit.page(200, None).rows
+    for _ in range(300):
+        since, until = (random.choice(entries).at for _ in range(2))
+        action = random.choice((None, "org *", "drain"))
+        wanted = AuditFilter(since=since, until=until, action=action)
+        matching = [
+            each for each in entries if since <= each.at < until and fnmatchcase(each.action, action or each.action)
+        ]
+        assert list(storage.audit.page(200, None, wanted).rows) == matching
+        first = storage.audit.page(7, None, wanted)
+        assert first.rows == tuple(matching[:7])
+        assert storage.audit.page(7, first.next_key or 0, wanted).rows == tuple(matching[7:14])
+        assert storage.audit.following(0, 7, wanted) == matching[::-1][:7]
+
+
+def test_an_upgrade_knows_how_far_the_clock_was_set_back(tmp_path: Path, clock: ManualClock):
+    database, all_of_them = Database(tmp_path / "ci-daemon.sqlite3", clock), migrations()
+    migrate(database, [each for each in all_of_them if each.number < 58])
+    for at in (100, 40, 70, 90, 30, 200):
+        database.execute(f"INSERT INTO audit_entries VALUES (NULL, 'u{at}', {at}, 'a', 'b', 'c', 'd', 'e', 'f')")
+    migrate(database, all_of_them)
+    assert database.execute("SELECT largest FROM audit_set_back").fetchall() == [(70,)]
+    database.close()
 
 
 def test_the_oldest_entries_expire(storage: Storage, clock: ManualClock):
