@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 __all__ = ["sync_file_system", "sync_folder", "why_no_files"]
 
 _FEW_INODES = 1000
+_OF_VMS = tuple(f"{provider}/{name}" for provider in PROVIDERS for name in (".", "vms", "snapshots"))
+_OF_THEIR_ROOT = tuple(f"{provider}/trees/{name}" for provider in PROVIDERS for name in (".", "disks", "snapshots"))
+"""The folders in which only the root user of VMs writes."""
 
 
 def sync_folder(folder: Path) -> None:
@@ -46,7 +49,8 @@ def why_no_files(state_dir: Path) -> str | None:
 
     It looks at the state directory and its folders of files and VMs, which may be file systems of their own.
     """
-    for folder in (state_dir, *(state_dir / name for name in (LOGS, ARTIFACTS, SOURCES, *PROVIDERS))):
+    for name in (".", LOGS, ARTIFACTS, SOURCES, *_OF_VMS, *_OF_THEIR_ROOT):
+        folder = state_dir / name
         try:
             found = os.statvfs(folder)
         except FileNotFoundError:
@@ -55,7 +59,7 @@ def why_no_files(state_dir: Path) -> str | None:
             return f"the folder {folder} cannot be opened"
         if found.f_flag & os.ST_RDONLY:
             return f"the folder {folder} is on a read-only file system"
-        if not os.access(folder, os.W_OK | os.X_OK):
+        if name not in _OF_THEIR_ROOT and not os.access(folder, os.W_OK | os.X_OK):
             return f"the folder {folder} cannot be written"
         if found.f_files and found.f_favail < _FEW_INODES:  # some file systems count none
             return f"the file system of {folder} has room for {found.f_favail} files (inodes), of {_FEW_INODES} needed"

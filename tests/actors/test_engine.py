@@ -5,8 +5,10 @@ import resource
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -370,6 +372,27 @@ def test_a_job_waits_for_its_log_before_its_command(
         build = host.build(one("echo done"))
         assert host.finish(build).state == "passed"
         assert host.log(build) == b"done\n"
+
+
+def test_a_job_waits_for_a_folder_that_cannot_be_written(
+    tmp_path: Path, provider: Provider, images: Images, monkeypatch: pytest.MonkeyPatch
+):
+    """It may be deeper than where the service looks. Anything else that is denied fails the job."""
+    create = type(provider).create
+    denied: Iterator[str] = iter(())
+
+    def sometimes(provider: Provider, spec: VmSpec) -> None:
+        if (path := next(denied, None)) is not None:
+            raise VmError("it could not be created") from PermissionError(errno.EACCES, "Permission denied", path)
+        create(provider, spec)
+
+    monkeypatch.setattr(type(provider), "create", sometimes)
+    with closing(Host(tmp_path, provider, images, timings=Timings(acquire=()))) as host:
+        host.engine.start()
+        denied = iter([str(host.storage.directory / "sandbox" / "vms" / "x" / "run")] * 3)
+        assert host.finish(host.build(one("true"))).state == "passed"
+        denied = repeat("/usr/sbin/sshd")
+        assert host.finish(host.build(one("true"))).state == "failed"
 
 
 def test_a_job_waits_while_the_host_has_no_room_for_its_vm(

@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors import vms
@@ -375,7 +376,7 @@ class AttemptRunner:
             try:
                 self._connection.patiently(lambda: provider.snapshot(name, name))
             except vms.VmError as error:
-                why, now = self._hindrance(), self._clock.monotonic()
+                why, now = self._hindrance(error), self._clock.monotonic()
                 if not needed or why is None or isinstance(error, vms.VmLost):
                     raise
                 if since is None:
@@ -403,10 +404,17 @@ class AttemptRunner:
         self._parked.discard(self._lease.uuid)
         self.log.close()
 
-    def _hindrance(self) -> str | None:
-        """Return why the host has no room for the files of a VM, as a phrase; None if it has."""
-        full = self._free() < self._settings.jobs.min_free_bytes
-        return "the host's disk is full" if full else why_no_files(self._storage.directory)
+    def _hindrance(self, error: vms.VmError) -> str | None:
+        """Return why the host has no room for the files of a VM, as a phrase; None if it has.
+
+        That may also be a file or folder of its own that cannot be written, which the ``error`` then comes from.
+        """
+        directory, cause = self._storage.directory, error.__cause__
+        if self._free() < self._settings.jobs.min_free_bytes:
+            return "the host's disk is full"
+        if isinstance(cause, OSError) and cause.errno in NO_ROOM and _is_below(cause.filename, directory):
+            return error_reason(cause)
+        return why_no_files(directory)
 
     def _free(self) -> int:
         return shutil.disk_usage(self._storage.directory).free
@@ -437,3 +445,7 @@ class AttemptRunner:
         self.log.opened().begin_anew()
         if lines and not self.log.opened().size:
             self.log.notice("\n".join(lines))
+
+
+def _is_below(name: object, folder: Path) -> bool:
+    return isinstance(name, str | Path) and Path(name).is_relative_to(folder)

@@ -36,9 +36,9 @@ class VmMaker:
         *,
         seconds: float,
         pauses: tuple[float, ...],
-        hindrance: Callable[[], str | None],
+        hindrance: Callable[[vms.VmError], str | None],
     ) -> None:
-        """``hindrance`` returns why the host has no room for a VM, None if it has."""
+        """``hindrance`` returns why the host has no room for a VM that could not be made, None if it has."""
         self._provider = provider
         self._connection = connection
         self._clock = clock
@@ -62,7 +62,7 @@ class VmMaker:
             except (vms.ImageNotFound, vms.SnapshotNotFound, vms.VmLost):
                 raise
             except vms.VmError as error:
-                if (why := self._hindrance()) is not None:
+                if (why := self._hindrance(error)) is not None:
                     _log.warning("VM %s waits, as %s: %s", spec.id, why, error)
                     self._connection.pause(_ROOM_PAUSE)
                     deadline, pauses = self._clock.monotonic() + self._seconds, iter(self._pauses)
