@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -14,7 +15,7 @@ from api.payments.settings import PaymentSettings
 from api.settings import HttpSettings
 from storage import Role, Storage
 from tests.actors.conftest import settings_with
-from tests.api.world import HELLO, PipelinePath
+from tests.api.world import HELLO, PipelinePath, World
 from tests.clock import ManualClock
 
 SERVICE = "https://ci.example.org"
@@ -61,6 +62,23 @@ def test_a_build_is_shown_at_the_front_end(pipeline: PipelinePath):
     other = replace(settings, base_url=SERVICE, front_end=OTHER.front_end(SERVICE))
     assert other.pages.page_of(build) == f"https://app.example.org/o/{build.organization_slug}/p/demo/1"
     assert replace(settings, base_url=SERVICE).pages.page_of(build) == f"{SERVICE}/{build.page}"
+
+
+def test_a_push_is_answered_with_the_front_end(storage: Storage, clock: ManualClock):
+    world = World.create(storage, clock, OTHER)
+    pipeline = world.sign_up("ada@example.org").pipeline("demo")
+    build = pipeline.build(pipeline_ir=HELLO).stored
+    repository = storage.repositories.connect(build.organization_id, "/srv/git/acme/web.git", "acme/web", 60)
+    ref, commit = "refs/heads/main", "a" * 40
+    record = partial(storage.push_outcomes.record, repository.id, ref, commit, "1 build: demo #1", (build.page,))
+    world.engine.during_waits.append(record)
+    token = storage.repositories.mint_token(repository)
+    headers = {"X-Delivery-Id": "1", "Authorization": f"Bearer {token}"}
+    told = world.anonymous.simulate_post(
+        "/webhooks/git", params={"wait": "3"}, body=f"{'b' * 40} {commit} {ref}\n", headers=headers
+    )
+    address = f"https://app.example.org/o/{build.organization_slug}/p/demo/1"
+    assert told.text == f"ci-daemon: main: demo #1 {address}\n"
 
 
 def test_a_payment_returns_to_the_front_end(pipeline: PipelinePath):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from actors import retry
+from actors.builds.attempt.disk_cache import CacheNames
 from storage import Build, NewOrigin, NewPipeline, OriginEvent, SecretScope
 from tests.actors.conftest import Host, add_image
 from tests.e2e.pipelines import Graph
@@ -79,6 +80,18 @@ def test_another_pipeline_of_the_organization_is_another(host: Host):
     host.pipeline = host.storage.pipelines.create(host.pipeline.organization_id, new)
     assert not hit(host, chain())
     assert hit(host, chain())
+
+
+def test_a_disk_of_another_provider_is_another(host: Host):
+    """One of a machine is no use to a sandbox."""
+    build = host.finish(host.build(Graph().step("only", "true", cache=CACHE).ir()))
+    names, job = CacheNames(host.storage, host.images), host.job(build)
+
+    def of(provider: str) -> str | None:
+        return names.of(build, job, provider=provider, image="debian:12", of_jobs={})
+
+    assert None is not of("sandbox") == of("sandbox")
+    assert of("sandbox") != of("qemu")
 
 
 def test_the_variables_that_a_build_is_created_with_count(host: Host):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from falcon import testing
 
@@ -129,6 +131,17 @@ def test_what_came_of_an_earlier_push_is_not_told(world: World, repository: Repo
     assert "not built yet" in pushed(world, repository, "refs/heads/main", wait=0).text
     world.storage.deliveries.processed(repository.id, world.storage.deliveries.pending(repository.id))
     assert "nothing was built: an old reason" in pushed(world, repository, "refs/heads/main", wait=0).text
+
+
+def test_what_came_of_another_commit_is_not_told(world: World, repository: Repository):
+    """But an annotated tag may be named by its object, and its build by the commit."""
+    for ref in ("refs/heads/main", "refs/tags/v1"):
+        world.engine.during_waits.append(
+            partial(world.storage.push_outcomes.record, repository.id, ref, OLD, "0 builds: x")
+        )
+    told = pushed(world, repository, "refs/heads/main", "refs/tags/v1", wait=3).text
+    assert "ci-daemon: main: it is not built yet\n" in told
+    assert "ci-daemon: v1: nothing was built: x\n" in told
 
 
 def test_what_a_repository_says_does_nothing_to_a_terminal(world: World, repository: Repository):
