@@ -21,8 +21,8 @@ FOLDER = CHECKOUT / ".run/machines"
 
 _PACKAGES = (
     "adduser", "ca-certificates", "curl", "dbus", "debian-archive-keyring", "git", "gpg", "iproute2", "kmod",
-    "libpam-systemd", "mmdebstrap", "openssh-client", "procps", "python3", "python3-venv", "slirp4netns", "sudo",
-    "systemd", "systemd-sysv", "uidmap",
+    "libpam-systemd", "mmdebstrap", "openssh-client", "procps", "python3", "python3-venv", "skopeo", "slirp4netns",
+    "sudo", "systemd", "systemd-sysv", "uidmap", "umoci",
 )  # fmt: skip
 _OF_REAL_HARDWARE = (
     "getty@tty1.service", "modprobe@.service", "systemd-modules-load.service", "systemd-random-seed.service",

@@ -5,6 +5,8 @@ Each test continues with the machine of the one before.
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import json
 import re
 from collections.abc import Iterator
@@ -13,8 +15,11 @@ from pathlib import Path
 import pytest
 
 from actors.vms.sandbox.limits import SERVICE_LIMITS
+from tests.e2e.pipelines import one
+from tests.mail_server import certificate
+from tests.registry import HERE, MANIFEST, only_a_shell
 from tests.system.machine import Machine
-from tests.system.service import Service, let_make_groups
+from tests.system.service import Build, Service, let_make_groups
 from tests.waiting import until
 
 UNITS = "/etc/systemd/system"
@@ -70,6 +75,19 @@ def test_jobs_are_killed_first_and_the_doctor_checks_that(service: Service):
     checks = json.loads(service.machine.run("ci-daemon doctor --json", check=False).stdout)
     memory = {check["name"]: check for check in checks}["out of memory"]
     assert memory["ok"] is ("lowered" not in rest), (memory, rest)
+
+
+def test_a_pull_reaches_no_loopback_address(service: Service, tmp_path: Path):
+    """The service may make no network namespace in its unit, so the other unit starts what pulls."""
+    host = serve_registry(service.machine, tmp_path)
+    pulled, redirected = (pulling(service, f"{host}/{name}:1") for name in ("plain", "redirected"))
+    pulled.passes()
+    assert pulled.log()[-1] == "ran"
+    until(lambda: redirected.state() == "failed", "the end of the pull", 120)
+    assert any("cannot be pulled" in line for line in redirected.log()), redirected.log()
+    asked = service.machine.journal("-u", "registry")
+    assert "GET /v2/redirected/blobs/" in asked
+    assert "the loopback was reached" not in asked
 
 
 def test_jobs_survive_a_restart_and_their_logs_have_no_gap(service: Service):
@@ -171,3 +189,44 @@ def test_the_key_may_be_a_credential_that_only_this_host_opens(service: Service)
 def _saying(service: Service, text: str) -> str | None:
     journal = service.machine.journal("-u", "ci-daemon")
     return journal if text in journal else None
+
+
+def serve_registry(machine: Machine, folder: Path) -> str:
+    """Run a registry with one small image, from which the service may pull on demand; return its host and port."""
+    host, port, other = "registry.test", 8443, 8480
+    _, trusted = certificate(folder, host)
+    layer = only_a_shell()
+    config = {"architecture": HERE, "os": "linux", "rootfs": {"type": "layers", "diff_ids": [named(layer)["digest"]]}}
+    blobs = {"config": json.dumps(config).encode(), "layer": gzip.compress(layer, mtime=0)}
+    kind = "application/vnd.oci.image"
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "config": {"mediaType": f"{kind}.config.v1+json", **named(blobs["config"])},
+        "layers": [{"mediaType": f"{kind}.layer.v1.tar+gzip", **named(blobs["layer"])}],
+    }
+    (folder / "manifest").write_text(json.dumps(manifest))
+    for content in blobs.values():
+        (folder / hashlib.sha256(content).hexdigest()).write_bytes(content)
+    machine.put(folder, "/srv/registry")
+    machine.put(trusted, "/usr/local/share/ca-certificates/registry.crt")
+    machine.put(Path(__file__).with_name("redirecting_registry.py"), "/srv/registry.py")
+    arguments = f"/srv/registry /srv/registry/{host}.both.pem {port} {other}"
+    machine.run(f"update-ca-certificates; echo 127.0.0.1 {host} >>/etc/hosts")
+    machine.run(f"systemd-run --quiet --unit registry python3 /srv/registry.py {arguments}")
+    registries = f"[Service]\nEnvironment=CI_DAEMON_IMAGES_REGISTRIES={host}:{port}\n"
+    machine.write(f"{UNITS}/ci-daemon.service.d/registry.conf", registries)
+    machine.run("systemctl daemon-reload; systemctl restart ci-daemon")
+    return f"{host}:{port}"
+
+
+def named(content: bytes) -> dict[str, object]:
+    """Return the digest and the size of a part of an image."""
+    return {"digest": f"sha256:{hashlib.sha256(content).hexdigest()}", "size": len(content)}
+
+
+def pulling(service: Service, image: str) -> Build:
+    """Begin a build in an image that the host lacks."""
+    body = {"branch": "main", "commit": "none", "pipeline_ir": one("echo ran", image=image)}
+    made = service.ask("POST", "pipelines/demo/builds", body)
+    return Build(service, made["number"], made["id"])

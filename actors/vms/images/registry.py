@@ -181,7 +181,7 @@ class _Download:
         environment = {**os.environ, "LC_ALL": "C", "TMPDIR": str(self.folder)}
         command = ["skopeo", "--override-os=linux", argv[0], *insecurely, *argv[1:]]
         self._last_received = time.monotonic()
-        with self._network().entered(command) as (entering, handles):
+        with self._network().entered(command, self.folder, environment) as (entering, handles):
             result = run(
                 entering, cwd=self.folder, environment=environment, check=check, stdout=stdout, pass_fds=handles
             )
@@ -190,7 +190,9 @@ class _Download:
 
     def _network(self) -> RegistryNetwork:
         networks = self.bounds.options.networks
-        return RegistryNetwork(self.reference.registry, networks, this_host=self.reference.on_loopback)
+        return RegistryNetwork(
+            self.reference.registry, self.bounds.idmap, networks, this_host=self.reference.on_loopback
+        )
 
     def _check_silence(self) -> None:
         """Raise VmError if the registry has sent nothing for too long, and as the check of the bounds."""

@@ -1,12 +1,15 @@
 """The network of a pull: a namespace with a proxy that refuses this host and its surroundings.
 
 A registry says from where an image's parts come, by redirects and in manifests, and skopeo follows.
-So skopeo runs in a network namespace of its own (``proxied.py``), and this module connects it. The registry's own
+So skopeo runs in a network namespace of its own (``proxied.py``), and this module connects it. Where a broker starts
+the programs of VMs, it starts skopeo, too, for the service itself may make no namespace there. The registry's own
 address may be anywhere, since the owner of the service chose the registry.
 """
 
 from __future__ import annotations
 
+import marshal
+import os
 import socket
 import sys
 import threading
@@ -21,8 +24,10 @@ from actors.vms.public_addresses import is_public, is_within
 from storage import error_reason, immutable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from ipaddress import IPv4Network, IPv6Network
+
+    from actors.vms.sandbox.userns import IdMap
 
 __all__ = ["RegistryNetwork"]
 
@@ -44,12 +49,17 @@ class RegistryNetwork:
     """
 
     registry: str
+    idmap: IdMap
     networks: tuple[IPv4Network | IPv6Network, ...] = ()
     this_host: bool = False
 
     @contextmanager
-    def entered(self, argv: Sequence[str]) -> Iterator[tuple[list[str], tuple[int, ...]]]:
+    def entered(
+        self, argv: Sequence[str], folder: Path, environment: Mapping[str, str]
+    ) -> Iterator[tuple[list[str], tuple[int, ...]]]:
         """Yield the command line that runs a program in this network, and the descriptors that it inherits.
+
+        The program runs in ``folder`` with this ``environment``, the proxy in it, and the ids of the caller.
 
         Where the environment names a proxy for https, the program runs as it is: that proxy decides.
         """
@@ -57,19 +67,26 @@ class RegistryNetwork:
             yield [*argv], ()
             return
         ours, theirs = socket.socketpair()
-        thread = threading.Thread(target=self._serve, args=(ours,), name=f"proxy for {self.registry}", daemon=True)
+        sent = marshal.dumps(dict(environment))
+        thread = threading.Thread(target=self._serve, args=(ours, sent), name=f"proxy for {self.registry}", daemon=True)
         with theirs:
             thread.start()
             try:
-                yield [sys.executable, "-I", str(_PROGRAM), str(theirs.fileno()), *argv], (theirs.fileno(),)
+                own = [str(theirs.fileno()), str(os.geteuid()), str(os.getegid()), str(folder.absolute())]
+                program = [sys.executable, "-I", str(_PROGRAM), *own, *argv]
+                yield self.idmap.with_caller().command(program), (theirs.fileno(),)
             finally:
                 theirs.shutdown(socket.SHUT_RDWR)
                 thread.join()
 
-    def _serve(self, program: socket.socket) -> None:
+    def _serve(self, program: socket.socket, environment: bytes) -> None:
         """Connect what comes to the socket that a program sends, until its connection is shut."""
         with program:
-            _, handles, _, _ = socket.recv_fds(program, 1, 1)
+            try:
+                program.sendall(environment)
+                _, handles, _, _ = socket.recv_fds(program, 1, 1)
+            except OSError:  # it ended before
+                return
             if not handles:
                 return
             listener = socket.socket(fileno=handles[0])

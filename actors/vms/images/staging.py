@@ -40,6 +40,7 @@ class Staging:
         """Yield a new folder in which to make an image; it is removed at the end unless it was renamed."""
         folder = self._folder(name)
         folder.mkdir()
+        folder.chmod(0o755)  # whatever the umask: programs with the VMs' ids work in it
         try:
             yield folder
         finally:

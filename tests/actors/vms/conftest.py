@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from actors.vms import Connection, ImageStore, SshEndpoint, VmSpec
-from actors.vms.sandbox import IdMap, SandboxProvider, run_mapped
+from actors.vms.sandbox import IdMap, SandboxProvider, broker, run_mapped
+from actors.vms.sandbox.programs import BROKER_VARIABLE
 from storage import SystemClock
+from tests.processes import ended
+from tests.waiting import until
 
 IMAGE = "debian:12"
 
@@ -66,3 +73,14 @@ def vm(make_vm: Callable[[], Vm]) -> Vm:
 def connection(vm: Vm) -> Iterator[Connection]:
     with vm.connect() as connection:
         yield connection
+
+
+@pytest.fixture
+def broker_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The socket of a broker that runs the programs of VMs, as if this process could gain no privileges."""
+    address = str(tmp_path / "broker")
+    own_mounts = ["unshare", "--mount"] if os.geteuid() == 0 else []  # as systemd gives to each of the two units
+    with ended(subprocess.Popen([*own_mounts, sys.executable, "-I", "-S", broker.__file__, address])):
+        until(lambda: Path(address).exists(), "the broker's socket")
+        monkeypatch.setenv(BROKER_VARIABLE, address)
+        yield address

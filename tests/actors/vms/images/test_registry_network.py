@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import socket
+import subprocess
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,6 +20,7 @@ from actors.vms import VmError
 from actors.vms.images import PullOptions, Reference
 from actors.vms.images.pull_bounds import PullBounds
 from actors.vms.images.registry import download
+from actors.vms.images.registry_network import RegistryNetwork
 from actors.vms.sandbox import IdMap
 from tests.mail_server import certificate
 from tests.registry import HERE, MANIFEST
@@ -34,6 +37,7 @@ class Redirecting:
         self.port = server.server_port
         self.target = ""
         self.layers: list[dict[str, object]] = []
+        self.redirected: list[str] = []
 
     @property
     def reference(self) -> Reference:
@@ -63,6 +67,7 @@ def registry(tmp_path: Path, reached: list[str], monkeypatch: pytest.MonkeyPatch
                 reached.append(self.path)
                 self.answer(200, CONFIG, "application/octet-stream")
             elif "/blobs/" in self.path:
+                made.redirected.append(self.path)
                 self.answer(307, b"", "text/plain", Location=f"{made.target}{self.path}")
             else:
                 self.answer(200, made.manifest if "/manifests/" in self.path else b"{}", MANIFEST)
@@ -136,3 +141,21 @@ def test_layers_with_urls_of_their_own_are_refused(registry: Redirecting, reache
     with pytest.raises(VmError, match="has layers that are in no registry"):
         pulled(registry, tmp_path)
     assert reached == []
+
+
+def test_the_broker_starts_a_pull_in_its_network(
+    broker_address: str, idmap: IdMap, registry: Redirecting, reached: list[str], tmp_path: Path
+):
+    """The service may make no namespace where there is a broker."""
+    with pytest.raises(VmError, match="cannot be pulled"):
+        pulled(registry, tmp_path)
+    assert registry.redirected
+    assert reached == []
+    script = 'id -u; echo "$WORD"; grep NoNewPrivs /proc/self/status; wc -l </proc/net/dev; cat "/proc/$PPID/cmdline"'
+    environment = {"PATH": os.environ["PATH"], "WORD": "passed on"}
+    with RegistryNetwork(NAME, idmap).entered(["sh", "-c", script], tmp_path, environment) as (argv, handles):
+        done = subprocess.run(argv, pass_fds=handles, cwd=tmp_path, env=environment, check=True, capture_output=True)
+    *lines, parent = done.stdout.decode().splitlines()
+    headings_and_loopback = "3"
+    assert lines == [f"{os.geteuid()}", "passed on", "NoNewPrivs:\t1", headings_and_loopback]
+    assert parent.split("\0")[-2] == broker_address

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import fcntl
+import os
 from contextlib import ExitStack
 from pathlib import Path
 
 from actors.vms import ImageStore
 from actors.vms.images.scratch import scratch
+from actors.vms.images.staging import Staging
+from actors.vms.images.store_locks import StoreLocks
 from actors.vms.sandbox import IdMap, run_mapped
 
 
@@ -36,3 +39,14 @@ def test_only_unfinished_images_of_dead_processes_are_removed(tmp_path: Path, id
         assert {path.name for path in (tmp_path / "store").iterdir()} == {".locks", ".making-living@1"}
     store.sweep()
     assert {path.name for path in (tmp_path / "store").iterdir()} == {".locks"}
+
+
+def test_programs_with_the_ids_of_vms_work_in_it_under_any_umask(tmp_path: Path, idmap: IdMap):
+    """That of the installed service is 077."""
+    before = os.umask(0o077)
+    try:
+        with Staging(tmp_path, idmap, StoreLocks(tmp_path)).new("image:1") as folder:
+            run_mapped(["mkdir", "-m", "755", "tree"], idmap=idmap.with_caller(), cwd=folder)
+            assert run_mapped(["ls"], idmap=idmap, cwd=folder) == b"tree\n"
+    finally:
+        os.umask(before)

@@ -7,8 +7,6 @@ import marshal
 import os
 import socket
 import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,20 +22,7 @@ from tests.processes import ended
 from tests.waiting import until
 
 
-@pytest.fixture
-def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The socket of a broker that runs the programs of VMs, as if this process could gain no privileges."""
-    address = str(tmp_path / "broker")
-    own_mounts = ["unshare", "--mount"] if os.geteuid() == 0 else []  # as systemd gives to each of the two units
-    process = subprocess.Popen([*own_mounts, sys.executable, "-I", "-S", broker.__file__, address])
-    until(lambda: Path(address).exists(), "the broker's socket")
-    monkeypatch.setenv(BROKER_VARIABLE, address)
-    yield address
-    process.kill()
-    process.wait()
-
-
-def test_a_vm_is_made_frozen_and_freed_by_the_starter(host: Host, boot: Boot, address: str) -> None:
+def test_a_vm_is_made_frozen_and_freed_by_the_starter(host: Host, boot: Boot, broker_address: str) -> None:
     vm = boot(network=True)
     assert vm.says("echo well; sleep 0 | cat") == "well"
     assert vm.provider.disk(vm.id).bytes > 0
@@ -52,7 +37,7 @@ def test_a_vm_is_made_frozen_and_freed_by_the_starter(host: Host, boot: Boot, ad
 
 
 def test_the_disk_of_an_image_for_machines_is_made_by_the_broker(
-    address: str, idmap: IdMap, image_store: ImageStore, tmp_path: Path
+    broker_address: str, idmap: IdMap, image_store: ImageStore, tmp_path: Path
 ) -> None:
     """It mounts the image's tree, and so must not reach it by a folder of the service's mount namespace."""
     tmp_path.chmod(0o700)
@@ -63,7 +48,7 @@ def test_the_disk_of_an_image_for_machines_is_made_by_the_broker(
         zygote.close()
 
 
-def test_programs_get_the_callers_descriptors_and_folder(address: str, idmap: IdMap, tmp_path: Path) -> None:
+def test_programs_get_the_callers_descriptors_and_folder(broker_address: str, idmap: IdMap, tmp_path: Path) -> None:
     """The caller gets their status."""
     read, write = os.pipe()
     os.write(write, b"from below")
@@ -79,7 +64,7 @@ def test_programs_get_the_callers_descriptors_and_folder(address: str, idmap: Id
         run_mapped(["sh", "-c", "echo aside >&2; exit 3"], idmap=idmap, cwd=tmp_path)
 
 
-def test_a_program_ends_with_its_caller(address: str, idmap: IdMap, tmp_path: Path) -> None:
+def test_a_program_ends_with_its_caller(broker_address: str, idmap: IdMap, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     argv = launcher_argv(
         "enter", *(str(extents[0]) for extents in (idmap.uids, idmap.gids)), "sh", "-c", "echo $$; sleep 300"
@@ -92,14 +77,14 @@ def test_a_program_ends_with_its_caller(address: str, idmap: IdMap, tmp_path: Pa
 
 
 @pytest.mark.parametrize("program", ["sh", "main.py", "../x"])
-def test_no_other_program_is_started(address: str, program: str) -> None:
+def test_no_other_program_is_started(broker_address: str, program: str) -> None:
     done = subprocess.run(
         launcher_argv(program, "-c", "id"), capture_output=True, check=False, stdin=subprocess.DEVNULL
     )
     assert (done.returncode, done.stdout) == (broker.FAILED, b"")
 
 
-def test_the_callers_environment_is_not_passed_on(address: str, idmap: IdMap, tmp_path: Path) -> None:
+def test_the_callers_environment_is_not_passed_on(broker_address: str, idmap: IdMap, tmp_path: Path) -> None:
     argv = launcher_argv("enter", *(str(extents[0]) for extents in (idmap.uids, idmap.gids)), "env")
     printed = subprocess.run(
         argv, env={"LD_PRELOAD": "evil.so"}, stdout=subprocess.PIPE, check=True, cwd=tmp_path
@@ -108,12 +93,12 @@ def test_the_callers_environment_is_not_passed_on(address: str, idmap: IdMap, tm
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
-def test_other_users_are_not_listened_to(address: str) -> None:
-    Path(address).chmod(0o666)
-    Path(address).parent.chmod(0o755)
+def test_other_users_are_not_listened_to(broker_address: str) -> None:
+    Path(broker_address).chmod(0o666)
+    Path(broker_address).parent.chmod(0o755)
     pid = os.fork()
     if pid == 0:
-        os.chdir(Path(address).parent)
+        os.chdir(Path(broker_address).parent)
         os.setresuid(65534, 65534, 65534)
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asking:
             asking.connect("broker")
