@@ -26,7 +26,7 @@ from api.logs.render_log import RenderLogResource
 from api.logs.tokens import LogTokenResource, LogTokens
 from api.middleware.access_log import AccessLog
 from api.middleware.audit import AuditTrail
-from api.middleware.authentication import Access, BearerTokens
+from api.middleware.authentication import Access, BearerTokens, KnownCallers
 from api.middleware.cors import Cors
 from api.middleware.durable_answers import DurableAnswers
 from api.middleware.head import Head
@@ -285,7 +285,7 @@ def create_app(
 
     app = falcon.App(request_type=ApiRequest, router=Router())
     app.req_options.strip_url_path_trailing_slash = True
-    first = AccessLog(), RequestMetrics(registry), Headers(), Cors(settings.cors_origins), Head()
+    first = AccessLog(), RequestMetrics(registry), Headers(), Cors(settings.cors_origins), Head(), KnownCallers()
     audit = AuditTrail(storage, routes, addresses)
     for middleware in (
         *first,

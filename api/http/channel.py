@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from waitress.server import BaseWSGIServer
     from waitress.wasyncore import _SocketMap
 
+    from api.http.turns import Caller, Callers
     from api.http.workers import Workers
 
 # Considered: waitress without these changes. It has no setting for any of them, but lets a server name its own classes.
@@ -55,6 +56,9 @@ class RefusalWriter(Protocol):
 
     held: HeldAnswers
     """The answers that wait for the disk."""
+
+    callers: Callers
+    """The callers that it knows."""
 
     def refusal(self, code: str, detail: str, request_id: str) -> tuple[str, list[tuple[str, str]], bytes]:
         """Return status line, headers and body."""
@@ -130,7 +134,9 @@ class _AppTask(WSGITask):
     def get_environment(self) -> dict[str, Any]:
         """Return the environment of the request."""
         environment: dict[str, Any] = super().get_environment()
-        environment["ci_daemon.hold_answer"] = cast("Channel", self.channel).hold_answer
+        channel = cast("Channel", self.channel)
+        environment["ci_daemon.hold_answer"] = channel.hold_answer
+        environment["ci_daemon.know_caller"] = channel.know_caller
         return environment
 
 
@@ -176,9 +182,13 @@ class Channel(HTTPChannel):
         return cast("RefusalWriter", self.server)
 
     @property
-    def patient(self) -> bool:
-        """True if the next request can wait for a moment."""
-        return cast("Parser", self.requests[0]).patient
+    def caller(self) -> Caller:
+        """Who sends the next request, as far as the server knows."""
+        return self.refusal_writer.callers.of(cast("Parser", self.requests[0]), str(self.addr[0]))
+
+    def know_caller(self, user: str) -> None:
+        """Note the user who sent the request that is served now, by its id."""
+        self.refusal_writer.callers.know(cast("Parser", self.requests[0]), user)
 
     def receiving_since(self) -> float | None:
         """Return when the partly received request began, in monotonic time; None if there is none."""

@@ -82,15 +82,20 @@ class Parser(HTTPRequestParser):
             self.error = self._too_large()
 
     @property
-    def patient(self) -> bool:
+    def reports(self) -> bool:
         """True for the report of a source host, which may come with a thousand others."""
         return _REPORTS.fullmatch(self.path) is not None
+
+    @property
+    def credentials(self) -> str:
+        """What may say who sends the request, as it came; empty if nothing does."""
+        return str(self.headers.get("AUTHORIZATION") or self.headers.get("COOKIE") or "")
 
     @property
     def _most_bytes(self) -> int:
         """The most bytes that the body of this request may have."""
         most: int = self.adj.max_request_body_size - 1
-        if self.patient or _TAKES_ARCHIVE.fullmatch(self.path):
+        if self.reports or _TAKES_ARCHIVE.fullmatch(self.path):
             return most
         return min(most, _SECRET_BODY if _TAKES_SECRET.fullmatch(self.path) else _SMALL_BODY)
 

@@ -21,6 +21,7 @@ from api.errors.responses import ApiError, ErrorHandlers
 from api.http.channel import Channel, HeldAnswers
 from api.http.parser import MAX_HEADERS
 from api.http.slots import StreamSlots
+from api.http.turns import Callers
 from api.http.workers import Workers
 from api.middleware.headers import standard_headers
 
@@ -99,8 +100,9 @@ class _Listener(TcpWSGIServer):
     def __init__(
         self, app: Callable[..., Any], sock: socket.socket, settings: HttpSettings, closing: threading.Event
     ) -> None:
-        self.workers = Workers(settings.threads, self._read)
+        self.workers = Workers(settings.threads, self._read, self.pull_trigger)
         self.held = HeldAnswers()
+        self.callers = Callers()
         self.map: dict[int, Any] = {}
         self._settings = settings
         self._closing = closing

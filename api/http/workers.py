@@ -4,8 +4,7 @@ A thread gives up the GIL in every query and system call, and has it back at onc
 several threads at work, each of those calls waits for switches between threads, which together take longer than the
 rest of a short request. So while requests are short only one thread works. If one takes long, another thread leads.
 
-Patient tasks are served one after the other, with a pause after each begins, so that a thousand of them at once leave
-the CPU to all else.
+Which task is served next is the subject of ``turns.py``.
 """
 
 from __future__ import annotations
@@ -13,57 +12,47 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
+
+from api.http.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from api.http.turns import Task
+
 # Considered: waitress's `ThreadedTaskDispatcher` and other pools switch threads twice for each request, from the one
 # that reads to one that serves and back, and let all that serve compete for the GIL.
 
-__all__ = ["Task", "Workers"]
+__all__ = ["Workers"]
 
 _log = logging.getLogger(__name__)
 
 _LONG_SECONDS = 0.005
-_PAUSE_SECONDS = 0.004
-"""Seconds from one patient task to the next: a thousand begin while source hosts wait."""
-
 _READ_SECONDS = 1.0
+_UNREAD_SECONDS = 0.002
+"""Seconds in which tasks that wait are served before requests are read again, among which may be another caller's."""
 
-
-class Task(Protocol):
-    """Work for a worker thread: a connection with a request on it."""
-
-    @property
-    def patient(self) -> bool:
-        """True if the task can wait for a moment; it is asked when the task is added."""
-        ...
-
-    def service(self) -> None:
-        """Do the work. Runs in a worker thread."""
-        ...
-
-    def cancel(self) -> None:
-        """Called when the task is dropped."""
-        ...
+_READ_SHARE = 4
+"""Tasks are served this many times as long as it took to read, which thousands of connections make slow."""
 
 
 class Workers:
     """A leading thread, and up to ``limit`` others that serve slow tasks.
 
     The others are former leaders: each finishes a slow task and ends. The leader calls ``read`` with the most seconds
-    to wait for requests; ``read`` adds them as tasks, and returns False at the end.
+    to wait for requests; ``read`` adds them as tasks, and returns False at the end. Any other thread ends that wait by
+    ``wake``.
     """
 
-    def __init__(self, limit: int, read: Callable[[float], bool]) -> None:
+    def __init__(self, limit: int, read: Callable[[float], bool], wake: Callable[[], None]) -> None:
         self._limit = limit
         self._read = read
-        self._tasks: deque[Task] = deque()
-        self._patient: deque[Task] = deque()
-        self._pause_until = 0.0
+        self._wake = wake
+        self._turns = Turns()
+        self._served: dict[int, Task] = {}
+        self._read_by = 0.0
         self._lock = threading.Lock()
         self._left = threading.Condition(self._lock)
         self._alive = 0
@@ -83,11 +72,14 @@ class Workers:
         return self._leader == threading.get_ident()
 
     def add_task(self, task: Task) -> None:
-        """Serve a task as soon as ``read`` returns, and after a pause if it is patient."""
-        (self._patient if task.patient else self._tasks).append(task)
+        """Serve a task in the turn of its caller, at the earliest when ``read`` returns."""
+        self._turns.add(task)
 
     def hand_over(self) -> None:
         """Let another thread lead if this one does, because its task is going to wait."""
+        task = self._served.get(threading.get_ident())
+        if task is not None and self._turns.end(task, waits=True) and not self.leads:
+            self._wake()
         with self._lock:
             if self.leads:
                 self._start_leader()
@@ -107,9 +99,8 @@ class Workers:
 
     def close(self, timeout: float) -> None:
         """Cancel tasks that did not start, and wait ``timeout`` seconds for busy threads, after `run`."""
-        for tasks in (self._tasks, self._patient):
-            while tasks:
-                tasks.popleft().cancel()
+        for task in self._turns.empty():
+            task.cancel()
         with self._lock:
             self._left.wait_for(lambda: not self._alive, timeout)
 
@@ -123,12 +114,16 @@ class Workers:
         self._leader, self._serving_since = thread.ident, None
 
     def _work(self) -> None:
+        own = threading.get_ident()
         try:
             while (task := self._next()) is not None:
+                self._served[own] = task
                 try:
                     copy_context().run(task.service)
                 except Exception:  # noqa: BLE001 - the boundary of a request; the worker serves the next one
                     _log.exception("a request failed in its worker thread")
+                del self._served[own]
+                self._turns.end(task)
         finally:
             if self.leads:
                 self._end()
@@ -138,38 +133,42 @@ class Workers:
         with self._lock:
             if self.leads:
                 self._serving_since = None
-            elif self._is_full() and (task := self._take()) is not None:
+            elif self._is_full() and (task := self._turns.take()) is not None:
                 return task
             else:
                 self._leave()
+        if not self.leads:
+            if self._turns:
+                self._wake()
+            return None
+        while (task := self._take()) is None:
+            if not self._read_on():
                 return None
-        while True:
-            if self._tasks or self._patient:
-                with self._lock:
-                    if not self._is_full() and (task := self._take()) is not None:
-                        self._serving_since = time.monotonic()
-                        if not self._serving.is_set():
-                            self._serving.set()
-                        return task
-            if not self._read(self._seconds_to_read()):
-                return None
+        return task
 
     def _take(self) -> Task | None:
-        """Remove and return the task to serve now.
+        """Return the task that the thread that leads serves now; None if it has to read first."""
+        if not self._turns or time.monotonic() >= self._read_by:
+            return None
+        with self._lock:
+            if self._is_full() or (task := self._turns.take()) is None:
+                return None
+            self._serving_since = time.monotonic()
+            if not self._serving.is_set():
+                self._serving.set()
+            return task
 
-        A patient one whose pause is over is first, so that none waits for ever.
-        """
-        now = time.monotonic()
-        if self._patient and now >= self._pause_until:
-            self._pause_until = now + _PAUSE_SECONDS
-            return self._patient.popleft()
-        return self._tasks.popleft() if self._tasks else None
-
-    def _seconds_to_read(self) -> float:
-        if not self._patient:
-            return _READ_SECONDS
-        left = self._pause_until - time.monotonic()
-        return left if left > 0 else _PAUSE_SECONDS  # it is over, but no thread was free
+    def _read_on(self) -> bool:
+        """Read requests: at once if tasks wait, else when some come or the turn of one does."""
+        began = time.monotonic()
+        seconds = _READ_SECONDS
+        if self._turns:
+            due = self._turns.seconds() if began < self._read_by else 0.0
+            seconds = _READ_SECONDS if due is None else min(due, _READ_SECONDS)
+        goes_on = self._read(seconds)
+        ended = time.monotonic()
+        self._read_by = ended + max(_UNREAD_SECONDS, 0.0 if seconds else (ended - began) * _READ_SHARE)
+        return goes_on
 
     def _is_full(self) -> bool:
         """Tell whether no other thread could lead. The leader then only reads, and others take its tasks."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from api.middleware.rate_limits import RateLimits
 
-__all__ = ["Access", "BearerTokens", "Credentials", "Membership", "bearer_token"]
+__all__ = ["Access", "BearerTokens", "Credentials", "KnownCallers", "Membership", "bearer_token"]
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
 _SEND_ONE = "send `Authorization: Bearer <token>`"
@@ -85,6 +85,17 @@ class BearerTokens:
         """Return the error for a bad token. Raises ApiError ``rate_limited`` after too many from one address."""
         self._limits.limit_failures(req)
         return ApiError.unauthorized("the token is unknown, revoked or expired")
+
+
+class KnownCallers:
+    """Middleware that tells the server whose requests have the credentials of this one (see Callers)."""
+
+    def process_response(self, req: falcon.Request, *_: object) -> None:
+        """Tell the user, if the request had one."""
+        know = req.env.get("ci_daemon.know_caller")
+        caller = getattr(req.context, "caller", None)
+        if know is not None and isinstance(caller, Caller):
+            know(caller.user.uuid)
 
 
 class Access:

@@ -9,7 +9,7 @@ from select import select
 import pytest
 
 from api import CannotListen, HttpSettings, Server
-from api.http import workers
+from api.http import turns
 from tests.api.http.served import Served, answer, refusal, serving
 from tests.waiting import until
 
@@ -53,7 +53,7 @@ def test_many_clients_at_once_are_all_answered(served: Served):
 
 
 def test_a_delivery_waits_for_a_pause_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(workers, "_PAUSE_SECONDS", 600.0)
+    monkeypatch.setattr(turns, "_REPORT_SECONDS", 600.0)
     with serving(tmp_path / "state", stop_timeout=0.0) as served:
         delivery = served.request("POST", "/webhooks/git", "Content-Length: 0")
         assert refusal(served.send(delivery)) == (401, "unauthorized")

@@ -9,17 +9,20 @@ from queue import Empty, SimpleQueue
 import pytest
 
 from api.http import workers as workers_module
+from api.http.turns import Caller, CallerKind
 from api.http.workers import Workers
 from tests.waiting import until
 
 LIMIT = 3
+REPORT = Caller(CallerKind.REPORT)
+ADA, BOB = (Caller(CallerKind.KNOWN, name) for name in ("ada", "bob"))
 
 
 class RecordingTask:
     """A task that records the thread that runs it."""
 
-    def __init__(self, work: Callable[[], object] = lambda: None, *, patient: bool = False) -> None:
-        self.patient = patient
+    def __init__(self, work: Callable[[], object] = lambda: None, caller: Caller = ADA) -> None:
+        self.caller = caller
         self._work = work
         self.thread: threading.Thread | None = None
         self.begun = threading.Event()
@@ -38,18 +41,22 @@ class RecordingTask:
         self.canceled = True
 
 
+WAKE = RecordingTask()
+"""Put among the tasks that arrive, it only ends a wait for them."""
+
+
 class Crew:
     """Running workers, and the requests that they read."""
 
     def __init__(self) -> None:
-        self.workers = Workers(LIMIT, self._read)
+        self.workers = Workers(LIMIT, self._read, lambda: self._arriving.put(WAKE))
         self.hold = threading.Event()
         self._arriving: SimpleQueue[RecordingTask | None] = SimpleQueue()
         self._watcher = threading.Thread(target=self.workers.run)
         self._watcher.start()
 
-    def ask(self, work: Callable[[], object] = lambda: None, *, patient: bool = False) -> RecordingTask:
-        task = RecordingTask(work, patient=patient)
+    def ask(self, work: Callable[[], object] = lambda: None, caller: Caller = ADA) -> RecordingTask:
+        task = RecordingTask(work, caller)
         self._arriving.put(task)
         return task
 
@@ -68,7 +75,7 @@ class Crew:
             task = self._arriving.get(timeout=seconds)
         except Empty:
             return True
-        if task is not None:
+        if task is not None and task is not WAKE:
             self.workers.add_task(task)
         return task is not None
 
@@ -136,7 +143,7 @@ def test_tasks_above_the_limit_wait_for_a_thread(crew: Crew):
         crew.ask_for_long()
     until(lambda: crew.workers.alive == LIMIT + 1, "a thread that reads")
     left = [crew.ask() for _ in range(2)]
-    until(lambda: len(crew.workers._tasks) == 2, "the tasks that were read")
+    until(lambda: len(crew.workers._turns) == 2, "the tasks that were read")
     assert not any(task.begun.is_set() for task in left)
     crew.hold.set()
 
@@ -144,34 +151,52 @@ def test_tasks_above_the_limit_wait_for_a_thread(crew: Crew):
 
 
 @pytest.mark.usefixtures("patience")
-def test_only_patient_tasks_wait_for_a_pause(crew: Crew, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(workers_module, "_PAUSE_SECONDS", 600.0)
-    first, second = (crew.ask(patient=True) for _ in range(2))
-    others = [crew.ask() for _ in range(3)]
+def test_a_callers_next_task_waits_for_the_one_before(crew: Crew):
+    """Another caller's does not; one that waits for something lets it begin."""
+    released = threading.Event()
 
-    assert all(task.done.wait(60) for task in (first, *others))
-    assert not second.begun.is_set()
+    def wait() -> None:
+        released.wait(60)
+        crew.workers.hand_over()
+        crew.hold.wait()
+
+    first = crew.ask(wait)
+    assert first.begun.wait(60)
+    second = crew.ask()
+    released.set()
+    assert second.done.wait(60)
+    assert not first.done.is_set()
 
 
-def test_patient_tasks_are_served_in_their_order_after_all(crew: Crew):
-    order: list[int] = []
-    tasks = [crew.ask(partial(order.append, number), patient=True) for number in range(20)]
-
-    assert all(task.done.wait(60) for task in tasks)
-    assert order == list(range(20))
-
-
-@pytest.mark.usefixtures("patience")
-def test_a_patient_task_is_not_kept_waiting_by_others(crew: Crew):
+def test_a_caller_with_many_tasks_keeps_no_other_waiting(crew: Crew):
     order: list[str] = []
-    crew.ask_for_long()
-    tasks = [RecordingTask(partial(order.append, each), patient=each == "patient") for each in ("other", "patient")]
+    blocking = [crew.ask_for_long() for _ in range(LIMIT)]
+    left = [crew.ask(partial(order.append, "ada")) for _ in range(20)]
+    left.append(crew.ask(partial(order.append, "bob"), BOB))
+    until(lambda: len(crew.workers._turns) == len(left), "the tasks that were read")
+    crew.hold.set()
+
+    assert all(task.done.wait(60) for task in (*blocking, *left))
+    assert order.index("bob") < 4
+
+
+def test_others_are_read_while_the_tasks_of_one_caller_wait(crew: Crew):
+    order: list[str] = []
+
+    def work() -> None:
+        threading.Event().wait(0.001)
+        order.append("ada")
+
+    gate = crew.ask_for_long()
+    tasks = [RecordingTask(work) for _ in range(300)]
     for task in tasks:
         crew.workers.add_task(task)
     crew.hold.set()
+    assert gate.done.wait(60)
+    assert crew.ask(partial(order.append, "bob"), BOB).done.wait(60)
 
     assert all(task.done.wait(60) for task in tasks)
-    assert order == ["patient", "other"]
+    assert order.index("bob") < len(tasks) // 2
 
 
 def test_a_host_without_threads_delays_tasks_only(crew: Crew, monkeypatch: pytest.MonkeyPatch):
@@ -215,7 +240,7 @@ def test_a_tasks_context_ends_with_it(crew: Crew):
 
 def test_closing_waits_and_cancels_tasks_not_begun(crew: Crew):
     long = [crew.ask_for_long() for _ in range(LIMIT)]
-    left = [crew.ask(), crew.ask(patient=True)]
+    left = [crew.ask(), crew.ask(caller=REPORT)]
     crew.end(0.05)
     assert crew.workers.alive == LIMIT
     assert all(task.canceled and not task.begun.is_set() for task in left)
@@ -230,7 +255,7 @@ def test_reading_that_fails_ends_the_workers(monkeypatch: pytest.MonkeyPatch):
 
     failures: list[threading.ExceptHookArgs] = []
     monkeypatch.setattr(threading, "excepthook", failures.append)
-    workers = Workers(LIMIT, fail)
+    workers = Workers(LIMIT, fail, lambda: None)
     workers.run()
     workers.close(60)
 

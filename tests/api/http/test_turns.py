@@ -1,0 +1,122 @@
+"""Turns of requests, by callers and time alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from api.http.turns import Caller, CallerKind, Callers, Turns
+from tests.api.http.served import Served
+
+ADA, BOB = (Caller(CallerKind.KNOWN, name) for name in ("ada", "bob"))
+HEALTH, REPORT = Caller(CallerKind.HEALTH), Caller(CallerKind.REPORT)
+NEAR, FAR = (Caller(CallerKind.STRANGER, address) for address in ("192.0.2.1", "192.0.2.2"))
+
+
+class Named:
+    """A task with a name."""
+
+    def __init__(self, name: str, caller: Caller) -> None:
+        self.name = name
+        self.caller = caller
+
+    def service(self) -> None:
+        raise AssertionError
+
+    def cancel(self) -> None:
+        raise AssertionError
+
+
+class Day:
+    """Turns, and a clock that the test sets."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.turns = Turns(lambda: self.now)
+
+    def add(self, caller: Caller, *names: str) -> None:
+        for name in names:
+            self.turns.add(Named(name, caller))
+
+    def served(self, seconds: float = 0.001) -> list[str]:
+        """Serve tasks as long as one may begin, each for some time; return their names."""
+        names = []
+        while task := self.turns.take():
+            assert isinstance(task, Named)
+            names.append(task.name)
+            self.now += seconds
+            self.turns.end(task)
+        return names
+
+
+@pytest.fixture
+def day() -> Day:
+    return Day()
+
+
+def test_callers_take_turns_whatever_they_send(day: Day):
+    day.add(ADA, *(f"ada {number}" for number in range(5)))
+    day.add(BOB, "bob 0", "bob 1")
+    day.add(HEALTH, "health")
+    assert day.served() == ["ada 0", "bob 0", "health", "ada 1", "bob 1", "ada 2", "ada 3", "ada 4"]
+    assert len(day.turns) == 0
+
+
+def test_strangers_are_one_caller_and_rest_as_long_as_they_worked(day: Day):
+    day.add(NEAR, "near 0", "near 1", "near 2")
+    day.add(FAR, "far 0")
+    day.add(ADA, "ada 0", "ada 1", "ada 2")
+    assert day.served(0.01) == ["near 0", "ada 0", "far 0", "ada 1", "near 1", "ada 2", "near 2"]
+    assert len(day.turns) == 0
+
+
+def test_strangers_leave_half_of_the_time(day: Day):
+    day.add(NEAR, "first", "second")
+    assert day.served(0.01) == ["first"]
+    assert day.turns.seconds() == pytest.approx(0.01)
+    day.now += 0.01
+    assert day.served() == ["second"]
+
+
+def test_a_callers_next_task_begins_when_the_one_before_ended_waits_or_takes_long(day: Day):
+    day.add(ADA, *(f"{number}" for number in range(4)))
+    first = day.turns.take()
+    assert first is not None
+    assert day.turns.take() is None
+    assert day.turns.end(first, waits=True)
+    second = day.turns.take()
+    assert second is not None
+    assert day.turns.take() is None
+    assert not day.turns.end(first)
+    assert day.turns.take() is None
+    day.now += 0.1
+    assert day.turns.take() is not None
+    assert not day.turns.end(second)
+
+
+def test_reports_begin_one_after_the_other_with_a_pause(day: Day):
+    day.add(REPORT, "first", "second", "third")
+    assert day.served(0.001) == ["first"]
+    assert day.turns.seconds() == pytest.approx(0.003)
+    day.now += 0.003
+    assert day.served(0.02) == ["second", "third"]
+
+
+def test_nothing_is_kept_of_callers_that_are_gone(day: Day):
+    for number in range(100):
+        day.add(Caller(CallerKind.KNOWN, f"{number}"), "task")
+    day.served()
+    assert not day.turns._lines
+    assert not day.turns._begun
+
+
+def test_a_user_is_known_by_any_token_after_its_first_request(served: Served):
+    """Someone who makes up tokens stays a stranger."""
+    callers: Callers = served.server._listener.callers  # type: ignore[union-attr]
+    for token in (served.ada.token, "made-up"):
+        with served.send(served.request("GET", "/api/v0/user", token=False)[:-2] + bearer(token)):
+            pass
+    assert list(callers._known.values()) == [served.ada.user.uuid]
+
+
+def bearer(token: str) -> bytes:
+    return f"Authorization: Bearer {token}\r\n\r\n".encode()
