@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 from rich.console import Console
 
 from actors.vms import VmError
+from benchmarks.attacks import ATTACKS
 from benchmarks.builds import BUILDS
 from benchmarks.cache import CACHE
 from benchmarks.command import COMMAND
@@ -55,6 +56,7 @@ _ALL: dict[str, Report] = {
         LOCAL,
         CONSOLE,
         MACHINES,
+        ATTACKS,
         SCALE,
         FLEET,
     )

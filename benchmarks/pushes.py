@@ -7,8 +7,8 @@ import http.client
 import threading
 from contextlib import closing
 from itertools import count
-from time import perf_counter, sleep
-from typing import TYPE_CHECKING, Any
+from time import perf_counter
+from typing import TYPE_CHECKING
 
 from benchmarks.figures import Benchmark, interleaved
 from benchmarks.service import serving
@@ -28,7 +28,6 @@ __all__ = ["PUSHES"]
 
 _ROUNDS = 10
 _TIMEOUT_SECONDS = 60.0
-_POLL_SECONDS = 0.005
 _JOBS = 20
 _FLOOD = 1_000
 _FLOOD_ROUNDS = 3
@@ -67,7 +66,7 @@ class _Pushed:
         with closing(self._connection()) as connection:
             self.deliver(connection, f"{old} {self._commit} refs/heads/main\n", f"push-{number}")
         started = perf_counter()
-        return _first_byte(self._service, f"{self._builds}/{number}", started)
+        return self._service.first_byte(f"{self._builds}/{number}", started)
 
     def deliver(self, connection: http.client.HTTPConnection, body: str, name: str) -> None:
         """Report a push as the hook does. Raises RuntimeError if the service refuses."""
@@ -96,7 +95,7 @@ def _measure(testbed: Testbed) -> Iterator[Figure]:
         def submit() -> float:
             source = archive({_FILE: _PIPELINE.replace('"ci"', '"bench"'), "file": str(next(numbers))})
             started = perf_counter()
-            return _first_byte(service, service.post({"source_b64": base64.b64encode(source).decode()}), started)
+            return service.first_byte(service.post({"source_b64": base64.b64encode(source).decode()}), started)
 
         yield interleaved("delivery to the first line", "ms", _ROUNDS, pushed.push_and_wait, submit)
         names = (f"flood-{number}" for number in count())
@@ -111,26 +110,6 @@ def _measure(testbed: Testbed) -> Iterator[Figure]:
 
         label = f"chain of {_JOBS} during {_FLOOD} deliveries"
         yield interleaved(label, "ms", _FLOOD_ROUNDS, flooded, lambda: _build(service, chain))
-
-
-def _first_byte(service: Service, build: str, started: float) -> float:
-    """Return the milliseconds from ``started`` to the first byte of the log of a build's only job."""
-    jobs: list[Any] = []
-    while not jobs:
-        try:
-            jobs = service.get(f"{build}/jobs")["data"]
-        except RuntimeError:
-            if perf_counter() - started > _TIMEOUT_SECONDS:
-                raise
-        if not jobs:
-            sleep(_POLL_SECONDS)
-    log = service.log(f"{build}/jobs/{jobs[0]['id']}/log")
-    next(log)
-    took = (perf_counter() - started) * 1000
-    for _ in log:
-        pass
-    service.finish(build, _TIMEOUT_SECONDS)
-    return took
 
 
 def _build(service: Service, ir: str) -> float:

@@ -24,6 +24,8 @@ PARALLEL = 2 * (os.cpu_count() or 1)
 
 _EMAIL = "bench@example.org"
 _POLL_SECONDS = 0.02
+_SHORT_POLL_SECONDS = 0.005
+_TIMEOUT_SECONDS = 60.0
 _CHUNK_BYTES = 1 << 20
 
 
@@ -62,6 +64,29 @@ class Service:
             time.sleep(_POLL_SECONDS)
         if state != "passed":
             raise RuntimeError(f"{build} is {state}")
+
+    def first_byte(self, build: str, started: float) -> float:
+        """Return the milliseconds from ``started`` to the first byte of the log of a build's only job.
+
+        ``started`` is of `perf_counter`. The build has passed then, too. Raises RuntimeError if it does not, or not in
+        time.
+        """
+        jobs: list[Any] = []
+        while not jobs:
+            try:
+                jobs = self.get(f"{build}/jobs")["data"]
+            except RuntimeError:
+                if time.perf_counter() - started > _TIMEOUT_SECONDS:
+                    raise
+            if not jobs:
+                time.sleep(_SHORT_POLL_SECONDS)
+        log = self.log(f"{build}/jobs/{jobs[0]['id']}/log")
+        next(log)
+        took = (time.perf_counter() - started) * 1000
+        for _ in log:
+            pass
+        self.finish(build, _TIMEOUT_SECONDS)
+        return took
 
     def get(self, path: str) -> dict[str, Any]:
         """Read a resource. Raises RuntimeError if the service refuses."""

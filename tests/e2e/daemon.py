@@ -10,12 +10,14 @@ import ssl
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 
+from storage import Storage, SystemClock
 from tests.e2e.add_user import add_user
 from tests.waiting import until
 
@@ -154,6 +156,13 @@ class Client:
         """Add a user on the host, and give its organization money."""
         added = daemon.add_user(email, cents)
         return cls(daemon, email, added["org"], added["token"])
+
+    def session(self) -> str:
+        """Begin a session of the user, as a sign-in does; return its token."""
+        with closing(Storage.open(self.daemon.state, SystemClock())) as storage:
+            user = storage.users.by_email(self.email)
+            assert user is not None
+            return storage.tokens.create_session(user.id, "tests")[1]
 
     def request(self, method: str, path: str, **options: Any) -> httpx.Response:
         """Send a request with the user's key; a path without a leading slash is below the organization."""

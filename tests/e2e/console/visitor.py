@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from playwright.sync_api import Browser, Locator, Page
 
-from storage import Storage, SystemClock
 from tests.e2e.daemon import Client, Pipeline
 
 _AXE = Path(__file__).parents[3] / ".run" / "test-programs" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
@@ -65,7 +64,7 @@ class Visitor:
         """Begin a session of the client's user, in whatever page is open."""
         self.page.evaluate(
             "([url, token]) => fetch(url, {method: 'POST', headers: {Authorization: `Bearer ${token}`}})",
-            [f"{self.url}/login/session", _token(client)],
+            [f"{self.url}/login/session", client.session()],
         )
 
     def send(self, button: str | Locator) -> None:
@@ -127,10 +126,3 @@ def visitor(
         yield ada
     finally:
         context.close()
-
-
-def _token(client: Client) -> str:
-    with closing(Storage.open(client.daemon.state, SystemClock())) as storage:
-        user = storage.users.by_email(client.email)
-        assert user is not None
-        return storage.tokens.create_session(user.id, "tests")[1]
