@@ -34,20 +34,24 @@ class ClientAddresses:
 
     def network(self, req: falcon.Request) -> str:
         """Return the caller's IPv4 address, or the /64 network that one IPv6 subscriber has."""
-        caller = self._caller(req)
+        return self.network_behind(req.remote_addr, req.get_header("X-Forwarded-For") or "")
+
+    def network_behind(self, peer: str, forwarded: str) -> str:
+        """Return the same of the address of a connection, and the header ``X-Forwarded-For``."""
+        caller = self._caller(peer, forwarded)
         if isinstance(caller, IPv6Address):
             return str(ip_network((caller, _ONE_SUBSCRIBER), strict=False))
-        return req.remote_addr if caller is None else str(caller)
+        return peer if caller is None else str(caller)
 
     def address(self, req: falcon.Request) -> str:
         """Return the caller's own address."""
-        caller = self._caller(req)
+        caller = self._caller(req.remote_addr, req.get_header("X-Forwarded-For") or "")
         return req.remote_addr if caller is None else str(caller)
 
-    def _caller(self, req: falcon.Request) -> _Address | None:
+    def _caller(self, peer: str, forwarded: str) -> _Address | None:
         """Return the caller's address; None if the connection has none."""
-        caller = _parsed(req.remote_addr)
-        claimed = (req.get_header("X-Forwarded-For") or "").split(",")
+        caller = _parsed(peer)
+        claimed = forwarded.split(",")
         while caller is not None and claimed and self._trusts(caller):
             before = _parsed(claimed.pop())
             if before is None:

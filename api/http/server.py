@@ -19,6 +19,7 @@ from waitress.server import TcpWSGIServer
 
 from api.errors.responses import ApiError, ErrorHandlers
 from api.http.channel import Channel, HeldAnswers
+from api.http.client_addresses import ClientAddresses
 from api.http.parser import MAX_HEADERS
 from api.http.slots import StreamSlots
 from api.http.turns import Callers
@@ -102,7 +103,7 @@ class _Listener(TcpWSGIServer):
     ) -> None:
         self.workers = Workers(settings.threads, self._read, self.pull_trigger)
         self.held = HeldAnswers()
-        self.callers = Callers()
+        self.callers = Callers(ClientAddresses(settings.trusted_proxies))
         self.map: dict[int, Any] = {}
         self._settings = settings
         self._closing = closing

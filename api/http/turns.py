@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from api.http.client_addresses import ClientAddresses
     from api.http.parser import Parser
 
 __all__ = ["Caller", "CallerKind", "Callers", "Task", "Turns"]
@@ -54,19 +55,23 @@ class Callers:
     the turn of a stranger.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, addresses: ClientAddresses) -> None:
+        self._addresses = addresses
         self._known: OrderedDict[int, str] = OrderedDict()
         self._lock = threading.Lock()
 
-    def of(self, request: Parser, address: str) -> Caller:
-        """Return who sends a request from an address."""
+    def of(self, request: Parser, peer: str) -> Caller:
+        """Return who sends a request, over a connection from an address."""
         if request.reports:
             return Caller(CallerKind.REPORT)
         if request.path == _HEALTH:
             return Caller(CallerKind.HEALTH)
         credentials = request.credentials
         user = self._known.get(hash(credentials)) if credentials else None
-        return Caller(CallerKind.STRANGER, address) if user is None else Caller(CallerKind.KNOWN, user)
+        if user is not None:
+            return Caller(CallerKind.KNOWN, user)
+        forwarded = str(request.headers.get("X_FORWARDED_FOR") or "")
+        return Caller(CallerKind.STRANGER, self._addresses.network_behind(peer, forwarded))
 
     def know(self, request: Parser, user: str) -> None:
         """Note the user who has sent a request, by its id."""

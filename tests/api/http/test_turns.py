@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from waitress.adjustments import Adjustments
 
+from api.http.client_addresses import ClientAddresses
+from api.http.parser import Parser
 from api.http.turns import Caller, CallerKind, Callers, Turns
 from tests.api.http.served import Served
 
@@ -116,6 +119,14 @@ def test_a_user_is_known_by_any_token_after_its_first_request(served: Served):
         with served.send(served.request("GET", "/api/v0/user", token=False)[:-2] + bearer(token)):
             pass
     assert list(callers._known.values()) == [served.ada.user.uuid]
+
+
+def test_a_stranger_behind_a_trusted_proxy_is_told_by_its_address() -> None:
+    callers = Callers(ClientAddresses(("10.0.0.7",)))
+    request = Parser(Adjustments())
+    request.path, request.headers = "/login", {"X_FORWARDED_FOR": "192.0.2.1, 192.0.2.2"}
+    assert callers.of(request, "10.0.0.7") == FAR
+    assert callers.of(request, "10.0.0.8").who == "10.0.0.8"
 
 
 def bearer(token: str) -> bytes:
