@@ -57,7 +57,7 @@ def ci():
     return hm.sh("echo line")
 """
 _LINES = (r"\033[", "http://", "a", "0", r"\303\251", "<", " ")
-"""What lines of a log and of artifacts are made of, each a worst case of something that shows them."""
+"""Texts that long lines are made of, each a worst case of something that shows them."""
 
 _PUBLIC = ("/api/v0/openapi.json", "/login", "/{org}", "/{org}/pipelines/{pipeline}", "{build}", "{build}?view=graph")
 
@@ -76,7 +76,7 @@ class _Attack:
 
 @dataclass
 class _Times:
-    """Milliseconds of each answer of ``/healthz``, and from each POST of a build to the first line of its log."""
+    """Milliseconds of each answer of ``/healthz``, and of each build from its POST to its first line."""
 
     health: list[float] = field(default_factory=list)
     first_lines: list[float] = field(default_factory=list)

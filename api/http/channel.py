@@ -183,7 +183,7 @@ class Channel(HTTPChannel):
 
     @property
     def caller(self) -> Caller:
-        """Who sends the next request, as far as the server knows."""
+        """The caller of the next request, as far as the server knows."""
         return self.refusal_writer.callers.of(cast("Parser", self.requests[0]), str(self.addr[0]))
 
     def know_caller(self, user: str) -> None:

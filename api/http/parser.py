@@ -88,7 +88,7 @@ class Parser(HTTPRequestParser):
 
     @property
     def credentials(self) -> str:
-        """What may say who sends the request, as it came; empty if nothing does."""
+        """The token or cookies of the request, as they came; empty if there are none."""
         return str(self.headers.get("AUTHORIZATION") or self.headers.get("COOKIE") or "")
 
     @property

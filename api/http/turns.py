@@ -42,7 +42,7 @@ class CallerKind(Enum):
 
 
 class Caller(NamedTuple):
-    """Who sends a request: ``who`` is a user's id, or a stranger's address."""
+    """The sender of a request: ``who`` is a user's id, or a stranger's address."""
 
     kind: CallerKind
     who: str = ""
@@ -90,7 +90,7 @@ class Task(Protocol):
 
     @property
     def caller(self) -> Caller:
-        """Whose turn it takes; it is asked when the task is added."""
+        """The caller whose turn it takes; it is asked when the task is added."""
         ...
 
     def service(self) -> None:
@@ -186,7 +186,7 @@ class Turns:
         return None
 
     def end(self, task: Task, *, waits: bool = False) -> bool:
-        """Note that a task has ended, or waits for something and needs no CPU; tell whether others waited for it."""
+        """Note that a task has ended, or needs no CPU for it waits; tell whether others waited for it."""
         now = self._clock()
         with self._lock:
             # A connection may have begun its next request already, and that may have ended.

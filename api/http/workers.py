@@ -32,10 +32,10 @@ _log = logging.getLogger(__name__)
 _LONG_SECONDS = 0.005
 _READ_SECONDS = 1.0
 _UNREAD_SECONDS = 0.002
-"""Seconds in which tasks that wait are served before requests are read again, among which may be another caller's."""
+"""Seconds to serve tasks that wait before reading again: another caller may have sent something."""
 
 _READ_SHARE = 4
-"""Tasks are served this many times as long as it took to read, which thousands of connections make slow."""
+"""The same as a multiple of the time to read, which thousands of connections make slow."""
 
 
 class Workers:

@@ -1,4 +1,6 @@
-"""A registry in a machine, as a program: `redirecting_registry.py FOLDER CERTIFICATE PORT LOOPBACK_PORT`.
+"""A registry in a machine, as a program.
+
+Usage: `redirecting_registry.py FOLDER CERTIFICATE PORT LOOPBACK_PORT`.
 
 It serves the manifests and blobs of a folder over TLS, and redirects the blobs of the image `redirected` to a literal
 address of the loopback. Its standard error says what it is asked for, and what reaches the loopback.

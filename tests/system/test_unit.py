@@ -192,7 +192,7 @@ def _saying(service: Service, text: str) -> str | None:
 
 
 def serve_registry(machine: Machine, folder: Path) -> str:
-    """Run a registry with one small image, from which the service may pull on demand; return its host and port."""
+    """Run a registry with a small image, and let the service pull from it; return its host and port."""
     host, port, other = "registry.test", 8443, 8480
     _, trusted = certificate(folder, host)
     layer = only_a_shell()

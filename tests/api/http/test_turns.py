@@ -64,7 +64,7 @@ def test_callers_take_turns_whatever_they_send(day: Day):
     assert len(day.turns) == 0
 
 
-def test_strangers_are_one_caller_and_rest_as_long_as_they_worked(day: Day):
+def test_strangers_are_one_caller_and_rest_after_each_request(day: Day):
     day.add(NEAR, "near 0", "near 1", "near 2")
     day.add(FAR, "far 0")
     day.add(ADA, "ada 0", "ada 1", "ada 2")
@@ -80,7 +80,8 @@ def test_strangers_leave_half_of_the_time(day: Day):
     assert day.served() == ["second"]
 
 
-def test_a_callers_next_task_begins_when_the_one_before_ended_waits_or_takes_long(day: Day):
+def test_a_callers_tasks_begin_one_after_the_other(day: Day):
+    """The next one begins when the one before has ended, waits, or takes long."""
     day.add(ADA, *(f"{number}" for number in range(4)))
     first = day.turns.take()
     assert first is not None
@@ -121,7 +122,7 @@ def test_a_user_is_known_by_any_token_after_its_first_request(served: Served):
     assert list(callers._known.values()) == [served.ada.user.uuid]
 
 
-def test_a_stranger_behind_a_trusted_proxy_is_told_by_its_address() -> None:
+def test_a_proxy_tells_the_address_of_a_stranger() -> None:
     callers = Callers(ClientAddresses(("10.0.0.7",)))
     request = Parser(Adjustments())
     request.path, request.headers = "/login", {"X_FORWARDED_FOR": "192.0.2.1, 192.0.2.2"}

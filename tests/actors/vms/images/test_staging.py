@@ -42,7 +42,7 @@ def test_only_unfinished_images_of_dead_processes_are_removed(tmp_path: Path, id
 
 
 def test_programs_with_the_ids_of_vms_work_in_it_under_any_umask(tmp_path: Path, idmap: IdMap):
-    """That of the installed service is 077."""
+    """The installed service has 077."""
     before = os.umask(0o077)
     try:
         with Staging(tmp_path, idmap, StoreLocks(tmp_path)).new("image:1") as folder:
