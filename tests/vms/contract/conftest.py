@@ -33,7 +33,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out cases about limits that a host lacks, and says so; give slow hosts time."""
+    """Leave out cases about limits that a host lacks; start with slow hosts, and give them time."""
     lacking = set()
     for case in items:
         if isinstance(case, pytest.Function) and "host_type" in case.fixturenames:
@@ -47,6 +47,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 lacking.add(case)
             if host.slow:
                 case.add_marker(pytest.mark.timeout(_SLOW_SECONDS))
+                case.add_marker(pytest.mark.long)
     config.hook.pytest_deselected(items=list(lacking))
     items[:] = [case for case in items if case not in lacking]
 
