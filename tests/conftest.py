@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from collections.abc import Generator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from hypothesis import HealthCheck, settings
 
 from actors import vms
 from actors.vms import sandbox
+from tests.measuring import unmeasured
 
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
@@ -38,6 +41,13 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     os.environ.pop("COVERAGE_PROCESS_START", None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """Measure no coverage of property tests, whose many examples go where other tests go."""
+    with unmeasured() if getattr(getattr(item, "obj", None), "is_hypothesis_test", False) else nullcontext():
+        return (yield)
 
 
 @pytest.fixture(scope="session")
