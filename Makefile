@@ -73,7 +73,12 @@ test:
 	@$(BIN)/coverage report --include='storage/*,api/*,actors/*' --fail-under=90
 
 # All that is done before the tests. Parts of it run at once, but apt serves one caller at a time.
-test-ready: setup lint types $(TEST_PROGRAMS)/.complete $(TEST_PROGRAMS)/oidc-provider/.complete $(TEST_PROGRAMS)/axe/.complete $(TEST_PROGRAMS)/octokit/.complete test-browser test-machines test-members
+test-ready: setup lint types $(RUN)/tests-collected $(TEST_PROGRAMS)/.complete $(TEST_PROGRAMS)/oidc-provider/.complete $(TEST_PROGRAMS)/axe/.complete $(TEST_PROGRAMS)/octokit/.complete test-browser test-machines test-members
+
+# pytest compiles the tests in a way of its own. Without this each of its workers would compile all, and under coverage.
+$(RUN)/tests-collected: $(shell find tests -name '*.py') | setup $(TEST_PROGRAMS)/octokit/.complete
+	@$(BIN)/python -m pytest --collect-only -qq >$@.log || { cat $@.log; exit 1; }
+	@touch $@
 
 # A registry to pull images from, busybox, of which a test makes the smallest image, git by ssh and with LFS, shells that
 # complete, and what checks the manual page. fish finds its functions beside itself only if its `etc` is there, too.
