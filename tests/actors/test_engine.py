@@ -16,6 +16,7 @@ import apsw
 import pykka
 import pytest
 
+from actors import EngineBusy
 from actors.builds.attempt.runner import AttemptRunner
 from actors.builds.job import JobActor
 from actors.builds.job_messages import CommandTimedOut
@@ -494,7 +495,8 @@ def test_queued_jobs_cost_no_threads(host: Host):
     until(lambda: len(host.storage.leases.live()) == 4, "a full host")
     assert threading.active_count() - before < 60
     for build in builds:
-        host.engine.cancel(build.id)
+        with suppress(EngineBusy):  # a busy host carries out the cancel of 900 jobs later
+            host.engine.cancel(build.id)
     for build in builds:
         assert host.finish(build).state == "canceled"
 
