@@ -6,46 +6,18 @@ from typing import TYPE_CHECKING, TypeVar
 
 import falcon
 import pydantic_core
-from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
+from api.fields import check_body
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from pydantic import BaseModel
 
-__all__ = [
-    "answer",
-    "body_bytes",
-    "check_body",
-    "json_path",
-    "parse_json",
-    "read_body",
-    "read_json",
-    "read_optional_body",
-]
+__all__ = ["answer", "body_bytes", "parse_json", "read_body", "read_json", "read_optional_body"]
 
-_Body = TypeVar("_Body", bound=BaseModel)
+_Body = TypeVar("_Body", bound="BaseModel")
 
 _MAX_VALUES = 2_000_000
-
-_KEY = "[key]"
-"""The last part of a location in pydantic's errors if the fault is in an object's key, not its value."""
-
-_EXPECTED = {
-    "missing": "expected a value, the field is required",
-    "string_type": "expected a string",
-    "string_too_long": "expected at most {max_length} characters",
-    "string_too_short": "expected at least {min_length} characters",
-    "string_pattern_mismatch": "expected a string that matches {pattern}",
-    "bool_type": "expected true or false",
-    "int_type": "expected a whole number",
-    "dict_type": "expected an object",
-    "model_type": "expected an object",
-    "list_type": "expected an array",
-    "literal_error": "expected {expected}",
-    "value_error": "{error}",
-}
 
 
 def body_bytes(req: falcon.Request) -> bytes:
@@ -75,15 +47,6 @@ def read_json(req: falcon.Request) -> object:
     return parse_json(body_bytes(req))
 
 
-def check_body(document: object, model: type[_Body]) -> _Body:
-    """Return the parsed body as the model. Raises ApiError ``invalid_body`` for its first fault."""
-    try:
-        return model.model_validate(document)
-    except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        raise ApiError("invalid_body", f"{json_path(fault['loc'])}: {_expected(fault)}") from None
-
-
 def read_body(req: falcon.Request, model: type[_Body]) -> _Body:
     """Read and check a request's body. Raises as `read_json` and `check_body` do."""
     return check_body(read_json(req), model)
@@ -100,15 +63,3 @@ def answer(resp: falcon.Response, record: BaseModel, status: int = 200) -> None:
     resp.status = status
     resp.content_type = falcon.MEDIA_JSON
     resp.data = record.model_dump_json().encode()
-
-
-def json_path(location: Sequence[int | str]) -> str:
-    """Return a location in a document: ``env.PATH``, ``items[3].name``, or ``$`` for the document itself."""
-    named = location[:-1] if location and location[-1] == _KEY else location
-    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part[:100]}" for part in named)
-    return path.removeprefix(".") or "$"
-
-
-def _expected(fault: ErrorDetails) -> str:
-    sentence = _EXPECTED.get(fault["type"])
-    return fault["msg"] if sentence is None else sentence.format_map(fault.get("ctx", {}))

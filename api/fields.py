@@ -1,14 +1,29 @@
-"""Types for the fields of bodies and records, and for query parameters."""
+"""Types for the fields of bodies and records, and for query parameters; and the check of a body."""
 
 from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import Annotated, Self
+from typing import TYPE_CHECKING, Annotated, Self, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StringConstraints, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    WithJsonSchema,
+)
 
+from api.errors.catalog import ApiError
 from storage import JsonModel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pydantic_core import ErrorDetails
 
 __all__ = [
     "NOT_BLANK",
@@ -24,8 +39,30 @@ __all__ = [
     "Timestamp",
     "Uuid",
     "Value",
+    "check_body",
+    "json_path",
     "not_blank",
 ]
+
+Body = TypeVar("Body", bound=BaseModel)
+
+_KEY = "[key]"
+"""The last part of a location in pydantic's errors if the fault is in an object's key, not its value."""
+
+_EXPECTED = {
+    "missing": "expected a value, the field is required",
+    "string_type": "expected a string",
+    "string_too_long": "expected at most {max_length} characters",
+    "string_too_short": "expected at least {min_length} characters",
+    "string_pattern_mismatch": "expected a string that matches {pattern}",
+    "bool_type": "expected true or false",
+    "int_type": "expected a whole number",
+    "dict_type": "expected an object",
+    "model_type": "expected an object",
+    "list_type": "expected an array",
+    "literal_error": "expected {expected}",
+    "value_error": "{error}",
+}
 
 
 def _without_nul(value: str) -> str:
@@ -134,3 +171,24 @@ class StoredRecord(JsonModel):
                 others[name] = getattr(stored, name)
         record: Self = cls.__pydantic_validator__.validate_python(others)
         return record
+
+
+def check_body(document: object, model: type[Body]) -> Body:
+    """Return the parsed body as the model. Raises ApiError ``invalid_body`` for its first fault."""
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        raise ApiError("invalid_body", f"{json_path(fault['loc'])}: {_expected(fault)}") from None
+
+
+def json_path(location: Sequence[int | str]) -> str:
+    """Return a location in a document: ``env.PATH``, ``items[3].name``, or ``$`` for the document itself."""
+    named = location[:-1] if location and location[-1] == _KEY else location
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part[:100]}" for part in named)
+    return path.removeprefix(".") or "$"
+
+
+def _expected(fault: ErrorDetails) -> str:
+    sentence = _EXPECTED.get(fault["type"])
+    return fault["msg"] if sentence is None else sentence.format_map(fault.get("ctx", {}))

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from actors import EngineBusy
 from actors.render import RenderFailed
-from api.bodies import check_body
 from api.builds.admission import admit_manual_build, require_credit_and_room
 from api.builds.bodies import CreateBuildRequest, CreateRepoBuildRequest, RebuildRequest
 from api.builds.rebuilding import add_planned, no_source, plan_rejection, rebuild_of, source_expired
 from api.engine import refuse_while_draining
 from api.errors.responses import ApiError
+from api.fields import check_body
 from storage import (
     Build,
     KeyUse,

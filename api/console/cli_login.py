@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from api.bodies import check_body
 from api.console.pages import Page, redirect, whole_number
+from api.fields import check_body
 from api.openapi.operations import performs
 from api.resources.sign_in.cli_login import CliTransferRequest, CliTransferV2Request
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from api.bodies import check_body
 from api.console.pages import Page, redirect
 from api.errors.responses import ApiError
+from api.fields import check_body
 from api.openapi.operations import performs
 from api.resources.accounts.invites import AcceptInviteRequest
 from api.resources.accounts.organizations import OrganizationRecord

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from api.bodies import check_body
 from api.console.forms import local_path
 from api.console.pages import Page, redirect
+from api.fields import check_body
 from api.middleware.authentication import bearer_token
 from api.openapi.operations import performs
 from api.resources.sign_in.passkey_sign_up import PasskeySignupBeginRequest

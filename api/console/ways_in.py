@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from api.bodies import answer, check_body, parse_json
+from api.bodies import answer, parse_json
 from api.console.pages import Page, redirect
 from api.errors.responses import ApiError
+from api.fields import check_body
 from api.openapi.operations import performs
 from api.resources.accounts.identities import remove_identity
 from api.resources.accounts.passkeys import PasskeyRecord, PasskeyRegisterFinalizeRequest

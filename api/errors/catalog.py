@@ -1,4 +1,7 @@
-"""The errors of the API, read from ``catalog.toml`` (wire-decisions.md, "Everywhere")."""
+"""The errors of operations, read from ``catalog.toml``, and the exception with the code of one.
+
+The rules are in wire-decisions.md, "Everywhere".
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,9 @@ from storage import immutable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Problem", "error_catalog"]
+__all__ = ["ApiError", "Problem", "error_catalog"]
+
+_MAX_CHARS = 100
 
 
 @immutable
@@ -59,3 +64,27 @@ def error_catalog() -> Mapping[str, Problem]:
     """Return all errors by their codes; the file is read once, on first use."""
     table = tomllib.loads(resources.files("api.errors").joinpath("catalog.toml").read_text("utf-8"))
     return MappingProxyType({code: Problem(code, **facts) for code, facts in table.items()})
+
+
+class ApiError(Exception):
+    """A refused request; ``code`` is one of the catalog's and determines the status."""
+
+    def __init__(
+        self, code: str, message: str, *, headers: Mapping[str, str] | None = None, build_number: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.problem = error_catalog()[code]
+        self.message = message
+        self.headers = headers or {}
+        self.build_number = build_number
+
+    @classmethod
+    def not_found(cls, noun: str, name: str) -> ApiError:
+        """Return the error that no ``noun`` has this name; it quotes the start of the name."""
+        shown = name if len(name) <= _MAX_CHARS else f"{name[:_MAX_CHARS]}…"
+        return cls(f"{noun}_not_found", f'there is no {noun} "{shown}"')
+
+    @classmethod
+    def unauthorized(cls, message: str, code: str = "unauthorized") -> ApiError:
+        """Return the error that asks for credentials, with the header that RFC 6750 requires."""
+        return cls(code, message, headers={"WWW-Authenticate": "Bearer"})

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import falcon
 
-from api.errors.catalog import error_catalog
+from api.errors.catalog import ApiError
 from storage import DatabaseUnavailable, JsonModel, PipelineGone
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from api.request import ApiRequest
 
 __all__ = ["ApiError", "ErrorDetailRecord", "ErrorHandlers", "ErrorRecord"]
@@ -44,30 +42,6 @@ class ErrorRecord(JsonModel):
     """The body of every error response."""
 
     error: ErrorDetailRecord
-
-
-class ApiError(Exception):
-    """A refused request; ``code`` is one of the catalog's and determines the status."""
-
-    def __init__(
-        self, code: str, message: str, *, headers: Mapping[str, str] | None = None, build_number: int | None = None
-    ) -> None:
-        super().__init__(message)
-        self.problem = error_catalog()[code]
-        self.message = message
-        self.headers = headers or {}
-        self.build_number = build_number
-
-    @classmethod
-    def not_found(cls, noun: str, name: str) -> ApiError:
-        """Return the error that no ``noun`` has this name; it quotes the start of the name."""
-        shown = name if len(name) <= _MAX_CHARS else f"{name[:_MAX_CHARS]}…"
-        return cls(f"{noun}_not_found", f'there is no {noun} "{shown}"')
-
-    @classmethod
-    def unauthorized(cls, message: str, code: str = "unauthorized") -> ApiError:
-        """Return the error that asks for credentials, with the header that RFC 6750 requires."""
-        return cls(code, message, headers={"WWW-Authenticate": "Bearer"})
 
 
 class ErrorHandlers:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, ValidationError
 
-from api.bodies import json_path
-from api.fields import RequestBody, RequiredText
+from api.fields import RequestBody, RequiredText, json_path
 from api.payments.provider import ORGANIZATION
 from storage import NewPaymentEvent, PaymentState, RefundReport, RefundTotal, SessionReport
 

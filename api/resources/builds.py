@@ -9,12 +9,12 @@ from pydantic import Field
 
 import storage
 from actors import wait_reason
-from api.bodies import answer, check_body
+from api.bodies import answer
 from api.builds.approving import approve_build
 from api.builds.bodies import CreateBuildRequest, CreateRepoBuildRequest, RebuildRequest, RepoIdentity
 from api.builds.canceling import cancel_build
 from api.builds.retrying import rerun_build
-from api.fields import StoredRecord, Timestamp, Uuid
+from api.fields import StoredRecord, Timestamp, Uuid, check_body
 from api.middleware.idempotency import KEY_ERRORS, KEY_PARAMETERS, Submission
 from api.openapi.operations import Answer, operation
 from api.paging import PAGE_ERRORS, PAGE_PARAMETERS, PageRecord

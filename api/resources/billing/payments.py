@@ -9,9 +9,9 @@ from uuid import uuid4
 
 from pydantic import Field
 
-from api.bodies import answer, body_bytes, check_body, parse_json
+from api.bodies import answer, body_bytes, parse_json
 from api.errors.responses import ApiError
-from api.fields import RequestBody
+from api.fields import RequestBody, check_body
 from api.middleware.idempotency import KEY_ERRORS, KEY_PARAMETERS, Submission
 from api.openapi.operations import Answer, Parameter, operation
 from api.payments.events import EventBody, EventUnreadable, read_event
