@@ -13,6 +13,7 @@ from api.builds.creation import BuildCreation
 from api.builds.render_wait import RenderWait
 from api.console.pages import ErrorsAsPages
 from api.console.routes import add_build_pages, add_console
+from api.doors.http import HttpDoor
 from api.errors.pages import ErrorPagesResource
 from api.errors.responses import ErrorHandlers
 from api.http.client_addresses import ClientAddresses
@@ -84,7 +85,6 @@ from api.resources.metrics import MetricsResource
 from api.resources.notifications import NotificationsResource
 from api.resources.pipelines import PipelinesResource
 from api.resources.push_answers import PushAnswers
-from api.resources.schedules import SchedulesResource
 from api.resources.secrets import SecretsResource
 from api.resources.sign_in.cli_login import CliLoginResource
 from api.resources.sign_in.identity_providers import IdentityProvidersResource
@@ -210,7 +210,7 @@ def create_app(
     add_pipelines(
         routes,
         PipelinesResource(storage, access, pager),
-        SchedulesResource(storage, access, pager, clock),
+        HttpDoor(storage, clock, access, pager),
         NotificationsResource(storage, engine, access, pager, mails, clock),
         CachesResource(storage, access),
     )

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import builtins
 import re
+import sys
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Self, TypeVar
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -15,13 +19,14 @@ from pydantic import (
     StringConstraints,
     ValidationError,
     WithJsonSchema,
+    create_model,
 )
 
 from api.errors.catalog import ApiError
-from storage import JsonModel
+from storage import JsonModel, shown_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pydantic_core import ErrorDetails
 
@@ -41,6 +46,7 @@ __all__ = [
     "Value",
     "check_body",
     "json_path",
+    "model_of",
     "not_blank",
 ]
 
@@ -154,6 +160,10 @@ Uuid = Annotated[
 ]
 
 
+_TYPES: Mapping[str, object] = MappingProxyType({"datetime": Timestamp})
+"""The types of fields that the wire has in another form, by their names in records."""
+
+
 class RequestBody(JsonModel):
     """A request body. Types are not converted, unknown fields are ignored."""
 
@@ -171,6 +181,31 @@ class StoredRecord(JsonModel):
                 others[name] = getattr(stored, name)
         record: Self = cls.__pydantic_validator__.validate_python(others)
         return record
+
+
+class _Shown(StoredRecord):
+    """Base of the models that are made of records."""
+
+    @classmethod
+    def showing(cls, stored: object, **others: object) -> Self:
+        """Return the model of a record, as the record declares it."""
+        kind: Any = type(stored)
+        renamed = {each.name: getattr(stored, each.attribute) for each in shown_fields(kind)}
+        return super().showing(stored, **renamed, **others)
+
+
+@cache
+def model_of(record: Any) -> type[StoredRecord]:  # noqa: ANN401 - mypy takes no class for hashable
+    """Return the model of the class of a record (`storage.documents`): its JSON, and its schema."""
+    names = {**vars(sys.modules[record.__module__]), **_TYPES}
+    fields: dict[str, Any] = {}
+    for each in shown_fields(record):
+        kind = Uuid if each.attribute == "uuid" else names.get(each.kind) or getattr(builtins, each.kind)
+        fields[each.name] = (kind | None if each.nullable else kind, ...)
+    made: type[StoredRecord] = create_model(
+        f"{record.__name__}Record", __base__=_Shown, __doc__=record.__doc__, __module__=record.__module__, **fields
+    )
+    return made
 
 
 def check_body(document: object, model: type[Body]) -> Body:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from api.openapi.docs import ReferenceResource, reference_files
+from api.operations import schedules
 from api.resources.billing.payments import CheckoutResource, PaymentEventsResource
 from api.resources.meta import HealthResource, PingResource
 from api.resources.sign_in.passkey_login import PasskeyLoginResource
@@ -12,6 +13,7 @@ from api.resources.sign_in.passkey_sign_up import PasskeySignUpResource
 from api.resources.sign_in.recovery import RecoveryResource
 
 if TYPE_CHECKING:
+    from api.doors.http import HttpDoor
     from api.errors.pages import ErrorPagesResource
     from api.logs.log import JobLogResource
     from api.logs.render_log import RenderLogResource
@@ -43,7 +45,6 @@ if TYPE_CHECKING:
     from api.resources.metrics import MetricsResource
     from api.resources.notifications import NotificationsResource
     from api.resources.pipelines import PipelinesResource
-    from api.resources.schedules import SchedulesResource
     from api.resources.secrets import SecretsResource
     from api.resources.sign_in.cli_login import CliLoginResource
     from api.resources.sign_in.identity_providers import IdentityProvidersResource
@@ -199,15 +200,20 @@ def add_sources(routes: Routes, internal: InternalSourceResource, webhooks: Webh
 def add_pipelines(
     routes: Routes,
     pipelines: PipelinesResource,
-    schedules: SchedulesResource,
+    door: HttpDoor,
     notifications: NotificationsResource,
     caches: CachesResource,
 ) -> None:
     """Route pipelines, their schedules, notifications and caches."""
     routes.add(_PIPELINES, pipelines, "list")
     routes.add(f"{_PIPELINES}/{{pipeline}}", pipelines)
-    routes.add(f"{_PIPELINES}/{{pipeline}}/schedules", schedules, "list")
-    routes.add(f"{_PIPELINES}/{{pipeline}}/schedules/{{id}}", schedules)
+    door.add(
+        routes,
+        schedules.list_schedules,
+        schedules.create_schedule,
+        schedules.update_schedule,
+        schedules.delete_schedule,
+    )
     routes.add(f"{_PIPELINES}/{{pipeline}}/cache", caches, "of_pipeline")
     routes.add(f"{_V0}/organizations/{{org}}/caches", caches, "list")
     notification = f"{_PIPELINES}/{{pipeline}}/notifications/{{id}}"

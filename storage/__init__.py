@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from storage.database.copying import FrozenDatabase, check_database, frozen, up_to_date
     from storage.database.schema import schema_of_release
     from storage.database.timeline import Timeline
+    from storage.documents import document_of, record_of, shown_fields
     from storage.durations import duration
     from storage.error_reasons import error_reason
     from storage.errors import (
@@ -423,6 +424,7 @@ __all__ = [
     "boot_id",
     "check_database",
     "cost_cents",
+    "document_of",
     "duration",
     "email_address",
     "error_reason",
@@ -431,11 +433,13 @@ __all__ = [
     "is_secure_address",
     "new_handle",
     "on_first_use",
+    "record_of",
     "repo_name",
     "required_setting",
     "schema_of_release",
     "setting",
     "setting_declaration",
+    "shown_fields",
     "slugify",
     "step_text",
     "up_to_date",

@@ -14,12 +14,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from dataclasses import Field
 
-__all__ = ["immutable"]
+__all__ = ["hidden", "immutable"]
 
 T = TypeVar("T")
 
+_HIDDEN = {"hidden": True}
 
-@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+
+def hidden() -> Any:  # noqa: ANN401 - as `field`
+    """Declare a field that stays inside the service (`storage.documents`)."""
+    return field(metadata=_HIDDEN)
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field, hidden))
 def immutable(cls: type[T]) -> type[T]:
     """Make of a class what ``dataclass(frozen=True, slots=True)`` makes of it, in a tenth of the time.
 

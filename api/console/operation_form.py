@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from api.console.pages import Page, redirect
 from api.errors.responses import ApiError
+from api.fields import model_of
 from api.openapi.operations import performs
+from api.operations.operation import Call, Operation
 from api.request import ApiRequest
 
 if TYPE_CHECKING:
@@ -17,6 +20,10 @@ if TYPE_CHECKING:
     import falcon
 
     from api.console.site import Site
+    from storage import Caller
+
+    Sent = tuple[Mapping[str, str], object]
+    """The names of the path, and the body."""
 
     Next = Callable[[ApiRequest, falcon.Response, Mapping[str, str], Any], None]
     """Answers a form, from the parameters of its path and the record of the operation's answer."""
@@ -27,34 +34,44 @@ __all__ = ["OperationForm", "given", "leads_to", "shows"]
 class OperationForm(Page):
     """A form of a page.
 
-    ``responder`` belongs to a resource of the API that knows callers by their cookie. ``document`` makes its body of
-    the fields; the fields ``in_path`` are parameters of its path.
+    ``performed`` is an operation, or the responder of a resource of the API that knows callers by their cookie.
+    ``document`` makes its body of the fields; the fields ``in_path`` are parameters of its path.
     """
 
     def __init__(
         self,
         site: Site,
-        responder: Callable[..., None],
+        performed: Operation[Any] | Callable[..., None],
         after: Next,
         document: Callable[[Mapping[str, str]], object] = dict,
         in_path: tuple[str, ...] = (),
     ) -> None:
         self._site = site
-        self._responder = responder
         self._after = after
         self._document = document
         self._in_path = in_path
-        declared = responder.operation  # type: ignore[attr-defined] # by @operation
-        self.on_post = performs(declared.id)(self._responder_to_post())
+        if isinstance(performed, Operation):
+            self._perform = partial(self._in_process, performed)
+            self.on_post = performs(performed.id)(self._responder_to_post())
+        else:
+            self._perform = partial(_as_request, performed)
+            declared = performed.operation  # type: ignore[attr-defined] # by @operation
+            self.on_post = performs(declared.id)(self._responder_to_post())
+
+    def _in_process(
+        self, operation: Operation[Any], req: ApiRequest, resp: falcon.Response, caller: Caller, sent: Sent
+    ) -> None:
+        names, document = sent
+        result = operation.perform(Call(self._site.storage, self._site.clock, caller), names, lambda: document)
+        resp.context.record = None if operation.record is None else model_of(operation.record).showing(result)
 
     def _responder_to_post(self) -> Callable[..., None]:
         def on_post(req: ApiRequest, resp: falcon.Response, **params: str) -> None:
             """Perform the operation, and show what follows."""
-            _, fields = self._site.cookies.form(req, resp)
-            named = {name: fields.get(name, "") for name in self._in_path}
-            body = json.dumps(self._document(fields)).encode()
+            caller, fields = self._site.cookies.form(req, resp)
+            names = params | {name: fields.get(name, "") for name in self._in_path}
             try:
-                self._responder(_with_body(req, body), resp, **params, **named)
+                self._perform(req, resp, caller, (names, self._document(fields)))
             except ApiError as error:
                 if error.build_number is None:
                     raise
@@ -89,8 +106,12 @@ def given(*names: str) -> Callable[[Mapping[str, str]], dict[str, str]]:
     return lambda fields: {name: fields[name] for name in names if fields.get(name, "").strip()}
 
 
-def _with_body(req: ApiRequest, body: bytes) -> ApiRequest:
-    """Return the request as a program would send it."""
+def _as_request(
+    responder: Callable[..., None], req: ApiRequest, resp: falcon.Response, _caller: Caller, sent: Sent
+) -> None:
+    """Let a responder answer the request that a program would send."""
+    names, document = sent
+    body = json.dumps(document).encode()
     environ = {
         **req.env,
         "wsgi.input": BytesIO(body),
@@ -98,6 +119,6 @@ def _with_body(req: ApiRequest, body: bytes) -> ApiRequest:
         "CONTENT_TYPE": "application/json",
         "HTTP_X_REQUEST_ID": req.request_id,
     }
-    sent = ApiRequest(environ, req.options)
-    sent.context = req.context
-    return sent
+    made = ApiRequest(environ, req.options)
+    made.context = req.context
+    responder(made, resp, **names)

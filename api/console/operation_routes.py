@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from api.console.operation_form import OperationForm, given, leads_to
 from api.console.pipelines.settings import PipelineSettingsPage, build_of, rebuild_of, settings_of
+from api.operations import schedules
 from api.resources.builds import BuildsResource
 from api.resources.pipelines import PipelinesResource
-from api.resources.schedules import SchedulesResource
 from api.resources.secrets import SecretsResource
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from api.console.site import Site
     from api.openapi.operations import Routes
     from api.paging import Pager
-    from api.resources.builds import BuildRecord
+from api.resources.builds import BuildRecord
 
 __all__ = ["add_operation_pages"]
 
@@ -33,7 +33,7 @@ def add_operation_pages(
     pager: Pager,
 ) -> None:
     """Route the forms of pipelines and builds, and the pages of settings."""
-    storage, access, clock = site.storage, site.access, site.clock
+    storage, access = site.storage, site.access
     secrets = SecretsResource(storage, access)
 
     pipeline = "/{org}/pipelines/{pipeline}"
@@ -52,10 +52,10 @@ def add_operation_pages(
     pipelines, back = PipelinesResource(storage, access, pager), _settings_of_pipeline()
     routes.add_page(f"{pipeline}/settings/update", OperationForm(site, pipelines.on_patch, back, settings_of))
     routes.add_page(f"{pipeline}/settings/delete", OperationForm(site, pipelines.on_delete, leads_to(_organization)))
-    schedules, back = SchedulesResource(storage, access, pager, clock), _settings_of_pipeline("schedules")
+    back = _settings_of_pipeline("schedules")
     document = given("cron", "timezone", "branch")
-    routes.add_page(f"{pipeline}/schedules", OperationForm(site, schedules.on_post_list, back, document))
-    routes.add_page(f"{pipeline}/schedules/{{id}}/delete", OperationForm(site, schedules.on_delete, back))
+    routes.add_page(f"{pipeline}/schedules", OperationForm(site, schedules.create_schedule, back, document))
+    routes.add_page(f"{pipeline}/schedules/{{id}}/delete", OperationForm(site, schedules.delete_schedule, back))
     back = _settings_of_pipeline("secrets")
     form = OperationForm(site, secrets.on_put_pipeline, back, given("value"), in_path=("name",))
     routes.add_page(f"{pipeline}/secrets", form)

@@ -138,9 +138,9 @@ def _is_left_out(key: str, part: object) -> bool:
 
 
 def _tag(responder: Callable[..., None]) -> str:
-    """Return an endpoint's tag: its module below ``api.resources``, or its package outside of it."""
+    """Return an endpoint's tag: its module among operations and resources, or its package outside of them."""
     _, room, *_, module = responder.__module__.split(".")
-    return (module if room == "resources" else room).replace("_", " ")
+    return (module if room in {"operations", "resources"} else room).replace("_", " ")
 
 
 class _OperationWriter:

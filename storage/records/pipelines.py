@@ -5,7 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from storage.data_classes import immutable
+from storage.data_classes import hidden, immutable
+from storage.documents import shown_after
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -182,14 +183,14 @@ class ScheduleChanges(TypedDict, total=False):
 
 @immutable
 class Schedule:
-    """The times at which a branch of a pipeline is built.
+    """A schedule. ``next_at`` is null while it is disabled.
 
-    ``last_error`` is the reason if the last run built nothing; None otherwise.
+    ``last_error`` is the reason if the last run built nothing; null otherwise.
     """
 
     id: int
     uuid: str
-    pipeline_id: int
+    pipeline_id: int = hidden()
     cron: str
     timezone: str
     branch: str
@@ -199,6 +200,7 @@ class Schedule:
     created_at: datetime
 
     @property
+    @shown_after("branch")
     def enabled(self) -> bool:
         """True if it has a next time."""
         return self.next_at is not None

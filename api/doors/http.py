@@ -1,0 +1,95 @@
+"""The door of HTTP: it finds the caller, the names in the path, the body and the part of a list that is asked for."""
+
+from __future__ import annotations
+
+from functools import partial
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from api.bodies import answer, read_json
+from api.fields import model_of
+from api.openapi.operations import Answer
+from api.openapi.operations import operation as documented
+from api.operations.operation import Call, Operation, Span
+from api.paging import PAGE_ERRORS, PAGE_PARAMETERS, PageRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import falcon
+
+    from api.middleware.authentication import Access
+    from api.openapi.operations import Routes
+    from api.paging import Pager
+    from storage import Clock, Page, Storage
+
+__all__ = ["HttpDoor"]
+
+R = TypeVar("R")
+
+
+class HttpDoor:
+    """Performs operations for the callers that ``access`` knows. Safe in any thread."""
+
+    def __init__(self, storage: Storage, clock: Clock, access: Access, pager: Pager) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._access = access
+        self._pager = pager
+
+    def add(self, routes: Routes, *operations: Operation[Any]) -> None:
+        """Route operations, path by path in their order."""
+        by_path: dict[str, dict[str, Callable[..., None]]] = {}
+        for each in operations:
+            by_path.setdefault(each.path, {})[f"on_{each.method.lower()}"] = self._responder(each)
+        for path, responders in by_path.items():
+            routes.add(path, SimpleNamespace(**responders))
+
+    def perform(
+        self,
+        req: falcon.Request,
+        operation: Operation[R],
+        names: Mapping[str, str],
+        document: Callable[[], object],
+        span: Span | None = None,
+    ) -> R:
+        """Perform an operation for the caller of a request. Raises ApiError."""
+        call = Call(self._storage, self._clock, self._access.caller(req))
+        return operation.perform(call, names, document, span)
+
+    def _responder(self, operation: Operation[Any]) -> Callable[..., None]:
+        def respond(req: falcon.Request, resp: falcon.Response, **names: str) -> None:
+            if operation.lists:
+                self._answer_page(req, resp, operation, names)
+                return
+            result = self.perform(req, operation, names, partial(read_json, req))
+            if operation.record is None:
+                resp.status = operation.status
+            else:
+                answer(resp, model_of(operation.record).showing(result), status=operation.status)
+
+        function = operation.function
+        respond.__name__, respond.__qualname__ = function.__name__, function.__qualname__
+        respond.__module__, respond.__doc__ = function.__module__, function.__doc__
+        return _described(operation)(respond)
+
+    def _answer_page(
+        self, req: falcon.Request, resp: falcon.Response, operation: Operation[Any], names: Mapping[str, str]
+    ) -> None:
+        def page(limit: int, after: int | None) -> Page[Any]:
+            found: Page[Any] = self.perform(req, operation, names, dict, Span(limit, after))
+            return found
+
+        self._pager.answer(req, resp, operation.path.format_map(names), page, model_of(operation.record).showing)
+
+
+def _described(operation: Operation[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return the declaration of an operation as the document, the audit and the limits have it."""
+    model: Any = None if operation.record is None else model_of(operation.record)
+    return documented(
+        operation.id,
+        Answer(operation.status, operation.answer, PageRecord[model] if operation.lists else model),
+        errors=(*operation.errors, *PAGE_ERRORS) if operation.lists else operation.errors,
+        body=operation.body,
+        parameters=PAGE_PARAMETERS if operation.lists else (),
+    )

@@ -1,0 +1,206 @@
+"""Operations: plain functions, each declared once with its path, role, errors, body and answer.
+
+    @operation("createSchedule", POST, f"{PIPELINE}/schedules", "The schedule.", status=201, role=Role.ADMIN)
+    def create_schedule(call: Call, pipeline: ThisPipeline, body: CreateScheduleRequest) -> Schedule:
+
+The docstring is the operation's summary and description. A parameter is found by its type: the call; the body, which
+is checked; the part of a list that is asked for; or a thing that the path names, by the function that finds it
+(`api.operations.things`).
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from http import HTTPMethod
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel
+
+from api.errors.catalog import ApiError
+from api.fields import check_body
+from storage import Caller, Clock, Organization, Page, Role, Storage, immutable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+__all__ = ["DELETE", "GET", "PATCH", "POST", "PUT", "Call", "Found", "Membership", "Operation", "Span", "operation"]
+
+GET, POST, PUT, PATCH, DELETE = (
+    HTTPMethod.GET,
+    HTTPMethod.POST,
+    HTTPMethod.PUT,
+    HTTPMethod.PATCH,
+    HTTPMethod.DELETE,
+)
+
+R = TypeVar("R")
+
+
+@immutable
+class Call:
+    """One call of an operation; without a ``caller`` it is the owner of the host, who may do everything."""
+
+    storage: Storage
+    clock: Clock
+    caller: Caller | None
+
+
+@immutable
+class Membership:
+    """The caller as a member of the organization in the path; the owner of the host is an owner of each."""
+
+    organization: Organization
+    role: Role
+
+    def require(self, role: Role) -> None:
+        """Raise ApiError ``insufficient_org_role`` unless the caller has at least this role."""
+        if not self.role.covers(role):
+            raise ApiError(
+                "insufficient_org_role",
+                f"this needs the role {role} in {self.organization.slug}; your role is {self.role}",
+            )
+
+
+@immutable
+class Span:
+    """The part of a list that is asked for: at most ``limit`` rows past the key ``after``."""
+
+    limit: int
+    after: int | None = None
+
+
+@immutable
+class Found:
+    """Finds a thing that a path names: ``find`` takes the call, things before it, and names of the path as ``str``.
+
+    ``errors`` are the codes that it may raise.
+    """
+
+    find: Callable[..., Any]
+    errors: tuple[str, ...]
+
+
+class Operation(Generic[R]):
+    """A function with all that its doors need to know of it.
+
+    ``answer`` is a sentence about its result, for the document; ``status`` is that of success. ``role`` is the least
+    that a caller needs in the organization of the path.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., R],
+        id: str,
+        method: HTTPMethod,
+        path: str,
+        answer: str,
+        *,
+        status: int = 200,
+        role: Role = Role.MEMBER,
+        errors: tuple[str, ...] = (),
+    ) -> None:
+        self.function = function
+        self.id = id
+        self.method = method
+        self.path = path
+        self.answer = answer
+        self.status = status
+        self.role = role
+        self._own_errors = errors
+
+    @cached_property
+    def record(self) -> Any:  # noqa: ANN401 - mypy takes no class for hashable
+        """The class of its answer, or of the rows of its answer; None if it answers nothing."""
+        returned = get_type_hints(self.function)["return"]
+        return get_args(returned)[0] if self.lists else None if returned is type(None) else returned
+
+    @cached_property
+    def lists(self) -> bool:
+        """True if it answers a page of a list."""
+        return get_origin(get_type_hints(self.function)["return"]) is Page
+
+    @cached_property
+    def body(self) -> type[BaseModel] | None:
+        """The model of its body; None if it takes none."""
+        return next((each for each in _parameters(self.function).values() if _is_body(each)), None)
+
+    @cached_property
+    def errors(self) -> tuple[str, ...]:
+        """The codes of the errors that only some operations have: those of the path, of the role, and its own."""
+        role = ("insufficient_org_role",) if self.role is not Role.MEMBER else ()
+        return tuple(dict.fromkeys((*_errors(self.function), *role, *self._own_errors)))
+
+    def perform(
+        self, call: Call, names: Mapping[str, str], document: Callable[[], object], span: Span | None = None
+    ) -> R:
+        """Find what the path names, check the role and then the body, and call the function.
+
+        ``document`` returns the parsed body. Raises ApiError.
+        """
+        things: dict[Found, Any] = {}
+        arguments: dict[str, object] = {}
+        parameters = _parameters(self.function)
+        for name, kind in parameters.items():
+            if (found := _found(kind)) is not None:
+                arguments[name] = _find(found, call, names, things)
+        for each in things.values():
+            if isinstance(each, Membership):
+                each.require(self.role)
+        for name, kind in parameters.items():
+            if kind is Call:
+                arguments[name] = call
+            elif kind is Span:
+                arguments[name] = span
+            elif _is_body(kind):
+                arguments[name] = check_body(document(), kind)
+        return self.function(**arguments)
+
+
+def operation(
+    id: str,
+    method: HTTPMethod,
+    path: str,
+    answer: str,
+    *,
+    status: int = 200,
+    role: Role = Role.MEMBER,
+    errors: tuple[str, ...] = (),
+) -> Callable[[Callable[..., R]], Operation[R]]:
+    """Make an operation of a function (`Operation`)."""
+    return lambda function: Operation(function, id, method, path, answer, status=status, role=role, errors=errors)
+
+
+def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
+    hints = get_type_hints(function, include_extras=True)
+    return {name: kind for name, kind in hints.items() if name != "return"}
+
+
+def _is_body(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
+
+
+def _found(kind: object) -> Found | None:
+    if get_origin(kind) is not Annotated:
+        return None
+    return next((each for each in get_args(kind) if isinstance(each, Found)), None)
+
+
+def _find(found: Found, call: Call, names: Mapping[str, str], things: dict[Found, Any]) -> Any:  # noqa: ANN401 - any thing
+    """Return a thing of the path, after those that it belongs to."""
+    if found not in things:
+        arguments: dict[str, object] = {}
+        for name, kind in _parameters(found.find).items():
+            before = _found(kind)
+            if before is not None:
+                arguments[name] = _find(before, call, names, things)
+            else:
+                arguments[name] = call if kind is Call else names[name]
+        things[found] = found.find(**arguments)
+    return things[found]
+
+
+def _errors(function: Callable[..., Any]) -> Iterator[str]:
+    for kind in _parameters(function).values():
+        if (found := _found(kind)) is not None:
+            yield from _errors(found.find)
+            yield from found.errors

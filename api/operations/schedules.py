@@ -1,0 +1,130 @@
+"""Schedules of a pipeline (wire-decisions.md, "Beyond the reference")."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, ConfigDict, Field
+
+from actors.schedules import ScheduleInvalid, ScheduleTimes, changed_schedule, new_schedule
+from api.errors.catalog import ApiError
+from api.fields import RequestBody, RequiredText
+from api.operations.operation import DELETE, GET, PATCH, POST, Call, Found, Span, operation
+from api.operations.things import PIPELINE, ThisPipeline
+from storage import Page, Role, Schedule, TooManySchedules
+
+__all__ = ["create_schedule", "delete_schedule", "list_schedules", "update_schedule"]
+
+_SCHEDULES = f"{PIPELINE}/schedules"
+_SCHEDULE = f"{_SCHEDULES}/{{id}}"
+_UTC = "UTC"
+_ANY_TIME = "* * * * *"
+
+
+def _cron(text: str) -> str:
+    return _checked(text, _UTC, text)
+
+
+def _timezone(name: str) -> str:
+    return _checked(_ANY_TIME, name, name)
+
+
+def _checked(cron: str, timezone: str, value: str) -> str:
+    """Return the value. Raises ValueError if there is no such schedule."""
+    try:
+        ScheduleTimes(cron, timezone)
+    except ScheduleInvalid as error:
+        raise ValueError(str(error)) from None
+    return value
+
+
+_FIVE_FIELDS = {"pattern": r"^\s*\S+(\s+\S+){4}\s*$", "examples": ["30 4 * * 1-5"]}
+Cron = Annotated[RequiredText, AfterValidator(_cron), Field(json_schema_extra=_FIVE_FIELDS)]
+TimeZone = Annotated[RequiredText, AfterValidator(_timezone), Field(json_schema_extra={"examples": ["Europe/Berlin"]})]
+
+
+class CreateScheduleRequest(RequestBody):
+    """The body of ``POST …/schedules``: a cron expression of five fields, and an IANA time zone.
+
+    Without ``timezone`` it is UTC. Without ``branch`` it is the pipeline's default branch as it is now.
+    """
+
+    cron: Cron
+    timezone: TimeZone | None = None
+    branch: RequiredText | None = None
+    enabled: bool | None = None
+
+
+def _without_defaults(schema: dict[str, Any]) -> None:
+    for field in schema["properties"].values():
+        field.pop("default", None)
+
+
+class UpdateScheduleRequest(RequestBody):
+    """The body of ``PATCH …/schedules/{id}``. Absent fields stay as they are."""
+
+    model_config = ConfigDict(json_schema_extra=_without_defaults)
+
+    cron: Cron = _ANY_TIME
+    timezone: TimeZone = _UTC
+    branch: RequiredText = ""
+    enabled: bool = True
+
+
+def _schedule(call: Call, pipeline: ThisPipeline, id: str) -> Schedule:
+    found = call.storage.schedules.by_uuid(id)
+    if found is None or found.pipeline_id != pipeline.id:
+        raise ApiError.not_found("schedule", id)
+    return found
+
+
+ThisSchedule = Annotated[Schedule, Found(_schedule, ("schedule_not_found",))]
+
+
+@operation("listSchedules", GET, _SCHEDULES, "A page of schedules.")
+def list_schedules(call: Call, pipeline: ThisPipeline, span: Span) -> Page[Schedule]:
+    """List the pipeline's schedules, oldest first."""
+    return call.storage.schedules.page(pipeline.id, span.limit, span.after)
+
+
+@operation(
+    "createSchedule",
+    POST,
+    _SCHEDULES,
+    "The schedule.",
+    status=201,
+    role=Role.ADMIN,
+    errors=("too_many_schedules",),
+)
+def create_schedule(call: Call, pipeline: ThisPipeline, body: CreateScheduleRequest) -> Schedule:
+    """Build a branch of the pipeline at certain times; needs the role admin.
+
+    If the pipeline's repository is connected, each time builds the head of the branch. Otherwise it repeats the
+    latest build of the branch: its source, its pipeline and its environment.
+    """
+    branch = body.branch or pipeline.default_branch
+    new = new_schedule(body.cron, body.timezone, branch, call.clock.now(), enabled=body.enabled is not False)
+    try:
+        return call.storage.schedules.create(pipeline.id, new)
+    except TooManySchedules as error:
+        raise ApiError("too_many_schedules", str(error)) from None
+
+
+@operation("updateSchedule", PATCH, _SCHEDULE, "The schedule as it is now.", role=Role.ADMIN)
+def update_schedule(call: Call, schedule: ThisSchedule, body: UpdateScheduleRequest) -> Schedule:
+    """Change, enable or disable a schedule; needs the role admin.
+
+    Times that passed while it was disabled are not made up for.
+    """
+    changes = changed_schedule(schedule, call.clock.now(), **body.model_dump(exclude_unset=True))
+    changed = call.storage.schedules.update(schedule.id, **changes)
+    if changed is None:
+        raise ApiError.not_found("schedule", schedule.uuid)
+    return changed
+
+
+@operation("deleteSchedule", DELETE, _SCHEDULE, "The schedule is deleted.", status=204, role=Role.ADMIN)
+def delete_schedule(call: Call, schedule: ThisSchedule) -> None:
+    """Delete a schedule; needs the role admin. Its builds stay."""
+    if not call.storage.schedules.remove(schedule.id):
+        raise ApiError.not_found("schedule", schedule.uuid)

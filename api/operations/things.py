@@ -1,0 +1,44 @@
+"""The things that paths of operations name, and how each is found for a caller.
+
+Checks have the same order everywhere: first the things of the path, from left to right, then the role
+(wire-decisions.md, "Everywhere" and "Who may do what").
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from api.errors.catalog import ApiError
+from api.operations.operation import Call, Found, Membership
+from storage import Pipeline, Role
+
+__all__ = ["ORGANIZATION", "PIPELINE", "ThisMembership", "ThisPipeline"]
+
+ORGANIZATION = "/api/v0/organizations/{org}"
+PIPELINE = f"{ORGANIZATION}/pipelines/{{pipeline}}"
+
+
+def _membership(call: Call, org: str) -> Membership:
+    if call.caller is None:
+        organization = call.storage.organizations.by_slug(org)
+        found = None if organization is None else (organization, Role.OWNER)
+    else:
+        found = call.storage.organizations.for_member(call.caller.user.id, org)
+    if found is None:
+        raise ApiError.not_found("organization", org)
+    return Membership(*found)
+
+
+ThisMembership = Annotated[Membership, Found(_membership, ("organization_not_found",))]
+"""The caller as a member of ``{org}``."""
+
+
+def _pipeline(call: Call, member: ThisMembership, pipeline: str) -> Pipeline:
+    found = call.storage.pipelines.by_slug(member.organization.id, pipeline)
+    if found is None:
+        raise ApiError.not_found("pipeline", pipeline)
+    return found
+
+
+ThisPipeline = Annotated[Pipeline, Found(_pipeline, ("pipeline_not_found",))]
+"""The pipeline ``{pipeline}`` of the organization ``{org}``, of which the caller is a member."""

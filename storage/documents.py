@@ -1,0 +1,130 @@
+"""Records as documents: what the API, the command and their clients show of a record, declared at its fields.
+
+By convention ``id`` is a row's key, which nobody is shown, and ``uuid`` is shown as ``id``. A field with another name
+on the wire, or with none, says so; a property that is shown says behind which field.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import fields
+from datetime import UTC, datetime
+from enum import Enum, StrEnum
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from storage.data_classes import immutable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+__all__ = ["ShownField", "document_of", "record_of", "shown_after", "shown_fields", "timestamp"]
+
+T = TypeVar("T")
+Getter = TypeVar("Getter", bound="Callable[[Any], object]")
+
+_PLAIN: Mapping[str, type] = {"int": int, "str": str, "bool": bool, "float": float}
+
+
+def shown_after(name: str) -> Callable[[Getter], Getter]:
+    """Declare that the property made of a function is shown, behind the field ``name``."""
+
+    def declare(getter: Getter) -> Getter:
+        getter.shown_after = name  # type: ignore[attr-defined] # functions take attributes
+        return getter
+
+    return declare
+
+
+@immutable
+class ShownField:
+    """A field of a record as it is shown: its name there, the attribute that has its value, and its type as written.
+
+    A ``stored`` one is an argument of the record; the others follow from those.
+    """
+
+    name: str
+    attribute: str
+    type: str
+    stored: bool = True
+
+    @property
+    def nullable(self) -> bool:
+        """True if it may be None."""
+        return self.type.endswith(" | None")
+
+    @property
+    def kind(self) -> str:
+        """The type without None."""
+        return self.type.removesuffix(" | None")
+
+
+@cache
+def shown_fields(record: Any) -> tuple[ShownField, ...]:  # noqa: ANN401 - mypy takes no class for hashable
+    """Return the fields that are shown of a record, in order."""
+    behind: dict[str, list[ShownField]] = {}
+    for name, value in vars(record).items():
+        getter = getattr(value, "fget", None)
+        if (after := getattr(getter, "shown_after", None)) is not None:
+            shown = ShownField(name, name, getter.__annotations__["return"], stored=False)
+            behind.setdefault(after, []).append(shown)
+    return tuple(_in_order(record, behind))
+
+
+def _in_order(record: type, behind: Mapping[str, list[ShownField]]) -> Iterator[ShownField]:
+    for each in fields(record):
+        if each.name != "id" and not each.metadata.get("hidden"):
+            yield ShownField("id" if each.name == "uuid" else each.name, each.name, str(each.type))
+        yield from behind.get(each.name, ())
+
+
+def document_of(record: object) -> dict[str, object]:
+    """Return what is shown of a record, as JSON has it."""
+    kind: Any = type(record)
+    return {each.name: _plain(getattr(record, each.attribute)) for each in shown_fields(kind)}
+
+
+def record_of(record: type[T], document: object) -> T:
+    """Return a record whose hidden fields are not set, from the document that a service sent.
+
+    Other keys are ignored, so that a newer service may show more. Raises ValueError if it is no such document.
+    """
+    if not isinstance(document, dict):
+        raise ValueError(f"expected an object for a {record.__name__}")
+    kind: Any = record
+    made = object.__new__(record)
+    for each in shown_fields(kind):
+        if each.stored:
+            object.__setattr__(made, each.attribute, _value(record, each, document.get(each.name)))
+    return made
+
+
+def timestamp(at: datetime) -> str:
+    """Return an aware instant as ISO 8601 in UTC with six digits and a Z."""
+    return at.astimezone(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
+
+
+def _plain(value: object) -> object:
+    match value:
+        case datetime():
+            return timestamp(value)
+        case Enum():
+            return value.value
+        case tuple():
+            return [_plain(each) for each in value]
+        case _:
+            return value
+
+
+def _value(record: type, shown: ShownField, value: object) -> object:
+    """Return the value of a field. Raises ValueError if the document's is none of its type."""
+    if value is None and shown.nullable:
+        return None
+    if shown.kind == "datetime" and isinstance(value, str):
+        return datetime.fromisoformat(value)
+    if (plain := _PLAIN.get(shown.kind)) is not None and isinstance(value, plain):
+        return value
+    kind = vars(sys.modules[record.__module__]).get(shown.kind)
+    if isinstance(kind, type) and issubclass(kind, StrEnum) and isinstance(value, str):
+        return kind(value)
+    raise ValueError(f"{shown.name}: expected {shown.type}, not {value!r:.100}")
