@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from api.app import create_app
     from api.builds.rebuilding import add_rebuild
     from api.builds.retrying import retry_build
-    from api.errors.catalog import error_catalog
-    from api.errors.responses import ApiError
+    from api.errors.catalog import ApiError, error_catalog
     from api.http.server import CannotListen, Server, check_listen_address
     from api.middleware.request_id import RequestIdFilter
     from api.payments.settings import PaymentSettings

@@ -1,1 +1,32 @@
 """Doors to the operations: HTTP, the forms of the console, and the command on the box."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from storage import on_first_use
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from api.doors.local import LocalDoor
+    from api.operations.operation import Operation
+    from storage import Page
+else:
+    __getattr__ = on_first_use(__name__)
+
+__all__ = ["Door", "LocalDoor"]
+
+R = TypeVar("R")
+
+
+class Door(Protocol):
+    """The way of a command to the operations, on the box or of a server."""
+
+    def perform(self, operation: Operation[R], names: Mapping[str, str], body: Mapping[str, object] | None = None) -> R:
+        """Perform an operation on the things that ``names`` gives the path. Raises the refusal of this door."""
+        ...
+
+    def rows(self, operation: Operation[Page[Any]], names: Mapping[str, str]) -> Iterator[Any]:
+        """Yield the rows of a list, to its end. Raises the refusal of this door."""
+        ...

@@ -78,6 +78,11 @@ class ApiError(Exception):
         self.headers = headers or {}
         self.build_number = build_number
 
+    @property
+    def code(self) -> str:
+        """The code, on which clients branch."""
+        return self.problem.code
+
     @classmethod
     def not_found(cls, noun: str, name: str) -> ApiError:
         """Return the error that no ``noun`` has this name; it quotes the start of the name."""

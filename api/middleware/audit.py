@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from storage import DatabaseUnavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import falcon
 
     from api.http.client_addresses import ClientAddresses
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from api.request import ApiRequest
     from storage import Storage
 
-__all__ = ["AuditTrail"]
+__all__ = ["AuditTrail", "subject_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -71,14 +73,14 @@ class AuditTrail:
 
     def _write(self, req: ApiRequest, resp: falcon.Response, operation: Operation, outcome: str) -> None:
         named: dict[str, str] = req.context.get("named") or {}
-        parts = [named[part] for part in re.findall(r"{(\w+)}", req.uri_template or "") if part in named]
-        row = _name_of(resp)
-        subject = "/".join(parts if row is None or row in parts else [*parts, row])
+        record = resp.context.get("record")
+        subject = subject_of(req.uri_template or "", named, record, resp.context.get("build_number"))
         caller = req.context.get("caller")
         actor = req.context.get("actor") or (_NOBODY if caller is None else caller.user.email)
         organization = named.get("org") or _slug_of(resp)
-        effect = getattr(resp.context.get("record"), "effect", None)
-        note = f"{outcome}{'' if effect is None else f'{effect}, '}request {req.request_id}"
+        effect = getattr(record, "effect", None)
+        door = "console" if self._routes.is_page(req.uri_template or "", req.method) else "api"
+        note = f"{outcome}{'' if effect is None else f'{effect}, '}{door}, request {req.request_id}"
         origin = self._addresses.address(req)
         try:
             self._audit.write(actor, operation.id, subject, note, origin=origin, organization=organization)
@@ -98,17 +100,22 @@ def _outcome(endpoint: Endpoint, resp: falcon.Response) -> str | None:
     return "refused, " if signs_in and operation.id not in _POLLS and resp.status_code != _RATE_LIMITED else None
 
 
-def _name_of(resp: falcon.Response) -> str | None:
+def subject_of(path: str, names: Mapping[str, str], record: object, build_number: int | None = None) -> str:
+    """Return what an operation was about: the names in its path, and the name of the row that it answers with."""
+    parts = [names[part] for part in re.findall(r"{(\w+)}", path) if part in names]
+    row = _name_of(record, build_number)
+    return "/".join(parts if row is None or row in parts else [*parts, row])
+
+
+def _name_of(record: object, build_number: int | None) -> str | None:
     """Return the name of the row that was created or changed."""
-    record = resp.context.get("record")
     for field in _NAMES:
         value = getattr(record, field, None)
         if field == "api_token" and value is not None:
             return str(value.id)
         if value is not None:
             return str(value)
-    number = resp.context.get("build_number")
-    return None if number is None else str(number)
+    return None if build_number is None else str(build_number)
 
 
 def _slug_of(resp: falcon.Response) -> str | None:

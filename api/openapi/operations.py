@@ -181,6 +181,10 @@ class Routes:
         performed = self._performed.get(key)
         return self._endpoints.get(key) if performed is None else self._by_id[performed]
 
+    def is_page(self, path: str, method: str) -> bool:
+        """Tell whether a path and a method are those of a page's form."""
+        return (path, method.lower()) in self._performed
+
     def operation(self, path: str, method: str) -> Operation | None:
         """Return the declaration of a path's responder to a method; None if there is none."""
         endpoint = self.endpoint(path, method)

@@ -1,1 +1,14 @@
 """Operations of the service, a file for each noun: plain functions, declared once, to which all doors lead."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from storage import on_first_use
+
+if TYPE_CHECKING:
+    from api.operations.operation import Operation
+else:
+    __getattr__ = on_first_use(__name__)
+
+__all__ = ["Operation"]

@@ -15,16 +15,20 @@ import httpx
 from pydantic import TypeAdapter, ValidationError
 
 from ci_daemon.remote.failures import RequestFailed, ServiceUnreachable
-from ci_daemon.remote.operation import Nothing, Operation, Page
+from ci_daemon.remote.operation import Nothing, Operation, Page, filled
 from ci_daemon.remote.urls import is_this_host
-from storage import error_reason
+from storage import error_reason, record_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    import storage
+    from api.operations import Operation as Declared
+
 __all__ = ["Connection"]
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 _TIMEOUT = 30.0
 _CONNECT_TIMEOUT = 10.0
@@ -66,18 +70,7 @@ class Connection:
         unknown = {*(body or {})} - operation.body | {*(query or {})} - operation.query
         if unknown:
             raise TypeError(f"{operation.id} does not take {', '.join(sorted(unknown))}")
-        content = None if body is None else json.dumps(body).encode()
-        headers = {} if content is None else {"Content-Type": "application/json", "Content-Length": str(len(content))}
-        request = self._http.build_request(
-            operation.method,
-            operation.at(names),
-            content=content if content is None or sent is None else _blocks(content, sent),
-            headers=headers,
-            params=query,
-            timeout=_timeout(seconds),
-        )
-        response = self._send(request)
-        self._raise_for_error(response)
+        response = self._request(operation.method, operation.at(names), body, query, seconds, sent)
         if operation.answer is Nothing:
             return operation.answer()
         try:
@@ -95,6 +88,27 @@ class Connection:
             if page.next_cursor is None:
                 return
             query["cursor"] = page.next_cursor
+
+    def perform(self, operation: Declared[R], names: Mapping[str, str], body: Mapping[str, object] | None = None) -> R:
+        """Perform an operation on the things that ``names`` gives the path."""
+        response = self._request(operation.method, filled(operation.path, names), body)
+        with self._answering(response):
+            answer: Any = None if operation.record is None else record_of(operation.record, response.json())
+        result: R = answer
+        return result
+
+    def rows(self, operation: Declared[storage.Page[Any]], names: Mapping[str, str]) -> Iterator[Any]:
+        """Yield the rows of a list, page by page."""
+        query: dict[str, str] = {"limit": _PAGE_SIZE}
+        while True:
+            response = self._request(operation.method, filled(operation.path, names), query=query)
+            with self._answering(response):
+                page = response.json()
+                rows, cursor = [record_of(operation.record, each) for each in page["data"]], page["next_cursor"]
+            yield from rows
+            if cursor is None:
+                return
+            query["cursor"] = cursor
 
     @contextmanager
     def stream(
@@ -127,6 +141,38 @@ class Connection:
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, object] | None = None,
+        query: Mapping[str, str] | None = None,
+        seconds: float = _TIMEOUT,
+        sent: Callable[[float], None] | None = None,
+    ) -> httpx.Response:
+        """Send a request and return its answer, which is a success."""
+        content = None if body is None else json.dumps(body).encode()
+        headers = {} if content is None else {"Content-Type": "application/json", "Content-Length": str(len(content))}
+        request = self._http.build_request(
+            method,
+            path,
+            content=content if content is None or sent is None else _blocks(content, sent),
+            headers=headers,
+            params=query,
+            timeout=_timeout(seconds),
+        )
+        response = self._send(request)
+        self._raise_for_error(response)
+        return response
+
+    @contextmanager
+    def _answering(self, response: httpx.Response) -> Iterator[None]:
+        """Take a fault in the answer for that of another program."""
+        try:
+            yield
+        except (ValueError, LookupError, TypeError) as error:
+            raise self._not_a_service(response) from error
 
     def _send(self, request: httpx.Request, *, stream: bool = False) -> httpx.Response:
         try:

@@ -12,7 +12,7 @@ from storage import immutable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Nothing", "Operation", "Page"]
+__all__ = ["Nothing", "Operation", "Page", "filled"]
 
 T = TypeVar("T")
 
@@ -48,13 +48,17 @@ class Operation(Generic[T]):
     query: frozenset[str] = frozenset()
 
     def at(self, names: Mapping[str, object]) -> str:
-        """Return the path with names in the place of its parameters; none of them reaches beyond its own part.
+        """Return the path with names in the place of its parameters, as `filled` does."""
+        return filled(self.path, names)
 
-        Raises RequestFailed if a name cannot be one.
-        """
-        for parameter, value in names.items():
-            if "/" in str(value):
-                noun = _NOUNS.get(parameter, parameter)
-                raise RequestFailed(HTTPStatus.NOT_FOUND, "not_found", f'there is no {noun} "{value}"')
-        quoted = {name: quote(str(value), safe="").replace(".", "%2E") for name, value in names.items()}
-        return self.path.format_map(quoted)
+
+def filled(path: str, names: Mapping[str, object]) -> str:
+    """Return a path with names in the place of its parameters; none of them reaches beyond its own part.
+
+    Raises RequestFailed if a name cannot be one.
+    """
+    for parameter, value in names.items():
+        if "/" in str(value):
+            noun = _NOUNS.get(parameter, parameter)
+            raise RequestFailed(HTTPStatus.NOT_FOUND, "not_found", f'there is no {noun} "{value}"')
+    return path.format_map({name: quote(str(value), safe="").replace(".", "%2E") for name, value in names.items()})

@@ -22,7 +22,6 @@ from ci_daemon.remote.views import (
     BuildView,
     JobView,
     PipelineView,
-    ScheduleView,
     SecretView,
     StatusView,
     TokenView,
@@ -102,12 +101,6 @@ DOWNLOAD_ARTIFACT: Operation[Any] = Operation("downloadArtifact", "GET", _BUILD 
 LIST_TRANSACTIONS = Operation(
     "listBillingTransactions", "GET", "/api/v0/billing/transactions/{org}", Page[Transaction], query=_PAGED
 )
-
-_SCHEDULE_TERMS = frozenset({"cron", "timezone", "branch", "enabled"})
-LIST_SCHEDULES = Operation("listSchedules", "GET", _PIPELINE + "/schedules", Page[ScheduleView], query=_PAGED)
-CREATE_SCHEDULE = Operation("createSchedule", "POST", _PIPELINE + "/schedules", ScheduleView, _SCHEDULE_TERMS)
-UPDATE_SCHEDULE = Operation("updateSchedule", "PATCH", _PIPELINE + "/schedules/{id}", ScheduleView, _SCHEDULE_TERMS)
-DELETE_SCHEDULE = Operation("deleteSchedule", "DELETE", _PIPELINE + "/schedules/{id}", Nothing)
 
 _VALUE = frozenset({"value"})
 _ORG_SECRET, _PIPELINE_SECRET = _ORG + "/secrets/{name}", _PIPELINE + "/secrets/{name}"

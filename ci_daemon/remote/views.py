@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Self
 from storage import BuildState, CancelSuperseded, JobState, Visibility, immutable
 
 if TYPE_CHECKING:
-    from storage import Artifact, Build, Job, LedgerEntry, Pipeline, Schedule, Secret
+    from storage import Artifact, Build, Job, LedgerEntry, Pipeline, Secret
 
 __all__ = [
     "ArtifactView",
     "BuildView",
     "JobView",
     "PipelineView",
-    "ScheduleView",
     "SecretView",
     "StatusView",
     "TokenView",
@@ -187,27 +186,6 @@ class PipelineView:
     def of(cls, pipeline: Pipeline) -> PipelineView:
         """Return the view of a stored pipeline."""
         return cls(**{each.name: getattr(pipeline, each.name) for each in fields(cls)})
-
-
-@immutable
-class ScheduleView:
-    """The fields of a schedule."""
-
-    id: str
-    cron: str
-    timezone: str
-    branch: str
-    enabled: bool
-    next_at: datetime | None
-    last_build_number: int | None
-    last_error: str | None
-    created_at: datetime
-
-    @classmethod
-    def of(cls, schedule: Schedule) -> ScheduleView:
-        """Return the view of a stored schedule."""
-        same = {each.name: getattr(schedule, each.name) for each in fields(cls) if each.name != "id"}
-        return cls(id=schedule.uuid, **same)
 
 
 @immutable

@@ -40,6 +40,8 @@ ROOMS = {
     "actors.vms.qemu",
     "actors.vms.sandbox",
     "api",
+    "api.doors",
+    "api.operations",
 }
 """The packages that higher floors may import, and the module that makes the names of packages."""
 

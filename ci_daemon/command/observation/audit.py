@@ -77,8 +77,9 @@ def audit(
 ) -> None:
     """List the changes that were made through the API and by commands on this host, newest first.
 
-    An entry says who made the change, from which address or terminal, by which command or operation of the API, and
-    what it changed. Reads are not recorded. Entries are kept for retention.audit_days.
+    An entry says who made the change, from which address or terminal, by which operation or command, and what it
+    changed. Its note names the door of an operation: api, console or box. Reads are not recorded. Entries are kept for
+    retention.audit_days.
     """
     audit_filter = AuditFilter(since, until, by, action, org)
     with session.storage_without_billing() as storage:

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ci_daemon.command.backend.schedules import ScheduleTerms
+from api.operations import schedules
 from ci_daemon.command.support.command_classes import Group, SharedCommand
-from ci_daemon.command.support.documents import document_of
-from ci_daemon.command.support.names import PipelineName
+from ci_daemon.command.support.documents import given
 from ci_daemon.command.support.session import Session, pass_session
+from storage import document_of
 
 if TYPE_CHECKING:
-    from ci_daemon.remote.views import ScheduleView
+    from storage import Schedule
 
 __all__ = ["schedule"]
 
@@ -32,11 +32,11 @@ def schedule() -> None:
 @click.argument("org")
 @click.argument("pipeline")
 @pass_session
-def list_schedules(session: Session, *, org: str, pipeline: str) -> None:
+def list_schedules(session: Session, /, **names: str) -> None:
     """List the schedules of PIPELINE of the organization ORG, oldest first."""
-    with session.backend() as backend:
-        documents = [document_of(each) for each in backend.schedules.all(PipelineName(org, pipeline))]
-    session.table(documents, _COLUMNS, f"{org}/{pipeline} has no schedules")
+    with session.door() as door:
+        documents = [document_of(each) for each in door.rows(schedules.list_schedules, names)]
+    session.table(documents, _COLUMNS, f"{names['org']}/{names['pipeline']} has no schedules")
 
 
 @schedule.command(cls=SharedCommand)
@@ -46,16 +46,15 @@ def list_schedules(session: Session, *, org: str, pipeline: str) -> None:
 @_timezone_option
 @_branch_option
 @pass_session
-def add(session: Session, *, org: str, pipeline: str, cron: str, timezone: str | None, branch: str | None) -> None:
+def add(session: Session, /, *, org: str, pipeline: str, **terms: str | None) -> None:
     """Build PIPELINE of the organization ORG at the times of CRON, as in "30 4 * * 1-5".
 
     The time zone is UTC by default, the branch the pipeline's default branch. Each time builds the head of the branch
     in a connected repository, or else repeats the branch's latest build.
     """
-    with session.backend() as backend:
-        made = backend.schedules.add(PipelineName(org, pipeline), ScheduleTerms(cron, timezone, branch))
-    document = document_of(made)
-    session.answer(document, f"{made.id}: {_next(made)}")
+    with session.door() as door:
+        made = door.perform(schedules.create_schedule, {"org": org, "pipeline": pipeline}, given(terms))
+    session.answer(document_of(made), f"{made.uuid}: {_next(made)}")
 
 
 @schedule.command(name="set", cls=SharedCommand)
@@ -67,23 +66,12 @@ def add(session: Session, *, org: str, pipeline: str, cron: str, timezone: str |
 @_branch_option
 @click.option("--enable/--disable", "enabled", default=None, help="Whether the schedule builds.")
 @pass_session
-def set_schedule(
-    session: Session,
-    *,
-    org: str,
-    pipeline: str,
-    id: str,
-    cron: str | None,
-    timezone: str | None,
-    branch: str | None,
-    enabled: bool | None,
-) -> None:
+def set_schedule(session: Session, /, *, org: str, pipeline: str, id: str, **terms: object) -> None:
     """Change the schedule ID of PIPELINE of the organization ORG, with immediate effect."""
-    with session.backend() as backend:
-        terms = ScheduleTerms(cron, timezone, branch, enabled)
-        changed = backend.schedules.change(PipelineName(org, pipeline), id, terms)
-    document = document_of(changed)
-    session.answer(document, f"{id}: {_next(changed)}" if changed.enabled else f"{id}: disabled")
+    names = {"org": org, "pipeline": pipeline, "id": id}
+    with session.door() as door:
+        changed = door.perform(schedules.update_schedule, names, given(terms))
+    session.answer(document_of(changed), f"{id}: {_next(changed)}" if changed.enabled else f"{id}: disabled")
 
 
 @schedule.command(cls=SharedCommand)
@@ -91,12 +79,12 @@ def set_schedule(
 @click.argument("pipeline")
 @click.argument("id")
 @pass_session
-def remove(session: Session, *, org: str, pipeline: str, id: str) -> None:
+def remove(session: Session, /, **names: str) -> None:
     """Remove the schedule ID of PIPELINE of the organization ORG. Its builds stay."""
-    with session.backend() as backend:
-        backend.schedules.remove(PipelineName(org, pipeline), id)
-    session.answer({"removed": id}, f"removed {id}")
+    with session.door() as door:
+        door.perform(schedules.delete_schedule, names)
+    session.answer({"removed": names["id"]}, f"removed {names['id']}")
 
 
-def _next(made: ScheduleView) -> str:
+def _next(made: Schedule) -> str:
     return "never again" if made.next_at is None else f"next at {made.next_at:%Y-%m-%d %H:%M} UTC"

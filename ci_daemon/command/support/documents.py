@@ -1,4 +1,4 @@
-"""Records as documents: the JSON of commands, and the rows of their tables."""
+"""Documents of commands: their JSON, the rows of their tables, and the bodies that they send."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 from ci_daemon.command.support.timestamps import timestamp
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from _typeshed import DataclassInstance
 
-__all__ = ["document_of"]
+__all__ = ["document_of", "given"]
 
 
 def document_of(record: DataclassInstance) -> dict[str, object]:
@@ -28,3 +30,8 @@ def _plain(value: object) -> object:
             return value.value
         case _:
             return value
+
+
+def given(options: Mapping[str, object]) -> dict[str, object]:
+    """Return the body of those options that the caller gave."""
+    return {name: value for name, value in options.items() if value is not None}

@@ -7,7 +7,7 @@ from http import HTTPStatus
 
 from actors import EngineBusy
 from actors.vms import VmError
-from api import CannotListen
+from api import ApiError, CannotListen
 from ci_daemon.backup import BackupError
 from ci_daemon.config import ConfigError
 from ci_daemon.host.lock import AlreadyServed
@@ -29,6 +29,7 @@ __all__ = ["EXPECTED_ERRORS", "error_message"]
 
 EXPECTED_ERRORS = (
     AlreadyServed,
+    ApiError,
     RequestFailed,
     BackupError,
     BuildRefused,
@@ -75,7 +76,7 @@ def error_message(error: Exception) -> str:
             return (
                 f"{error}: exclude files that no step needs in .gitignore, or raise http.max_body_bytes of the service"
             )
-        case RequestFailed(code=code) if code in _ADVICE:
+        case RequestFailed(code=code) | ApiError(code=code) if code in _ADVICE:
             return f"{error}: {_ADVICE[code]}"
         case PermissionError(filename=str(name)):
             return f"{name}: Permission denied: run this with sudo, or as its owner"

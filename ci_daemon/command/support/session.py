@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+    from api.doors import Door
     from ci_daemon.command.backend.backend import Backend
     from ci_daemon.config import Config
     from ci_daemon.remote.connection import Connection
@@ -178,6 +179,23 @@ class Session:
 
         with closing(ServerBackend(self.signed_in())) as backend:
             yield backend
+
+    @contextmanager
+    def door(self) -> Iterator[Door]:
+        """Open the way to the operations of a command that the box and a server both have.
+
+        On the box the door writes the audit. Raises Failure, ContextsUnusable and StorageError.
+        """
+        if self.server() is not None:
+            with self.connection() as connection:
+                yield connection
+            return
+        from api.doors import LocalDoor
+        from storage import SystemClock
+
+        self.audited = True
+        with self.storage_without_billing() as storage:
+            yield LocalDoor(storage, SystemClock(), self.operator, self.origin)
 
     @contextmanager
     def connection(self) -> Iterator[Connection]:

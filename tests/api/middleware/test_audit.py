@@ -97,7 +97,7 @@ def test_it_leaves_an_entry(scene: Scene, endpoint: Endpoint):
     if endpoint.path in BY_THE_PROVIDER:
         who, effect = "payment provider", f"{answered.json['effect']}, "
     assert (entry.actor, entry.action, entry.origin) == (who, _OPERATIONS[endpoint.request], "127.0.0.1")
-    assert entry.note == f"{effect}request {answered.headers['x-request-id']}"
+    assert entry.note == f"{effect}api, request {answered.headers['x-request-id']}"
     if "{org}" in endpoint.path:
         assert entry.organization == scene.owner.org
         assert entry.subject.startswith(scene.owner.org)
@@ -134,7 +134,7 @@ def test_it_names_the_row_that_was_made(scene: Scene):
     )
     entry = newest(scene)
     assert (entry.action, entry.subject) == ("createBuild", f"{scene.owner.org}/{made.json['slug']}/1")
-    assert entry.note.startswith("rejected, request ")
+    assert entry.note.startswith("rejected, api, request ")
 
 
 def test_a_refused_change_leaves_none_but_a_refused_sign_in_does(scene: Scene):
@@ -146,7 +146,7 @@ def test_a_refused_change_leaves_none_but_a_refused_sign_in_does(scene: Scene):
     assert refused.status_code >= 400
     entry = newest(scene)
     assert (entry.actor, entry.action, entry.subject) == ("nobody", "cliRedeem", "")
-    assert entry.note.startswith("refused, request ")
+    assert entry.note.startswith("refused, api, request ")
 
 
 def test_a_poll_for_a_session_leaves_no_entry(scene: Scene):

@@ -54,12 +54,26 @@ def test_a_schedule_is_added_changed_and_removed(state: Path, capsys: pytest.Cap
     [
         (("add", "ada-example-org", "web", "0 0 30 2 *"), "cron: the day of month is wrong"),
         (("add", "ada-example-org", "web", "* * * * *", "--timezone", "Moon"), "timezone: expected the name"),
-        (("add", "ada-example-org", "nothing", "* * * * *"), "has no pipeline nothing"),
-        (("set", *OF, "nothing", "--enable"), "has no schedule nothing"),
-        (("remove", *OF, "nothing"), "has no schedule nothing"),
+        (("add", "ada-example-org", "nothing", "* * * * *"), 'there is no pipeline "nothing"'),
+        (("set", *OF, "nothing", "--enable"), 'there is no schedule "nothing"'),
+        (("remove", *OF, "nothing"), 'there is no schedule "nothing"'),
     ],
 )
 def test_a_refusal_says_why(state: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], says: str):
     code, out, err = run(state, capsys, *words)
     assert (code, out) == (1, "")
     assert says in err
+
+
+def test_the_audit_names_the_operation_and_the_door(state: Path, capsys: pytest.CaptureFixture[str]):
+    made = json.loads(run(state, capsys, "add", *OF, "30 4 * * *", "--json")[1])
+    run(state, capsys, "list", *OF)
+    run(state, capsys, "remove", *OF, made["id"])
+    assert command.main(["--state-dir", str(state), "audit", "--json"]) == 0
+    entries = json.loads(capsys.readouterr().out)
+    of_schedules = [each for each in entries if each["action"].endswith("Schedule")]
+    assert [(each["action"], each["subject"], each["note"]) for each in reversed(of_schedules)] == [
+        ("createSchedule", f"ada-example-org/web/{made['id']}", "box"),
+        ("deleteSchedule", f"ada-example-org/web/{made['id']}", "box"),
+    ]
+    assert len(entries) == 2

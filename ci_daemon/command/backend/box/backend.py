@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from ci_daemon.command.backend.organizations import Organizations
     from ci_daemon.command.backend.pipelines import Pipelines
     from ci_daemon.command.backend.repositories import Repositories
-    from ci_daemon.command.backend.schedules import Schedules
     from ci_daemon.command.backend.secrets import Secrets
     from ci_daemon.command.backend.tokens import Tokens
     from ci_daemon.command.backend.transactions import Transactions
@@ -59,11 +58,6 @@ class BoxBackend:
     def pipelines(self) -> Pipelines:
         """The pipelines."""
         return box.BoxPipelines(self._storage)
-
-    @property
-    def schedules(self) -> Schedules:
-        """The schedules of pipelines."""
-        return box.BoxSchedules(self._storage)
 
     @property
     def secrets(self) -> Secrets:

@@ -11,7 +11,6 @@ from ci_daemon.command.backend.server.members import ServerMembers
 from ci_daemon.command.backend.server.organizations import ServerOrganizations
 from ci_daemon.command.backend.server.pipelines import ServerPipelines
 from ci_daemon.command.backend.server.repositories import ServerRepositories
-from ci_daemon.command.backend.server.schedules import ServerSchedules
 from ci_daemon.command.backend.server.secrets import ServerSecrets
 from ci_daemon.command.backend.server.tokens import ServerTokens
 from ci_daemon.command.backend.server.transactions import ServerTransactions
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from ci_daemon.command.backend.organizations import Organizations
     from ci_daemon.command.backend.pipelines import Pipelines
     from ci_daemon.command.backend.repositories import Repositories
-    from ci_daemon.command.backend.schedules import Schedules
     from ci_daemon.command.backend.secrets import Secrets
     from ci_daemon.command.backend.tokens import Tokens
     from ci_daemon.command.backend.transactions import Transactions
@@ -59,11 +57,6 @@ class ServerBackend:
     def pipelines(self) -> Pipelines:
         """The pipelines."""
         return ServerPipelines(self.connection)
-
-    @property
-    def schedules(self) -> Schedules:
-        """The schedules of pipelines."""
-        return ServerSchedules(self.connection)
 
     @property
     def secrets(self) -> Secrets:

@@ -416,7 +416,7 @@ def test_credits_are_in_the_audit(world: World, ada: Account, provider: LocalPro
     tell(world, "evt_1", COMPLETED, provider.paid(session))
     (entry,) = world.storage.audit.page(10, None, AuditFilter(organization=ada.org, action="receivePaymentEvent")).rows
     assert (entry.actor, entry.subject) == ("payment provider", "evt_1")
-    assert entry.note.startswith("credited, request ")
+    assert entry.note.startswith("credited, api, request ")
 
 
 def test_an_account_that_closed_meanwhile_is_credited(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from falcon import testing
 
-from storage import Role
+from storage import Role, document_of
 from tests.api.world import Account, PipelinePath, World
 from tests.clock import ManualClock
 
@@ -35,7 +35,7 @@ def refusal(answered: testing.Result) -> tuple[int, str, str]:
     return answered.status_code, error["code"], error["message"]
 
 
-def test_a_schedule_is_made_and_listed(pipeline: PipelinePath):
+def test_a_schedule_is_made_and_listed(world: World, pipeline: PipelinePath):
     """It is 2026-01-02 03:04:05 UTC, and an hour later in Berlin."""
     made = create(pipeline)
     assert made == {
@@ -49,6 +49,8 @@ def test_a_schedule_is_made_and_listed(pipeline: PipelinePath):
         "last_error": None,
         "created_at": "2026-01-02T03:04:05.000000Z",
     }
+    stored = world.storage.schedules.by_uuid(made["id"])
+    assert document_of(stored) == made
     other = create(pipeline, cron="0 0 * * *")
     assert listed(pipeline) == [made, other]
 
