@@ -1,4 +1,4 @@
-"""Records as documents: what the API, the command and their clients show of a record, declared at its fields.
+"""Records as documents: the fields that the API and the command show, declared at the record.
 
 By convention ``id`` is a row's key, which nobody is shown, and ``uuid`` is shown as ``id``. A field with another name
 on the wire, or with none, says so; a property that is shown says behind which field.
@@ -38,8 +38,9 @@ def shown_after(name: str) -> Callable[[Getter], Getter]:
 
 @immutable
 class ShownField:
-    """A field of a record as it is shown: its name there, the attribute that has its value, and its type as written.
+    """A field of a record as it is shown.
 
+    It has a name there, an attribute that has its value, and a type as it is written in the record.
     A ``stored`` one is an argument of the record; the others follow from those.
     """
 
@@ -117,7 +118,7 @@ def _plain(value: object) -> object:
 
 
 def _value(record: type, shown: ShownField, value: object) -> object:
-    """Return the value of a field. Raises ValueError if the document's is none of its type."""
+    """Return the value of a field. Raises ValueError if the document's has another type."""
     if value is None and shown.nullable:
         return None
     if shown.kind == "datetime" and isinstance(value, str):

@@ -1,4 +1,4 @@
-"""The door of HTTP: it finds the caller, the names in the path, the body and the part of a list that is asked for."""
+"""The door of HTTP: from a request to an operation, and from its result to a response."""
 
 from __future__ import annotations
 

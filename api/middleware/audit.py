@@ -101,7 +101,7 @@ def _outcome(endpoint: Endpoint, resp: falcon.Response) -> str | None:
 
 
 def subject_of(path: str, names: Mapping[str, str], record: object, build_number: int | None = None) -> str:
-    """Return what an operation was about: the names in its path, and the name of the row that it answers with."""
+    """Return the subject of an entry: the names in the path, and that of the row in the answer."""
     parts = [names[part] for part in re.findall(r"{(\w+)}", path) if part in names]
     row = _name_of(record, build_number)
     return "/".join(parts if row is None or row in parts else [*parts, row])

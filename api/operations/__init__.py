@@ -1,4 +1,4 @@
-"""Operations of the service, a file for each noun: plain functions, declared once, to which all doors lead."""
+"""Operations of the service: plain functions, declared once, a file for each noun."""
 
 from __future__ import annotations
 

@@ -71,7 +71,9 @@ class Span:
 
 @immutable
 class Found:
-    """Finds a thing that a path names: ``find`` takes the call, things before it, and names of the path as ``str``.
+    """A way to find a thing that a path names.
+
+    ``find`` takes the call, things before it, and names of the path as ``str``.
 
     ``errors`` are the codes that it may raise.
     """
