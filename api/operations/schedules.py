@@ -1,4 +1,4 @@
-"""Schedules of a pipeline (wire-decisions.md, "Beyond the reference")."""
+"""Schedules of a pipeline (wire-decisions.md, "Schedules and notifications")."""
 
 from __future__ import annotations
 
