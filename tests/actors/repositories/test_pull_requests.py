@@ -15,7 +15,7 @@ from actors.repositories.fetching.mirror import Mirror
 from actors.repositories.host_approvals import HostApprovals
 from actors.repositories.pull_requests import HeadUnavailable, PullRequestBuilds
 from actors.source_hosts import PlainGit
-from actors.source_hosts.host import RETARGETED, ApprovalGiven, HostError, PullRequest
+from actors.source_hosts.host import FOUND_OPEN, RETARGETED, ApprovalGiven, HostError, PullRequest
 from actors.vms import VmError
 from storage import (
     Build,
@@ -227,6 +227,8 @@ def test_a_push_to_a_fork_by_nobody_known_needs_approval(world: World):
     assert wait_reason(world.storage, world.only()) is not None
     world.fork(world.head(2, a="2"), 2, author="ann", action="synchronize", sender="ann")
     assert wait_reason(world.storage, world.builds()[1]) is None
+    world.fork(world.head(3, a="3"), 3, author="ann", action=FOUND_OPEN)
+    assert wait_reason(world.storage, world.builds()[2]) is not None
 
 
 def test_the_owner_may_give_forks_secrets(world: World):
