@@ -96,7 +96,7 @@ def test_a_push_is_built_and_its_failure_and_recovery_are_mailed(machine: Machin
     as_git(machine, f"cd {BARE} && {connected['hook_script']}")
     until(lambda: looked_at(machine), "the first look", 60)
 
-    assert "ci-daemon" not in push(machine, "echo all is well")
+    assert f"ci-daemon: main: {SLUG} #1 http" in push(machine, "echo all is well")
     assert ended(machine, f"{org}/{SLUG}/1")["state"] == "passed"
     assert "all is well" in machine.run(f"ci-daemon build logs {org}/{SLUG}/1").stdout
     assert [each["state"] for each in answered(machine, "webhook list")] == ["processed"]
