@@ -31,9 +31,7 @@ MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _INDEX = "application/vnd.oci.image.index.v1+json"
 HERE = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
 
-_PROGRAMS = (
-    "sh bash env tail tar gzip mount setsid unshare nsenter flock cat stat id cp rm mkdir sleep grep head wc sshd"
-)
+_PROGRAMS = "sh bash env tail tar gzip mount setsid unshare perl flock cat stat id cp rm mkdir sleep grep head wc sshd"
 _CUT = f"""
 for name in {_PROGRAMS}; do command -v "$name"; done >/tmp/$$
 ldd $(cat /tmp/$$) | grep -o '/lib[^ ]*' | grep -v ':$' >>/tmp/$$

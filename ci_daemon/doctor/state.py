@@ -155,8 +155,6 @@ def default_image(state_dir: Path, config: Config) -> Check:
         fix = " && ".join(f"{build} {each}" for each in missing)
         return Check(name, ok=False, detail=detail, fix=fix, needed=False, root=False, fixable=False)
     if not images.store.can_be_base(base):
-        detail = (
-            f"the image {base} cannot serve VMs, it lacks sshd or util-linux: set sandbox.base_image to another one"
-        )
+        detail = f"the image {base} cannot serve VMs, it lacks sshd, util-linux or perl: set another sandbox.base_image"
         return Check(name, ok=False, detail=detail, needed=False, root=False, fixable=False)
     return passed(name, f"the image {default} exists, and the sshd of {base} serves all VMs")

@@ -1,4 +1,4 @@
-"""POSIX shell scripts that run in the service's own part of a VM, with coreutils and util-linux."""
+"""POSIX shell scripts that run in the service's own part of a VM, with coreutils, util-linux and perl."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ def in_workspace(program: str) -> str:
 
 def in_job(program: str) -> str:
     """Return a script that runs a shell program with the programs and files of the job's disk."""
-    return "number=$$\n" + script("request", "enter", word="enter", program=program)
+    enter = files(__name__).joinpath("enter.pl").read_text(encoding="utf-8")
+    return "number=$$\n" + script("request", "enter", word="enter", program=program, enter=enter)
 
 
 def script(*names: str, **settings: str | float) -> str:

@@ -39,7 +39,7 @@ _PROGRAMS_OF_BASE = (
     "bin/cat",
     "bin/tar",
     "usr/bin/flock",
-    "usr/bin/nsenter",
+    "usr/bin/perl",
     "usr/bin/unshare",
     "usr/sbin/sshd",
 )
@@ -108,7 +108,7 @@ def has_shell(root: Path) -> bool:
 
 
 def can_be_base(root: Path) -> bool:
-    """Tell whether a tree has what the service's own part of a VM needs: sshd, coreutils and util-linux."""
+    """Tell whether a tree has what the service's part of VMs needs: sshd, coreutils, util-linux, perl."""
     return all(_is_program(root, name) for name in _PROGRAMS_OF_BASE)
 
 

@@ -32,7 +32,7 @@ class SandboxSettings:
     )
     base_image: str | None = setting(
         None,
-        "The image whose sshd serves all VMs; unless set, the default image if it has sshd and util-linux, else "
+        "The image whose sshd serves all VMs; unless set, the default image if it has sshd, util-linux and perl, else "
         "`debian:12`.",
         example="debian:12",
     )

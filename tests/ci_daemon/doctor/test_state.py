@@ -107,7 +107,7 @@ def test_the_image_whose_sshd_serves_vms_is_checked_too(tmp_path: Path, images_d
     assert missing.detail == "there is no image debian:13, whose sshd serves all VMs"
     assert missing.fix == f"ci-daemon --state-dir {tmp_path} image build debian:13"
     unfit = check(base_image="bare:1")
-    assert "bare:1 cannot serve VMs, it lacks sshd or util-linux" in unfit.detail
+    assert "bare:1 cannot serve VMs, it lacks sshd, util-linux or perl" in unfit.detail
     assert (unfit.ok, unfit.fix) == (False, None)
     (tmp_path / "images" / "debian@12").unlink()
     assert check().fix == f"ci-daemon --state-dir {tmp_path} image build debian:12"

@@ -6,6 +6,7 @@ import os
 
 from . import init, network, outer, shares
 from .ids import as_root, own_id
+from .job import users
 from .kernel import (
     CLONE_NEWCGROUP,
     CLONE_NEWIPC,
@@ -13,6 +14,7 @@ from .kernel import (
     CLONE_NEWNS,
     CLONE_NEWPID,
     CLONE_NEWUTS,
+    join_descriptor,
     unshare,
 )
 
@@ -20,7 +22,7 @@ TYPE_CHECKING = False  # importing typing takes longer than all other imports to
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-_NAMESPACES = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP
+_NAMESPACES = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP
 _ID_BYTES = 16
 
 
@@ -37,9 +39,9 @@ class GuestProcess:
 
         def enter_namespaces() -> None:
             os.chdir(root)
-            spec["offline"] = _offline_network()
+            spec["users"], network_of_vm, spec["offline"] = users.make(nested=spec["user_namespaces"])
+            join_descriptor(network_of_vm, CLONE_NEWNET)
             unshare(_NAMESPACES)
-            network.raise_loopback()
             if spec["network"]:
                 network.set_rules(spec["network"]["rules"])
             if os.fork() == 0:
@@ -69,20 +71,13 @@ class GuestProcess:
         os.close(self._progress)
 
 
-def _offline_network() -> int:
-    """Make a network namespace with nothing but a loopback, and return a descriptor of it."""
-    unshare(CLONE_NEWNET)
-    network.raise_loopback()
-    return os.open("/proc/self/ns/net", os.O_RDONLY)
-
-
 def _run_guest(spec: dict[str, Any], wait: int, progress: int, report: int) -> NoReturn:
     try:
         if os.read(wait, 1) == b"1":
             outer.enter_root(spec)
             init.limit(user_namespaces=spec["user_namespaces"])
             os.write(progress, b"1")
-            init.serve(spec["arrivals"], spec["control"], spec["offline"])
+            init.serve(spec["arrivals"], spec["control"], spec["offline"], spec["users"])
     except Exception as error:  # noqa: BLE001 - the boundary of this process
         os.write(report, f"failed {error}\n".encode())
     finally:

@@ -6,7 +6,7 @@ import io
 import tarfile
 from pathlib import Path
 
-PROGRAMS = ["sh", "cat", "tar", "flock", "nsenter", "unshare", "sshd"]
+PROGRAMS = ["sh", "cat", "tar", "flock", "perl", "unshare", "sshd"]
 
 
 def root_tar(*extra: tarfile.TarInfo, without: str = "") -> bytes:

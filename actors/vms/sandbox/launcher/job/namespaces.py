@@ -7,8 +7,11 @@ import os
 import time
 
 from ..kernel import (
+    CLONE_NEWCGROUP,
+    CLONE_NEWIPC,
     CLONE_NEWNS,
     CLONE_NEWPID,
+    CLONE_NEWUTS,
     MS_PRIVATE,
     MS_REC,
     attach_mount,
@@ -24,7 +27,7 @@ from ..kernel import (
 )
 from ..outer import JOB_ROOT, STAGE, WORKSPACE
 from ..trees import make_directory
-from . import root
+from . import root, users
 from .command_init import CommandInit
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
@@ -36,28 +39,35 @@ if TYPE_CHECKING:
 _ERROR_BYTES = 4096
 _ORDER_BYTES = 4096
 _ID_BYTES = 16
+_KINDS = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP
 
 
 class Namespaces:
-    """The mount and PID namespaces of a job, and their PID 1, which waits for the disk.
+    """The namespaces of a job, and their PID 1, which waits for the disk.
 
-    This process keeps its own PID namespace: only its children are in the job's, or in that of the job's command.
+    This process joins them, but keeps its own PID namespace, in which only its children are the job's or the command's,
+    and its user namespace: a child has to become root of the job's before it executes anything.
     """
 
-    def __init__(self, offline: int) -> None:
-        """Make them. ``offline`` is a network namespace without a network. Raises OSError."""
+    def __init__(self, offline: int, job_users: int | None) -> None:
+        """Make them. ``offline`` is a network namespace without a network. Raises OSError.
+
+        ``job_users`` is the user namespace that owns them, None if it is that of this process.
+        """
         self._offline = offline
+        self._users = job_users
         self.command_init = CommandInit()
-        unshare(CLONE_NEWNS | CLONE_NEWPID)
-        mount("none", "/", flags=MS_REC | MS_PRIVATE)
         order, self._order = os.pipe()
         self._done, report = os.pipe()
-        if os.fork() == 0:
+        starter = os.fork()
+        if starter == 0:
             os.close(self._order)
-            _run_init(order, report, offline, self.command_init)
+            _start_init(order, report, offline, job_users, self.command_init)
         os.close(order)
         os.close(report)
         self.command_init.close_theirs()
+        self._join(os.read(self._done, _ERROR_BYTES))
+        os.waitpid(starter, 0)
         self._of_children = os.open("/proc/self/ns/pid_for_children", os.O_RDONLY)
         self.all_processes = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
         """The outer layer's ``/proc``, on which the job can mount nothing."""
@@ -76,6 +86,10 @@ class Namespaces:
             raise OSError(answer.decode() or "the job's namespaces cannot be made")
         os.chdir("/")
 
+    def become_root(self) -> None:
+        """Become root of the job's user namespace, with its capabilities. Raises OSError."""
+        users.enter(self._users)
+
     def next_child_joins_command(self) -> None:
         """Let the next child be in the PID namespace of the job's command. Raises OSError."""
         self.command_init.join()
@@ -83,6 +97,14 @@ class Namespaces:
     def next_child_joins_job(self) -> None:
         """Let all children be in the job's PID namespace again."""
         join_descriptor(self._of_children, CLONE_NEWPID)
+
+    def _join(self, init: bytes) -> None:
+        """Join the namespaces of the job's init; this is its id, or why there is none. Raises OSError."""
+        if not init.isdigit():
+            raise OSError(init.decode() or "the job's namespaces cannot be made")
+        process = os.pidfd_open(int(init))
+        join_descriptor(process, _KINDS)
+        os.close(process)
 
 
 def mount_workspace(session: int) -> bool:
@@ -102,7 +124,7 @@ def mount_workspace(session: int) -> bool:
 
 
 def open_entrance(door: _socket.socket, descriptors: list[int]) -> int:
-    """Let init start a process in the namespaces of this one, for nsenter to find; return its id.
+    """Let init start a process in the namespaces of this one, for shells to find; return its id.
 
     The process opens the files of these descriptors, too. Raises OSError.
     """
@@ -116,6 +138,22 @@ def open_entrance(door: _socket.socket, descriptors: list[int]) -> int:
     return entrance
 
 
+def _start_init(order: int, report: int, offline: int, job_users: int | None, command_init: CommandInit) -> NoReturn:
+    """Make the job's namespaces and start its init there; report its id, or what went wrong."""
+    try:
+        users.enter(job_users)
+        unshare(_KINDS)
+        mount("none", "/", flags=MS_REC | MS_PRIVATE)
+        set_dumpable(dumpable=True)  # so that the supervisor may join them; no process of the job runs yet
+        if (init := os.fork()) == 0:
+            _run_init(order, report, offline, command_init)
+        os.write(report, b"%d" % init)
+    except OSError as error:
+        os.write(report, str(error).encode())
+    finally:
+        os._exit(0)
+
+
 def _run_init(order: int, report: int, offline: int, command_init: CommandInit) -> NoReturn:
     """Be PID 1 of the job's PID namespace, whose orphans the kernel reaps, and start the command's init."""
     try:
@@ -123,6 +161,7 @@ def _run_init(order: int, report: int, offline: int, command_init: CommandInit) 
         set_title(b"init")
         if not (received := os.read(order, _ORDER_BYTES)):
             os._exit(1)
+        set_dumpable(dumpable=False)
         spec = marshal.loads(received)  # noqa: S302 - from the service itself
         if not spec["network"]:
             join_descriptor(offline, 0)

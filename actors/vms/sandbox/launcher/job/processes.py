@@ -58,7 +58,7 @@ class Processes:
             job.next_child_joins_command()
             self._command = os.fork()
             if self._command == 0:
-                _become_command(spec, limits, groups, output)
+                _become_command(job, spec, limits, groups, output)
         except OSError:
             os.close(self._spec)
             os.close(self.output)
@@ -158,11 +158,14 @@ class Processes:
         return "".join(each if each.isalnum() or each in "._+-:" else "_" for each in name) or "?"
 
 
-def _become_command(received: int, limits: list[tuple[int, int, int]], groups: list[int], output: int) -> NoReturn:
+def _become_command(
+    job: Namespaces, received: int, limits: list[tuple[int, int, int]], groups: list[int], output: int
+) -> NoReturn:
     """Prepare all that needs no spec, wait for it, and execute the command."""
     try:
         for group in groups:
             os.write(group, b"0")
+        job.become_root()
         unshare(CLONE_NEWNS | CLONE_NEWCGROUP)
         mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
         os.setsid()

@@ -38,13 +38,13 @@ _BACKLOG = 16
 _FAILED = 1
 
 
-def run(control: int, offline: int, door: _socket.socket) -> NoReturn:
+def run(control: int, offline: int, job_users: int | None, door: _socket.socket) -> NoReturn:
     """Make the namespaces of the job, enter its disk, which comes on ``control``, and serve until killed."""
     try:
         await_children()
         survive_failed_writes()
         set_title(b"supervisor")
-        prepared = _prepared(offline)
+        prepared = _prepared(offline, job_users)
         listener = _socket.socket(fileno=control)
         connection = _socket.socket(fileno=listener._accept()[0])  # type: ignore[attr-defined]  # noqa: SLF001 - see init.py
         try:
@@ -78,10 +78,10 @@ def run(control: int, offline: int, door: _socket.socket) -> NoReturn:
         os._exit(1)
 
 
-def _prepared(offline: int) -> namespaces.Namespaces | OSError:
+def _prepared(offline: int, job_users: int | None) -> namespaces.Namespaces | OSError:
     """Return the job's namespaces, or the reason why they cannot be made, for its attach."""
     try:
-        return namespaces.Namespaces(offline)
+        return namespaces.Namespaces(offline, job_users)
     except OSError as error:
         return error
 

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from actors.vms import Connection
 from actors.vms.sandbox import SandboxSettings
+from storage import SystemClock
 from tests.actors.vms.sandbox.conftest import Boot, Guest, Host
 from tests.actors.vms.sandbox.isolation.ways_back import WAYS
 
@@ -55,3 +57,69 @@ def test_no_way_leads_from_an_entered_shell_to_the_outer_layer(vm: Guest) -> Non
     done = vm.run(f"python3 - {','.join(out_of_reach(vm))}", stdin=WAYS.encode(), timeout=100)
     assert (found(vm, done.stdout.decode()), done.exit_code) == (["tried all"], 0)
     assert vm.outside("cat /run/ci-daemon/ssh/authorized_keys; echo well").endswith("well")
+
+
+INTERPRETER = r"""
+import ctypes, os, subprocess
+libc = ctypes.CDLL(None, use_errno=True)
+program = bytearray(open("/bin/echo", "rb").read())
+program[7] = 3  # another ABI of the same programs, so that it is not its own interpreter
+with open("/run/interpreter", "wb") as file:
+    file.write(program)
+os.chmod("/run/interpreter", 0o755)
+if libc.mount(b"none", b"/mnt", b"binfmt_misc", 0, None) != 0:
+    print("refused", os.strerror(ctypes.get_errno()))
+    raise SystemExit
+with open("/mnt/register", "wb") as file:
+    file.write(rb":all:M::\x7fELF\x02\x01\x01\x00::/run/interpreter:F")
+print(subprocess.run(["/bin/true", "it", "is", "registered"], stdout=subprocess.PIPE, text=True).stdout.strip())
+"""
+
+
+def test_no_interpreter_of_a_job_runs_in_the_outer_layer(vm: Guest) -> None:
+    """Before Linux 6.7 no VM may mount ``binfmt_misc`` at all."""
+    said = vm.python(INTERPRETER)
+    assert said == "/bin/true it is registered" or said.startswith("refused")
+    assert vm.outside("echo well") == "well"
+    with Connection(vm.provider.connect(vm.id), SystemClock()) as again:
+        assert again.run("echo well", timeout=60).stdout == b"well\n"
+    assert vm.provider.alive(vm.id)
+
+
+WATCHER = r"""
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+own = {line.split()[0] for line in open("/proc/self/mountinfo")}
+print("up", flush=True)
+seen = set(os.listdir("/proc"))
+reached = set()
+while not os.path.exists("/run/stop"):
+    for process in set(os.listdir("/proc")) - seen:
+        try:
+            if open(f"/proc/{process}/comm").read() != "perl\n":
+                continue
+            reached.add("seen")
+            taken = libc.syscall(438, os.pidfd_open(int(process)), 0, 0)
+            if taken >= 0 and open(f"/proc/{process}/comm").read() == "perl\n":
+                reached.add("a descriptor")
+            for link in ("exe", "root", "cwd", "fd/3"):
+                found = os.open(f"/proc/{process}/{link}", os.O_PATH)
+                (mount,) = [line.split()[1] for line in open(f"/proc/self/fdinfo/{found}") if "mnt_id" in line]
+                if mount not in own:
+                    reached.add(link)
+                os.close(found)
+        except OSError:
+            continue
+print(*sorted(reached))
+"""
+ENTERING = 40
+
+
+def test_nothing_that_enters_the_job_is_in_its_reach(vm: Guest) -> None:
+    """Until it is a program of the job: before, it has capabilities that no job has."""
+    vm.run("cat >/run/watch.py", stdin=WATCHER.encode())
+    vm.says("setsid -f python3 /run/watch.py >/run/reached 2>&1; until [ -s /run/reached ]; do sleep 0.1; done")
+    for _ in range(ENTERING):
+        vm.says("true")
+    vm.says("touch /run/stop; until [ $(wc -l </run/reached) = 2 ]; do sleep 0.1; done")
+    assert vm.says("cat /run/reached") in {"up", "up\nseen"}

@@ -6,9 +6,11 @@ import pytest
 
 from actors.vms import CommandSpec, CommandState, Connection, VmSpec, follow, inspect, start, terminate
 from actors.vms.sandbox import SandboxProvider, SandboxSettings, VmLimits
+from actors.vms.sandbox.launcher.shares import of_job
 from storage import Shape, SystemClock
 from tests.actors.vms.commands import ended, left_running, run_in_job
 from tests.actors.vms.sandbox.conftest import IMAGE, Boot, Guest, Host
+from tests.vms.contract.bomb import bombs
 from tests.vms.contract.hogs import HOGS
 from tests.waiting import until
 
@@ -63,4 +65,19 @@ def test_a_bomb_of_an_entered_shell_leaves_room_to_answer(boot: Boot, provider: 
     with Connection(provider.connect(vm.id), SystemClock()) as another:
         assert inspect(another) is CommandState.NOT_STARTED
         assert another.run("echo well", timeout=20).stdout == b"well\n"
+    assert provider.alive(vm.id)
+
+
+def test_processes_of_many_users_leave_room_to_answer(boot: Boot, provider: SandboxProvider) -> None:
+    """The bound of a job counts those of all its users together."""
+    vm: Guest = boot(provider=provider)
+    vm.run("cat >/root/bombs.py", stdin=bombs(most=500, users=4).encode())
+    taken = b""
+    for chunk in start(vm.connection, CommandSpec("exec python3 /root/bombs.py", {"PATH": "/usr/bin"})):
+        taken += chunk
+        if taken.count(b"\n") == 4:
+            break
+    assert sum(map(int, taken.split())) < of_job(300)
+    with Connection(provider.connect(vm.id), SystemClock()) as another:
+        assert another.run("(echo well) | cat", timeout=20).stdout == b"well\n"
     assert provider.alive(vm.id)
