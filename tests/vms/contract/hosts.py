@@ -60,6 +60,9 @@ class Host(ABC):
     needs_root: ClassVar[bool] = False
     """True if only root can make such a host, so that others run none of its cases."""
 
+    own_kernel: ClassVar[bool] = False
+    """True if VMs are machines, which share no kernel with the host."""
+
     slow: ClassVar[bool] = False
     """True if a case may take half an hour."""
 
@@ -142,6 +145,7 @@ class SandboxHost(Host):
 class QemuHost(Host):
     name = "qemu"
     cases = Cases.ESSENTIAL
+    own_kernel = True
     slow = True
 
     def __init__(self, folder: Path, images_dir: Path) -> None:
@@ -246,6 +250,7 @@ class IncusMachinesHost(IncusHost):
 
     name = "incus-machines"
     cases = Cases.NONE
+    own_kernel = True
     needs_root = False
     slow = True
     kind = MACHINES
