@@ -172,3 +172,9 @@ def test_every_error_code_of_jobs_and_builds_is_explained():
 def test_configuration_page_is_current():
     page = (CHECKOUT / "docs" / "configuration.md").read_text()
     assert page == with_reference(page), "run `make docs`"
+
+
+def test_no_word_of_the_changelog_is_doubled():
+    """It is the changelog of the Debian package, whose check refuses that."""
+    text = (CHECKOUT / "CHANGELOG.md").read_text()
+    assert re.findall(r"\b([a-z]+)\s+\1\b", text, re.IGNORECASE) == []
