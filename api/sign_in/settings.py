@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping  # noqa: TC003 - the type of a key, which is read when the service runs
 from dataclasses import field
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Literal
+from urllib.parse import urlsplit
 
 from api.sign_in.providers.settings import GithubSettings, GoogleSettings, OidcSettings
 from storage import SignUpMode, SignUpPolicy, immutable, setting
@@ -33,6 +35,11 @@ class IdentitySettings:
     provider_timeout: float = setting(
         10.0, "The most seconds that a sign-in waits for its identity provider.", above=0, at_most=60
     )
+    networks: tuple[str, ...] = setting(
+        (),
+        "The networks of this host's surroundings in which an issuer's endpoints may be that are not at its own host,"
+        ' as in `"10.1.0.0/16"`; all others must be public.',
+    )
     google: GoogleSettings = field(default_factory=GoogleSettings)
     github: GithubSettings = field(default_factory=GithubSettings)
     oidc: Mapping[str, OidcSettings] = setting({}, "The OpenID Connect issuers, each by a name of its own.")
@@ -57,6 +64,26 @@ class IdentitySettings:
         for domain in self.signup_domains:
             if not _DOMAIN.fullmatch(domain):
                 raise ValueError(f'signup_domains must be domains such as "example.org", not "{domain}"')
+
+        try:
+            _ = self.allowed_networks
+        except ValueError as error:
+            raise ValueError(f'networks must be networks such as "10.1.0.0/16": {error}') from None
+
+    @property
+    def allowed_networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
+        """The networks in which endpoints of issuers may be although they are not public."""
+        return tuple(ip_network(each) for each in self.networks)
+
+    @property
+    def named_hosts(self) -> frozenset[str]:
+        """The hosts of the providers' URLs that the owner wrote down."""
+        google, github = self.google, self.github
+        urls = [
+            *(google.token_url, google.userinfo_url, github.token_url, github.userinfo_url, github.emails_url),
+            *(each.issuer for each in self.oidc.values()),
+        ]
+        return frozenset(urlsplit(each).hostname or "" for each in urls)
 
     @property
     def sign_up_policy(self) -> SignUpPolicy:

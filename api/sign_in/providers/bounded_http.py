@@ -1,8 +1,10 @@
-"""HTTP to identity providers, bounded in time and size: a provider may be away, slow or hostile."""
+"""HTTP to identity providers, bounded in time, size and addresses: a provider may be away, slow or hostile."""
 
 from __future__ import annotations
 
+import socket
 from functools import cached_property
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 import httpcore
@@ -10,12 +12,14 @@ import httpx
 import pydantic_core
 
 from actors import Deadline, TimedBackend
+from actors.vms.public_addresses import is_public, is_within
 from api.sign_in.providers.person import ProviderError
 from storage import error_reason
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Iterable
+    from collections.abc import Callable, Collection, Iterable
+    from ipaddress import IPv4Network, IPv6Network
 
 __all__ = ["ProviderConnection", "ProviderHttp"]
 
@@ -25,14 +29,40 @@ _HEADERS = {"User-Agent": "ci-daemon", "Accept": "application/json", "Accept-Enc
 
 
 class ProviderHttp:
-    """Opens connections to providers. Safe in any thread."""
+    """Opens connections to providers. Safe in any thread.
 
-    def __init__(self, timeout: float) -> None:
+    They may lead to the hosts that the owner named, wherever those are. Other hosts, which an issuer names as its
+    endpoints, must be public or in one of the owner's ``networks``: else it could send the service to its own loopback
+    and surroundings.
+    """
+
+    def __init__(
+        self, timeout: float, named: Collection[str], networks: Collection[IPv4Network | IPv6Network] = ()
+    ) -> None:
         self._timeout = timeout
+        self._named = {each.lower() for each in named}
+        self._networks = networks
 
     def connection(self) -> ProviderConnection:
         """Return a connection for one sign-in."""
-        return ProviderConnection(Deadline(self._timeout, lambda: ProviderError(_TOO_LATE)), self._ssl_context)
+        deadline = Deadline(self._timeout, lambda: ProviderError(_TOO_LATE))
+        return ProviderConnection(deadline, self._ssl_context, self._addresses)
+
+    def _addresses(self, host: str, port: int) -> list[str]:
+        """Return the addresses of a host that may be connected to. Raises ProviderError if there are none."""
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            raise ProviderError(f"{host} is not found: {error_reason(error)}") from None
+        anywhere = host.lower() in self._named
+        addresses = dict.fromkeys(ip_address(str(each[4][0]).partition("%")[0]) for each in found)
+        allowed = [each for each in addresses if anywhere or is_public(each) or is_within(each, self._networks)]
+        if not allowed:
+            raise ProviderError(
+                f"{host}, which the provider names, has no public address: the owner may allow its network in"
+                " identity.networks"
+            )
+        return [str(each) for each in allowed]
 
     @cached_property
     def _ssl_context(self) -> ssl.SSLContext:
@@ -46,9 +76,12 @@ class ProviderConnection:
     Redirects are not followed, and the proxies of the environment not used.
     """
 
-    def __init__(self, deadline: Deadline, ssl_context: ssl.SSLContext) -> None:
+    def __init__(
+        self, deadline: Deadline, ssl_context: ssl.SSLContext, resolve: Callable[[str, int], list[str]]
+    ) -> None:
         self.deadline = deadline
-        self.session = httpx.Client(transport=_Transport(deadline, ssl_context), headers=_HEADERS, trust_env=False)
+        transport = _Transport(TimedBackend(deadline, resolve), ssl_context)
+        self.session = httpx.Client(transport=transport, headers=_HEADERS, trust_env=False)
 
     def get_json(self, url: str, bearer: str | None = None) -> object:
         """Return the JSON document at a URL. Raises ProviderError."""
@@ -71,8 +104,8 @@ class ProviderConnection:
 class _Transport(httpx.BaseTransport):
     """Sends each request over a connection of its own, and reads the whole response."""
 
-    def __init__(self, deadline: Deadline, ssl_context: ssl.SSLContext) -> None:
-        self._backend = TimedBackend(deadline)
+    def __init__(self, backend: TimedBackend, ssl_context: ssl.SSLContext) -> None:
+        self._backend = backend
         self._ssl_context = ssl_context
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:

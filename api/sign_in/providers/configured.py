@@ -31,7 +31,7 @@ class IdentityProviders:
     """
 
     def __init__(self, settings: IdentitySettings, clock: Clock) -> None:
-        self._timeout = settings.provider_timeout
+        self._settings = settings
         self._slots = threading.BoundedSemaphore(_MOST_AT_ONCE)
         self._names = {each.issuer: name for name, each in settings.oidc.items()}
         self.google, self.github, self.oidc = _opened(settings, clock)
@@ -59,7 +59,8 @@ class IdentityProviders:
     def _http(self) -> ProviderHttp:
         from api.sign_in.providers.bounded_http import ProviderHttp  # noqa: PLC0415 - as below
 
-        return ProviderHttp(self._timeout)
+        settings = self._settings
+        return ProviderHttp(settings.provider_timeout, settings.named_hosts, settings.allowed_networks)
 
 
 def _opened(settings: IdentitySettings, clock: Clock) -> tuple[Provider | None, Provider | None, dict[str, Provider]]:

@@ -13,6 +13,8 @@ from api.sign_in.providers.person import ProviderError
 from tests.identity.local_server import LocalServer, Reply, local_server
 from tests.mail_server import certificate
 
+NAMED = ("localhost", "127.0.0.1")
+
 
 @pytest.fixture
 def trusted(tmp_path: Path) -> tuple[ssl.SSLContext, Path]:
@@ -38,19 +40,19 @@ def url(server: LocalServer, host: str, path: str = "/document") -> str:
 
 @pytest.mark.usefixtures("trusting")
 def test_a_trusted_certificate_is_taken(secured: LocalServer):
-    assert ProviderHttp(5).connection().get_object(url(secured, "localhost")) == {"a": 1}
+    assert ProviderHttp(5, NAMED).connection().get_object(url(secured, "localhost")) == {"a": 1}
 
 
 def test_an_unknown_certificate_is_refused(secured: LocalServer):
     with pytest.raises(ProviderError, match=r"cannot be reached: .*certificate verify failed"):
-        ProviderHttp(5).connection().get_object(url(secured, "localhost"))
+        ProviderHttp(5, NAMED).connection().get_object(url(secured, "localhost"))
     assert secured.seen == []
 
 
 @pytest.mark.usefixtures("trusting")
 def test_a_certificate_of_another_host_is_refused(secured: LocalServer):
     with pytest.raises(ProviderError, match=r"cannot be reached: .*mismatch"):
-        ProviderHttp(5).connection().get_object(url(secured, "127.0.0.1"))
+        ProviderHttp(5, NAMED).connection().get_object(url(secured, "127.0.0.1"))
     assert secured.seen == []
 
 
@@ -58,7 +60,7 @@ def test_a_certificate_of_another_host_is_refused(secured: LocalServer):
 def test_a_slow_drip_over_tls_ends_by_the_deadline(secured: LocalServer):
     secured.slow.add("/document")
     with pytest.raises(ProviderError, match="in time"):
-        ProviderHttp(0.5).connection().get_object(url(secured, "localhost"))
+        ProviderHttp(0.5, NAMED).connection().get_object(url(secured, "localhost"))
 
 
 def test_proxies_of_the_environment_are_not_used(server: LocalServer, monkeypatch: pytest.MonkeyPatch):
@@ -66,5 +68,5 @@ def test_proxies_of_the_environment_are_not_used(server: LocalServer, monkeypatc
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     server.answers["/document"] = lambda _: Reply({"a": 1})
-    assert ProviderHttp(5).connection().get_object(f"{server.url}/document") == {"a": 1}
+    assert ProviderHttp(5, NAMED).connection().get_object(f"{server.url}/document") == {"a": 1}
     assert server.seen[0].headers.get("Authorization") is None

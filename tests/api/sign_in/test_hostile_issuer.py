@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -163,6 +164,25 @@ def test_a_redirect_is_not_followed(world: World, issuer: ScriptedIssuer, path: 
     issuer.server.answers[path] = lambda _: Reply({}, 307, {"Location": target})
     refused(world)
     assert issuer.asked("/elsewhere") == 0
+
+
+@pytest.mark.parametrize("key", ["token_endpoint", "jwks_uri", "userinfo_endpoint"])
+def test_an_issuer_sends_the_service_to_no_private_host(
+    open_world: Callable[..., World], issuer: ScriptedIssuer, key: str
+):
+    """Here another name of the loopback than the issuer's own, which the owner has written down."""
+    issuer.metadata[key] = issuer.metadata[key].replace("127.0.0.1", "localhost")
+    path = urlsplit(issuer.metadata[key]).path
+    told = refused(open_world(oidc={"corp": issuer.settings}))
+    assert "localhost, which the provider names, has no public address" in told
+    assert issuer.asked(path) == 0
+
+
+def test_an_issuers_endpoints_may_be_where_the_owner_allows(open_world: Callable[..., World], issuer: ScriptedIssuer):
+    for key in ("token_endpoint", "jwks_uri", "userinfo_endpoint"):
+        issuer.metadata[key] = issuer.metadata[key].replace("127.0.0.1", "localhost")
+    world = open_world(oidc={"corp": issuer.settings}, networks=("127.0.0.0/8", "::1/128"))
+    assert sign_in(world).status_code == 200
 
 
 @pytest.mark.parametrize("path", PATHS)
