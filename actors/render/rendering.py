@@ -18,7 +18,7 @@ from actors.render.envelope import RenderFailed
 from actors.render.envelope_cache import cache_name, keep
 from actors.render.vm import disk_limited
 from actors.render.waiting_vm import VmWanted, loaded_vm
-from storage import BuildErrorCode
+from storage import BuildErrorCode, DatabaseUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from storage import Build, Clock, Lease, Render, Storage
 
 __all__ = ["Rendering"]
+
+_LEAST_SECONDS = 0.1
+_HOST_PAUSE = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -109,7 +112,7 @@ class Rendering:
         deadline = self._clock.monotonic() + settings.fetch_timeout
 
         def left() -> float:
-            return max(0.1, deadline - self._clock.monotonic())
+            return max(_LEAST_SECONDS, deadline - self._clock.monotonic())
 
         with self._vm() as vm:
             archive = self._archive(build, vm.link, left)
@@ -133,8 +136,16 @@ class Rendering:
             storage.sources.store(build.uuid, phases.download_archive(connection, max_bytes, left()))
         archive, manifest = storage.sources.path(build.uuid), storage.sources.manifest(build.uuid)
         room, owner = settings.shape.disk_gb * 2**30, build.organization_slug
-        phases.check_archive(storage.confinement, owner, archive, manifest, room, build.source_sha256)
-        return archive
+        while True:
+            try:
+                phases.check_archive(storage.confinement, owner, archive, manifest, room, build.source_sha256)
+            except DatabaseUnavailable as error:
+                if left() <= _LEAST_SECONDS:
+                    raise RenderFailed.exited("source fetch", 1, str(error)) from error
+                if self._abandoned.wait(_HOST_PAUSE):
+                    raise Abandoned from error
+            else:
+                return archive
 
     def _fetch(self, build: Build, vm: RenderVm, left: Callable[[], float]) -> None:
         """Put the source into the VM's workspace."""

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from actors import vms
-from storage import ManifestUnreadable
+from storage import DatabaseUnavailable, ManifestUnreadable
 from storage.files import content_bytes
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["await_next_second", "build_of_job", "manifest_on_disk", "populate_workspace", "source_manifest"]
 
 _GB = 2**30
+_HOST_PAUSE = 1.0
 _SECOND = timedelta(seconds=1)
 
 
@@ -49,11 +50,29 @@ def populate_workspace(
     vms.update_workspace(
         connection.connected(),
         storage.sources.path(build.uuid),
-        source_manifest(storage, build, lease.shape.disk_gb * _GB) if build.has_source else None,
+        _patient_manifest(storage, clock, build, lease, connection, timeout) if build.has_source else None,
         current,
         time=int(clock.now().timestamp()),
         timeout=timeout,
     )
+
+
+def _patient_manifest(
+    storage: Storage, clock: Clock, build: Build, lease: Lease, connection: VmConnection, patience: float
+) -> Path:
+    """Return the manifest of a build's archive, which waits for a full disk of the host for so many seconds.
+
+    Raises SourceError and Abandoned.
+    """
+    since = clock.monotonic()
+    while True:
+        try:
+            return source_manifest(storage, build, lease.shape.disk_gb * _GB)
+        except DatabaseUnavailable as error:
+            if clock.monotonic() - since >= patience:
+                message = f"the source could not be checked on the host for {patience:g} s: {error}"
+                raise vms.SourceError(message) from error
+        connection.pause(_HOST_PAUSE)
 
 
 def build_of_job(storage: Storage, job_id: int) -> Build | None:

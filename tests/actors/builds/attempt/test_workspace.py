@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -129,6 +133,41 @@ def test_an_archive_is_read_once_for_all_jobs_of_a_build(host: Host, monkeypatch
     build = host.finish(host.build(graph.ir(), source_archive=archive({"f": "text"})))
     assert [host.log(build, key) for key in "abc"] == [b"text"] * 3
     assert len(read) == 1
+
+
+@contextmanager
+def full(folder: Path) -> Iterator[Path]:
+    """Make a folder a full disk; removing the file that is yielded makes room."""
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", folder], check=True)
+    try:
+        yield folder / "filler"
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+@pytest.mark.parametrize("room_comes", [True, False])
+def test_a_source_waits_for_a_full_disk_and_not_for_ever(
+    host: Host, monkeypatch: pytest.MonkeyPatch, *, room_comes: bool
+):
+    read, real = [], vms.write_source_manifest_confined
+    monkeypatch.setattr(
+        vms, "write_source_manifest_confined", lambda *args, **named: (read.append(args), real(*args, **named))
+    )
+    jobs = replace(host.settings.jobs, source_timeout=60.0 if room_comes else 1.0)
+    host.engine.reconfigure(replace(host.settings, jobs=jobs))
+    with full(host.storage.directory / "sources") as filler:
+        build = host.insert(Graph().step("a", "cat f").ir(), source_archive=archive({"f": "text"}))
+        with suppress(OSError), filler.open("wb") as file:
+            file.write(b"-" * 2**20)
+        host.engine.jobs_added(build.id)
+        if room_comes:
+            until(lambda: len(read) > 1, "a second attempt to check the source")
+            filler.unlink()
+        ended = host.finish(build)
+    (job,) = host.storage.jobs.of_build(build.id)
+    assert ended.state == ("passed" if room_comes else "failed"), (job.error_code, job.error_message)
+    why = "the source could not be checked on the host for 1 s: the manifest of a source archive cannot be written now"
+    assert room_comes or (job.error_code == "source_fetch_failed" and why in (job.error_message or ""))
 
 
 def test_an_archive_too_large_for_a_disk_is_refused(host: Host):
