@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["decode"]
 
+_MOST_CONTAINERS = 250_000
+"""Brackets and braces, also within strings: to parse a million empty lists takes a second."""
+
 _WORD = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[-+.\w]+|[\[{}\]]', re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(?P<half>u[dD][89a-fA-F]\w\w)|.)", re.DOTALL)
 """Matches an escape sequence or a surrogate pair; the group ``half`` holds an unpaired surrogate."""
@@ -30,8 +33,11 @@ def decode(text: str) -> object:
     If an object repeats a key, the last value counts, as in other JSON readers.
 
     Raises:
-        IrError: ``invalid_json``, with line and column.
+        IrError: ``invalid_json``, with line and column; ``invalid_ir`` if it may hold very many lists and objects.
     """
+    if text.count("[") + text.count("{") > _MOST_CONTAINERS:
+        why = f"the pipeline IR has more than {_MOST_CONTAINERS} lists and objects"
+        raise IrError(BuildErrorCode.INVALID_IR, why)
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -14,6 +14,7 @@ __all__ = ["DeclaredPipeline", "Envelope", "RenderFailed"]
 
 _MAX_MESSAGE_CHARS = 4_000
 _MAX_NAME_BYTES = 255
+_MOST_CONTAINERS = 500_000
 _MAX_TTL_SECONDS = 2**40
 
 
@@ -71,6 +72,9 @@ class Envelope:
     @classmethod
     def parse(cls, text: str) -> Envelope:
         """Parse the envelope that a VM returned, which is untrusted. Raises RenderFailed."""
+        if text.count("[") + text.count("{") > _MOST_CONTAINERS:
+            message = f"render failed (exit 0): the pipelines have more than {_MOST_CONTAINERS} lists and objects"
+            raise RenderFailed(message)
         try:
             document = json.loads(text)
             if document["schema_version"] != "1":

@@ -60,7 +60,7 @@ def populate_workspace(
 def _patient_manifest(
     storage: Storage, clock: Clock, build: Build, lease: Lease, connection: VmConnection, patience: float
 ) -> Path:
-    """Return the manifest of a build's archive, which waits for a full disk of the host for so many seconds.
+    """Return the manifest of a build's archive; on a full disk of the host, try for ``patience`` seconds.
 
     Raises SourceError and Abandoned.
     """

@@ -38,6 +38,7 @@ _TAG = "image"
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 _VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=([^\0]*)", re.ASCII)
 _MAX_JSON_BYTES = 8 << 20
+_MAX_CONTAINERS = 100_000
 _MAX_LAYERS = 500
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 _SKOPEO_ERROR = re.compile(r'level=fatal msg="(?P<message>(?:[^"\\]|\\.)*)"')
@@ -145,7 +146,7 @@ class _Download:
             file.seek(0)
             raw = file.read(_MAX_JSON_BYTES)
         try:
-            manifest = json.loads(raw)
+            manifest = _parsed(raw)
             if not isinstance(manifest, dict):
                 raise TypeError(manifest)
         except (TypeError, ValueError) as error:
@@ -279,7 +280,19 @@ def _last_lines(output: str) -> str:
 
 def _json(path: Path) -> Any:  # noqa: ANN401 - sent by a registry, checked by the caller
     with path.open("rb") as file:
-        return json.loads(file.read(_MAX_JSON_BYTES))
+        return _parsed(file.read(_MAX_JSON_BYTES))
+
+
+def _parsed(content: bytes) -> Any:  # noqa: ANN401 - as above
+    """Return a registry's JSON. Raises ValueError, also if it is very large or nested too deeply."""
+    if content.count(b"[") + content.count(b"{") > _MAX_CONTAINERS:
+        message = f"more than {_MAX_CONTAINERS} lists and objects"
+        raise ValueError(message)
+    try:
+        return json.loads(content)
+    except RecursionError as error:
+        message = "nested too deeply"
+        raise ValueError(message) from error
 
 
 def _blob(layout: Path, digest: str) -> Path:

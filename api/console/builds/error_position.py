@@ -67,14 +67,22 @@ def _in_text(text: str, line: int, column: int) -> Position:
 
 
 def _value_at(text: str, path: str) -> str:
-    """Return the value at a path as JSON, or of the innermost part of it that exists; it may be cut."""
+    """Return the beginning of the value at a path as JSON, or of the innermost part of it that exists.
+
+    Only that is encoded: the whole may take seconds, and be nested deeper than Python's encoder goes.
+    """
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
     for name, index in _PARTS.findall(path):
         try:
             value = value[int(index)] if index else value[name]
         except (KeyError, IndexError, TypeError):
             break
-    return json.dumps(value, indent=2, ensure_ascii=False)[:_LONGEST]
+    shown = ""
+    for part in json.JSONEncoder(indent=2, ensure_ascii=False).iterencode(value):
+        shown += part[:_LONGEST]
+        if len(shown) >= _LONGEST:
+            break
+    return shown[:_LONGEST]

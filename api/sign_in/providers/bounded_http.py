@@ -1,4 +1,4 @@
-"""HTTP to identity providers, bounded in time, size and addresses: a provider may be away, slow or hostile."""
+"""HTTP to identity providers, which may be away, slow or hostile: bounds of time, size, addresses."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _HEADERS = {"User-Agent": "ci-daemon", "Accept": "application/json", "Accept-Enc
 class ProviderHttp:
     """Opens connections to providers. Safe in any thread.
 
-    They may lead to the hosts that the owner named, wherever those are. Other hosts, which an issuer names as its
-    endpoints, must be public or in one of the owner's ``networks``: else it could send the service to its own loopback
-    and surroundings.
+    The hosts that the owner ``named`` may have any address. Other hosts, which an issuer names as its endpoints, must
+    be public or in one of the owner's ``networks``: else it could send the service to its own loopback and
+    surroundings.
     """
 
     def __init__(

@@ -67,6 +67,13 @@ def test_too_deep_nesting_is_refused_with_its_place(text: str, column: int):
     assert refusal(text) == ("invalid_json", f"{NOT_JSON}nested too deeply: line 1 column {column}")
 
 
+@pytest.mark.parametrize("empty", ["[],", '{"a":[]},'])
+def test_very_many_lists_and_objects_are_refused(empty: str):
+    """They would keep the interpreter, and with it everybody's requests, for a second."""
+    text = f"[{empty * 250_000}0]"
+    assert refusal(text) == ("invalid_ir", "the pipeline IR has more than 250000 lists and objects")
+
+
 def test_characters_beyond_the_basic_plane_work_in_both_forms():
     document = graph(node("a", cmd="echo 🚀 \\ud800"))
     escaped, plain = json.dumps(document), json.dumps(document, ensure_ascii=False)

@@ -71,6 +71,11 @@ def test_an_invalid_envelope_is_refused(text: str):
         Envelope.parse(text)
 
 
+def test_an_envelope_of_very_many_lists_is_refused():
+    with pytest.raises(RenderFailed, match="more than 500000 lists and objects"):
+        Envelope.parse(f"[{'[],' * 500_000}0]")
+
+
 def test_an_envelope_is_valid_until_a_key_with_a_time_changes():
     step = {"cache": {"policy": "compose", "sub_policies": [{"policy": "ttl", "duration_seconds": 3600}]}}
     timed = envelope("a", definition={"graph": {"nodes": [{"step": step}]}})

@@ -17,6 +17,7 @@ import pytest
 
 from actors.vms import Connection, ImageError, ImageStore, VmError, VmSpec, in_job
 from actors.vms.images import InsufficientDisk, PullOptions, Reference
+from actors.vms.images.registry import _json
 from actors.vms.sandbox import IdMap, SandboxProvider, run_mapped
 from storage import SystemClock
 from tests.processes import ended
@@ -323,3 +324,11 @@ def test_an_unused_image_pulled_for_a_job_is_removed(
     assert store.remove_unused("seldom:1", soon)
     assert not store.use("seldom:1")
     assert left_in(store, tmp_path) == ["kept@1"]
+
+
+@pytest.mark.parametrize("hostile", [b"[" * 50_000, b"[" + b"[]," * 100_000 + b"0]"], ids=["deep", "many"])
+def test_a_hostile_manifest_is_not_parsed(tmp_path: Path, hostile: bytes):
+    file = tmp_path / "index.json"
+    file.write_bytes(hostile)
+    with pytest.raises(ValueError, match=r"nested too deeply|more than 100000 lists"):
+        _json(file)

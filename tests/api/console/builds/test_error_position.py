@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from actors.ir import IrError, IrSettings, load
@@ -68,6 +70,25 @@ def test_a_wrong_value_is_shown():
     assert found is not None
     assert found.place == "steps[0].timeout_seconds of the pipeline as JSON"
     assert found.excerpt == '"<b>"'
+
+
+def test_of_a_large_value_only_the_beginning_is_encoded():
+    text = f'{{"steps": [{"0," * 1_000_000}0]}}'
+    tracemalloc.start()
+    try:
+        found = position_of("steps: expected an array", "", text)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found is not None
+    assert (len(found.excerpt), found.excerpt[:2]) == (400, "[\n")
+    assert peak < 10 * len(text)
+
+
+def test_a_value_that_is_too_deep_is_not_shown():
+    found = position_of("steps: expected an array", "", "[" * 100_000)
+    assert found is not None
+    assert found.excerpt == ""
 
 
 def test_of_a_missing_value_its_surroundings_are_shown():
