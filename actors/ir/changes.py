@@ -14,14 +14,18 @@ if TYPE_CHECKING:
 __all__ = ["concerns"]
 
 _NOT = "!"
+_MOST_STEPS = 200_000_000
 
 
 def concerns(plan: Plan, changed: Collection[str] | None) -> bool:
     """Tell whether changed files concern a pipeline, by the ``paths`` of its steps.
 
-    They do if a step's globs match one of them, or if no step has globs. ``changed`` is None if it is not known.
+    They do if a step's globs match one of them, or if no step has globs. ``changed`` is None if it is not known. With
+    very many globs and files they do, because nobody should wait for the answer.
     """
     given = [job.paths for job in plan.jobs if job.paths is not None]
+    if changed is not None and _parts(each for globs in given for each in globs) * _parts(changed) > _MOST_STEPS:
+        return True
     return changed is None or not given or any(_match_one(globs, changed) for globs in given)
 
 
@@ -32,3 +36,8 @@ def _match_one(globs: Iterable[str], changed: Collection[str]) -> bool:
     included = [glob for glob in globs if not glob.startswith(_NOT)]
     matching = Globs(included or ("**",) * bool(globs))
     return any(matching.match(path) and not excluded.match(path) for path in changed)
+
+
+def _parts(paths: Iterable[str]) -> int:
+    """Count the folders and files that paths or globs name."""
+    return sum(each.count("/") + 1 for each in paths)

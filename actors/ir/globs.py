@@ -60,6 +60,9 @@ class _Pattern:
 
     def __init__(self, pattern: str) -> None:
         segments = [segment for segment in pattern.split("/") if segment not in {"", "."}] or ["*"]
+        segments = [
+            each for each, before in zip(segments, ["", *segments], strict=False) if {each, before} != {_ANYWHERE}
+        ]
         if segments[-1] == _ANYWHERE:  # everything below a match matches anyway, and the folder itself is no file
             segments[-1] = "*"
         self._segments = [None if segment == _ANYWHERE else _segment(segment) for segment in segments]
@@ -97,13 +100,8 @@ class _Pattern:
         return (place + 1,) if matches(segment) else ()
 
     def _from(self, places: set[int]) -> set[int]:
-        """Add the places that come after a ``**``, which may match nothing."""
-        for place in sorted(places):
-            after = place
-            while after < len(self._segments) and self._segments[after] is None:
-                after += 1
-                places.add(after)
-        return places
+        """Add the places that come after a ``**``, which may match nothing; no two of them follow each other."""
+        return places | {each + 1 for each in places if each < len(self._segments) and self._segments[each] is None}
 
 
 def _segment(pattern: str) -> Callable[[str], object]:

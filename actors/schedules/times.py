@@ -48,6 +48,8 @@ class ScheduleTimes:
             first = next(CronSim(self.cron, _LONG_AGO), None)
         except CronSimError as error:
             raise ScheduleInvalid("cron", _shown(error)) from None
+        except ValueError:
+            raise ScheduleInvalid("cron", "a number has too many digits") from None
         if first is None:
             raise ScheduleInvalid("cron", "the expression names no day of any year")
 

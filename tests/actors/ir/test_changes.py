@@ -51,6 +51,15 @@ def test_unknown_changes_concern_every_pipeline():
     assert concerned(None, [])
 
 
+def test_very_many_globs_and_files_concern_a_pipeline():
+    globs, changed = (
+        ["s/" * 120 + f"{number}" for number in range(100)],
+        [f"docs/{number}" for number in range(10_000)],
+    )
+    assert not concerned(changed[:1], globs)
+    assert concerned(changed, globs)
+
+
 @pytest.mark.parametrize("paths", ["src", [""], ["/etc/passwd"], ["../up"], [1], ["x"] * 101])
 def test_globs_that_cannot_be_are_an_error(paths: object):
     with pytest.raises(IrError, match="paths"):

@@ -162,3 +162,8 @@ def test_every_text_is_refused_or_has_later_times(fields: tuple[str, ...], zone:
         return
     assert start < first < second
     assert second - first >= timedelta(minutes=1)
+
+
+def test_a_number_with_very_many_digits_is_refused():
+    with pytest.raises(ScheduleInvalid, match="a number has too many digits"):
+        ScheduleTimes(f"{'9' * 5000} * * * *", "UTC")
