@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from actors.supervision import doing
     from actors.timed_http import Deadline, TimedBackend
     from actors.timings import Timings
+    from actors.vms.public_addresses import is_public, is_within
 else:
     __getattr__ = on_first_use(__name__)
 
@@ -44,6 +45,8 @@ __all__ = [
     "TimedBackend",
     "Timings",
     "doing",
+    "is_public",
+    "is_within",
     "job_environment",
     "repetition",
     "retry",

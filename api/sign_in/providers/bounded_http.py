@@ -11,8 +11,7 @@ import httpcore
 import httpx
 import pydantic_core
 
-from actors import Deadline, TimedBackend
-from actors.vms.public_addresses import is_public, is_within
+from actors import Deadline, TimedBackend, is_public, is_within
 from api.sign_in.providers.person import ProviderError
 from storage import error_reason
 
