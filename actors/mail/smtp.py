@@ -6,6 +6,7 @@ import re
 import smtplib
 import socket
 import ssl
+import time
 from contextlib import suppress
 from email.headerregistry import Address
 from email.message import EmailMessage
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["MailError", "MailRefused", "MailServerError", "MailTroubled", "SmtpConnection", "message_of"]
 
 _TIMEOUT = 30.0
+_MOST_REPLY = 1 << 16
+_RECEIVED = 1 << 12
+_LEAST_SECONDS = 0.01
 _LONGEST_ERROR = 200
 _SECRET_LIKE = re.compile(r"[A-Za-z0-9_+/=-]{16,}")
 """A possible token, or a part of a mail in base64, in a server's answer."""
@@ -193,6 +197,48 @@ class _Server(smtplib.SMTP):
         made = ssl.create_default_context().wrap_socket(made, server_hostname=host)
         self._watch(made)
         return made
+
+    def getreply(self) -> tuple[int, bytes]:
+        """Read a reply, for so many seconds and bytes in all: a server may send lines, or bytes, for ever."""
+        if self.sock is not None and self.file is None:
+            self.file = _Replies(self.sock)
+        if isinstance(self.file, _Replies):
+            self.file.begin()
+        return super().getreply()
+
+
+class _Replies:
+    """The replies of a server, as smtplib reads them."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+        self._read = bytearray()
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin with another reply."""
+        self._end = time.monotonic() + _TIMEOUT
+        self._left = _MOST_REPLY
+
+    def readline(self, most: int) -> bytes:
+        """Return a line, or so many bytes of it; nothing at the end. Raises TimeoutError and OSError."""
+        while b"\n" not in self._read and len(self._read) < most:
+            self._socket.settimeout(max(_LEAST_SECONDS, self._end - time.monotonic()))
+            received = self._socket.recv(_RECEIVED)
+            self._left -= len(received)
+            if self._left < 0 or time.monotonic() >= self._end:
+                raise TimeoutError("the answer does not end")
+            if not received:
+                break
+            self._read += received
+        size = min(most, self._read.find(b"\n") + 1 or len(self._read))
+        line = bytes(self._read[:size])
+        del self._read[:size]
+        self._socket.settimeout(_TIMEOUT)
+        return line
+
+    def close(self) -> None:
+        """Nothing more is read; the socket is its owner's."""
 
 
 class _Temporary(smtplib.SMTPResponseException):
