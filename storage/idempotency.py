@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from storage.database.instants import DAY
-from storage.database.statements import Columns, Query, Slots, Write, insert_into, prepared, slot
+from storage.database.statements import Columns, Query, Slots, Write, insert_into, slot
 from storage.errors import KeyUsed
 from storage.models import BuildRow, KeyRow, PipelineRow
 from storage.records import KeyUse, RequestKey
@@ -26,7 +26,6 @@ class IdempotencyKeys:
     A key whose pipeline was deleted counts as unused. Safe in any thread.
     """
 
-    @prepared
     def __init__(self, database: Database) -> None:
         self._database = database
         this = (KeyRow.user == slot("user_id")) & (KeyRow.organization == slot("organization_id"))

@@ -14,7 +14,7 @@ from uuid import uuid4
 import peewee
 
 from storage.database.instants import DAY, SECOND, to_micros
-from storage.database.statements import Columns, Query, Write, first, insert_into, prepared, slot
+from storage.database.statements import Columns, Query, Write, first, insert_into, slot
 from storage.models import MailRow
 from storage.records import Letter, Mail, MailTotals
 
@@ -48,7 +48,6 @@ class MailQueue:
     Mails to one address keep their order.
     """
 
-    @prepared
     def __init__(self, database: Database, vault: Vault) -> None:
         self._database = database
         self._vault = vault

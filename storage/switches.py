@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.database.statements import Columns, Query, Write, prepared, slot
+from storage.database.statements import Columns, Query, Write, slot
 from storage.models import SwitchRow
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ _DRAINED = "drained"
 class Switches:
     """The switches that are on. Safe in any thread."""
 
-    @prepared
     def __init__(self, database: Database) -> None:
         self._database = database
         this = SwitchRow.name == slot("name")

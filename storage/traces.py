@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from storage.database.instants import to_micros
-from storage.database.statements import Columns, Query, Write, prepared, slot
+from storage.database.statements import Columns, Query, Write, slot
 from storage.models import TracesSentRow
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ _ONLY = 1
 class TracesSent:
     """The instant at which the end of the last build sent was recorded. Safe in any thread."""
 
-    @prepared
     def __init__(self, database: Database) -> None:
         self._database = database
         until: Columns[datetime] = Columns(lambda at: at, TracesSentRow.until)

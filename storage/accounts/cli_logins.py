@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from storage.accounts.tokens import hashed
 from storage.database.instants import SECOND
-from storage.database.statements import Query, Write, first, insert_into, prepared, slot
+from storage.database.statements import Query, Write, first, insert_into, slot
 from storage.models import CliLoginRow
 from storage.records import CliLoginKind
 
@@ -32,7 +32,6 @@ _IGNORED = re.compile(r"[\s\-\u2010-\u2015]")
 class CliLogins:
     """Offers of sessions, each of which can be taken once before it expires. Safe in any thread."""
 
-    @prepared
     def __init__(self, database: Database, tokens: Tokens) -> None:
         self._database = database
         self._tokens = tokens

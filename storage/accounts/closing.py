@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import peewee
 
-from storage.database.statements import Query, Write, first, prepared, slot
+from storage.database.statements import Query, Write, first, slot
 from storage.errors import SoleOwner
 from storage.models import (
     CliLoginRow,
@@ -40,7 +40,6 @@ __all__ = ["Accounts"]
 class Accounts:
     """Closes accounts. Safe in any thread."""
 
-    @prepared
     def __init__(self, database: Database, builds: Builds, holds: Holds, passkeys: Passkeys) -> None:
         self._database = database
         self._builds = builds

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from storage.database.statements import Columns, Query, Write, first, insert_into, prepared, slot, written
+from storage.database.statements import Columns, Query, Write, first, insert_into, slot, written
 from storage.errors import EmailUnproven, LastIdentity
 from storage.models import IdentityRow, PasskeyRow
 from storage.records import Identity, ProvenIdentity, SignUpPolicy, User
@@ -27,7 +27,6 @@ class Identities:
     the provider verified leads to an account that exists, as a magic link to that address would.
     """
 
-    @prepared
     def __init__(self, database: Database, users: Users, sign_ups: SignUps) -> None:
         self._database = database
         self._users = users

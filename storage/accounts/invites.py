@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from storage.accounts.tokens import hashed
 from storage.database.instants import DAY, from_micros, to_micros
-from storage.database.statements import Columns, Query, Write, first, insert_into, prepared, slot, written
+from storage.database.statements import Columns, Query, Write, first, insert_into, slot, written
 from storage.errors import InviteInvalid, InviteUnacceptable, TooManyInvites
 from storage.models import InviteRow, MembershipRow, OrganizationRow, UserRow
 from storage.records import Invite, InviteDraft, Role
@@ -31,7 +31,6 @@ _INVITE = Columns.of(Invite, InviteRow)
 class Invites:
     """Invites, each for one e-mail address. Only the hash of a token is stored. Safe in any thread."""
 
-    @prepared
     def __init__(self, database: Database, organizations: Organizations) -> None:
         self._database = database
         self._organizations = organizations

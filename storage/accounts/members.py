@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.database.statements import Columns, Query, Write, first, prepared, slot
+from storage.database.statements import Columns, Query, Write, first, slot
 from storage.errors import LastOwner, MemberNotFound, RoleInsufficient
 from storage.models import MembershipRow, UserRow
 from storage.records import Member, Role
@@ -20,7 +20,6 @@ _MEMBER = Columns.of(Member, UserRow, user_id=UserRow.id, role=MembershipRow.rol
 class Members:
     """Memberships. Each change is checked and made in one transaction. Safe in any thread."""
 
-    @prepared
     def __init__(self, database: Database) -> None:
         self._database = database
         of_organization = MembershipRow.organization == slot("organization_id")

@@ -9,7 +9,7 @@ from uuid import uuid4
 import peewee
 
 from storage.accounts.slugs import RESERVED_SLUGS, slug_candidates, slugify
-from storage.database.statements import Columns, Query, Write, first, insert_into, prepared, slot, written
+from storage.database.statements import Columns, Query, Write, first, insert_into, slot, written
 from storage.errors import NameUnusable, TooManyOrganizations
 from storage.models import MembershipRow, OrganizationRow
 from storage.records import Organization, OrganizationChanges, Page, Role
@@ -29,7 +29,6 @@ _MEMBERSHIP = Columns(lambda organization, role: (organization, role), ORGANIZAT
 class Organizations:
     """The owners of pipelines and ledgers, and their members. Safe in any thread."""
 
-    @prepared
     def __init__(self, database: Database) -> None:
         self._database = database
         organizations = OrganizationRow.select(*ORGANIZATION.selected)

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from storage.accounts.tokens import hashed
 from storage.database.instants import SECOND
-from storage.database.statements import Columns, Query, Write, insert_into, prepared, slot, written
+from storage.database.statements import Columns, Query, Write, insert_into, slot, written
 from storage.models import PasskeyChallengeRow
 from storage.records import PasskeyChallenge, PasskeyPurpose
 
@@ -32,7 +32,6 @@ _CHALLENGE = Columns.of(PasskeyChallenge, PasskeyChallengeRow)
 class PasskeyChallenges:
     """Challenges, each usable once within 300 seconds. Safe in any thread."""
 
-    @prepared
     def __init__(self, database: Database, most: int = _MOST) -> None:
         self._database = database
         self._most = most

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import peewee
 
-from storage.database.statements import Columns, Query, Write, first, insert_into, prepared, slot, written
+from storage.database.statements import Columns, Query, Write, first, insert_into, slot, written
 from storage.errors import LastPasskey, PasskeyTaken, TooManyPasskeys
 from storage.models import IdentityRow, PasskeyHandleRow, PasskeyRow
 from storage.models.fields import ListField
@@ -29,7 +29,6 @@ _PASSKEY = Columns.of(Passkey, PasskeyRow, handle=PasskeyHandleRow.handle)
 class Passkeys:
     """Passkeys, at most 50 of one account. Safe in any thread."""
 
-    @prepared
     def __init__(self, database: Database) -> None:
         self._database = database
         of_user = PasskeyRow.user == slot("user_id")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from storage.accounts.tokens import hashed
 from storage.database.instants import DAY, SECOND
-from storage.database.statements import Columns, Query, Write, first, insert_into, prepared, slot
+from storage.database.statements import Columns, Query, Write, first, insert_into, slot
 from storage.models import SignInLinkRow
 from storage.records import SignInLink, SignInLinkKind, User
 
@@ -32,7 +32,6 @@ _LINK = Columns.of(SignInLink, SignInLinkRow)
 class SignInLinks:
     """Links, each usable once before it expires. Only the hash of a token is stored. Safe in any thread."""
 
-    @prepared
     def __init__(self, database: Database) -> None:
         self._database = database
         named = (SignInLinkRow.kind == slot("kind")) & (SignInLinkRow.hash == slot("hash"))

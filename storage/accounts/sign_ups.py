@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.database.statements import Query, first, prepared, slot
+from storage.database.statements import Query, first, slot
 from storage.errors import SignUpClosed
 from storage.models import InviteRow, OrganizationRow, UserRow
 from storage.records import SignInLinkKind, SignUpMode, SignUpPolicy, User
@@ -23,7 +23,6 @@ class SignUps:
     The first account of a service needs an owner's link. That link permits one account, whatever the policy is.
     """
 
-    @prepared
     def __init__(self, database: Database, users: Users, links: SignInLinks) -> None:
         self._database = database
         self._users = users

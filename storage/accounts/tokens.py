@@ -12,7 +12,7 @@ import peewee
 
 from storage.accounts.users import USER_COLUMNS
 from storage.database.instants import DAY, SECOND, to_micros
-from storage.database.statements import Columns, Query, Write, insert_into, prepared, slot, written
+from storage.database.statements import Columns, Query, Write, insert_into, slot, written
 from storage.errors import DatabaseUnavailable
 from storage.models import CliLoginRow, OrganizationRow, TokenRow, UserRow
 from storage.records import Caller, Token, TokenKind
@@ -40,7 +40,6 @@ _CALLER = Columns.of(Caller, TokenRow, user=USER_COLUMNS, token_id=TokenRow.id)
 class Tokens:
     """The bearer tokens of users. Safe in any thread."""
 
-    @prepared
     def __init__(self, database: Database) -> None:
         self._database = database
         hashing = TokenRow.hash == slot("hash")

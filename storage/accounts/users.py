@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from storage.database.statements import Columns, Query, Write, insert_into, prepared, slot, written
+from storage.database.statements import Columns, Query, Write, insert_into, slot, written
 from storage.errors import EmailTaken
 from storage.models import OrganizationRow, UserRow
 from storage.records import Role, User
@@ -22,7 +22,6 @@ USER_COLUMNS = Columns.of(User, UserRow, personal_org_slug=OrganizationRow.slug)
 class Users:
     """People with an account. Safe in any thread."""
 
-    @prepared
     def __init__(self, database: Database, organizations: Organizations) -> None:
         self._database = database
         self._organizations = organizations

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import peewee
 
 from storage.database.instants import to_micros
-from storage.database.statements import Columns, Query, Slots, Write, first, insert_into, prepared, slot, written
+from storage.database.statements import Columns, Query, Slots, Write, first, insert_into, slot, written
 from storage.errors import CouponClaimed, CouponExhausted, CouponExpired, CouponTaken, CouponUnknown
 from storage.models import CouponRow, RedemptionRow
 from storage.records import Coupon, LedgerSource, NewCoupon, Redemption
@@ -26,7 +26,6 @@ _NEW: Slots[NewCoupon] = Slots(NewCoupon, CouponRow)
 class Coupons:
     """Coupons and their redemptions. Codes ignore case and spaces. Safe in any thread."""
 
-    @prepared
     def __init__(self, database: Database, ledger: Ledger) -> None:
         self._database = database
         self._ledger = ledger

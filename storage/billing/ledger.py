@@ -8,7 +8,7 @@ from uuid import uuid4
 import peewee
 
 from storage.billing.verification import LedgerVerification
-from storage.database.statements import NEWEST, Columns, Query, Write, first, insert_into, prepared, slot, written
+from storage.database.statements import NEWEST, Columns, Query, Write, first, insert_into, slot, written
 from storage.models import BuildRow, JobRow, LeaseRow, LedgerRow, OrganizationRow, PipelineRow, RerunDebitRow
 from storage.records import Discrepancy, LedgerEntry, LedgerSource, Page
 
@@ -28,11 +28,6 @@ class Ledger:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._verification = LedgerVerification(database)
-        self._prepare(database)
-
-    @prepared
-    def _prepare(self, database: Database) -> None:
         of_organization = LedgerRow.organization == slot("organization_id")
         entries = LedgerRow.select(*_ENTRY.selected)
         self._by_id = Query(database, entries.where(LedgerRow.id == slot("id")), _ENTRY)
@@ -87,6 +82,7 @@ class Ledger:
             .where(JobRow.id == slot("job_id")),
             tuple,
         )
+        self._verification = LedgerVerification(database)
 
     def append(
         self,

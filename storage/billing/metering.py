@@ -9,7 +9,7 @@ import peewee
 from storage.billing.prices import cost_cents
 from storage.database.clock import boot_id
 from storage.database.instants import SECOND
-from storage.database.statements import Columns, Query, Write, prepared, slot, written
+from storage.database.statements import Columns, Query, Write, slot, written
 from storage.models import AttemptRow, LeaseRow
 from storage.records import Shape
 
@@ -26,7 +26,6 @@ class Meter:
     A lease's time begins and ends with its command, however late the end is noticed.
     """
 
-    @prepared
     def __init__(self, database: Database, billing: BillingSettings) -> None:
         self._database = database
         self._billing = billing

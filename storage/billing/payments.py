@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, assert_never
 import peewee
 
 from storage.billing.refunds import refunded
-from storage.database.statements import Columns, Query, Write, first, insert_into, prepared, slot, written
+from storage.database.statements import Columns, Query, Write, first, insert_into, slot, written
 from storage.models import (
     LedgerRow,
     OrganizationRow,
@@ -48,7 +48,6 @@ _EVENT = Columns.of(PaymentEvent, PaymentEventRow)
 class Payments:
     """Payment sessions and the provider's events. Safe in any thread."""
 
-    @prepared
     def __init__(self, database: Database, ledger: Ledger) -> None:
         self._database = database
         self._ledger = ledger

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import peewee
 
 from storage.billing.refunds import refunded
-from storage.database.statements import Query, prepared
+from storage.database.statements import Query
 from storage.models import HoldRow, JobRow, LeaseRow, LedgerRow, OrganizationRow, PaymentRow, RerunDebitRow
 from storage.records import Discrepancy, LedgerSource, PaymentState
 
@@ -22,7 +22,6 @@ __all__ = ["LedgerVerification"]
 class LedgerVerification:
     """Queries for what the ledger contradicts; each finds nothing in a sound ledger."""
 
-    @prepared
     def __init__(self, database: Database) -> None:
         self._unbalanced = Query(database, _unbalanced(), _describe_balance)
         self._wrong_job_debits = Query(database, _wrong_job_debits(), _describe_job)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.database.statements import Write, prepared, slot, written
+from storage.database.statements import Write, slot, written
 from storage.errors import ApprovalNotAwaited
 from storage.models import BuildRow
 from storage.records import WaitsFor
@@ -21,7 +21,6 @@ __all__ = ["Approvals"]
 class Approvals:
     """Approves builds. An approval is of one build, and so of one commit. Safe in any thread."""
 
-    @prepared
     def __init__(self, database: Database, builds: Builds, groups: ConcurrencyGroups) -> None:
         self._database = database
         self._builds = builds

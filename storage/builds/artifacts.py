@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import peewee
 
 from storage.database.instants import from_micros
-from storage.database.statements import Columns, Query, Slots, SqlValue, Write, first, insert_into, prepared, slot
+from storage.database.statements import Columns, Query, Slots, SqlValue, Write, first, insert_into, slot
 from storage.models import ArtifactRow, BuildRow, JobRow
 from storage.records import Artifact, NewArtifact, PastArtifact
 
@@ -39,7 +39,6 @@ class Artifacts:
     A job's artifacts appear all at once, when their files are on disk. A later attempt's artifacts replace them.
     """
 
-    @prepared
     def __init__(self, database: Database, files: ArtifactFiles, attempts: Attempts) -> None:
         self.files = files
         self._database = database

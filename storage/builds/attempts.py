@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import peewee
 
-from storage.database.statements import Columns, Query, Write, first, insert_into, prepared, slot
+from storage.database.statements import Columns, Query, Write, first, insert_into, slot
 from storage.models import AttemptRow, EdgeRow, JobRow
 from storage.records import Attempt, EdgeKind, JobState
 
@@ -25,7 +25,6 @@ class Attempts:
     They are written inside the transactions of jobs and leases.
     """
 
-    @prepared
     def __init__(self, database: Database) -> None:
         self._database = database
         of_job = AttemptRow.job == slot("job_id")

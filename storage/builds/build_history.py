@@ -12,7 +12,7 @@ import peewee
 
 from storage.builds.build_rows import BUILD, counts, existing_builds
 from storage.database.instants import SECOND
-from storage.database.statements import NEWEST, Columns, Query, first, prepared, slot
+from storage.database.statements import NEWEST, Columns, Query, first, slot
 from storage.models import BuildOriginRow, BuildRow, JobRow, LeaseRow, PipelineRow, UserRow
 from storage.records import BuildPeople, BuildState, FlakyStep, JobState, ListedBuild, Page, PastBuild, SlowStep
 
@@ -44,7 +44,6 @@ _PAST = Columns.of(PastBuild, BuildRow, pipeline_id=PipelineRow.id, amount_cents
 class BuildHistory:
     """Builds of pipelines that are not deleted, newest first. Safe in any thread."""
 
-    @prepared
     def __init__(self, database: Database) -> None:
         builds = existing_builds()
         of_organization = PipelineRow.organization == slot("organization_id")

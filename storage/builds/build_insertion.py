@@ -11,7 +11,7 @@ import peewee
 from storage.builds.build_rows import BUILD, existing_builds
 from storage.builds.concurrency import group_of
 from storage.builds.job_insertion import JobInserter
-from storage.database.statements import Query, Slots, SqlValue, Write, first, insert_into, prepared, slot, written
+from storage.database.statements import Query, Slots, SqlValue, Write, first, insert_into, slot, written
 from storage.errors import DatabaseNotSynced, PipelineGone, SourceGone
 from storage.models import BuildRow, OrganizationRow, PipelineRow
 from storage.records import NewBuild
@@ -52,10 +52,6 @@ class BuildInserter:
         self._groups = groups
         self._host_strict_shell = strict_shell
         self._jobs = JobInserter(database)
-        self._prepare(database)
-
-    @prepared
-    def _prepare(self, database: Database) -> None:
         self._next_number = Query(
             database,
             PipelineRow.update({PipelineRow.build_count: PipelineRow.build_count + 1})

@@ -11,7 +11,7 @@ import peewee
 from storage.builds.build_insertion import BuildInserter
 from storage.builds.build_rows import BUILD, counts, existing_builds
 from storage.database.instants import to_micros
-from storage.database.statements import NEWEST, Query, Write, first, prepared, slot, written
+from storage.database.statements import NEWEST, Query, Write, first, slot, written
 from storage.models import BuildRow, JobRow, OrganizationRow, PipelineRow
 from storage.records import BuildState, JobState
 
@@ -46,10 +46,6 @@ class Builds:
         self._database = database
         self._vault = vault
         self._inserter = BuildInserter(database, vault, sources, keys, groups, strict_shell=strict_shell)
-        self._prepare(database)
-
-    @prepared
-    def _prepare(self, database: Database) -> None:
         builds = existing_builds()
         numbered = BuildRow.number == slot("number")
         of_pipeline = BuildRow.pipeline == slot("pipeline_id")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import peewee
 
 from storage.data_classes import immutable
-from storage.database.statements import NEWEST, Columns, Query, SqlValue, Write, first, prepared, slot
+from storage.database.statements import NEWEST, Columns, Query, SqlValue, Write, first, slot
 from storage.models import BuildRow, EdgeRow, JobRow, PipelineRow
 from storage.records import JobState, Turn, WaitsFor
 
@@ -45,7 +45,6 @@ class ConcurrencyGroups:
     The unfinished builds of a group that wait for nothing have its places. The jobs of one that waits are ``pending``.
     """
 
-    @prepared
     def __init__(self, database: Database) -> None:
         self._database = database
         columns = Columns(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from storage.database.statements import Query, Slots, SqlValue, Write, first, insert_into, prepared, slot
+from storage.database.statements import Query, Slots, SqlValue, Write, first, insert_into, slot
 from storage.models import EdgeRow, JobRow
 from storage.records import JobState, NewJob, Shape
 
@@ -22,7 +22,6 @@ _NEW: Slots[NewJob] = Slots(NewJob, JobRow, shape=Slots(Shape, JobRow))
 class JobInserter:
     """Inserts the jobs of a new build, inside the caller's transaction."""
 
-    @prepared
     def __init__(self, database: Database) -> None:
         self._insert_job = Write(
             database,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import peewee
 
 from storage.database.instants import SECOND
-from storage.database.statements import Columns, Query, Write, first, prepared, slot
+from storage.database.statements import Columns, Query, Write, first, slot
 from storage.models import BuildRow, EdgeRow, JobRow
 from storage.records import Edge, Job, JobState, Outcome, Shape
 
@@ -44,7 +44,6 @@ _EDGE = Columns.of(Edge, EdgeRow)
 class Jobs:
     """The jobs of builds. Safe in any thread."""
 
-    @prepared
     def __init__(self, database: Database, attempts: Attempts, meter: Meter, ledger: Ledger, holds: Holds) -> None:
         self._database = database
         self._attempts = attempts

@@ -9,7 +9,7 @@ import peewee
 
 from storage.builds.job_insertion import JobInserter
 from storage.database.instants import to_micros
-from storage.database.statements import Columns, Query, Write, insert_into, prepared, slot, written
+from storage.database.statements import Columns, Query, Write, insert_into, slot, written
 from storage.models import BuildRow, KeyRow, PipelineRow, RenderedRow, RenderRow
 from storage.records import BuildState, Render, Rendered, WaitsFor
 
@@ -43,10 +43,6 @@ class Renders:
         self._builds = builds
         self._leases = leases
         self._inserter = JobInserter(database)
-        self._prepare(database)
-
-    @prepared
-    def _prepare(self, database: Database) -> None:
         this, unfinished = RenderRow.build == slot("build_id"), RenderRow.finished_at.is_null()
         renders = RenderRow.select(*_RENDER.selected).join(BuildRow).join(PipelineRow)
         self._get = Query(database, renders.where(this), _RENDER)

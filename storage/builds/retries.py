@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import peewee
 
-from storage.database.statements import Query, Write, first, prepared, slot
+from storage.database.statements import Query, Write, first, slot
 from storage.errors import BuildBusy, BuildNotFinished
 from storage.models import BuildRow, HoldRow, JobRow, LeaseRow
 from storage.records import JobState, LeaseState
@@ -26,7 +26,6 @@ __all__ = ["Retries"]
 class Retries:
     """The only way of a job from a final state back to an unfinished one. Safe in any thread."""
 
-    @prepared
     def __init__(self, database: Database, holds: Holds, groups: ConcurrencyGroups, origins: BuildOrigins) -> None:
         self._database = database
         self._holds = holds

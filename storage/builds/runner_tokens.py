@@ -9,7 +9,7 @@ import secrets
 from typing import TYPE_CHECKING
 
 from storage.accounts.tokens import hashed
-from storage.database.statements import Query, Write, insert_into, prepared, slot
+from storage.database.statements import Query, Write, insert_into, slot
 from storage.models import BuildRow, RunnerTokenRow
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ _BYTES = 32
 class RunnerTokens:
     """At most one token per build, of which only the SHA-256 is stored. Safe in any thread."""
 
-    @prepared
     def __init__(self, database: Database) -> None:
         self._database = database
         self._build = Query(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import peewee
 
 from storage.data_classes import immutable
-from storage.database.statements import Columns, Query, prepared, slot
+from storage.database.statements import Columns, Query, slot
 from storage.models import BuildRow, JobRow, LeaseRow, OrganizationRow, PipelineRow
 from storage.records import JobErrorCode
 
@@ -39,7 +39,6 @@ class ServiceFailure:
 class ServiceFailures:
     """Recent failures of jobs, at a cost that does not grow with the number of jobs. Safe in any thread."""
 
-    @prepared
     def __init__(self, database: Database) -> None:
         failure = Columns.of(
             ServiceFailure,

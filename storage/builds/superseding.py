@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import peewee
 
-from storage.database.statements import Query, SqlValue, first, prepared, slot
+from storage.database.statements import Query, SqlValue, first, slot
 from storage.models import BuildOriginRow, BuildRow
 from storage.records import BuildErrorCode, BuildState, OriginEvent
 
@@ -23,7 +23,6 @@ class SupersededBuilds:
     Other builds, such as those of callers, schedules and tags, are never superseded.
     """
 
-    @prepared
     def __init__(self, database: Database) -> None:
         self._database = database
         origin = BuildOriginRow.select(BuildOriginRow.build).where(

@@ -1,4 +1,4 @@
-"""Statements: peewee compiles the SQL at a process's first use; every later use only binds values.
+"""Statements: peewee compiles the SQL at the first use; every later use only binds values.
 
 A variable value is a ``slot("name")`` in the peewee query and a keyword argument when the statement runs. Every other
 value is a literal in the SQL, so that SQLite can match it to a partial index.
@@ -6,29 +6,23 @@ value is a literal in the SQL, so that SQLite can match it to a partial index.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from copy import copy
 from dataclasses import fields
-from functools import cached_property, wraps
+from functools import cached_property
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import peewee
 
 from storage.records import Page
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from _typeshed import DataclassInstance
 
     from storage.database.connection import Database
 
-__all__ = ["NEWEST", "Columns", "Query", "Slots", "Write", "first", "insert_into", "prepared", "slot", "written"]
+__all__ = ["NEWEST", "Columns", "Query", "Slots", "Write", "first", "insert_into", "slot", "written"]
 
-P = ParamSpec("P")
-S = TypeVar("S")
 T = TypeVar("T")
 R = TypeVar("R", bound="DataclassInstance")
 Read: TypeAlias = Callable[[Any], Any]
@@ -105,36 +99,19 @@ class Slots(Generic[T]):
         return values
 
 
-class _Text:
-    """The text of a query, compiled at its first use, because most processes use few queries."""
+class _Statement:
+    """A query that is compiled at its first use, because most processes use few of the queries."""
 
-    def __init__(self, query: peewee.Query) -> None:
+    def __init__(self, database: Database, query: peewee.Query) -> None:
+        self._database = database
         self._query = query
 
     @cached_property
     def sql(self) -> str:
+        """The SQL, with its slots."""
         context = peewee.SqliteDatabase(None).get_sql_context(value_literals=True)
         sql, _ = context.sql(self._query).query()  # type: ignore[no-untyped-call] # peewee's stubs leave it open
         return str(sql)
-
-
-class _Statement:
-    """A query on a database; its text may be that of other databases, too."""
-
-    def __init__(self, database: Database, query: peewee.Query) -> None:
-        self._database = database
-        self._text = _Text(query)
-
-    @property
-    def sql(self) -> str:
-        """The SQL, with its slots."""
-        return self._text.sql
-
-    def on(self, database: Database) -> Self:
-        """Return the same statement on another database."""
-        other = copy(self)
-        other._database = database  # noqa: SLF001 - of its own class
-        return other
 
 
 class Query(_Statement, Generic[T]):
@@ -176,40 +153,6 @@ class Write(_Statement):
     def run_many(self, rows: Iterable[Mapping[str, SqlValue]]) -> None:
         """Run the statement once for each mapping of slots to values."""
         self._database.execute_many(self.sql, rows)
-
-
-def prepared(prepare: Callable[Concatenate[S, Database, P], None]) -> Callable[Concatenate[S, Database, P], None]:
-    """Let a method prepare statements once in a process, for later objects and their databases, too.
-
-    To make a query and its SQL takes longer than to run it. The method, mostly an initializer, makes statements that
-    hold no argument but the database, and keeps arguments; if it sets anything else, its first call raises TypeError.
-    """
-    signature = inspect.signature(prepare)
-    made: list[tuple[dict[str, _Statement], dict[str, str]]] = []
-
-    @wraps(prepare)
-    def prepare_once(self: S, database: Database, /, *arguments: P.args, **named: P.kwargs) -> None:
-        bound = signature.bind(self, database, *arguments, **named)
-        bound.apply_defaults()
-        given = dict(list(bound.arguments.items())[1:])
-        if made:
-            statements, kept = made[0]
-            vars(self).update({name: given[argument] for name, argument in kept.items()})
-            vars(self).update({name: statement.on(database) for name, statement in statements.items()})
-            return
-        before = set(vars(self))
-        prepare(self, database, *arguments, **named)
-        names = {id(value): name for name, value in given.items()}
-        added = {name: value for name, value in vars(self).items() if name not in before}
-        statements = {name: value for name, value in added.items() if isinstance(value, _Statement)}
-        others = {name: value for name, value in added.items() if name not in statements}
-        strange = [name for name, value in others.items() if id(value) not in names]
-        if strange:
-            raise TypeError(f"{prepare.__qualname__} sets more than arguments and statements: {', '.join(strange)}")
-        if len(names) == len(given):  # of two arguments that are one object, nobody knows which is kept
-            made.append((statements, {name: names[id(value)] for name, value in others.items()}))
-
-    return prepare_once
 
 
 def slot(name: str) -> peewee.SQL:

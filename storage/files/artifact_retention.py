@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.database.statements import Query, Write, prepared, slot
+from storage.database.statements import Query, Write, slot
 from storage.files.retention import Retention
 from storage.models import ArtifactRow, BuildRow
 
@@ -25,7 +25,6 @@ class ArtifactRetention(Retention):
     deleted with the files; the build's row keeps the instant of their expiry.
     """
 
-    @prepared
     def __init__(self, database: Database, files: ArtifactFiles) -> None:
         super().__init__(database, BuildRow.artifact_bytes, BuildRow.artifacts_expired_at)
         self._files = files

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.database.statements import Query, first, prepared, slot
+from storage.database.statements import Query, first, slot
 from storage.files.retention import MeasuredRetention
 from storage.models import BuildRow
 
@@ -19,7 +19,6 @@ __all__ = ["LogRetention"]
 class LogRetention(MeasuredRetention):
     """Retention of logs. Never touches an unfinished build's. Safe in any thread."""
 
-    @prepared
     def __init__(self, database: Database, logs: LogFiles) -> None:
         super().__init__(database, BuildRow.log_bytes, BuildRow.logs_expired_at)
         self._logs = logs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.database.statements import Query, prepared
+from storage.database.statements import Query
 from storage.files.retention import MeasuredRetention
 from storage.models import BuildRow
 
@@ -22,7 +22,6 @@ class SourceRetention(MeasuredRetention):
     A build counts with the full size of its archive, even if it shares the bytes with the build that it repeats.
     """
 
-    @prepared
     def __init__(self, database: Database, sources: Sources) -> None:
         has_source = BuildRow.has_source == 1
         super().__init__(database, BuildRow.source_bytes, BuildRow.source_expired_at, has_source)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import peewee
 
-from storage.database.statements import Columns, Query, Slots, Write, first, insert_into, prepared, slot
+from storage.database.statements import Columns, Query, Slots, Write, first, insert_into, slot
 from storage.models import BuildRow, CacheRow, JobRow, LeaseRow, OrganizationRow, PipelineRow, SnapshotRow
 from storage.records import BuildState, CacheEntry, JobState, NewCacheEntry, Outcome
 
@@ -46,7 +46,6 @@ class Cache:
     An entry only names a snapshot; `Snapshots.unneeded` decides when a snapshot may be removed.
     """
 
-    @prepared
     def __init__(
         self, database: Database, jobs: Jobs, snapshots: Snapshots, artifacts: Artifacts, logs: LogFiles
     ) -> None:

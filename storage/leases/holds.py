@@ -8,7 +8,7 @@ import peewee
 
 from storage.billing.prices import MICRO_CENTS, price
 from storage.database.instants import SECOND, to_micros
-from storage.database.statements import Columns, Query, Write, insert_into, prepared, slot, written
+from storage.database.statements import Columns, Query, Write, insert_into, slot, written
 from storage.models import BuildRow, HoldRow, JobRow, LeaseRow
 from storage.records import Hold, HoldEnd, Shape
 
@@ -35,7 +35,6 @@ class Holds:
     free, however late the end is noticed.
     """
 
-    @prepared
     def __init__(self, database: Database, billing: BillingSettings, ledger: Ledger) -> None:
         self._database = database
         self._billing = billing

@@ -6,7 +6,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from storage.data_classes import immutable
-from storage.database.statements import Slots, Write, insert_into, prepared, slot
+from storage.database.statements import Slots, Write, insert_into, slot
 from storage.models import LeaseRow
 from storage.records import LeaseState, Shape
 
@@ -35,7 +35,6 @@ _CLAIM: Slots[Claim] = Slots(Claim, LeaseRow, shape=Slots(Shape, LeaseRow))
 class LeaseClaims:
     """Writes claims into new and free leases, which then are ``creating``, in the caller's transaction."""
 
-    @prepared
     def __init__(self, database: Database) -> None:
         self._database = database
         self._insert = Write(

@@ -12,7 +12,7 @@ import peewee
 
 from storage.database.clock import boot_id
 from storage.database.instants import SECOND, to_micros
-from storage.database.statements import Columns, Query, Write, first, prepared, slot, written
+from storage.database.statements import Columns, Query, Write, first, slot, written
 from storage.leases.lease_claims import Claim, LeaseClaims
 from storage.models import BuildRow, JobRow, LeaseRow
 from storage.records import JobState, Lease, LeaseState, Shape
@@ -37,10 +37,6 @@ class Leases:
         self._attempts = attempts
         self._meter = meter
         self._claims = LeaseClaims(database)
-        self._prepare(database)
-
-    @prepared
-    def _prepare(self, database: Database) -> None:
         leases = LeaseRow.select(*_LEASE.selected)
         this = LeaseRow.id == slot("id")
         live = LeaseRow.state != LeaseState.ENDED

@@ -8,7 +8,7 @@ import peewee
 
 from storage.data_classes import immutable
 from storage.database.instants import SECOND, to_micros
-from storage.database.statements import Columns, Query, Write, first, prepared, slot
+from storage.database.statements import Columns, Query, Write, first, slot
 from storage.models import BuildRow, EdgeRow, JobRow, LeaseRow, OrganizationRow
 from storage.records import AwaitingJob, EdgeKind, JobState, PastUse, QueuedJob, Shape
 
@@ -51,7 +51,6 @@ class Queue:
     Safe in any thread.
     """
 
-    @prepared
     def __init__(self, database: Database) -> None:
         self._database = database
         scheduled = JobRow.state == JobState.SCHEDULED

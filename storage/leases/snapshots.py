@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.database.statements import Columns, Query, Write, first, insert_into, prepared, slot
+from storage.database.statements import Columns, Query, Write, first, insert_into, slot
 from storage.models import BuildRow, CacheRow, EdgeRow, JobRow, SnapshotRow
 from storage.records import EdgeKind, Snapshot
 
@@ -19,7 +19,6 @@ _SNAPSHOT = Columns.of(Snapshot, SnapshotRow)
 class Snapshots:
     """The snapshots in the providers' stores, by name. Safe in any thread."""
 
-    @prepared
     def __init__(self, database: Database) -> None:
         self._database = database
         snapshots = SnapshotRow.select(*_SNAPSHOT.selected)

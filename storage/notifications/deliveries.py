@@ -8,7 +8,7 @@ from uuid import uuid4
 import peewee
 
 from storage.database.instants import DAY, SECOND
-from storage.database.statements import NEWEST, Columns, Query, Write, insert_into, prepared, slot, written
+from storage.database.statements import NEWEST, Columns, Query, Write, insert_into, slot, written
 from storage.models import NotificationDeliveryRow as Row
 from storage.records import NotificationDelivery, Page
 
@@ -35,7 +35,6 @@ class NotificationDeliveries:
     Each is written in the transaction that notes its event as told, so that none is lost, and is sent at least once.
     """
 
-    @prepared
     def __init__(self, database: Database, notifications: Notifications) -> None:
         self._database = database
         self._notifications = notifications

@@ -8,7 +8,7 @@ import peewee
 
 from storage.builds.build_rows import counts
 from storage.database.instants import to_micros
-from storage.database.statements import Columns, Query, Write, prepared, slot
+from storage.database.statements import Columns, Query, Write, slot
 from storage.models import BuildRow
 from storage.records import BuildState, EndedBuild, ToldEnd
 
@@ -25,7 +25,6 @@ _TOLD = Columns(ToldEnd, BuildRow.number, (BuildRow.told_state, BuildState))
 class EndedBuilds:
     """Ends of builds, each told once. A build that was retried ends again. Safe in any thread."""
 
-    @prepared
     def __init__(self, database: Database) -> None:
         self._database = database
         untold = peewee.Expression(BuildRow.recorded_at, "IS NOT", BuildRow.told_at)  # both are null before an end

@@ -15,18 +15,7 @@ import peewee
 
 from storage.data_classes import immutable
 from storage.database.instants import DAY, from_micros
-from storage.database.statements import (
-    Columns,
-    Query,
-    Slots,
-    SqlValue,
-    Write,
-    first,
-    insert_into,
-    prepared,
-    slot,
-    written,
-)
+from storage.database.statements import Columns, Query, Slots, SqlValue, Write, first, insert_into, slot, written
 from storage.errors import PipelineGone, TooManyNotifications
 from storage.models import NotificationRow, OrganizationRow, PipelineRow
 from storage.records import Endpoint, FailingNotification, NewNotification, Notification, NotificationKind, Page
@@ -70,7 +59,6 @@ class _Sealed:
 class Notifications:
     """The notifications of pipelines, which go with their pipeline. Safe in any thread."""
 
-    @prepared
     def __init__(self, database: Database, vault: Vault, pipelines: Pipelines) -> None:
         self._database = database
         self._vault = vault

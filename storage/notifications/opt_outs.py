@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from storage.database.statements import Query, Write, insert_into, prepared, slot
+from storage.database.statements import Query, Write, insert_into, slot
 from storage.models import MailOptOutRow
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ __all__ = ["MailOptOuts"]
 class MailOptOuts:
     """The addresses that get no mail about builds, in their normal form. Safe in any thread."""
 
-    @prepared
     def __init__(self, database: Database, vault: Vault) -> None:
         self._database = database
         self._vault = vault

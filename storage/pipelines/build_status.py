@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import peewee
 
 from storage.builds.build_rows import counts
-from storage.database.statements import Columns, Query, prepared, slot
+from storage.database.statements import Columns, Query, slot
 from storage.models import BuildRow, DeclarationRow, MembershipRow, OrganizationRow, PipelineRow
 from storage.records import PipelineStatus, Visibility
 
@@ -35,7 +35,6 @@ _STATUS = Columns(
 class BuildStatus:
     """The figures of badges and monitors. Safe in any thread."""
 
-    @prepared
     def __init__(self, database: Database) -> None:
         public = PipelineRow.visibility == Visibility.PUBLIC
         of_reader = MembershipRow.user == slot("reader")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import peewee
 
 from storage.accounts.slugs import slug_candidates, slugify
-from storage.database.statements import Columns, Query, Slots, Write, insert_into, prepared, slot, written
+from storage.database.statements import Columns, Query, Slots, Write, insert_into, slot, written
 from storage.errors import SlugTaken
 from storage.models import DeclarationRow, PipelineRow, RepositoryRow
 from storage.pipelines.clone_urls import clone_place
@@ -44,7 +44,6 @@ class Declarations:
     its builds, is in no list and accepts no builds.
     """
 
-    @prepared
     def __init__(self, database: Database, pipelines: Pipelines) -> None:
         self._database = database
         self._pipelines = pipelines

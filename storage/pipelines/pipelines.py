@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import peewee
 
-from storage.database.statements import Columns, Query, Slots, Write, first, insert_into, prepared, slot, written
+from storage.database.statements import Columns, Query, Slots, Write, first, insert_into, slot, written
 from storage.errors import PipelineBusy, PipelineGone, SlugTaken
 from storage.models import (
     BuildRow,
@@ -38,7 +38,6 @@ _CHANGEABLE = tuple(PipelineChanges.__annotations__)
 class Pipelines:
     """The pipelines of organizations. Safe in any thread."""
 
-    @prepared
     def __init__(self, database: Database, holds: Holds) -> None:
         self._database = database
         self._holds = holds

@@ -10,7 +10,7 @@ from uuid import uuid4
 import peewee
 
 from storage.database.instants import to_micros
-from storage.database.statements import Columns, Query, Slots, Write, first, insert_into, prepared, slot, written
+from storage.database.statements import Columns, Query, Slots, Write, first, insert_into, slot, written
 from storage.errors import PipelineGone, TooManySchedules
 from storage.models import PipelineRow, ScheduleRow
 from storage.records import NewSchedule, Page, Schedule, ScheduleChanges
@@ -35,7 +35,6 @@ _MOST = 20
 class Schedules:
     """The schedules of pipelines, which go with their pipeline. Safe in any thread."""
 
-    @prepared
     def __init__(self, database: Database, pipelines: Pipelines) -> None:
         self._database = database
         self._pipelines = pipelines

@@ -8,18 +8,7 @@ from typing import TYPE_CHECKING
 
 import peewee
 
-from storage.database.statements import (
-    Columns,
-    Query,
-    Slots,
-    SqlValue,
-    Write,
-    first,
-    insert_into,
-    prepared,
-    slot,
-    written,
-)
+from storage.database.statements import Columns, Query, Slots, SqlValue, Write, first, insert_into, slot, written
 from storage.errors import PipelineGone, SealBroken, SecretInvalid, SecretNotFound
 from storage.models import AttemptRow, PipelineRow, SecretRow
 from storage.records import Secret, SecretScope
@@ -43,7 +32,6 @@ _MAX_BYTES = 64 * 1024
 class Secrets:
     """The secrets of organizations and pipelines. Only jobs get their values. Safe in any thread."""
 
-    @prepared
     def __init__(self, database: Database, vault: Vault) -> None:
         self._database = database
         self._vault = vault

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import peewee
 
 from storage.database.instants import SECOND
-from storage.database.statements import Columns, Query, Write, insert_into, prepared, slot
+from storage.database.statements import Columns, Query, Write, insert_into, slot
 from storage.models import OrganizationRow, RepositoryHeadRow, RepositoryRow
 from storage.records import Repository, RepositoryHead
 
@@ -35,7 +35,6 @@ class RepositoryChecks:
     one transaction, so no push is built twice. Pushes during downtime are found at the next check.
     """
 
-    @prepared
     def __init__(self, database: Database, repositories: Repositories) -> None:
         self._database = database
         self._repositories = repositories

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from storage.database.statements import Columns, Query, Write, insert_into, prepared, slot, written
+from storage.database.statements import Columns, Query, Write, insert_into, slot, written
 from storage.errors import HostConnectedElsewhere
 from storage.models import HostConnectionRow, OrganizationRow
 from storage.records import HostConnection
@@ -25,7 +25,6 @@ _CONNECTION = Columns.of(HostConnection, HostConnectionRow)
 class HostConnections:
     """The connected accounts. Those of closed organizations are not found. Safe in any thread."""
 
-    @prepared
     def __init__(self, database: Database, vault: Vault) -> None:
         self._database = database
         self._vault = vault

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from storage.database.statements import Query, SqlValue, Write, insert_into, prepared, slot
+from storage.database.statements import Query, SqlValue, Write, insert_into, slot
 from storage.models import RepositoryCredentialRow
 from storage.records import DeployKey, GitCredential
 
@@ -23,7 +23,6 @@ _Stored: TypeAlias = tuple[str | None, str, str, bytes]
 class RepositoryCredentials:
     """One credential for each repository that needs one. Safe in any thread."""
 
-    @prepared
     def __init__(self, database: Database, vault: Vault) -> None:
         self._database = database
         self._vault = vault

@@ -8,7 +8,7 @@ from uuid import uuid4
 import peewee
 
 from storage.database.instants import DAY, SECOND
-from storage.database.statements import NEWEST, Columns, Query, Write, first, insert_into, prepared, slot
+from storage.database.statements import NEWEST, Columns, Query, Write, first, insert_into, slot
 from storage.models import DeliveryRow
 from storage.records import Delivery
 
@@ -37,7 +37,6 @@ class Deliveries:
     their host, in the order of arrival.
     """
 
-    @prepared
     def __init__(self, database: Database, checks: RepositoryChecks) -> None:
         self._database = database
         self._checks = checks

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import peewee
 
 from storage.database.instants import SECOND
-from storage.database.statements import Columns, Query, Write, first, insert_into, prepared, slot
+from storage.database.statements import Columns, Query, Write, first, insert_into, slot
 from storage.models import BuildOriginRow, BuildRow
 from storage.records import BuildErrorCode, BuildOrigin
 
@@ -27,7 +27,6 @@ class BuildOrigins:
     and again, so that a report that failed, or that a crash cut off, is only late.
     """
 
-    @prepared
     def __init__(self, database: Database) -> None:
         self._database = database
         this = BuildOriginRow.build == slot("build_id")

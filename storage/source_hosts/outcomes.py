@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from storage.database.instants import DAY
-from storage.database.statements import Columns, Query, Write, insert_into, prepared, slot
+from storage.database.statements import Columns, Query, Write, insert_into, slot
 from storage.models import PushOutcomeRow
 from storage.records import PushOutcome
 
@@ -28,7 +28,6 @@ class PushOutcomes:
     The answer to a push, pages, commands and deliveries show what came of a push from here.
     """
 
-    @prepared
     def __init__(self, database: Database) -> None:
         self._database = database
         outcomes = PushOutcomeRow.select(*_OUTCOME.selected)

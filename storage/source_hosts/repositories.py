@@ -9,7 +9,7 @@ from uuid import uuid4
 import peewee
 
 from storage.accounts.tokens import hashed
-from storage.database.statements import Columns, Query, SqlValue, Write, insert_into, prepared, slot, written
+from storage.database.statements import Columns, Query, SqlValue, Write, insert_into, slot, written
 from storage.errors import RepositoryConnected
 from storage.models import OrganizationRow, PipelineRow, RepositoryRow
 from storage.pipelines.clone_urls import clone_place
@@ -36,7 +36,6 @@ _TOKEN_BYTES = 32
 class Repositories:
     """The connected repositories. Those of closed organizations are not found. Safe in any thread."""
 
-    @prepared
     def __init__(self, database: Database) -> None:
         self._database = database
         standing = OrganizationRow.closed_at.is_null()

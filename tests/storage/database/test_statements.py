@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from functools import cached_property
@@ -9,15 +8,12 @@ from pathlib import Path
 import peewee
 import pytest
 
-from storage import Edge, EdgeKind, NewBuild, NewJob, NewPipeline, Page, Shape, Storage
+from storage import Edge, EdgeKind, NewJob, Page, Shape, Storage
 from storage.database.connection import Database
-from storage.database.statements import Columns, Query, Slots, Write, first, prepared, slot, written
+from storage.database.statements import Columns, Query, Slots, Write, slot, written
 from storage.models import EdgeRow, JobRow
 from tests.clock import ManualClock
-from tests.state import database_in, new_storage
 from tests.storage.world import new_job
-
-_STORAGE = Path(__file__).parents[3] / "storage"
 
 READS_ALL = {
     "queue._length": "counts all who wait, in a covering index",
@@ -209,79 +205,6 @@ def test_a_literal_value_is_written_into_the_sql(storage: Storage, database: Dat
     query = Query(database, JobRow.select(JobRow.id).where(JobRow.state == "it's"), tuple)
     assert "'it''s'" in query.sql
     assert query.all() == []
-
-
-class _Prepared:
-    """Counts jobs, and says how often it has made its statements."""
-
-    made = 0
-
-    @prepared
-    def __init__(self, database: Database, before: object, after: object) -> None:
-        type(self).made += 1
-        self.before = before
-        self.after = after
-        self.count = Query(database, JobRow.select(peewee.fn.COUNT(JobRow.id)), first)
-
-
-def test_statements_are_prepared_once_for_all_databases(storage: Storage, database: Database, tmp_path: Path):
-    pipeline = storage.pipelines.create(
-        storage.organizations.create("Acme", "", storage.users.create("ann@example.org", "Ann").id).id,
-        NewPipeline("web", "Web", "https://git.example/acme/web", "main"),
-    )
-    storage.builds.create(pipeline, NewBuild("main", "c0ffee"), [new_job()])
-    other = database_in(tmp_path / "other", ManualClock())
-    new_storage(tmp_path / "other", ManualClock(), database=other)
-    try:
-        same = object()
-        _Prepared(database, same, same)
-        assert _Prepared.made == 1
-        full, empty = _Prepared(database, "a", "b"), _Prepared(other, before="c", after="d")
-        assert _Prepared.made == 2, "of two arguments that were one object, it was not known which is kept"
-        assert (full.before, full.after, empty.before, empty.after) == ("a", "b", "c", "d")
-        assert (full.count.one(), empty.count.one()) == (1, 0)
-        assert empty.count.sql is full.count.sql
-    finally:
-        other.close()
-
-
-def test_what_is_prepared_keeps_arguments_and_statements_alone(database: Database):
-    class Strange:
-        @prepared
-        def __init__(self, database: Database) -> None:
-            self.all = Query(database, JobRow.select(JobRow.id), first)
-            self.found: list[int] = []
-
-    with pytest.raises(TypeError, match=r"Strange.__init__ sets more than arguments and statements: found"):
-        Strange(database)
-
-
-def _prepared_methods() -> Iterator[tuple[str, ast.FunctionDef]]:
-    for path in sorted(_STORAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.FunctionDef) and "prepared" in map(ast.unparse, node.decorator_list):
-                yield f"{path.relative_to(_STORAGE)}:{node.lineno}", node
-
-
-def test_prepared_statements_hold_no_argument():
-    """Those of the first object are those of all, so arguments are kept and not read."""
-    methods = dict(_prepared_methods())
-    assert len(methods) > 50
-    for place, method in methods.items():
-        own, database, *others = (each.arg for each in [*method.args.args, *method.args.kwonlyargs])
-        kept = {id(node.value) for node in method.body if isinstance(node, ast.Assign)}
-        set_names = {id(node.value) for node in ast.walk(method) if _sets(node)}
-        for node in ast.walk(method):
-            if isinstance(node, ast.Name) and node.id in others:
-                assert id(node) in kept, f"{place} uses {node.id} in line {node.lineno}"
-            if isinstance(node, ast.Name) and node.id == own:
-                assert id(node) in set_names, f"{place} reads itself in line {node.lineno}"
-            if isinstance(node, ast.Attribute) and ast.unparse(node.value) == database:
-                raise AssertionError(f"{place} reads the database in line {node.lineno}")
-
-
-def _sets(node: ast.AST) -> bool:
-    return isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
 
 
 def test_a_slot_without_a_value_is_refused(storage: Storage, database: Database):
