@@ -90,22 +90,24 @@ WATCHER = r"""
 import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
 own = {line.split()[0] for line in open("/proc/self/mountinfo")}
+def enters(process):  # asked again after each look: the shell that it becomes is the job's, with all that it has
+    return open(f"/proc/{process}/comm").read() == "perl\n"
 print("up", flush=True)
 seen = set(os.listdir("/proc"))
 reached = set()
 while not os.path.exists("/run/stop"):
     for process in set(os.listdir("/proc")) - seen:
         try:
-            if open(f"/proc/{process}/comm").read() != "perl\n":
+            if not enters(process):
                 continue
             reached.add("seen")
             taken = libc.syscall(438, os.pidfd_open(int(process)), 0, 0)
-            if taken >= 0 and open(f"/proc/{process}/comm").read() == "perl\n":
+            if taken >= 0 and enters(process):
                 reached.add("a descriptor")
             for link in ("exe", "root", "cwd", "fd/3"):
                 found = os.open(f"/proc/{process}/{link}", os.O_PATH)
                 (mount,) = [line.split()[1] for line in open(f"/proc/self/fdinfo/{found}") if "mnt_id" in line]
-                if mount not in own:
+                if mount not in own and enters(process):
                     reached.add(link)
                 os.close(found)
         except OSError:
