@@ -85,7 +85,6 @@ from api.resources.metrics import MetricsResource
 from api.resources.notifications import NotificationsResource
 from api.resources.pipelines import PipelinesResource
 from api.resources.push_answers import PushAnswers
-from api.resources.secrets import SecretsResource
 from api.resources.sign_in.cli_login import CliLoginResource
 from api.resources.sign_in.identity_providers import IdentityProvidersResource
 from api.resources.webhooks import WebhookResource
@@ -157,8 +156,8 @@ def create_app(
     signer, rate_limits = Signer(storage.vault.derive(b"api tokens and cursors")), rate_limits or RateLimitSettings()
     rates = RateLimits(rate_limits, settings.trusted_proxies, clock)
     bearer = BearerTokens(storage, rates)
-    access = Access(storage, bearer)
-    pager = Pager(signer)
+    access, pager = Access(storage, bearer), Pager(signer)
+    door = HttpDoor(storage, clock, access, pager)
     tokens, addresses = LogTokens(signer, clock), ClientAddresses(settings.trusted_proxies)
     log_access = LogAccess(storage, access, tokens, rates, addresses)
 
@@ -210,7 +209,7 @@ def create_app(
     add_pipelines(
         routes,
         PipelinesResource(storage, access, pager),
-        HttpDoor(storage, clock, access, pager),
+        door,
         NotificationsResource(storage, engine, access, pager, mails, clock),
         CachesResource(storage, access),
     )
@@ -246,7 +245,7 @@ def create_app(
         url=settings.url,
         installations=installations,
     )
-    add_secrets(routes, SecretsResource(storage, access))
+    add_secrets(routes, door)
 
     add_jobs(routes, JobsResource(storage, engine, access))
     ranges, provider = (

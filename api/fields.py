@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import builtins
+import dataclasses
 import re
 import sys
 from datetime import UTC, datetime
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar, get_type_hints
 
 from pydantic import (
     AfterValidator,
@@ -22,7 +23,9 @@ from pydantic import (
     create_model,
 )
 
+from actors.schedules import ScheduleInvalid, ScheduleTimes
 from api.errors.catalog import ApiError
+from api.operations.operation import ABSENT
 from storage import JsonModel, shown_fields
 
 if TYPE_CHECKING:
@@ -34,22 +37,29 @@ __all__ = [
     "NOT_BLANK",
     "NUMBER",
     "WHOLE_NUMBER",
+    "Cron",
     "LongText",
     "Moment",
     "RequestBody",
     "RequiredLongText",
     "RequiredText",
+    "SecretValue",
     "StoredRecord",
     "Text",
+    "TimeZone",
     "Timestamp",
     "Uuid",
     "Value",
+    "body_model_of",
+    "body_of",
     "check_body",
     "json_path",
+    "list_model_of",
     "model_of",
     "not_blank",
 ]
 
+B = TypeVar("B")
 Body = TypeVar("Body", bound=BaseModel)
 
 _KEY = "[key]"
@@ -140,6 +150,37 @@ WHOLE_NUMBER = BeforeValidator(_whole_number)
 NUMBER = BeforeValidator(_number)
 """Makes a ``float`` a number in a query, such as ``2.5`` or ``1e1``; last, as `WHOLE_NUMBER`."""
 
+
+def _cron(text: str) -> str:
+    return _of_schedule(text, _UTC, text)
+
+
+def _timezone(name: str) -> str:
+    return _of_schedule(_ANY_TIME, name, name)
+
+
+def _of_schedule(cron: str, timezone: str, value: str) -> str:
+    """Return the value. Raises ValueError if there is no such schedule."""
+    try:
+        ScheduleTimes(cron, timezone)
+    except ScheduleInvalid as error:
+        raise ValueError(str(error)) from None
+    return value
+
+
+_UTC = "UTC"
+_ANY_TIME = "* * * * *"
+_FIVE_FIELDS = {"pattern": r"^\s*\S+(\s+\S+){4}\s*$", "examples": ["30 4 * * 1-5"]}
+
+Cron = Annotated[RequiredText, AfterValidator(_cron), Field(json_schema_extra=_FIVE_FIELDS)]
+"""A cron expression of five fields."""
+
+TimeZone = Annotated[RequiredText, AfterValidator(_timezone), Field(json_schema_extra={"examples": ["Europe/Berlin"]})]
+"""The name of an IANA time zone."""
+
+SecretValue = Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": 2**16, "pattern": r"^[^\u0000]*$"})]
+"""The value of a secret; the storage checks it."""
+
 Timestamp = Annotated[
     str,
     BeforeValidator(_stamp),
@@ -205,6 +246,43 @@ def model_of(record: Any) -> type[StoredRecord]:  # noqa: ANN401 - mypy takes no
     made: type[StoredRecord] = create_model(
         f"{record.__name__}Record", __base__=_Shown, __doc__=record.__doc__, __module__=record.__module__, **fields
     )
+    return made
+
+
+@cache
+def list_model_of(record: Any, description: str) -> Any:  # noqa: ANN401 - mypy takes no class for hashable
+    """Return the model of a whole list of records: an object with ``data``."""
+    kind: Any = model_of(record)
+    data: Any = list[kind]
+    name, module = f"{record.__name__}List", record.__module__
+    return create_model(name, __base__=JsonModel, __doc__=description, __module__=module, data=(data, ...))
+
+
+@cache
+def body_model_of(body: Any) -> type[RequestBody]:  # noqa: ANN401 - mypy takes no class for hashable
+    """Return the model of the class of a body, whose types are those of this module."""
+    types = get_type_hints(body, {**globals(), **vars(sys.modules[body.__module__])}, include_extras=True)
+    declared: dict[str, Any] = {
+        each.name: (types[each.name], _default(each.default)) for each in dataclasses.fields(body)
+    }
+    made: type[RequestBody] = create_model(
+        body.__name__, __base__=RequestBody, __doc__=body.__doc__, __module__=body.__module__, **declared
+    )
+    return made
+
+
+def _default(value: object) -> Any:  # noqa: ANN401 - as pydantic takes it
+    """Return the default of a field in a model; the schema shows none of an absent one."""
+    if value is dataclasses.MISSING:
+        return ...
+    return Field(default_factory=lambda: ABSENT) if value is ABSENT else value
+
+
+def body_of(document: object, body: type[B]) -> B:
+    """Return the parsed body as an object of its class. Raises ApiError ``invalid_body``."""
+    kind: Any = body
+    checked = check_body(document, body_model_of(kind))
+    made: B = kind(**{each.name: getattr(checked, each.name) for each in dataclasses.fields(kind)})
     return made
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from api.openapi.docs import ReferenceResource, reference_files
-from api.operations import schedules
+from api.operations import schedules, secrets
 from api.resources.billing.payments import CheckoutResource, PaymentEventsResource
 from api.resources.meta import HealthResource, PingResource
 from api.resources.sign_in.passkey_login import PasskeyLoginResource
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from api.resources.metrics import MetricsResource
     from api.resources.notifications import NotificationsResource
     from api.resources.pipelines import PipelinesResource
-    from api.resources.secrets import SecretsResource
     from api.resources.sign_in.cli_login import CliLoginResource
     from api.resources.sign_in.identity_providers import IdentityProvidersResource
     from api.resources.webhooks import WebhookResource
@@ -244,11 +243,17 @@ def add_artifacts(routes: Routes, artifacts: ArtifactsResource) -> None:
     routes.add(f"{_JOBS}/{{job_id}}/artifacts", artifacts, "of_job")
 
 
-def add_secrets(routes: Routes, secrets: SecretsResource) -> None:
+def add_secrets(routes: Routes, door: HttpDoor) -> None:
     """Route the secrets of organizations and pipelines."""
-    for scope, path in (("organization", f"{_V0}/organizations/{{org}}"), ("pipeline", f"{_PIPELINES}/{{pipeline}}")):
-        routes.add(f"{path}/secrets", secrets, f"{scope}_list")
-        routes.add(f"{path}/secrets/{{name}}", secrets, scope)
+    door.add(
+        routes,
+        secrets.list_organization_secrets,
+        secrets.set_organization_secret,
+        secrets.delete_organization_secret,
+        secrets.list_pipeline_secrets,
+        secrets.set_pipeline_secret,
+        secrets.delete_pipeline_secret,
+    )
 
 
 def add_billing(routes: Routes, billing: BillingResource, usage: UsageResource, coupons: CouponsResource) -> None:

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 from api.console.operation_form import OperationForm, given, leads_to
 from api.console.pipelines.settings import PipelineSettingsPage, build_of, rebuild_of, settings_of
-from api.operations import schedules
+from api.operations import schedules, secrets
 from api.resources.builds import BuildsResource
 from api.resources.pipelines import PipelinesResource
-from api.resources.secrets import SecretsResource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +33,6 @@ def add_operation_pages(
 ) -> None:
     """Route the forms of pipelines and builds, and the pages of settings."""
     storage, access = site.storage, site.access
-    secrets = SecretsResource(storage, access)
 
     pipeline = "/{org}/pipelines/{pipeline}"
     routes.add_page(f"{pipeline}/settings", PipelineSettingsPage(site, url))
@@ -57,9 +55,9 @@ def add_operation_pages(
     routes.add_page(f"{pipeline}/schedules", OperationForm(site, schedules.create_schedule, back, document))
     routes.add_page(f"{pipeline}/schedules/{{id}}/delete", OperationForm(site, schedules.delete_schedule, back))
     back = _settings_of_pipeline("secrets")
-    form = OperationForm(site, secrets.on_put_pipeline, back, given("value"), in_path=("name",))
+    form = OperationForm(site, secrets.set_pipeline_secret, back, given("value"), in_path=("name",))
     routes.add_page(f"{pipeline}/secrets", form)
-    routes.add_page(f"{pipeline}/secrets/{{name}}/delete", OperationForm(site, secrets.on_delete_pipeline, back))
+    routes.add_page(f"{pipeline}/secrets/{{name}}/delete", OperationForm(site, secrets.delete_pipeline_secret, back))
 
 
 def _build(params: Mapping[str, str], record: BuildRecord) -> str:

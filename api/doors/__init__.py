@@ -27,6 +27,6 @@ class Door(Protocol):
         """Perform an operation on the things that ``names`` gives the path. Raises the refusal of this door."""
         ...
 
-    def rows(self, operation: Operation[Page[Any]], names: Mapping[str, str]) -> Iterator[Any]:
+    def rows(self, operation: Operation[Page[Any]] | Operation[list[Any]], names: Mapping[str, str]) -> Iterator[Any]:
         """Yield the rows of a list, to its end. Raises the refusal of this door."""
         ...

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from api.bodies import answer, read_json
-from api.fields import model_of
+from api.fields import body_model_of, list_model_of, model_of
 from api.openapi.operations import Answer
 from api.openapi.operations import operation as documented
 from api.operations.operation import Call, Operation, Span
@@ -59,12 +59,15 @@ class HttpDoor:
 
     def _responder(self, operation: Operation[Any]) -> Callable[..., None]:
         def respond(req: falcon.Request, resp: falcon.Response, **names: str) -> None:
-            if operation.lists:
+            if operation.lists and operation.whole is None:
                 self._answer_page(req, resp, operation, names)
                 return
             result = self.perform(req, operation, names, partial(read_json, req))
             if operation.record is None:
                 resp.status = operation.status
+            elif operation.whole is not None:
+                shown = model_of(operation.record).showing
+                answer(resp, list_model_of(operation.record, operation.whole)(data=[shown(each) for each in result]))
             else:
                 answer(resp, model_of(operation.record).showing(result), status=operation.status)
 
@@ -86,10 +89,13 @@ class HttpDoor:
 def _described(operation: Operation[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return the declaration of an operation as the document, the audit and the limits have it."""
     model: Any = None if operation.record is None else model_of(operation.record)
+    pages = operation.lists and operation.whole is None
+    if operation.whole is not None:
+        model = list_model_of(operation.record, operation.whole)
     return documented(
         operation.id,
-        Answer(operation.status, operation.answer, PageRecord[model] if operation.lists else model),
-        errors=(*operation.errors, *PAGE_ERRORS) if operation.lists else operation.errors,
-        body=operation.body,
-        parameters=PAGE_PARAMETERS if operation.lists else (),
+        Answer(operation.status, operation.answer, PageRecord[model] if pages else model),
+        errors=(*operation.errors, *PAGE_ERRORS) if pages else operation.errors,
+        body=None if operation.body is None else body_model_of(operation.body),
+        parameters=PAGE_PARAMETERS if pages else (),
     )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from api.fields import model_of
 from api.middleware.audit import subject_of
 from api.operations.operation import GET, Call, Span
-from storage import DatabaseUnavailable
+from storage import DatabaseUnavailable, document_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -43,18 +43,21 @@ class LocalDoor:
             self._note(operation, names, result)
         return result
 
-    def rows(self, operation: Operation[Page[Any]], names: Mapping[str, str]) -> Iterator[Any]:
+    def rows(self, operation: Operation[Page[Any]] | Operation[list[Any]], names: Mapping[str, str]) -> Iterator[Any]:
         """Yield the rows of a list, to its end."""
         span = Span(_ROWS)
         while True:
             page = operation.perform(self._call, names, dict, span)
+            if isinstance(page, list):
+                yield from page
+                return
             yield from page.rows
             if page.next_key is None:
                 return
             span = Span(_ROWS, page.next_key)
 
     def _note(self, operation: Operation[Any], names: Mapping[str, str], result: object) -> None:
-        shown = None if operation.record is None else model_of(operation.record).showing(result)
+        shown = None if result is None else SimpleNamespace(**document_of(result))
         subject = subject_of(operation.path, names, shown)
         audit, organization = self._call.storage.audit, names.get("org")
         try:

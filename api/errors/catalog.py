@@ -5,7 +5,6 @@ The rules are in wire-decisions.md, "Everywhere".
 
 from __future__ import annotations
 
-import tomllib
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
@@ -62,6 +61,8 @@ _TYPES: Mapping[int, str] = MappingProxyType(
 @cache
 def error_catalog() -> Mapping[str, Problem]:
     """Return all errors by their codes; the file is read once, on first use."""
+    import tomllib  # noqa: PLC0415 - only an error needs it
+
     table = tomllib.loads(resources.files("api.errors").joinpath("catalog.toml").read_text("utf-8"))
     return MappingProxyType({code: Problem(code, **facts) for code, facts in table.items()})
 

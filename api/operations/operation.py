@@ -4,26 +4,41 @@
     def create_schedule(call: Call, pipeline: ThisPipeline, body: CreateScheduleRequest) -> Schedule:
 
 The docstring is the operation's summary and description. A parameter is found by its type: the call; the body, which
-is checked; the part of a list that is asked for; or a thing that the path names, by the function that finds it
-(`api.operations.things`).
+is checked; the part of a list that is asked for; a name in the path; or a thing that the path names, by the function
+that finds it (`api.operations.things`). A list that has no pages is annotated with its description.
+
+A body is a data class whose types are declared in `api.fields`. That is imported only when a body is checked or
+described, so that a command which sends none does without pydantic.
 """
 
 from __future__ import annotations
 
+from dataclasses import fields
 from functools import cached_property
 from http import HTTPMethod
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel
-
 from api.errors.catalog import ApiError
-from api.fields import check_body
 from storage import Caller, Clock, Organization, Page, Role, Storage, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-__all__ = ["DELETE", "GET", "PATCH", "POST", "PUT", "Call", "Found", "Membership", "Operation", "Span", "operation"]
+__all__ = [
+    "ABSENT",
+    "DELETE",
+    "GET",
+    "PATCH",
+    "POST",
+    "PUT",
+    "Call",
+    "Found",
+    "Membership",
+    "Operation",
+    "Span",
+    "given",
+    "operation",
+]
 
 GET, POST, PUT, PATCH, DELETE = (
     HTTPMethod.GET,
@@ -34,6 +49,16 @@ GET, POST, PUT, PATCH, DELETE = (
 )
 
 R = TypeVar("R")
+
+ABSENT: Any = object()
+"""The default of a field of a body that changes nothing if it is absent, and may not be null."""
+
+
+def given(body: object) -> dict[str, Any]:
+    """Return the fields of a body that are not absent."""
+    kind: Any = body
+    values = {each.name: getattr(body, each.name) for each in fields(kind)}
+    return {name: value for name, value in values.items() if value is not ABSENT}
 
 
 @immutable
@@ -117,14 +142,20 @@ class Operation(Generic[R]):
         return get_args(returned)[0] if self.lists else None if returned is type(None) else returned
 
     @cached_property
-    def lists(self) -> bool:
-        """True if it answers a page of a list."""
-        return get_origin(get_type_hints(self.function)["return"]) is Page
+    def whole(self) -> str | None:
+        """The description of the whole list that it answers; None if it answers a page, or no list."""
+        returned = get_type_hints(self.function, include_extras=True)["return"]
+        return str(get_args(returned)[1]) if get_origin(returned) is Annotated else None
 
     @cached_property
-    def body(self) -> type[BaseModel] | None:
-        """The model of its body; None if it takes none."""
-        return next((each for each in _parameters(self.function).values() if _is_body(each)), None)
+    def lists(self) -> bool:
+        """True if it answers a list, or a page of one."""
+        return get_origin(get_type_hints(self.function)["return"]) in {Page, list}
+
+    @cached_property
+    def body(self) -> Any:  # noqa: ANN401 - mypy takes no class for hashable
+        """The class of its body; None if it takes none."""
+        return _parameters(self.function).get("body")
 
     @cached_property
     def errors(self) -> tuple[str, ...]:
@@ -151,10 +182,14 @@ class Operation(Generic[R]):
         for name, kind in parameters.items():
             if kind is Call:
                 arguments[name] = call
+            elif kind is str:
+                arguments[name] = names[name]
             elif kind is Span:
                 arguments[name] = span
-            elif _is_body(kind):
-                arguments[name] = check_body(document(), kind)
+        if self.body is not None:
+            from api.fields import body_of  # noqa: PLC0415 - pydantic, of which most calls on the box need nothing
+
+            arguments["body"] = body_of(document(), self.body)
         return self.function(**arguments)
 
 
@@ -175,10 +210,6 @@ def operation(
 def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
     hints = get_type_hints(function, include_extras=True)
     return {name: kind for name, kind in hints.items() if name != "return"}
-
-
-def _is_body(kind: object) -> bool:
-    return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
 def _found(kind: object) -> Found | None:

@@ -2,48 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import AfterValidator, ConfigDict, Field
-
-from actors.schedules import ScheduleInvalid, ScheduleTimes, changed_schedule, new_schedule
+from actors.schedules import changed_schedule, new_schedule
 from api.errors.catalog import ApiError
-from api.fields import RequestBody, RequiredText
-from api.operations.operation import DELETE, GET, PATCH, POST, Call, Found, Span, operation
+from api.operations.operation import ABSENT, DELETE, GET, PATCH, POST, Call, Found, Span, given, operation
 from api.operations.things import PIPELINE, ThisPipeline
-from storage import Page, Role, Schedule, TooManySchedules
+from storage import Page, Role, Schedule, TooManySchedules, immutable
+
+if TYPE_CHECKING:
+    from api.fields import Cron, RequiredText, TimeZone
 
 __all__ = ["create_schedule", "delete_schedule", "list_schedules", "update_schedule"]
 
 _SCHEDULES = f"{PIPELINE}/schedules"
 _SCHEDULE = f"{_SCHEDULES}/{{id}}"
-_UTC = "UTC"
-_ANY_TIME = "* * * * *"
 
 
-def _cron(text: str) -> str:
-    return _checked(text, _UTC, text)
-
-
-def _timezone(name: str) -> str:
-    return _checked(_ANY_TIME, name, name)
-
-
-def _checked(cron: str, timezone: str, value: str) -> str:
-    """Return the value. Raises ValueError if there is no such schedule."""
-    try:
-        ScheduleTimes(cron, timezone)
-    except ScheduleInvalid as error:
-        raise ValueError(str(error)) from None
-    return value
-
-
-_FIVE_FIELDS = {"pattern": r"^\s*\S+(\s+\S+){4}\s*$", "examples": ["30 4 * * 1-5"]}
-Cron = Annotated[RequiredText, AfterValidator(_cron), Field(json_schema_extra=_FIVE_FIELDS)]
-TimeZone = Annotated[RequiredText, AfterValidator(_timezone), Field(json_schema_extra={"examples": ["Europe/Berlin"]})]
-
-
-class CreateScheduleRequest(RequestBody):
+@immutable
+class CreateScheduleRequest:
     """The body of ``POST …/schedules``: a cron expression of five fields, and an IANA time zone.
 
     Without ``timezone`` it is UTC. Without ``branch`` it is the pipeline's default branch as it is now.
@@ -55,20 +32,14 @@ class CreateScheduleRequest(RequestBody):
     enabled: bool | None = None
 
 
-def _without_defaults(schema: dict[str, Any]) -> None:
-    for field in schema["properties"].values():
-        field.pop("default", None)
-
-
-class UpdateScheduleRequest(RequestBody):
+@immutable
+class UpdateScheduleRequest:
     """The body of ``PATCH …/schedules/{id}``. Absent fields stay as they are."""
 
-    model_config = ConfigDict(json_schema_extra=_without_defaults)
-
-    cron: Cron = _ANY_TIME
-    timezone: TimeZone = _UTC
-    branch: RequiredText = ""
-    enabled: bool = True
+    cron: Cron = ABSENT
+    timezone: TimeZone = ABSENT
+    branch: RequiredText = ABSENT
+    enabled: bool = ABSENT
 
 
 def _schedule(call: Call, pipeline: ThisPipeline, id: str) -> Schedule:
@@ -116,7 +87,7 @@ def update_schedule(call: Call, schedule: ThisSchedule, body: UpdateScheduleRequ
 
     Times that passed while it was disabled are not made up for.
     """
-    changes = changed_schedule(schedule, call.clock.now(), **body.model_dump(exclude_unset=True))
+    changes = changed_schedule(schedule, call.clock.now(), **given(body))
     changed = call.storage.schedules.update(schedule.id, **changes)
     if changed is None:
         raise ApiError.not_found("schedule", schedule.uuid)

@@ -97,14 +97,16 @@ class Connection:
         result: R = answer
         return result
 
-    def rows(self, operation: Declared[storage.Page[Any]], names: Mapping[str, str]) -> Iterator[Any]:
+    def rows(
+        self, operation: Declared[storage.Page[Any]] | Declared[list[Any]], names: Mapping[str, str]
+    ) -> Iterator[Any]:
         """Yield the rows of a list, page by page."""
-        query: dict[str, str] = {"limit": _PAGE_SIZE}
+        query: dict[str, str] = {} if operation.whole else {"limit": _PAGE_SIZE}
         while True:
             response = self._request(operation.method, filled(operation.path, names), query=query)
             with self._answering(response):
                 page = response.json()
-                rows, cursor = [record_of(operation.record, each) for each in page["data"]], page["next_cursor"]
+                rows, cursor = [record_of(operation.record, each) for each in page["data"]], page.get("next_cursor")
             yield from rows
             if cursor is None:
                 return

@@ -22,7 +22,6 @@ from ci_daemon.remote.views import (
     BuildView,
     JobView,
     PipelineView,
-    SecretView,
     StatusView,
     TokenView,
     Transaction,
@@ -101,15 +100,6 @@ DOWNLOAD_ARTIFACT: Operation[Any] = Operation("downloadArtifact", "GET", _BUILD 
 LIST_TRANSACTIONS = Operation(
     "listBillingTransactions", "GET", "/api/v0/billing/transactions/{org}", Page[Transaction], query=_PAGED
 )
-
-_VALUE = frozenset({"value"})
-_ORG_SECRET, _PIPELINE_SECRET = _ORG + "/secrets/{name}", _PIPELINE + "/secrets/{name}"
-LIST_ORGANIZATION_SECRETS = Operation("listOrganizationSecrets", "GET", _ORG + "/secrets", Page[SecretView])
-SET_ORGANIZATION_SECRET = Operation("setOrganizationSecret", "PUT", _ORG_SECRET, SecretView, _VALUE)
-DELETE_ORGANIZATION_SECRET = Operation("deleteOrganizationSecret", "DELETE", _ORG_SECRET, Nothing)
-LIST_PIPELINE_SECRETS = Operation("listPipelineSecrets", "GET", _PIPELINE + "/secrets", Page[SecretView])
-SET_PIPELINE_SECRET = Operation("setPipelineSecret", "PUT", _PIPELINE_SECRET, SecretView, _VALUE)
-DELETE_PIPELINE_SECRET = Operation("deletePipelineSecret", "DELETE", _PIPELINE_SECRET, Nothing)
 
 _REPO = _ORG + "/repos/{id}"
 _PACKED_PARTS = frozenset({"submodules", "lfs"})

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Self
 from storage import BuildState, CancelSuperseded, JobState, Visibility, immutable
 
 if TYPE_CHECKING:
-    from storage import Artifact, Build, Job, LedgerEntry, Pipeline, Secret
+    from storage import Artifact, Build, Job, LedgerEntry, Pipeline
 
 __all__ = [
     "ArtifactView",
     "BuildView",
     "JobView",
     "PipelineView",
-    "SecretView",
     "StatusView",
     "TokenView",
     "Transaction",
@@ -186,20 +185,6 @@ class PipelineView:
     def of(cls, pipeline: Pipeline) -> PipelineView:
         """Return the view of a stored pipeline."""
         return cls(**{each.name: getattr(pipeline, each.name) for each in fields(cls)})
-
-
-@immutable
-class SecretView:
-    """The fields of a secret, without its value."""
-
-    name: str
-    created_at: datetime
-    updated_at: datetime
-
-    @classmethod
-    def of(cls, secret: Secret) -> SecretView:
-        """Return the view of a stored secret."""
-        return cls(secret.name, secret.created_at, secret.updated_at)
 
 
 @immutable

@@ -216,7 +216,7 @@ class SecretScope:
 
 @immutable
 class Secret:
-    """A secret's name, and when it was first and last set."""
+    """A secret, without its value."""
 
     name: str
     created_at: datetime

@@ -10,12 +10,12 @@ from api.console.organization.billing import BillingPage
 from api.console.organization.caches import CachesPage
 from api.console.organization.checkout import CheckoutEndPage, checkout_of
 from api.console.organization.people import OrganizationSettingsPage
+from api.operations import secrets
 from api.resources.accounts.invites import InvitesResource
 from api.resources.accounts.members import MembersResource
 from api.resources.billing.coupons import CouponsResource
 from api.resources.billing.payments import CheckoutResource
 from api.resources.caches import CachesResource
-from api.resources.secrets import SecretsResource
 
 if TYPE_CHECKING:
     from actors.mail import Mails
@@ -49,10 +49,9 @@ def add_organization_pages(
     shown = shows(site, "organization/invited", url=url)
     routes.add_page("/{org}/invites", OperationForm(site, invites.on_post_list, shown, document))
     routes.add_page("/{org}/invites/{id}/revoke", OperationForm(site, invites.on_delete, back))
-    secrets = SecretsResource(storage, access)
-    form = OperationForm(site, secrets.on_put_organization, back, given("value"), in_path=("name",))
+    form = OperationForm(site, secrets.set_organization_secret, back, given("value"), in_path=("name",))
     routes.add_page("/{org}/secrets", form)
-    routes.add_page("/{org}/secrets/{name}/delete", OperationForm(site, secrets.on_delete_organization, back))
+    routes.add_page("/{org}/secrets/{name}/delete", OperationForm(site, secrets.delete_organization_secret, back))
 
     routes.add_page("/{org}/audit", AuditPage(site))
     routes.add_page("/{org}/caches", CachesPage(site))

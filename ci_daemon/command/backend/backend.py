@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from ci_daemon.command.backend.organizations import Organizations
     from ci_daemon.command.backend.pipelines import Pipelines
     from ci_daemon.command.backend.repositories import Repositories
-    from ci_daemon.command.backend.secrets import Secrets
     from ci_daemon.command.backend.tokens import Tokens
     from ci_daemon.command.backend.transactions import Transactions
 
@@ -44,11 +43,6 @@ class Backend(Protocol):
     @property
     def pipelines(self) -> Pipelines:
         """The pipelines."""
-        ...
-
-    @property
-    def secrets(self) -> Secrets:
-        """The secrets of organizations and pipelines."""
         ...
 
     @property

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from ci_daemon.command.backend.secrets import SecretOwner
+from api.operations import secrets
 from ci_daemon.command.support.command_classes import Group, SharedCommand
-from ci_daemon.command.support.documents import document_of
 from ci_daemon.command.support.session import Failure, Session, pass_session
-from storage import Masker
+from storage import Masker, document_of, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +21,21 @@ F = TypeVar("F", bound="Callable[..., object]")
 
 _COLUMNS = ("name", "created_at", "updated_at")
 _MAX_BYTES = 2**20
+
+
+@immutable
+class _Owner:
+    """An organization, or one of its pipelines, by slugs."""
+
+    org: str
+    pipeline: str | None
+
+    def __str__(self) -> str:
+        return "/".join(self.names.values())
+
+    @property
+    def names(self) -> dict[str, str]:
+        return {"org": self.org} if self.pipeline is None else {"org": self.org, "pipeline": self.pipeline}
 
 
 def _owner_options(command: F) -> F:
@@ -44,9 +58,10 @@ def set_secret(session: Session, *, org: str, name: str, pipeline: str | None) -
 
     At a terminal the value is prompted for and not shown. Jobs that start from now on get it.
     """
-    value, owner = _read_value(), SecretOwner(org, pipeline)
-    with session.backend() as backend:
-        made = backend.secrets.put(owner, name, value)
+    value, owner = _read_value(), _Owner(org, pipeline)
+    operation = secrets.set_pipeline_secret if pipeline else secrets.set_organization_secret
+    with session.door() as door:
+        made = door.perform(operation, {**owner.names, "name": name}, {"value": value})
     if not Masker.can_hide(value):
         click.echo(f"warning: {name} is too short to be masked in logs: set a longer value", err=True)
     session.answer(document_of(made), f"set {made.name} for {owner}")
@@ -57,9 +72,10 @@ def set_secret(session: Session, *, org: str, name: str, pipeline: str | None) -
 @pass_session
 def list_secrets(session: Session, *, org: str, pipeline: str | None) -> None:
     """List the names of the secrets of the organization ORG. No command shows their values."""
-    owner = SecretOwner(org, pipeline)
-    with session.backend() as backend:
-        documents = [document_of(each) for each in backend.secrets.names(owner)]
+    owner = _Owner(org, pipeline)
+    operation = secrets.list_pipeline_secrets if pipeline else secrets.list_organization_secrets
+    with session.door() as door:
+        documents = [document_of(each) for each in door.rows(operation, owner.names)]
     session.table(documents, _COLUMNS, f"{owner} has no secrets of its own")
 
 
@@ -69,9 +85,10 @@ def list_secrets(session: Session, *, org: str, pipeline: str | None) -> None:
 @pass_session
 def remove(session: Session, *, org: str, name: str, pipeline: str | None) -> None:
     """Remove the secret NAME of the organization ORG. Running jobs keep it."""
-    owner = SecretOwner(org, pipeline)
-    with session.backend() as backend:
-        backend.secrets.remove(owner, name)
+    owner = _Owner(org, pipeline)
+    operation = secrets.delete_pipeline_secret if pipeline else secrets.delete_organization_secret
+    with session.door() as door:
+        door.perform(operation, {**owner.names, "name": name})
     session.answer({"removed": name}, f"removed {name} of {owner}")
 
 

@@ -43,7 +43,7 @@ def test_no_secret_is_in_an_entry(run: Run, run_json: RunJson, storage: Storage,
     run("image", "pull", "docker://me:hush-hush@127.0.0.1:1/none")
     run("org", "set", "bob-example-org")
     entries = storage.audit.page(10, None).rows
-    assert [entry.action for entry in entries] == ["secret set", "user add"], "what fails changes nothing"
+    assert [entry.action for entry in entries] == ["setOrganizationSecret", "user add"], "what fails changes nothing"
     assert "hush-hush" not in str(entries)
 
 

@@ -185,6 +185,8 @@ THEIR_OWN_WORDS = {
     "schedule add": "createSchedule",
     "schedule remove": "deleteSchedule",
     "schedule set": "updateSchedule",
+    "secret remove": "deleteOrganizationSecret",
+    "secret set": "setOrganizationSecret",
 }
 
 

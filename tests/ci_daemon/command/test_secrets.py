@@ -104,13 +104,13 @@ def test_secrets_are_listed_by_name_and_deleted(run: Run, state: Path, capsys: p
 @pytest.mark.parametrize(
     ("arguments", "stdin", "message"),
     [
-        (("set", "none", "TOKEN"), b"x", "there is no organization none: `ci-daemon org list` shows all"),
+        (("set", "none", "TOKEN"), b"x", 'there is no organization "none": `ci-daemon org list` shows yours'),
         (
             ("list", ORG, "--pipeline", "none"),
             b"",
-            f"{ORG} has no pipeline none: `ci-daemon pipeline list {ORG}` shows all",
+            'there is no pipeline "none": `ci-daemon pipeline list ORG` shows all',
         ),
-        (("remove", ORG, "TOKEN"), b"", f"{ORG} has no secret TOKEN: `ci-daemon secret list` shows those it has"),
+        (("remove", ORG, "TOKEN"), b"", 'there is no secret "TOKEN": `ci-daemon secret list ORG` shows all'),
         (("set", ORG, "CI_X"), b"x", "name: expected another name than CI_X, which the service sets itself"),
         (("set", ORG, "TOKEN"), b"\n", "value: expected 1 to 65536 bytes of UTF-8, not 0"),
         (("set", ORG, "TOKEN"), b"x" * 65_537, "value: expected 1 to 65536 bytes of UTF-8, not 65537"),

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from ci_daemon.command.backend.box.organizations import BoxOrganizations
     from ci_daemon.command.backend.box.pipelines import BoxPipelines
     from ci_daemon.command.backend.box.repositories import BoxRepositories
-    from ci_daemon.command.backend.box.secrets import BoxSecrets
     from ci_daemon.command.backend.box.tokens import BoxTokens
     from ci_daemon.command.backend.box.transactions import BoxTransactions
 else:
@@ -31,7 +30,6 @@ __all__ = [
     "BoxOrganizations",
     "BoxPipelines",
     "BoxRepositories",
-    "BoxSecrets",
     "BoxTokens",
     "BoxTransactions",
 ]

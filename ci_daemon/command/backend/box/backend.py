@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from ci_daemon.command.backend.organizations import Organizations
     from ci_daemon.command.backend.pipelines import Pipelines
     from ci_daemon.command.backend.repositories import Repositories
-    from ci_daemon.command.backend.secrets import Secrets
     from ci_daemon.command.backend.tokens import Tokens
     from ci_daemon.command.backend.transactions import Transactions
     from ci_daemon.command.support.session import Session
@@ -58,11 +57,6 @@ class BoxBackend:
     def pipelines(self) -> Pipelines:
         """The pipelines."""
         return box.BoxPipelines(self._storage)
-
-    @property
-    def secrets(self) -> Secrets:
-        """The secrets of organizations and pipelines."""
-        return box.BoxSecrets(self._storage)
 
     @property
     def members(self) -> Members:

@@ -11,7 +11,6 @@ from ci_daemon.command.backend.server.members import ServerMembers
 from ci_daemon.command.backend.server.organizations import ServerOrganizations
 from ci_daemon.command.backend.server.pipelines import ServerPipelines
 from ci_daemon.command.backend.server.repositories import ServerRepositories
-from ci_daemon.command.backend.server.secrets import ServerSecrets
 from ci_daemon.command.backend.server.tokens import ServerTokens
 from ci_daemon.command.backend.server.transactions import ServerTransactions
 from ci_daemon.remote.connection import Connection
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from ci_daemon.command.backend.organizations import Organizations
     from ci_daemon.command.backend.pipelines import Pipelines
     from ci_daemon.command.backend.repositories import Repositories
-    from ci_daemon.command.backend.secrets import Secrets
     from ci_daemon.command.backend.tokens import Tokens
     from ci_daemon.command.backend.transactions import Transactions
     from ci_daemon.remote.destination import Destination
@@ -57,11 +55,6 @@ class ServerBackend:
     def pipelines(self) -> Pipelines:
         """The pipelines."""
         return ServerPipelines(self.connection)
-
-    @property
-    def secrets(self) -> Secrets:
-        """The secrets of organizations and pipelines."""
-        return ServerSecrets(self.connection)
 
     @property
     def members(self) -> Members:
