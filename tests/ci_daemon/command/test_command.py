@@ -235,7 +235,7 @@ def test_streams_that_the_caller_has_closed_lead_to_nothing(made: Run, state: Pa
         assert subprocess.run(["sh", "-c", line], check=False).returncode == 0, line
     done = subprocess.run(["sh", "-c", f"{command} secret set any A <&-"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "ci-daemon: there is no organization any: `ci-daemon org list` shows all\n"
+    assert done.stderr == 'ci-daemon: there is no organization "any": `ci-daemon org list` shows yours\n'
 
 
 def test_lists_of_nothing_say_so(made: Run, capsys: pytest.CaptureFixture[str]):
