@@ -71,6 +71,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)
         body = self.rfile.read(length)
+        if len(body) < length:  # its sender died
+            self.close_connection = True
+            return
         form = dict(parse_qsl(body.decode(errors="replace")))
         asked = Asked(self.command, self.path.partition("?")[0], dict(self.headers), form, body)
         self.server.seen.append(asked)
