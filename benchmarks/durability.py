@@ -31,7 +31,8 @@ _TIMEOUT_SECONDS = 300
 
 
 def _measure(testbed: Testbed) -> Iterator[Figure]:
-    with _both(testbed, "posts", CI_DAEMON_POOL_MAX_VMS="1", CI_DAEMON_POOL_PARKED="0") as (ours, unsynced):
+    waiting = {"CI_DAEMON_BUILDS_MAX_UNFINISHED": "100000", "CI_DAEMON_POOL_MAX_VMS": "1", "CI_DAEMON_POOL_PARKED": "0"}
+    with _both(testbed, "posts", **waiting) as (ours, unsynced):
         for service in (ours, unsynced):
             service.build(one("sleep 3600"))  # so that what is posted waits
         for connections in _CONNECTIONS:
