@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.database.statements import Query, slot
+import peewee
+
+from storage.database.statements import Query, first, slot
 from storage.errors import TooManyBuilds
 from storage.models import BuildRow, PipelineRow
 
@@ -28,12 +30,18 @@ class BuildRoom:
     def __init__(self, database: Database, sources: Sources, settings: BuildSettings) -> None:
         self._sources = sources
         self.settings = settings
-        self._unfinished = Query(
-            database,
-            BuildRow.select(BuildRow.uuid, BuildRow.from_fork)
+        unfinished = (
+            BuildRow.select()
             .join(PipelineRow)
-            .where(PipelineRow.organization == slot("organization_id"), BuildRow.finished_at.is_null()),
-            lambda row: (str(row[0]), bool(row[1])),
+            .where(
+                PipelineRow.organization == slot("organization_id"),
+                BuildRow.finished_at.is_null(),
+                BuildRow.from_fork >= slot("from_fork"),
+            )
+        )
+        self._count = Query(database, unfinished.select(peewee.fn.COUNT(BuildRow.id)), first)
+        self._with_source = Query(
+            database, unfinished.select(BuildRow.uuid).where(BuildRow.has_source == 1), lambda row: str(row[0])
         )
 
     def require(self, organization_id: int, *, from_fork: bool = False) -> None:
@@ -41,13 +49,12 @@ class BuildRoom:
 
         Strangers can make builds ``from_fork``, which may be half of all and have half of the bytes.
         """
-        unfinished = self._unfinished.all(organization_id=organization_id)
         share, of_what = (2, "builds of pull requests from forks") if from_fork else (1, "builds")
-        counted = [uuid for uuid, forked in unfinished if forked or not from_fork]
         most, most_gb = max(1, self.settings.max_unfinished // share), self.settings.max_source_gb / share
-        if len(counted) >= most:
-            raise TooManyBuilds(f"{len(counted)} {of_what} of the organization have not ended, of {most} at most")
-        if (taken := self._sources.bytes_of_all(counted)) >= most_gb * _GB:
+        count = self._count.one(organization_id=organization_id, from_fork=int(from_fork)) or 0
+        if count >= most:
+            raise TooManyBuilds(f"{count} {of_what} of the organization have not ended, of {most} at most")
+        if (taken := self._source_bytes(organization_id, from_fork=from_fork)) >= most_gb * _GB:
             raise TooManyBuilds(
                 f"the sources of {of_what} of the organization that have not ended take {taken / _GB:.1f} GB, of"
                 f" {most_gb:g} GB at most"
@@ -55,5 +62,8 @@ class BuildRoom:
 
     def has_source_room(self, organization_id: int) -> bool:
         """Tell whether a source may be downloaded for a build that an organization has already."""
-        uuids = [uuid for uuid, _ in self._unfinished.all(organization_id=organization_id)]
-        return self._sources.bytes_of_all(uuids) < self.settings.max_source_gb * _GB
+        return self._source_bytes(organization_id, from_fork=False) < self.settings.max_source_gb * _GB
+
+    def _source_bytes(self, organization_id: int, *, from_fork: bool) -> int:
+        uuids = self._with_source.all(organization_id=organization_id, from_fork=int(from_fork))
+        return self._sources.bytes_of_all(uuids)
