@@ -52,6 +52,9 @@ if TYPE_CHECKING:
 
 __all__ = ["LeasePool"]
 
+_FULL_SECONDS = 0.1
+"""While the host is full, the queue is looked at no more often: what joins it can get no VM yet."""
+
 
 class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
     """Grants VMs to scheduled jobs, fairly and within the caps, and keeps some parked.
@@ -110,6 +113,7 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
         )
         self._admission = Admission(storage, clock, lambda lacking: root.post(MakeRoom(lacking)), timings.disk)
         self._alarm: Alarm | None = None
+        self._full_until = float("-inf")
 
     @property
     def _settings(self) -> PoolSettings:
@@ -141,7 +145,7 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
         """Grant VMs, take them back, refill the parked ones."""
         match message:
             case Reschedule():
-                self._serve()
+                self._look_again()
             case PollStorage():
                 self._poll()
             case Released(lease_id):
@@ -185,6 +189,14 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
             case _:
                 assert_never(task)
 
+    def _look_again(self) -> None:
+        """Serve the queue: at once, or soon if the host was full a moment ago and is so still."""
+        wait = self._full_until - self._clock.monotonic()
+        if wait <= 0 or host_full(self._fair_share, self._host) is None:
+            self._serve()
+        elif self._alarm is None or self._alarm.due > self._full_until:
+            self._set_alarm(wait)
+
     def _serve(self) -> None:
         """Do what is due: end back-offs, grant, time out, refill. Then set the alarm for what is next."""
         self._storage.clock_steps.follow()
@@ -226,6 +238,7 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
         """Grant VMs in fair order until the next job does not fit; return what keeps the jobs waiting."""
         queue, now = self._storage.queue, self._clock.monotonic()
         if (full_host := host_full(self._fair_share, self._host)) is not None:
+            self._full_until = now + _FULL_SECONDS
             return full_host
         heads = {job.organization_id: job for job in queue.heads()}
         while (decision := self._schedule_next(heads, now)).job is not None:

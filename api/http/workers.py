@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 _LONG_SECONDS = 0.005
 _READ_SECONDS = 1.0
-_UNREAD_SECONDS = 0.002
+_UNREAD_SECONDS = 0.004
 """Seconds to serve tasks that wait before reading again: another caller may have sent something."""
 
 _READ_SHARE = 4

@@ -35,6 +35,7 @@ class BuildRoom:
             .join(PipelineRow)
             .where(
                 PipelineRow.organization == slot("organization_id"),
+                PipelineRow.deleted_at.is_null(),  # no pipeline is deleted that has unfinished builds
                 BuildRow.finished_at.is_null(),
                 BuildRow.from_fork >= slot("from_fork"),
             )

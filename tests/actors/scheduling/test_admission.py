@@ -76,3 +76,18 @@ def test_a_disk_that_takes_no_files_blocks_and_says_why(admission: Admission, mo
     assert admission.check(0) == "the folder /x cannot be written: until then nothing starts"
     monkeypatch.undo()
     assert admission.check(0) is None
+
+
+def test_good_folders_are_looked_at_once_a_second_bad_ones_often(
+    admission: Admission, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+):
+    looks: list[Path] = []
+    monkeypatch.setattr("actors.scheduling.admission.why_no_files", looks.append)
+    assert [admission.check(0) for _ in range(3)] == [None] * 3
+    assert len(looks) == 1
+    clock.advance(1)
+    monkeypatch.setattr("actors.scheduling.admission.why_no_files", lambda _: "the folder /x cannot be written")
+    assert admission.check(0) == "the folder /x cannot be written: until then nothing starts"
+    monkeypatch.setattr("actors.scheduling.admission.why_no_files", looks.append)
+    assert admission.check(0) is None
+    assert len(looks) == 2

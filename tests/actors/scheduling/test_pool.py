@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from actors.cleanup.reaper import Reaper
+from actors.messages import Reschedule
 from actors.timings import Timings
 from actors.vms import Images, Provider
 from storage import Build, JobState, Lease, Outcome
@@ -79,6 +80,24 @@ def test_who_weighs_more_gets_more(host_of: HostOf):
     host.storage.organizations.configure(heavy.organization_id, weight=3)
     host.engine.start()
     assert sum(lease.organization_id == heavy.organization_id for lease in leases(host, 4)) == 3
+
+
+def test_builds_come_to_a_full_host_without_a_look_for_each(host_of: HostOf, monkeypatch: pytest.MonkeyPatch):
+    """The pool looks at its queue soon, once for all of them; what they need is found all the same."""
+    host = host_of(max_vms=1)
+    host.engine.start()
+    running = host.build(one(LONG))
+    until(lambda: host.job(running, "only").state is JobState.RUNNING, "running")
+    looks: list[object] = []
+    oldest = host.storage.queue.oldest
+    monkeypatch.setattr(host.storage.queue, "oldest", lambda: looks.append(None) or oldest())
+    began = host.clock.monotonic()
+    waiting = [host.build(one("true")) for _ in range(50)]
+    until(lambda: looks, "a look at the queue")
+    host.engine.addresses.pool.ask(Reschedule())
+    assert len(looks) <= 2 + (host.clock.monotonic() - began) * 12  # ten a second, and one for each second's poll
+    host.engine.cancel(running.id)
+    assert host.finish(waiting[-1]).state == "passed"
 
 
 def test_what_was_used_before_a_restart_is_remembered(host_of: HostOf):

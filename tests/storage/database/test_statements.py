@@ -146,6 +146,12 @@ def _sorts_prerequisites_only(sorts: list[str]) -> bool:
         ("notification_deliveries._next", "notification_deliveries_due"),
         ("notification_deliveries._end", "notification_deliveries_waiting (notification_id=?"),
         ("pipelines._unfinished_count", "builds_unfinished_of_pipeline (pipeline_id=?)"),
+        ("build_room._count", "pipelines_organization (organization_id=?)"),
+        ("build_room._count", "USING COVERING INDEX builds_unfinished_of_pipeline (pipeline_id=?)"),
+        (
+            "build_room._with_source",
+            "USING COVERING INDEX builds_unfinished_of_pipeline (pipeline_id=? AND has_source=? AND from_fork>?)",
+        ),
         ("idempotency_keys._find", "PRIMARY KEY (user_id=? AND organization_id=? AND key=?)"),
         ("idempotency_keys._forget", "idempotency_keys_made (created_at<?)"),
         ("organizations._page", "PRIMARY KEY"),
