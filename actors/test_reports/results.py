@@ -45,6 +45,8 @@ _MOST_REPORTS = 1_000
 _MOST_BYTES = 40 * 2**20
 _MOST_CASES = 50_000
 _LARGEST_SOURCE = 4 * 2**30
+_MOST_SECRET_CHARS = 2**20
+"""As many as one job can have; a build's jobs may have as many each, which would take long to hide."""
 
 
 @immutable
@@ -201,7 +203,10 @@ def _file_number(path: Path) -> int:
 
 
 def _masker(storage: Storage, build: Build, jobs: Sequence[Job]) -> Masker | None:
-    """Return what hides the secrets of all jobs, since one may leave its own on the disk of another."""
+    """Return what hides the secrets of all jobs, since one may leave its own on the disk of another.
+
+    None if one of them is not known any more, or if they are too many.
+    """
     values: set[str] = set()
     for job in jobs:
         try:
@@ -211,6 +216,8 @@ def _masker(storage: Storage, build: Build, jobs: Sequence[Job]) -> Masker | Non
         if known is None:
             return None
         values |= set(known.values())
+        if sum(map(len, values)) > _MOST_SECRET_CHARS:
+            return None
     return Masker.hiding(values)
 
 

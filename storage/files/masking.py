@@ -44,7 +44,7 @@ class Masker:
     @classmethod
     def hiding(cls, values: Iterable[str]) -> Masker:
         """Return a masker of values and their usual encodings."""
-        return cls(form for value in values for form in secret_encodings(value))
+        return cls(secret_encodings(*values))
 
     @staticmethod
     def can_hide(value: str) -> bool:

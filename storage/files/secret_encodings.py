@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 __all__ = ["LEAST_LENGTH", "can_be_masked", "secret_encodings"]
 
@@ -21,8 +21,11 @@ LEAST_LENGTH = 4
 
 _WIDTHS = (64, 76)
 _PIECE = 2048
-_LONG = 8192
-"""A longer value is masked as shells trace it and as JSON has it; all forms take too much memory."""
+_MOST_QUOTED = 8192
+"""The most characters, in all, of values that are masked in every form, which takes much memory.
+
+Longer ones are masked as shells trace them and as JSON has them.
+"""
 _MIN_LENGTH = 8
 """Least length of a line or base64 fragment to mask; a shorter one may be a common word."""
 
@@ -36,25 +39,33 @@ def can_be_masked(value: str) -> bool:
     return len(value.strip()) >= LEAST_LENGTH
 
 
-def secret_encodings(value: str) -> frozenset[bytes]:
-    """Return the byte strings to mask so that ``value`` cannot be read; none is empty.
+def secret_encodings(*values: str) -> frozenset[bytes]:
+    """Return the byte strings to mask so that none of the values can be read; none is empty.
 
-    They are the value itself, with and without its trailing line breaks, and each of its longer lines, all also as
+    They are a value itself, with and without its trailing line breaks, and each of its longer lines, all also as
     shells, Python, JSON, HTML and XML quote them; the value's base64 at any offset in the encoded data, and its
     percent-encodings. Long ones are in pieces, each of which is masked. A value that is too short has none.
+
+    The shortest values are masked in every form, the rest in the usual ones, so that the time grows with their length.
     """
-    if not can_be_masked(value):
-        return frozenset()
+    left, forms = _MOST_QUOTED, set[bytes]()
+    for value in sorted(filter(can_be_masked, values), key=len):
+        left -= len(value)
+        forms |= _encodings(value, _quoted if left >= 0 else _quoted_as_usual)
+    return frozenset(forms)
+
+
+def _encodings(value: str, quoted: Callable[[str], Iterable[str]]) -> set[bytes]:
     bare = value.rstrip("\r\n")
     forms: set[str] = set()
     for text in {value, bare, *_lines(value)}:
-        forms.update(_quoted(text))
+        forms.update(quoted(text))
     for text in {value, bare}:
         forms.update(_percent_encoded(text))
         forms.update(_within_base64(text.encode()))
     for text in {value, bare, f"{value}\n", f"{bare}\n"}:
         forms.update(_base64(text.encode()))
-    return frozenset(piece for form in forms for piece in _pieces(form.encode(errors="replace")))
+    return {piece for form in forms for piece in _pieces(form.encode(errors="replace"))}
 
 
 def _pieces(form: bytes) -> Iterator[bytes]:
@@ -73,13 +84,16 @@ def _quoted(value: str) -> Iterator[str]:
     yield value
     if value.isalnum() and value.isascii():
         return
-    if len(value) > _LONG:
-        yield from (value.replace("'", "'\\''"), json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1])
-        return
     yield from _in_shell(value)
     yield from _in_source_code(value)
     yield from _in_markup(value)
     yield from _in_json(value)
+
+
+def _quoted_as_usual(value: str) -> Iterator[str]:
+    """Yield a value as it is, and as traces of shells and JSON have it."""
+    yield from (value, value.replace("'", "'\\''"))
+    yield from (json.dumps(value, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False))
 
 
 def _in_shell(value: str) -> Iterator[str]:

@@ -170,7 +170,6 @@ class AttemptRunner:
     def _start(self, connection: vms.Connection) -> TimeLimit:
         """Populate the workspace and start the command; return the command's time limit."""
         secrets = self._storage.secrets.resolve(self._build, self._job)
-        self.log.hide(secrets.values())
         image = self._lease.image
         of_jobs = self._settings.jobs.env
         env = job_environment(
@@ -182,6 +181,7 @@ class AttemptRunner:
             of_build=self._storage.builds.env(self._build.id),
             secrets=secrets,
         )
+        self.log.hide(secrets.values())  # at most as many as an environment takes
         self._populate_workspace()
         self._connection.check()
         self._open_log()

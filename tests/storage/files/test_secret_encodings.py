@@ -6,6 +6,7 @@ import html
 import json
 import subprocess
 import sys
+from random import Random
 from xml.sax import saxutils
 
 import pytest
@@ -116,6 +117,22 @@ def test_no_secret_is_shown_in_literals_or_markup(secret: str):
 def test_a_value_too_short_to_mask_leaves_output_as_it_is(value: str):
     assert secret_encodings(value) == frozenset()
     assert Masker.hiding([value]).masked("tests: 101 passed 2021 on") == "tests: 101 passed 2021 on"
+
+
+@pytest.mark.parametrize("length", [8, 100, 8190])
+def test_the_forms_of_many_secrets_grow_with_their_size(length: int):
+    """Each quotes nearly every character, in lines; the forms are what takes time and memory."""
+    random = Random(length)
+    line = "".join(random.choices("'\"\\$`é<&/~:", k=length))
+    values = ["\n".join(f"{line}{number}{of}" for number in range(64_000 // length)) for of in range(3)]
+    assert sum(map(len, secret_encodings(*values))) < 81 * sum(map(len, values))
+
+
+def test_among_long_secrets_a_short_one_is_hidden_in_every_form():
+    key = "\n".join(f"line '{number}' of a key" for number in range(1000))
+    masker = Masker.hiding([key, "p'ss \"wörd", key[:-1]])
+    assert "wörd" not in masker.masked(html.escape("p'ss \"wörd"))
+    assert "of a key" not in masker.masked(json.dumps(key) + key.replace("'", "'\\''"))
 
 
 def test_a_long_value_is_masked_in_pieces():

@@ -131,6 +131,12 @@ def test_secrets_are_masked_in_annotations_and_summary(suite: Suite):
     assert "hunter" not in shown
 
 
+def test_with_more_secrets_than_can_be_hidden_no_test_is_shown(suite: Suite, monkeypatch: pytest.MonkeyPatch):
+    suite.fails(report_of(FAILURE))
+    monkeypatch.setattr("actors.test_reports.results._MOST_SECRET_CHARS", len(SECRET) - 1)
+    assert suite.shown() == []
+
+
 @pytest.mark.parametrize("value", ["another-value", None])
 def test_without_the_secret_of_then_no_test_is_shown(suite: Suite, value: str | None):
     suite.fails(report_of(f"{FAILURE} {SECRET}"))
