@@ -36,6 +36,7 @@ from api.middleware.rate_limits import PublicLimit, RateLimits
 from api.middleware.request_metrics import RequestMetrics
 from api.openapi.document import OpenApiResource
 from api.openapi.operations import Routes
+from api.operations.operation import Service
 from api.paging import Pager
 from api.paths import (
     add_api_tokens,
@@ -157,7 +158,8 @@ def create_app(
     rates = RateLimits(rate_limits, settings.trusted_proxies, clock)
     bearer = BearerTokens(storage, rates)
     access, pager = Access(storage, bearer), Pager(signer)
-    door = HttpDoor(storage, clock, access, pager)
+    service = Service(storage, clock, engine)
+    door = HttpDoor(service, access, pager)
     tokens, addresses = LogTokens(signer, clock), ClientAddresses(settings.trusted_proxies)
     log_access = LogAccess(storage, access, tokens, rates, addresses)
 
@@ -185,8 +187,7 @@ def create_app(
     add_ways_in(routes, storage, identity.sign_up_policy, party, mail, rates, sessions)
     console = add_console(
         routes,
-        storage=storage,
-        engine=engine,
+        service=service,
         access=access,
         rates=rates,
         party=party,
@@ -196,7 +197,6 @@ def create_app(
         sign_in=sign_in,
         url=settings.pages_url,
         signer=signer,
-        clock=clock,
     )
     add_organizations(
         routes,
@@ -214,10 +214,9 @@ def create_app(
         CachesResource(storage, access),
     )
     creation = BuildCreation(storage, engine, limits or IrSettings(), RenderWait(storage, engine, slots, clock))
-    builds = BuildsResource(storage, engine, access, pager, creation)
     add_builds(
         routes,
-        builds,
+        BuildsResource(storage, engine, access, pager, creation),
         LogTokenResource(access, tokens),
         BadgeResource(storage, access),
         CctrayResource(storage, access, settings.url),

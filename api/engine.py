@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -62,7 +62,7 @@ class OperationForm(Page):
         self, operation: Operation[Any], req: ApiRequest, resp: falcon.Response, caller: Caller, sent: Sent
     ) -> None:
         names, document = sent
-        result = operation.perform(Call(self._site.storage, self._site.clock, caller), names, lambda: document)
+        result = operation.perform(Call(self._site.service, caller), names, lambda: document)
         resp.context.record = None if operation.record is None else model_of(operation.record).showing(result)
 
     def _responder_to_post(self) -> Callable[..., None]:

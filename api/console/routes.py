@@ -32,7 +32,6 @@ from api.resources.artifacts import ArtifactsResource
 if TYPE_CHECKING:
     from actors.mail import Mails
     from api.builds.creation import BuildCreation
-    from api.engine import EngineInterface
     from api.http.client_addresses import ClientAddresses
     from api.http.slots import StreamSlots
     from api.logs.ranges import LogRanges
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from api.middleware.authentication import Access
     from api.middleware.rate_limits import RateLimits
     from api.openapi.operations import Routes
+    from api.operations.operation import Service
     from api.paging import Pager
     from api.payments.provider import PaymentProvider
     from api.sign_in.account_passkeys import AccountPasskeys
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from api.sign_in.providers.sign_in import ProviderSignIn
     from api.sign_in.relying_party import RelyingParty
     from api.signing import Signer
-    from storage import Clock, SignUpPolicy, Storage
+    from storage import SignUpPolicy
 
 __all__ = ["add_build_pages", "add_console"]
 
@@ -70,8 +70,7 @@ _FILES = (
 def add_console(
     routes: Routes,
     *,
-    storage: Storage,
-    engine: EngineInterface,
+    service: Service,
     access: Access,
     rates: RateLimits,
     party: RelyingParty,
@@ -81,9 +80,9 @@ def add_console(
     sign_in: ProviderSignIn,
     url: str,
     signer: Signer,
-    clock: Clock,
 ) -> Site:
     """Route the pages of people and their accounts; return what the other pages build on."""
+    storage, engine, clock = service.storage, service.engine, service.clock
     pages, cookies = Pages(), Cookies(storage, rates)
     routes.add_page("/login", LoginPage(pages, cookies, party, policy, engine, sign_in.providers, url))
     for kind in ("verify", "recover", "owner"):
@@ -127,7 +126,7 @@ def add_console(
     routes.add_page("/invites/accept", invites, "accept")
     routes.add_page("/invites/accepted", invites, "accepted")
 
-    return Site(storage, engine, pages, cookies, clock)
+    return Site(service, pages, cookies)
 
 
 def add_build_pages(

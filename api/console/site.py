@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from api.console.cookies import Cookies
     from api.console.pages import Pages
     from api.engine import EngineInterface
+    from api.operations.operation import Service
     from storage import Clock, Storage
 
 __all__ = ["Site"]
@@ -20,13 +21,26 @@ __all__ = ["Site"]
 
 @immutable
 class Site:
-    """Storage, engine, pages and cookies; ``access`` is that of the API, for the caller by the cookie."""
+    """The service, pages and cookies; ``access`` is that of the API, for the caller by the cookie."""
 
-    storage: Storage
-    engine: EngineInterface
+    service: Service
     pages: Pages
     cookies: Cookies
-    clock: Clock
+
+    @property
+    def storage(self) -> Storage:
+        """The storage of the service."""
+        return self.service.storage
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the service."""
+        return self.service.clock
+
+    @property
+    def engine(self) -> EngineInterface:
+        """The running builds."""
+        return self.service.engine
 
     @property
     def access(self) -> Access:

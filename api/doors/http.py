@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
     from api.middleware.authentication import Access
     from api.openapi.operations import Routes
+    from api.operations.operation import Service
     from api.paging import Pager
-    from storage import Clock, Page, Storage
+    from storage import Page
 
 __all__ = ["HttpDoor"]
 
@@ -31,9 +32,8 @@ R = TypeVar("R")
 class HttpDoor:
     """Performs operations for the callers that ``access`` knows. Safe in any thread."""
 
-    def __init__(self, storage: Storage, clock: Clock, access: Access, pager: Pager) -> None:
-        self._storage = storage
-        self._clock = clock
+    def __init__(self, service: Service, access: Access, pager: Pager) -> None:
+        self._service = service
         self._access = access
         self._pager = pager
 
@@ -54,8 +54,9 @@ class HttpDoor:
         span: Span | None = None,
     ) -> R:
         """Perform an operation for the caller of a request. Raises ApiError."""
-        call = Call(self._storage, self._clock, self._access.caller(req))
-        return operation.perform(call, names, document, span)
+        required = operation.security == "bearer"
+        caller = self._access.caller(req) if required else self._access.optional_caller(req)
+        return operation.perform(Call(self._service, caller), names, document, span)
 
     def _responder(self, operation: Operation[Any]) -> Callable[..., None]:
         def respond(req: falcon.Request, resp: falcon.Response, **names: str) -> None:
@@ -98,4 +99,5 @@ def _described(operation: Operation[Any]) -> Callable[[Callable[..., None]], Cal
         errors=(*operation.errors, *PAGE_ERRORS) if pages else operation.errors,
         body=None if operation.body is None else body_model_of(operation.body),
         parameters=PAGE_PARAMETERS if pages else (),
+        security=operation.security,
     )

@@ -7,14 +7,17 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from api.middleware.audit import subject_of
-from api.operations.operation import GET, Call, Span
+from api.operations.operation import GET, Call, HostOwner, Service, Span
 from storage import DatabaseUnavailable, document_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from contextlib import AbstractContextManager
 
+    from actors.render import Envelope
+    from api.engine import ChangeWatch
     from api.operations.operation import Operation
-    from storage import Clock, Page, Storage
+    from storage import Clock, Job, Page, Storage
 
 __all__ = ["LocalDoor"]
 
@@ -24,6 +27,52 @@ _log = logging.getLogger(__name__)
 
 _ROWS = 100
 
+_NO_BUILDS_HERE = "only the service, in its own process, renders and watches builds"
+
+
+class _OtherProcess:
+    """The engine of a service in another process, which looks each second for work in the storage."""
+
+    draining = False
+    sends_mail = True
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def jobs_added(self, build_id: int) -> None:
+        """Leave the jobs to the service."""
+
+    def render(self, build_id: int) -> None:
+        """Leave the render to the service."""
+
+    def deliveries_added(self) -> None:
+        """Leave the deliveries to the service."""
+
+    def notifications_added(self) -> None:
+        """Leave the deliveries to the service."""
+
+    def renders_wait(self) -> None:
+        """Return None: nobody waits here."""
+
+    def discover(self, organization: str, slug: str, archive: bytes) -> Envelope | None:
+        """Raise NotImplementedError."""
+        raise NotImplementedError(_NO_BUILDS_HERE)
+
+    def cancel(self, build_id: int) -> None:
+        """Ask the service to cancel a build."""
+        self._storage.builds.request_cancel(build_id)
+
+    def watch(self, uuid: str) -> AbstractContextManager[ChangeWatch]:
+        """Raise NotImplementedError."""
+        raise NotImplementedError(_NO_BUILDS_HERE)
+
+    def collectors(self) -> tuple[()]:
+        """Return none."""
+        return ()
+
+    def pending_reason(self, job: Job) -> None:
+        """Return None: the service alone knows."""
+
 
 class LocalDoor:
     """Performs operations for the owner of the host, and notes those that change something in the audit.
@@ -32,8 +81,8 @@ class LocalDoor:
     """
 
     def __init__(self, storage: Storage, clock: Clock, actor: str, origin: str) -> None:
-        self._call = Call(storage, clock, caller=None)
-        self._actor = actor
+        self._owner = HostOwner(actor)
+        self._call = Call(Service(storage, clock, _OtherProcess(storage)), self._owner)
         self._origin = origin
 
     def perform(self, operation: Operation[R], names: Mapping[str, str], body: Mapping[str, object] | None = None) -> R:
@@ -61,6 +110,6 @@ class LocalDoor:
         subject = subject_of(operation.path, names, shown)
         audit, organization = self._call.storage.audit, names.get("org")
         try:
-            audit.write(self._actor, operation.id, subject, "box", origin=self._origin, organization=organization)
+            audit.write(self._owner.name, operation.id, subject, "box", origin=self._origin, organization=organization)
         except DatabaseUnavailable:
             _log.exception("%s of %s was made, but could not be written to the audit", operation.id, subject)

@@ -14,15 +14,17 @@ described, so that a command which sends none does without pydantic.
 from __future__ import annotations
 
 from dataclasses import fields
-from functools import cached_property
+from functools import cache, cached_property
 from http import HTTPMethod
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from api.errors.catalog import ApiError
 from storage import Caller, Clock, Organization, Page, Role, Storage, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+
+    from api.engine import EngineInterface
 
 __all__ = [
     "ABSENT",
@@ -33,8 +35,10 @@ __all__ = [
     "PUT",
     "Call",
     "Found",
+    "HostOwner",
     "Membership",
     "Operation",
+    "Service",
     "Span",
     "given",
     "operation",
@@ -50,6 +54,8 @@ GET, POST, PUT, PATCH, DELETE = (
 
 R = TypeVar("R")
 
+Security = Literal["bearer", "optional"]
+
 ABSENT: Any = object()
 """The default of a field of a body that changes nothing if it is absent, and may not be null."""
 
@@ -62,12 +68,42 @@ def given(body: object) -> dict[str, Any]:
 
 
 @immutable
-class Call:
-    """One call of an operation; without a ``caller`` it is the owner of the host, who may do everything."""
+class Service:
+    """The parts of the service that operations use."""
 
     storage: Storage
     clock: Clock
-    caller: Caller | None
+    engine: EngineInterface
+
+
+@immutable
+class HostOwner:
+    """The owner of the host, who may do everything; ``name`` is the account there, as the audit has it."""
+
+    name: str
+
+
+@immutable
+class Call:
+    """One call of an operation; ``caller`` is None if nobody said who calls."""
+
+    service: Service
+    caller: Caller | HostOwner | None
+
+    @property
+    def storage(self) -> Storage:
+        """The storage of the service."""
+        return self.service.storage
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the service."""
+        return self.service.clock
+
+    @property
+    def engine(self) -> EngineInterface:
+        """The running builds."""
+        return self.service.engine
 
 
 @immutable
@@ -111,7 +147,8 @@ class Operation(Generic[R]):
     """A function with all that its doors need to know of it.
 
     ``answer`` is a sentence about its result, for the document; ``status`` is that of success. ``role`` is the least
-    that a caller needs in the organization of the path.
+    that a caller needs in the organization of the path. With the security ``optional`` nobody need say who calls, and
+    the things of the path decide what that caller may read.
     """
 
     def __init__(
@@ -125,6 +162,7 @@ class Operation(Generic[R]):
         status: int = 200,
         role: Role = Role.MEMBER,
         errors: tuple[str, ...] = (),
+        security: Security = "bearer",
     ) -> None:
         self.function = function
         self.id = id
@@ -133,6 +171,7 @@ class Operation(Generic[R]):
         self.answer = answer
         self.status = status
         self.role = role
+        self.security = security
         self._own_errors = errors
 
     @cached_property
@@ -202,11 +241,15 @@ def operation(
     status: int = 200,
     role: Role = Role.MEMBER,
     errors: tuple[str, ...] = (),
+    security: Security = "bearer",
 ) -> Callable[[Callable[..., R]], Operation[R]]:
     """Make an operation of a function (`Operation`)."""
-    return lambda function: Operation(function, id, method, path, answer, status=status, role=role, errors=errors)
+    return lambda function: Operation(
+        function, id, method, path, answer, status=status, role=role, errors=errors, security=security
+    )
 
 
+@cache
 def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
     hints = get_type_hints(function, include_extras=True)
     return {name: kind for name, kind in hints.items() if name != "return"}

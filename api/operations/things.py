@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from api.errors.catalog import ApiError
-from api.operations.operation import Call, Found, Membership
+from api.operations.operation import Call, Found, HostOwner, Membership
 from storage import Pipeline, Role
 
 __all__ = ["ORGANIZATION", "PIPELINE", "ThisMembership", "ThisPipeline"]
@@ -19,11 +19,12 @@ PIPELINE = f"{ORGANIZATION}/pipelines/{{pipeline}}"
 
 
 def _membership(call: Call, org: str) -> Membership:
-    if call.caller is None:
+    caller = call.caller
+    if isinstance(caller, HostOwner):
         organization = call.storage.organizations.by_slug(org)
         found = None if organization is None else (organization, Role.OWNER)
     else:
-        found = call.storage.organizations.for_member(call.caller.user.id, org)
+        found = None if caller is None else call.storage.organizations.for_member(caller.user.id, org)
     if found is None:
         raise ApiError.not_found("organization", org)
     return Membership(*found)
