@@ -159,7 +159,7 @@ def create_app(
     bearer = BearerTokens(storage, rates)
     access, pager = Access(storage, bearer), Pager(signer)
     service = Service(storage, clock, engine)
-    door = HttpDoor(service, access, pager)
+    door = HttpDoor(service, access, pager, rates)
     tokens, addresses = LogTokens(signer, clock), ClientAddresses(settings.trusted_proxies)
     log_access = LogAccess(storage, access, tokens, rates, addresses)
 

@@ -25,7 +25,7 @@ from pydantic import (
 
 from actors.schedules import ScheduleInvalid, ScheduleTimes
 from api.errors.catalog import ApiError
-from api.operations.operation import ABSENT
+from api.operations.operation import ABSENT, Whole
 from storage import JsonModel, shown_fields
 
 if TYPE_CHECKING:
@@ -231,8 +231,14 @@ class _Shown(StoredRecord):
     def showing(cls, stored: object, **others: object) -> Self:
         """Return the model of a record, as the record declares it."""
         kind: Any = type(stored)
-        renamed = {each.name: getattr(stored, each.attribute) for each in shown_fields(kind)}
-        return super().showing(stored, **renamed, **others)
+        shown = {each.name: _shown(getattr(stored, each.attribute)) for each in shown_fields(kind)}
+        return super().showing(stored, **shown, **others)
+
+
+def _shown(value: object) -> object:
+    """Return the value of a field; that of a record is its model."""
+    kind: Any = type(value)
+    return model_of(kind).showing(value) if dataclasses.is_dataclass(value) else value
 
 
 @cache
@@ -241,7 +247,9 @@ def model_of(record: Any) -> type[StoredRecord]:  # noqa: ANN401 - mypy takes no
     names = {**vars(sys.modules[record.__module__]), **_TYPES}
     fields: dict[str, Any] = {}
     for each in shown_fields(record):
-        kind = Uuid if each.attribute == "uuid" else names.get(each.kind) or getattr(builtins, each.kind)
+        kind = Uuid if each.attribute.endswith("uuid") else names.get(each.kind) or getattr(builtins, each.kind)
+        if dataclasses.is_dataclass(kind):
+            kind = model_of(kind)
         fields[each.name] = (kind | None if each.nullable else kind, ...)
     made: type[StoredRecord] = create_model(
         f"{record.__name__}Record", __base__=_Shown, __doc__=record.__doc__, __module__=record.__module__, **fields
@@ -250,12 +258,12 @@ def model_of(record: Any) -> type[StoredRecord]:  # noqa: ANN401 - mypy takes no
 
 
 @cache
-def list_model_of(record: Any, description: str) -> Any:  # noqa: ANN401 - mypy takes no class for hashable
-    """Return the model of a whole list of records: an object with ``data``."""
+def list_model_of(record: Any, whole: Whole) -> Any:  # noqa: ANN401 - mypy takes no class for hashable
+    """Return the model of a whole list of records."""
     kind: Any = model_of(record)
-    data: Any = list[kind]
-    name, module = f"{record.__name__}List", record.__module__
-    return create_model(name, __base__=JsonModel, __doc__=description, __module__=module, data=(data, ...))
+    rows: dict[str, Any] = {whole.key: (list[kind], ...)}
+    name, module = whole.name or f"{record.__name__}List", record.__module__
+    return create_model(name, __base__=JsonModel, __doc__=whole.description, __module__=module, **rows)
 
 
 @cache

@@ -78,6 +78,7 @@ if TYPE_CHECKING:
         TooManyPasskeys,
         TooManySchedules,
         UsageTooLong,
+        UserUnknown,
     )
     from storage.files.all_kinds import FILE_KINDS
     from storage.files.artifacts import ArtifactFiles
@@ -417,6 +418,7 @@ __all__ = [
     "Usage",
     "UsageTooLong",
     "User",
+    "UserUnknown",
     "Vault",
     "Visibility",
     "WaitsFor",

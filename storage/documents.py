@@ -7,7 +7,7 @@ on the wire, or with none, says so; a property that is shown says behind which f
 from __future__ import annotations
 
 import sys
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum, StrEnum
 from functools import cache
@@ -114,7 +114,7 @@ def _plain(value: object) -> object:
         case tuple():
             return [_plain(each) for each in value]
         case _:
-            return value
+            return document_of(value) if is_dataclass(value) else value
 
 
 def _value(record: type, shown: ShownField, value: object) -> object:
@@ -128,4 +128,6 @@ def _value(record: type, shown: ShownField, value: object) -> object:
     kind = vars(sys.modules[record.__module__]).get(shown.kind)
     if isinstance(kind, type) and issubclass(kind, StrEnum) and isinstance(value, str):
         return kind(value)
+    if isinstance(kind, type) and is_dataclass(kind):
+        return record_of(kind, value)
     raise ValueError(f"{shown.name}: expected {shown.type}, not {value!r:.100}")

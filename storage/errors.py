@@ -63,6 +63,7 @@ __all__ = [
     "TooManyPasskeys",
     "TooManySchedules",
     "UsageTooLong",
+    "UserUnknown",
 ]
 
 
@@ -268,6 +269,13 @@ class SoleOwner(StorageError):
 
 class NameUnusable(StorageError):
     """The name has no character that a slug may contain."""
+
+
+class UserUnknown(StorageError):
+    """No user has this e-mail address."""
+
+    def __init__(self, email: str) -> None:
+        super().__init__(f"there is no user {email}")
 
 
 class CouponTaken(StorageError):

@@ -23,8 +23,16 @@ R = TypeVar("R")
 class Door(Protocol):
     """The way of a command to the operations, on the box or of a server."""
 
-    def perform(self, operation: Operation[R], names: Mapping[str, str], body: Mapping[str, object] | None = None) -> R:
-        """Perform an operation on the things that ``names`` gives the path. Raises the refusal of this door."""
+    @property
+    def owners(self) -> bool:
+        """True if it is the owner's of the host, for whom there are operations that no caller has."""
+        ...
+
+    def perform(self, operation: Operation[R], names: Mapping[str, str], body: object = None) -> R:
+        """Perform an operation on the things that ``names`` gives the path. Raises the refusal of this door.
+
+        An operation of the owner takes its body as an object of its class, each other one a document.
+        """
         ...
 
     def rows(self, operation: Operation[Page[Any]] | Operation[list[Any]], names: Mapping[str, str]) -> Iterator[Any]:

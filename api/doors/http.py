@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     import falcon
 
     from api.middleware.authentication import Access
+    from api.middleware.rate_limits import RateLimits
     from api.openapi.operations import Routes
     from api.operations.operation import Service
     from api.paging import Pager
-    from storage import Page
+    from storage import Caller, Page
 
 __all__ = ["HttpDoor"]
 
@@ -32,15 +33,18 @@ R = TypeVar("R")
 class HttpDoor:
     """Performs operations for the callers that ``access`` knows. Safe in any thread."""
 
-    def __init__(self, service: Service, access: Access, pager: Pager) -> None:
+    def __init__(self, service: Service, access: Access, pager: Pager, limits: RateLimits) -> None:
         self._service = service
         self._access = access
         self._pager = pager
+        self._limits = limits
 
     def add(self, routes: Routes, *operations: Operation[Any]) -> None:
-        """Route operations, path by path in their order."""
+        """Route operations, path by path in their order. Raises TypeError for one of the owner of the host."""
         by_path: dict[str, dict[str, Callable[..., None]]] = {}
         for each in operations:
+            if each.owners:
+                raise TypeError(f"{each.id} is the owner's alone: HTTP leads to no such operation")
             by_path.setdefault(each.path, {})[f"on_{each.method.lower()}"] = self._responder(each)
         for path, responders in by_path.items():
             routes.add(path, SimpleNamespace(**responders))
@@ -48,27 +52,39 @@ class HttpDoor:
     def perform(
         self,
         req: falcon.Request,
+        resp: falcon.Response,
         operation: Operation[R],
         names: Mapping[str, str],
         document: Callable[[], object],
         span: Span | None = None,
     ) -> R:
         """Perform an operation for the caller of a request. Raises ApiError."""
-        required = operation.security == "bearer"
-        caller = self._access.caller(req) if required else self._access.optional_caller(req)
+        if operation.limited:
+            self._limits.limit_address(req, resp)
+        caller = self._caller(req, operation)
+        if operation.limited and caller is not None:
+            self._limits.limit_account(caller, resp)
         return operation.perform(Call(self._service, caller), names, document, span)
+
+    def _caller(self, req: falcon.Request, operation: Operation[Any]) -> Caller | None:
+        if operation.session:
+            return self._access.session(req)
+        return self._access.caller(req) if operation.security == "bearer" else self._access.optional_caller(req)
 
     def _responder(self, operation: Operation[Any]) -> Callable[..., None]:
         def respond(req: falcon.Request, resp: falcon.Response, **names: str) -> None:
             if operation.lists and operation.whole is None:
                 self._answer_page(req, resp, operation, names)
                 return
-            result = self.perform(req, operation, names, partial(read_json, req))
+            result = self.perform(req, resp, operation, names, partial(read_json, req))
+            if operation.once:
+                resp.cache_control = ["no-store"]
             if operation.record is None:
                 resp.status = operation.status
             elif operation.whole is not None:
                 shown = model_of(operation.record).showing
-                answer(resp, list_model_of(operation.record, operation.whole)(data=[shown(each) for each in result]))
+                rows = {operation.whole.key: [shown(each) for each in result]}
+                answer(resp, list_model_of(operation.record, operation.whole)(**rows))
             else:
                 answer(resp, model_of(operation.record).showing(result), status=operation.status)
 
@@ -81,7 +97,7 @@ class HttpDoor:
         self, req: falcon.Request, resp: falcon.Response, operation: Operation[Any], names: Mapping[str, str]
     ) -> None:
         def page(limit: int, after: int | None) -> Page[Any]:
-            found: Page[Any] = self.perform(req, operation, names, dict, Span(limit, after))
+            found: Page[Any] = self.perform(req, resp, operation, names, dict, Span(limit, after))
             return found
 
         self._pager.answer(req, resp, operation.path.format_map(names), page, model_of(operation.record).showing)

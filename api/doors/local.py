@@ -80,14 +80,16 @@ class LocalDoor:
     ``actor`` and ``origin`` are the owner there. Raises ApiError, and StorageError as the operations do.
     """
 
+    owners = True
+
     def __init__(self, storage: Storage, clock: Clock, actor: str, origin: str) -> None:
         self._owner = HostOwner(actor)
         self._call = Call(Service(storage, clock, _OtherProcess(storage)), self._owner)
         self._origin = origin
 
-    def perform(self, operation: Operation[R], names: Mapping[str, str], body: Mapping[str, object] | None = None) -> R:
+    def perform(self, operation: Operation[R], names: Mapping[str, str], body: object = None) -> R:
         """Perform an operation on the things that ``names`` gives the path."""
-        result = operation.perform(self._call, names, lambda: dict(body or {}))
+        result = operation.perform(self._call, names, lambda: {} if body is None else body)
         if operation.method is not GET:
             self._note(operation, names, result)
         return result

@@ -5,7 +5,7 @@
 
 The docstring is the operation's summary and description. A parameter is found by its type: the call; the body, which
 is checked; the part of a list that is asked for; a name in the path; or a thing that the path names, by the function
-that finds it (`api.operations.things`). A list that has no pages is annotated with its description.
+that finds it (`api.operations.things`). A list that has no pages is annotated with its description, or as `Whole`.
 
 A body is a data class whose types are declared in `api.fields`. That is imported only when a body is checked or
 described, so that a command which sends none does without pydantic.
@@ -40,8 +40,10 @@ __all__ = [
     "Operation",
     "Service",
     "Span",
+    "Whole",
     "given",
     "operation",
+    "owners_operation",
 ]
 
 GET, POST, PUT, PATCH, DELETE = (
@@ -131,6 +133,15 @@ class Span:
 
 
 @immutable
+class Whole:
+    """A list that has no pages: an object with its rows under ``key``. ``name`` is that of its schema."""
+
+    description: str
+    name: str | None = None
+    key: str = "data"
+
+
+@immutable
 class Found:
     """A way to find a thing that a path names.
 
@@ -148,7 +159,9 @@ class Operation(Generic[R]):
 
     ``answer`` is a sentence about its result, for the document; ``status`` is that of success. ``role`` is the least
     that a caller needs in the organization of the path. With the security ``optional`` nobody need say who calls, and
-    the things of the path decide what that caller may read.
+    the things of the path decide what that caller may read. With ``session`` the caller needs a session; an API key is
+    not enough. If it is ``limited``, its calls count for their address and their account. An answer that is shown
+    ``once`` has a secret, and nobody keeps it. An ``owners`` operation is the owner's of the host alone, without HTTP.
     """
 
     def __init__(
@@ -163,6 +176,10 @@ class Operation(Generic[R]):
         role: Role = Role.MEMBER,
         errors: tuple[str, ...] = (),
         security: Security = "bearer",
+        session: bool = False,
+        limited: bool = False,
+        once: bool = False,
+        owners: bool = False,
     ) -> None:
         self.function = function
         self.id = id
@@ -172,6 +189,10 @@ class Operation(Generic[R]):
         self.status = status
         self.role = role
         self.security = security
+        self.session = session
+        self.limited = limited
+        self.once = once
+        self.owners = owners
         self._own_errors = errors
 
     @cached_property
@@ -181,10 +202,13 @@ class Operation(Generic[R]):
         return get_args(returned)[0] if self.lists else None if returned is type(None) else returned
 
     @cached_property
-    def whole(self) -> str | None:
-        """The description of the whole list that it answers; None if it answers a page, or no list."""
+    def whole(self) -> Whole | None:
+        """The whole list that it answers; None if it answers a page, or no list."""
         returned = get_type_hints(self.function, include_extras=True)["return"]
-        return str(get_args(returned)[1]) if get_origin(returned) is Annotated else None
+        if get_origin(returned) is not Annotated:
+            return None
+        described = get_args(returned)[1]
+        return described if isinstance(described, Whole) else Whole(described)
 
     @cached_property
     def lists(self) -> bool:
@@ -200,14 +224,15 @@ class Operation(Generic[R]):
     def errors(self) -> tuple[str, ...]:
         """The codes of the errors that only some operations have: those of the path, of the role, and its own."""
         role = ("insufficient_org_role",) if self.role is not Role.MEMBER else ()
-        return tuple(dict.fromkeys((*_errors(self.function), *role, *self._own_errors)))
+        session = ("session_required",) if self.session else ()
+        return tuple(dict.fromkeys((*session, *_errors(self.function), *role, *self._own_errors)))
 
     def perform(
         self, call: Call, names: Mapping[str, str], document: Callable[[], object], span: Span | None = None
     ) -> R:
         """Find what the path names, check the role and then the body, and call the function.
 
-        ``document`` returns the parsed body. Raises ApiError.
+        ``document`` returns the parsed body, or a body of its class, which is not checked again. Raises ApiError.
         """
         things: dict[Found, Any] = {}
         arguments: dict[str, object] = {}
@@ -226,9 +251,7 @@ class Operation(Generic[R]):
             elif kind is Span:
                 arguments[name] = span
         if self.body is not None:
-            from api.fields import body_of  # noqa: PLC0415 - pydantic, of which most calls on the box need nothing
-
-            arguments["body"] = body_of(document(), self.body)
+            arguments["body"] = _checked(document(), self.body)
         return self.function(**arguments)
 
 
@@ -242,11 +265,39 @@ def operation(
     role: Role = Role.MEMBER,
     errors: tuple[str, ...] = (),
     security: Security = "bearer",
+    session: bool = False,
+    limited: bool = False,
+    once: bool = False,
 ) -> Callable[[Callable[..., R]], Operation[R]]:
     """Make an operation of a function (`Operation`)."""
     return lambda function: Operation(
-        function, id, method, path, answer, status=status, role=role, errors=errors, security=security
+        function,
+        id,
+        method,
+        path,
+        answer,
+        status=status,
+        role=role,
+        errors=errors,
+        security=security,
+        session=session,
+        limited=limited,
+        once=once,
     )
+
+
+def owners_operation(id: str, method: HTTPMethod, path: str) -> Callable[[Callable[..., R]], Operation[R]]:
+    """Make an operation of the owner of the host; ``path`` has the names of the things that it is about."""
+    return lambda function: Operation(function, id, method, path, "", owners=True)
+
+
+def _checked(document: object, body: type[R]) -> R:
+    """Return the body of a call. Raises ApiError ``invalid_body``."""
+    if isinstance(document, body):
+        return document
+    from api.fields import body_of  # noqa: PLC0415 - pydantic, of which most calls on the box need nothing
+
+    return body_of(document, body)
 
 
 @cache

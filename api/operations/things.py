@@ -10,12 +10,34 @@ from typing import Annotated
 
 from api.errors.catalog import ApiError
 from api.operations.operation import Call, Found, HostOwner, Membership
-from storage import Pipeline, Role
+from storage import Pipeline, Role, User, UserUnknown
 
-__all__ = ["ORGANIZATION", "PIPELINE", "ThisMembership", "ThisPipeline"]
+__all__ = ["ORGANIZATION", "PIPELINE", "USER", "NamedUser", "ThisMembership", "ThisPipeline", "ThisUser"]
 
+USER = "/api/v0/user"
 ORGANIZATION = "/api/v0/organizations/{org}"
 PIPELINE = f"{ORGANIZATION}/pipelines/{{pipeline}}"
+
+
+def _user(call: Call) -> User:
+    if call.caller is None or isinstance(call.caller, HostOwner):
+        raise ApiError.unauthorized("this is about the caller's own account: say whose with a token")
+    return call.caller.user
+
+
+ThisUser = Annotated[User, Found(_user, ())]
+"""The caller."""
+
+
+def _named_user(call: Call, email: str) -> User:
+    found = call.storage.users.by_email(email)
+    if found is None:
+        raise UserUnknown(email)
+    return found
+
+
+NamedUser = Annotated[User, Found(_named_user, ())]
+"""The user with the address ``{email}``, for operations of the owner of the host. Raises UserUnknown."""
 
 
 def _membership(call: Call, org: str) -> Membership:

@@ -43,6 +43,8 @@ class Connection:
     Thread-safe. All methods raise RequestFailed if the service refuses, and ServiceUnreachable.
     """
 
+    owners = False
+
     def __init__(self, url: str, token: str | None) -> None:
         self.url = url.rstrip("/")
         authorization = {} if token is None else {"Authorization": f"Bearer {token}"}
@@ -89,7 +91,7 @@ class Connection:
                 return
             query["cursor"] = page.next_cursor
 
-    def perform(self, operation: Declared[R], names: Mapping[str, str], body: Mapping[str, object] | None = None) -> R:
+    def perform(self, operation: Declared[R], names: Mapping[str, str], body: object = None) -> R:
         """Perform an operation on the things that ``names`` gives the path."""
         response = self._request(operation.method, filled(operation.path, names), body)
         with self._answering(response):
@@ -102,11 +104,12 @@ class Connection:
     ) -> Iterator[Any]:
         """Yield the rows of a list, page by page."""
         query: dict[str, str] = {} if operation.whole else {"limit": _PAGE_SIZE}
+        key = operation.whole.key if operation.whole else "data"
         while True:
             response = self._request(operation.method, filled(operation.path, names), query=query)
             with self._answering(response):
                 page = response.json()
-                rows, cursor = [record_of(operation.record, each) for each in page["data"]], page.get("next_cursor")
+                rows, cursor = [record_of(operation.record, each) for each in page[key]], page.get("next_cursor")
             yield from rows
             if cursor is None:
                 return
@@ -148,7 +151,7 @@ class Connection:
         self,
         method: str,
         path: str,
-        body: Mapping[str, object] | None = None,
+        body: object = None,
         query: Mapping[str, str] | None = None,
         seconds: float = _TIMEOUT,
         sent: Callable[[float], None] | None = None,
