@@ -62,7 +62,6 @@ from api.paths import (
 from api.payments.provider import PaymentProvider
 from api.payments.settings import PaymentSettings
 from api.request import ApiRequest
-from api.resources.accounts.api_tokens import ApiTokensResource
 from api.resources.accounts.identities import IdentitiesResource
 from api.resources.accounts.invites import InvitesResource
 from api.resources.accounts.mail_settings import MailSettingsResource
@@ -167,7 +166,7 @@ def create_app(
     routes = Routes()
     add_meta(routes, HealthResource(engine), MetricsResource(registry, rates, settings.metrics_token))
     add_user(routes, CurrentUserResource(storage, engine, access, rates), MailSettingsResource(storage, access))
-    add_api_tokens(routes, ApiTokensResource(storage, access, rates, clock))
+    add_api_tokens(routes, door)
     add_sessions(routes, LogoutResource(bearer, rates), SessionsResource(storage, access, rates))
     sessions = SessionStart(storage, addresses)
     add_cli_login(routes, CliLoginResource(storage, access, rates, sessions))

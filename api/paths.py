@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from api.openapi.docs import ReferenceResource, reference_files
-from api.operations import schedules, secrets
+from api.operations import api_tokens, schedules, secrets
 from api.resources.billing.payments import CheckoutResource, PaymentEventsResource
 from api.resources.meta import HealthResource, PingResource
 from api.resources.sign_in.passkey_login import PasskeyLoginResource
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from api.openapi.document import OpenApiResource
     from api.openapi.operations import Routes
     from api.payments.provider import PaymentProvider
-    from api.resources.accounts.api_tokens import ApiTokensResource
     from api.resources.accounts.identities import IdentitiesResource
     from api.resources.accounts.invites import InvitesResource
     from api.resources.accounts.mail_settings import MailSettingsResource
@@ -88,10 +87,9 @@ def add_meta(routes: Routes, health: HealthResource, metrics: MetricsResource) -
     routes.add(f"{_V0}/ping", PingResource())
 
 
-def add_api_tokens(routes: Routes, api_tokens: ApiTokensResource) -> None:
+def add_api_tokens(routes: Routes, door: HttpDoor) -> None:
     """Route the API keys of the caller."""
-    routes.add(f"{_V0}/user/api-tokens", api_tokens, "list")
-    routes.add(f"{_V0}/user/api-tokens/{{id}}", api_tokens)
+    door.add(routes, api_tokens.list_api_tokens, api_tokens.create_api_token, api_tokens.revoke_api_token)
 
 
 def add_sessions(routes: Routes, logout: LogoutResource, sessions: SessionsResource) -> None:

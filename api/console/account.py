@@ -8,7 +8,6 @@ from api.console.pages import Page, redirect
 from api.errors.responses import ApiError
 from api.fields import check_body
 from api.openapi.operations import performs
-from api.resources.accounts.api_tokens import ApiTokenCreateRequest, ApiTokenRecord
 from api.resources.accounts.user import UserUpdateRequest
 
 if TYPE_CHECKING:
@@ -95,20 +94,3 @@ class AccountForms(Page):
         if not self._storage.tokens.end_session(caller.user.id, id):
             raise ApiError("session_not_found", "this session has ended already")
         redirect(req, resp, "account#sessions")
-
-    @performs("createApiToken")
-    def on_post_api_key(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Make an API key and show it: in this response alone, so there is no redirect to a page that has it."""
-        caller, form = self._cookies.form(req, resp)
-        body = check_body({"description": form.get("description", "")}, ApiTokenCreateRequest)
-        key, token = self._storage.tokens.create_api_key(caller.user.id, body.description)
-        resp.context.record = ApiTokenRecord.of(key)
-        self._pages.show(req, resp, "api_key", key=key, token=token)
-
-    @performs("revokeApiToken")
-    def on_post_revoke_api_key(self, req: falcon.Request, resp: falcon.Response, id: str) -> None:
-        """Revoke an API key."""
-        caller, _ = self._cookies.form(req, resp)
-        if not self._storage.tokens.revoke_api_key(caller.user.id, id):
-            raise ApiError("api_token_not_found", "this API key is revoked already")
-        redirect(req, resp, "account#api-keys")

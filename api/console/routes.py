@@ -15,6 +15,7 @@ from api.console.login import LinkPage, LoginPage, MailForms, SessionCookieResou
 from api.console.logs.page import JobPage, LogParts
 from api.console.mail_stop import MailStopPage
 from api.console.notifications.routes import add_notification_pages
+from api.console.operation_form import OperationForm, leads_to, shows
 from api.console.operation_routes import add_operation_pages
 from api.console.organization.routes import add_organization_pages
 from api.console.pages import Pages
@@ -27,6 +28,7 @@ from api.console.ways_in import ClosingForm, PasskeyForms
 from api.http.static_files import CSS, JAVASCRIPT, SVG, StaticFile, StaticFilesResource
 from api.logs.access import LogAccess
 from api.logs.log import JobLogResource
+from api.operations import api_tokens
 from api.resources.artifacts import ArtifactsResource
 
 if TYPE_CHECKING:
@@ -106,8 +108,12 @@ def add_console(
     routes.add_page("/account/mail", forms, "mail")
     routes.add_page("/account/mail/stop", MailStopPage(storage, pages, rates))
     routes.add_page("/account/sessions/{id}/end", forms, "end_session")
-    routes.add_page("/account/api-keys", forms, "api_key")
-    routes.add_page("/account/api-keys/{id}/revoke", forms, "revoke_api_key")
+    site = Site(service, pages, cookies)
+    # The key is shown in this response alone, so there is no redirect to a page that has it.
+    form = OperationForm(site, api_tokens.create_api_token, shows(site, "api_key"))
+    routes.add_page("/account/api-keys", form)
+    revoked = OperationForm(site, api_tokens.revoke_api_token, leads_to(lambda *_: "account#api-keys"))
+    routes.add_page("/account/api-keys/{id}/revoke", revoked)
 
     ways = PasskeyForms(storage, engine, cookies, passkeys)
     routes.add_page("/account/passkeys/options", ways, "options")
@@ -126,7 +132,7 @@ def add_console(
     routes.add_page("/invites/accept", invites, "accept")
     routes.add_page("/invites/accepted", invites, "accepted")
 
-    return Site(service, pages, cookies)
+    return site
 
 
 def add_build_pages(

@@ -7,43 +7,14 @@ from datetime import datetime  # noqa: TC003 - pydantic reads the annotations
 from storage import Role, immutable
 
 __all__ = [
-    "ApiKeyView",
-    "ApiKeysView",
     "BalanceView",
     "BuildUsageView",
     "DayUsageView",
     "InviteView",
     "MemberView",
-    "NewApiKeyView",
     "OrganizationView",
     "UsageView",
 ]
-
-
-@immutable
-class ApiKeyView:
-    """The fields of an API key, without its value."""
-
-    id: str
-    description: str
-    created_at: datetime
-    expires_at: datetime | None
-    last_used_at: datetime | None
-
-
-@immutable
-class NewApiKeyView:
-    """A new API key with its value, which is shown only once."""
-
-    api_token: ApiKeyView
-    token: str
-
-
-@immutable
-class ApiKeysView:
-    """The caller's API keys."""
-
-    api_tokens: list[ApiKeyView]
 
 
 @immutable

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ci_daemon.remote.account_views import (
-    ApiKeysView,
     BalanceView,
     BuildUsageView,
     DayUsageView,
     InviteView,
     MemberView,
-    NewApiKeyView,
     OrganizationView,
     UsageView,
 )
@@ -127,11 +125,6 @@ LIST_INVITES = Operation("listInvites", "GET", _ORG + "/invites", Page[InviteVie
 CREATE_INVITE = Operation("createInvite", "POST", _ORG + "/invites", InviteView, frozenset({"email", "role"}))
 REVOKE_INVITE = Operation("revokeInvite", "DELETE", _ORG + "/invites/{id}", Nothing)
 ACCEPT_INVITE = Operation("acceptInvite", "POST", "/api/v0/invites/accept", OrganizationView, frozenset({"token"}))
-
-_API_KEYS = "/api/v0/user/api-tokens"
-LIST_API_KEYS = Operation("listApiTokens", "GET", _API_KEYS, ApiKeysView)
-CREATE_API_KEY = Operation("createApiToken", "POST", _API_KEYS, NewApiKeyView, frozenset({"description", "expires_at"}))
-REVOKE_API_KEY = Operation("revokeApiToken", "DELETE", _API_KEYS + "/{id}", Nothing)
 
 _USAGE = "/api/v0/billing/usage/{org}"
 _WINDOW = frozenset({"from", "to"})

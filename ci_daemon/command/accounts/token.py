@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import click
 
+from api.operations import api_tokens
 from ci_daemon.command.support.command_classes import Group, SharedCommand
-from ci_daemon.command.support.documents import document_of
-from ci_daemon.command.support.session import Session, pass_session
+from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.command.support.texts import one_line
+from ci_daemon.command.support.timestamps import timestamp
+from storage import TokenKind, document_of
+
+if TYPE_CHECKING:
+    from api.doors import Door
 
 __all__ = ["token"]
 
 _COLUMNS = ("id", "kind", "description", "created_at", "expires_at", "last_used_at")
-_WORDS = {"api-key": "API key", "session": "session"}
+_API_KEY = "api-key"
+_WORDS = {_API_KEY: "API key", "session": "session"}
 """The kinds of tokens, as messages name them."""
 
 
@@ -40,7 +47,7 @@ def token() -> None:
 @click.option(
     "--kind",
     type=click.Choice([*_WORDS]),
-    default="api-key",
+    default=_API_KEY,
     show_default=True,
     help="A session ends after 30 days, and may do what an API key may not: make API keys, hand out sessions.",
 )
@@ -66,10 +73,19 @@ def create(session: Session, *, email: str | None, kind: str, description: str, 
     """
     if kind == "session" and expires_at is not None:
         raise click.UsageError("a session ends after 30 days: leave --expires-at out")
-    with session.backend() as backend:
-        made = backend.tokens.create(email, kind, description, expires_at)
+    with session.door() as door:
+        if names := _names(door, email):
+            body = api_tokens.UserTokenCreateRequest(TokenKind(kind.replace("-", "_")), description, expires_at)
+            document = _document(door.perform(api_tokens.create_user_token, names, body))
+        else:
+            if kind != _API_KEY:
+                raise Failure("a session begins with `ci-daemon login`: leave --kind out")
+            sent = {"description": description, "expires_at": expires_at and timestamp(expires_at)}
+            made = door.perform(api_tokens.create_api_token, names, sent)
+            document = {**_own_document(made.api_token), "token": made.token}
     whose = "" if email is None else f" for {email}"
-    session.answer(document_of(made), f"created the {_WORDS[kind]} {made.id}{whose}; shown only once: {made.token}")
+    told = f"created the {_WORDS[kind]} {document['id']}{whose}; shown only once: {document['token']}"
+    session.answer(document, told)
 
 
 @token.command(name="list", cls=SharedCommand, reads=True)
@@ -77,8 +93,11 @@ def create(session: Session, *, email: str | None, kind: str, description: str, 
 @pass_session
 def list_tokens(session: Session, *, email: str | None) -> None:
     """List your API keys, or on the box the tokens of the user EMAIL, also expired ones."""
-    with session.backend() as backend:
-        documents = [document_of(each) for each in backend.tokens.all(email)]
+    with session.door() as door:
+        if names := _names(door, email):
+            documents = [_document(each) for each in door.rows(api_tokens.list_user_tokens, names)]
+        else:
+            documents = [_own_document(each) for each in door.rows(api_tokens.list_api_tokens, names)]
     session.table(documents, _COLUMNS, f"{email} has no token" if email else "you have no API key")
 
 
@@ -87,6 +106,30 @@ def list_tokens(session: Session, *, email: str | None) -> None:
 @pass_session
 def revoke(session: Session, *, token_id: str) -> None:
     """Revoke the API key ID of yours, or on the box the token ID of any user. It is invalid at once."""
-    with session.backend() as backend:
-        backend.tokens.revoke(token_id)
+    with session.door() as door:
+        revoked = api_tokens.revoke_user_token if door.owners else api_tokens.revoke_api_token
+        door.perform(revoked, {"id": token_id})
     session.answer({"revoked": token_id}, f"revoked {token_id}")
+
+
+def _names(door: Door, email: str | None) -> dict[str, str]:
+    """Return the names of the user whose tokens they are; of none with a server, which knows its caller.
+
+    Raises Failure if a user is named with a server, or none on the box.
+    """
+    if door.owners:
+        if email is None:
+            raise Failure("on the box, say whose tokens: give EMAIL, or sign in to a server with `ci-daemon login`")
+        return {"email": email}
+    if email is not None:
+        raise Failure("with a server the API keys are your own: leave EMAIL out, or give --state-dir on the box")
+    return {}
+
+
+def _document(each: api_tokens.UserToken) -> dict[str, object]:
+    return {**document_of(each), "kind": each.kind.replace("_", "-")}
+
+
+def _own_document(key: api_tokens.ApiToken) -> dict[str, object]:
+    document = document_of(key)
+    return {"id": document["id"], "kind": _API_KEY, **document}

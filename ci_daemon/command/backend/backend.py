@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from ci_daemon.command.backend.organizations import Organizations
     from ci_daemon.command.backend.pipelines import Pipelines
     from ci_daemon.command.backend.repositories import Repositories
-    from ci_daemon.command.backend.tokens import Tokens
     from ci_daemon.command.backend.transactions import Transactions
 
 __all__ = ["Backend"]
@@ -53,11 +52,6 @@ class Backend(Protocol):
     @property
     def transactions(self) -> Transactions:
         """The entries of ledgers."""
-        ...
-
-    @property
-    def tokens(self) -> Tokens:
-        """The tokens of users."""
         ...
 
     @property

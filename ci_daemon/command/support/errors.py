@@ -23,7 +23,7 @@ from ci_daemon.remote.failures import RequestFailed, ServiceUnreachable
 from ci_daemon.remote.handoff import SignInFailed
 from ci_daemon.submit.packing import PackError
 from ci_daemon.tracing import TracingUnavailable
-from storage import StorageError, error_reason
+from storage import StorageError, UserUnknown, error_reason
 
 __all__ = ["EXPECTED_ERRORS", "error_message"]
 
@@ -61,7 +61,7 @@ _ADVICE = {
     "schedule_not_found": "`ci-daemon schedule list ORG PIPELINE` shows all",
     "secret_not_found": "`ci-daemon secret list ORG` shows all",
     "invite_not_found": "`ci-daemon invite list ORG` shows all",
-    "api_token_not_found": "`ci-daemon token list` shows yours",
+    "api_token_not_found": "`ci-daemon token list` shows all",
     "session_required": "`ci-daemon login URL` makes one",
 }
 """The way on, by the error codes of a service."""
@@ -78,6 +78,8 @@ def error_message(error: Exception) -> str:
             )
         case RequestFailed(code=code) | ApiError(code=code) if code in _ADVICE:
             return f"{error}: {_ADVICE[code]}"
+        case UserUnknown():
+            return f"{error}: `ci-daemon user list` shows all"
         case PermissionError(filename=str(name)):
             return f"{name}: Permission denied: run this with sudo, or as its owner"
         case OSError(errno=errno.ENOSPC, filename=name):

@@ -187,6 +187,8 @@ THEIR_OWN_WORDS = {
     "schedule set": "updateSchedule",
     "secret remove": "deleteOrganizationSecret",
     "secret set": "setOrganizationSecret",
+    "token create": "createUserToken",
+    "token revoke": "revokeUserToken",
 }
 
 

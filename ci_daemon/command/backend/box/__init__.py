@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from ci_daemon.command.backend.box.organizations import BoxOrganizations
     from ci_daemon.command.backend.box.pipelines import BoxPipelines
     from ci_daemon.command.backend.box.repositories import BoxRepositories
-    from ci_daemon.command.backend.box.tokens import BoxTokens
     from ci_daemon.command.backend.box.transactions import BoxTransactions
 else:
     __getattr__ = on_first_use(__name__)
@@ -30,6 +29,5 @@ __all__ = [
     "BoxOrganizations",
     "BoxPipelines",
     "BoxRepositories",
-    "BoxTokens",
     "BoxTransactions",
 ]

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from ci_daemon.command.backend.organizations import Organizations
     from ci_daemon.command.backend.pipelines import Pipelines
     from ci_daemon.command.backend.repositories import Repositories
-    from ci_daemon.command.backend.tokens import Tokens
     from ci_daemon.command.backend.transactions import Transactions
     from ci_daemon.command.support.session import Session
     from storage import Storage
@@ -67,11 +66,6 @@ class BoxBackend:
     def transactions(self) -> Transactions:
         """The entries of ledgers."""
         return box.BoxTransactions(self._storage)
-
-    @property
-    def tokens(self) -> Tokens:
-        """The tokens of users."""
-        return box.BoxTokens(self._storage)
 
     @property
     def organizations(self) -> Organizations:

@@ -11,7 +11,6 @@ from ci_daemon.command.backend.server.members import ServerMembers
 from ci_daemon.command.backend.server.organizations import ServerOrganizations
 from ci_daemon.command.backend.server.pipelines import ServerPipelines
 from ci_daemon.command.backend.server.repositories import ServerRepositories
-from ci_daemon.command.backend.server.tokens import ServerTokens
 from ci_daemon.command.backend.server.transactions import ServerTransactions
 from ci_daemon.remote.connection import Connection
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from ci_daemon.command.backend.organizations import Organizations
     from ci_daemon.command.backend.pipelines import Pipelines
     from ci_daemon.command.backend.repositories import Repositories
-    from ci_daemon.command.backend.tokens import Tokens
     from ci_daemon.command.backend.transactions import Transactions
     from ci_daemon.remote.destination import Destination
 
@@ -65,11 +63,6 @@ class ServerBackend:
     def transactions(self) -> Transactions:
         """The entries of ledgers."""
         return ServerTransactions(self.connection)
-
-    @property
-    def tokens(self) -> Tokens:
-        """The tokens of users."""
-        return ServerTokens(self.connection)
 
     @property
     def organizations(self) -> Organizations:
