@@ -63,15 +63,9 @@ from api.payments.provider import PaymentProvider
 from api.payments.settings import PaymentSettings
 from api.request import ApiRequest
 from api.resources.accounts.identities import IdentitiesResource
-from api.resources.accounts.invites import InvitesResource
-from api.resources.accounts.mail_settings import MailSettingsResource
-from api.resources.accounts.members import MembersResource
-from api.resources.accounts.organizations import OrganizationsResource
 from api.resources.accounts.passkeys import PasskeysResource
 from api.resources.accounts.sessions import LogoutResource, SessionsResource
-from api.resources.accounts.user import CurrentUserResource
 from api.resources.artifacts import ArtifactsResource
-from api.resources.audit import AuditResource
 from api.resources.billing.billing import BillingResource
 from api.resources.billing.coupons import CouponsResource
 from api.resources.billing.usage import UsageResource
@@ -157,7 +151,11 @@ def create_app(
     rates = RateLimits(rate_limits, settings.trusted_proxies, clock)
     bearer = BearerTokens(storage, rates)
     access, pager = Access(storage, bearer), Pager(signer)
-    service = Service(storage, clock, engine)
+    mails, identity = (
+        Mails(storage, settings.pages_url, settings.front_end(settings.pages_url)),
+        identity or IdentitySettings(),
+    )
+    service = Service(storage, clock, engine, mails, rate_limits)
     door = HttpDoor(service, access, pager, rates)
     tokens, addresses = LogTokens(signer, clock), ClientAddresses(settings.trusted_proxies)
     log_access = LogAccess(storage, access, tokens, rates, addresses)
@@ -165,15 +163,11 @@ def create_app(
     registry = metrics_registry(storage, engine)
     routes = Routes()
     add_meta(routes, HealthResource(engine), MetricsResource(registry, rates, settings.metrics_token))
-    add_user(routes, CurrentUserResource(storage, engine, access, rates), MailSettingsResource(storage, access))
+    add_user(routes, door)
     add_api_tokens(routes, door)
     add_sessions(routes, LogoutResource(bearer, rates), SessionsResource(storage, access, rates))
     sessions = SessionStart(storage, addresses)
     add_cli_login(routes, CliLoginResource(storage, access, rates, sessions))
-    mails, identity = (
-        Mails(storage, settings.pages_url, settings.front_end(settings.pages_url)),
-        identity or IdentitySettings(),
-    )
     sign_in = ProviderSignIn(storage, IdentityProviders(identity, clock), identity.sign_up_policy, sessions, rates)
     add_identity_providers(
         routes,
@@ -197,13 +191,7 @@ def create_app(
         url=settings.pages_url,
         signer=signer,
     )
-    add_organizations(
-        routes,
-        OrganizationsResource(storage, access, pager, rate_limits.organizations_per_account),
-        MembersResource(storage, access),
-        InvitesResource(storage, access, rates, mails, rate_limits.invites_per_day),
-        AuditResource(storage, access, pager),
-    )
+    add_organizations(routes, door)
 
     add_pipelines(
         routes,
@@ -263,7 +251,6 @@ def create_app(
         addresses=addresses,
         pager=pager,
         mails=mails,
-        invites_per_day=rate_limits.invites_per_day,
         payments=provider,
     )
     routes.add("/v0/jobs/{job_id}/logs", LogEventsResource(storage, engine, log_access, slots, clock))

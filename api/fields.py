@@ -26,7 +26,7 @@ from pydantic import (
 from actors.schedules import ScheduleInvalid, ScheduleTimes
 from api.errors.catalog import ApiError
 from api.operations.operation import ABSENT, Whole
-from storage import JsonModel, shown_fields
+from storage import JsonModel, Role, shown_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,7 +38,10 @@ __all__ = [
     "NUMBER",
     "WHOLE_NUMBER",
     "Cron",
+    "InvitedEmail",
+    "InvitedRole",
     "LongText",
+    "MemberRole",
     "Moment",
     "RequestBody",
     "RequiredLongText",
@@ -180,6 +183,15 @@ TimeZone = Annotated[RequiredText, AfterValidator(_timezone), Field(json_schema_
 
 SecretValue = Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": 2**16, "pattern": r"^[^\u0000]*$"})]
 """The value of a secret; the storage checks it."""
+
+InvitedEmail = Annotated[Text, Field(examples=["grace@example.org"])]
+"""The address of an invite; the storage checks it."""
+
+MemberRole = Annotated[str, WithJsonSchema({"type": "string", "enum": [role.value for role in Role]})]
+"""A role that a member may have; any string is taken, as an unknown one has an error of its own."""
+
+InvitedRole = Annotated[str, WithJsonSchema({"type": "string", "enum": [Role.ADMIN.value, Role.MEMBER.value]})]
+"""A role that an invite may give; taken as a `MemberRole` is."""
 
 Timestamp = Annotated[
     str,

@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from api.openapi.docs import ReferenceResource, reference_files
-from api.operations import api_tokens, schedules, secrets
+from api.operations import (
+    api_tokens,
+    audit,
+    invites,
+    mail_settings,
+    members,
+    organizations,
+    schedules,
+    secrets,
+    user,
+)
 from api.resources.billing.payments import CheckoutResource, PaymentEventsResource
 from api.resources.meta import HealthResource, PingResource
 from api.resources.sign_in.passkey_login import PasskeyLoginResource
@@ -24,15 +34,9 @@ if TYPE_CHECKING:
     from api.openapi.operations import Routes
     from api.payments.provider import PaymentProvider
     from api.resources.accounts.identities import IdentitiesResource
-    from api.resources.accounts.invites import InvitesResource
-    from api.resources.accounts.mail_settings import MailSettingsResource
-    from api.resources.accounts.members import MembersResource
-    from api.resources.accounts.organizations import OrganizationsResource
     from api.resources.accounts.passkeys import PasskeysResource
     from api.resources.accounts.sessions import LogoutResource, SessionsResource
-    from api.resources.accounts.user import CurrentUserResource
     from api.resources.artifacts import ArtifactsResource
-    from api.resources.audit import AuditResource
     from api.resources.billing.billing import BillingResource
     from api.resources.billing.coupons import CouponsResource
     from api.resources.billing.usage import UsageResource
@@ -99,10 +103,16 @@ def add_sessions(routes: Routes, logout: LogoutResource, sessions: SessionsResou
     routes.add(f"{_V0}/user/sessions/{{id}}", sessions)
 
 
-def add_user(routes: Routes, user: CurrentUserResource, mail: MailSettingsResource) -> None:
+def add_user(routes: Routes, door: HttpDoor) -> None:
     """Route the caller's own account."""
-    routes.add(f"{_V0}/user", user)
-    routes.add(f"{_V0}/user/mail", mail)
+    door.add(
+        routes,
+        user.get_current_user,
+        user.update_current_user,
+        user.delete_current_user,
+        mail_settings.get_mail_settings,
+        mail_settings.update_mail_settings,
+    )
 
 
 def add_cli_login(routes: Routes, cli_login: CliLoginResource) -> None:
@@ -153,23 +163,22 @@ def add_identity_providers(
     routes.add(f"{_V0}/user/identities/{{id}}", identities)
 
 
-def add_organizations(
-    routes: Routes,
-    organizations: OrganizationsResource,
-    members: MembersResource,
-    invites: InvitesResource,
-    audit: AuditResource,
-) -> None:
+def add_organizations(routes: Routes, door: HttpDoor) -> None:
     """Route organizations, their members, invites and audit."""
-    organization = f"{_V0}/organizations/{{org}}"
-    routes.add(f"{_V0}/organizations", organizations, "list")
-    routes.add(organization, organizations)
-    routes.add(f"{organization}/members", members, "list")
-    routes.add(f"{organization}/members/{{user_id}}", members)
-    routes.add(f"{organization}/invites", invites, "list")
-    routes.add(f"{organization}/invites/{{id}}", invites)
-    routes.add(f"{_V0}/invites/accept", invites, "accept")
-    routes.add(f"{organization}/audit", audit, "list")
+    door.add(
+        routes,
+        organizations.list_organizations,
+        organizations.create_organization,
+        organizations.get_organization,
+        members.list_members,
+        members.update_member,
+        members.remove_member,
+        invites.list_invites,
+        invites.create_invite,
+        invites.revoke_invite,
+        invites.accept_invite,
+        audit.list_audit_entries,
+    )
 
 
 def add_builds(

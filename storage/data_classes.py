@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from dataclasses import Field
 
-__all__ = ["hidden", "immutable"]
+__all__ = ["hidden", "immutable", "shown_as"]
 
 T = TypeVar("T")
 
@@ -26,7 +26,12 @@ def hidden() -> Any:  # noqa: ANN401 - as `field`
     return field(metadata=_HIDDEN)
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(field, hidden))
+def shown_as(name: str) -> Any:  # noqa: ANN401 - as `field`
+    """Declare a field that is shown by another name (`storage.documents`)."""
+    return field(metadata={"shown_as": name})
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field, hidden, shown_as))
 def immutable(cls: type[T]) -> type[T]:
     """Make of a class what ``dataclass(frozen=True, slots=True)`` makes of it, in a tenth of the time.
 

@@ -75,7 +75,8 @@ def shown_fields(record: Any) -> tuple[ShownField, ...]:  # noqa: ANN401 - mypy 
 def _in_order(record: type, behind: Mapping[str, list[ShownField]]) -> Iterator[ShownField]:
     for each in fields(record):
         if each.name != "id" and not each.metadata.get("hidden"):
-            yield ShownField("id" if each.name == "uuid" else each.name, each.name, str(each.type))
+            usual = "id" if each.name == "uuid" else each.name
+            yield ShownField(each.metadata.get("shown_as", usual), each.name, str(each.type))
         yield from behind.get(each.name, ())
 
 

@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING
 
 from api.console.pages import Page, redirect
 from api.errors.responses import ApiError
-from api.fields import check_body
 from api.openapi.operations import performs
-from api.resources.accounts.user import UserUpdateRequest
 
 if TYPE_CHECKING:
     import falcon
@@ -58,11 +56,10 @@ class AccountPage(Page):
 
 
 class AccountForms(Page):
-    """The forms of ``/account``. Each has the limits and the checks of the operation that it performs."""
+    """The forms that end sessions. Each has the limits and the checks of the operation that it performs."""
 
-    def __init__(self, storage: Storage, pages: Pages, cookies: Cookies) -> None:
+    def __init__(self, storage: Storage, cookies: Cookies) -> None:
         self._storage = storage
-        self._pages = pages
         self._cookies = cookies
 
     @performs("logout")
@@ -71,21 +68,6 @@ class AccountForms(Page):
         self._cookies.form(req, resp)
         self._cookies.end_session(req, resp)
         redirect(req, resp, "login")
-
-    @performs("updateCurrentUser")
-    def on_post_profile(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Change the person's name."""
-        caller, form = self._cookies.form(req, resp)
-        body = check_body({"name": form.get("name", "")}, UserUpdateRequest)
-        self._storage.users.rename(caller.user.id, body.name)
-        redirect(req, resp, "account")
-
-    @performs("updateMailSettings")
-    def on_post_mail(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Want mail about builds, or no more of it."""
-        caller, form = self._cookies.form(req, resp)
-        self._storage.mail_opt_outs.set(caller.user.email, out=form.get("builds") != "on")
-        redirect(req, resp, "account")
 
     @performs("endSession")
     def on_post_end_session(self, req: falcon.Request, resp: falcon.Response, id: str) -> None:

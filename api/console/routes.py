@@ -28,10 +28,12 @@ from api.console.ways_in import ClosingForm, PasskeyForms
 from api.http.static_files import CSS, JAVASCRIPT, SVG, StaticFile, StaticFilesResource
 from api.logs.access import LogAccess
 from api.logs.log import JobLogResource
-from api.operations import api_tokens
+from api.operations import api_tokens, invites, mail_settings, user
 from api.resources.artifacts import ArtifactsResource
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from actors.mail import Mails
     from api.builds.creation import BuildCreation
     from api.http.client_addresses import ClientAddresses
@@ -102,13 +104,14 @@ def add_console(
     routes.add_page("/login/with/{provider}/callback", with_provider, "oidc")
 
     routes.add_page("/account", AccountPage(storage, pages, cookies, party, sign_in.providers))
-    forms = AccountForms(storage, pages, cookies)
+    forms, site = AccountForms(storage, cookies), Site(service, pages, cookies)
     routes.add_page("/account/sign-out", forms, "sign_out")
-    routes.add_page("/account/profile", forms, "profile")
-    routes.add_page("/account/mail", forms, "mail")
+    back = leads_to(lambda *_: "account")
+    routes.add_page("/account/profile", OperationForm(site, user.update_current_user, back))
+    form = OperationForm(site, mail_settings.update_mail_settings, back, _mail_wanted)
+    routes.add_page("/account/mail", form)
     routes.add_page("/account/mail/stop", MailStopPage(storage, pages, rates))
     routes.add_page("/account/sessions/{id}/end", forms, "end_session")
-    site = Site(service, pages, cookies)
     # The key is shown in this response alone, so there is no redirect to a page that has it.
     form = OperationForm(site, api_tokens.create_api_token, shows(site, "api_key"))
     routes.add_page("/account/api-keys", form)
@@ -120,17 +123,18 @@ def add_console(
     routes.add_page("/account/passkeys", ways, "add")
     routes.add_page("/account/passkeys/{uuid}/delete", ways, "delete")
     routes.add_page("/account/identities/{id}/delete", ways, "delete_identity")
-    routes.add_page("/account/close", ClosingForm(storage, engine, cookies))
+    routes.add_page("/account/close", ClosingForm(site))
 
     cli_login = CliLoginPage(storage, pages, cookies)
     routes.add_page("/cli-login", cli_login)
     for path, suffix in (("transfer", "transfer"), ("transfer-v2", "transfer_v2"), ("code", "code"), ("done", "done")):
         routes.add_page(f"/cli-login/{path}", cli_login, suffix)
 
-    invites = InvitesPage(storage, pages, cookies)
-    routes.add_page("/invites", invites)
-    routes.add_page("/invites/accept", invites, "accept")
-    routes.add_page("/invites/accepted", invites, "accepted")
+    page = InvitesPage(pages, cookies)
+    routes.add_page("/invites", page)
+    accepted = leads_to(lambda *_: "invites/accepted")
+    routes.add_page("/invites/accept", OperationForm(site, invites.accept_invite, accepted))
+    routes.add_page("/invites/accepted", page, "accepted")
 
     return site
 
@@ -148,7 +152,6 @@ def add_build_pages(
     addresses: ClientAddresses,
     pager: Pager,
     mails: Mails,
-    invites_per_day: int,
     payments: PaymentProvider | None,
 ) -> None:
     """Route the pages of pipelines, builds, logs and organizations, and the files of all pages.
@@ -161,9 +164,7 @@ def add_build_pages(
 
     add_operation_pages(routes, site, url=url, creation=creation, pager=pager)
     add_notification_pages(routes, site, pager=pager, mails=mails)
-    add_organization_pages(
-        routes, site, url=url, rates=rates, mails=mails, invites_per_day=invites_per_day, payments=payments
-    )
+    add_organization_pages(routes, site, url=url, rates=rates, payments=payments)
 
     build = "/{org}/pipelines/{pipeline}/builds/{number}"
     routes.add_page(build, BuildPage(site))
@@ -183,3 +184,8 @@ def add_build_pages(
         routes.add_page(f"{job}/log/{part}", parts, part)
 
     routes.add_page("/console/static/{file}", StaticFilesResource("api.console", *_FILES))
+
+
+def _mail_wanted(fields: Mapping[str, str]) -> dict[str, bool]:
+    """Return the body of a form whose box is sent only if it is ticked."""
+    return {"builds": fields.get("builds") == "on"}

@@ -9,14 +9,16 @@ from api.console.pages import Page, redirect
 from api.errors.responses import ApiError
 from api.fields import check_body
 from api.openapi.operations import performs
+from api.operations.operation import Call
+from api.operations.user import delete_current_user
 from api.resources.accounts.identities import remove_identity
 from api.resources.accounts.passkeys import PasskeyRecord, PasskeyRegisterFinalizeRequest
-from api.resources.accounts.user import close_account
 
 if TYPE_CHECKING:
     import falcon
 
     from api.console.cookies import Cookies
+    from api.console.site import Site
     from api.engine import EngineInterface
     from api.sign_in.account_passkeys import AccountPasskeys
     from storage import Storage
@@ -69,17 +71,15 @@ class PasskeyForms(Page):
 class ClosingForm(Page):
     """``/account/close``."""
 
-    def __init__(self, storage: Storage, engine: EngineInterface, cookies: Cookies) -> None:
-        self._storage = storage
-        self._engine = engine
-        self._cookies = cookies
+    def __init__(self, site: Site) -> None:
+        self._site = site
 
     @performs("deleteCurrentUser")
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Delete the account, if the person typed its address."""
-        caller, form = self._cookies.form(req, resp)
+        caller, form = self._site.cookies.form(req, resp)
         if form.get("confirmation", "").strip().lower() != caller.user.email.lower():
             raise ApiError("invalid_body", f"nothing was deleted: to confirm it, type {caller.user.email}")
-        close_account(self._storage, self._engine, caller)
-        self._cookies.forget_session(resp)
+        delete_current_user.perform(Call(self._site.service, caller), {}, dict)
+        self._site.cookies.forget_session(resp)
         redirect(req, resp, "login")

@@ -100,7 +100,9 @@ class HttpDoor:
             found: Page[Any] = self.perform(req, resp, operation, names, dict, Span(limit, after))
             return found
 
-        self._pager.answer(req, resp, operation.path.format_map(names), page, model_of(operation.record).showing)
+        # A list whose path names nothing is the caller's, and so are its cursors.
+        scope = operation.path.format_map(names) if names else f"{operation.path} of {self._access.caller(req).user.id}"
+        self._pager.answer(req, resp, scope, page, model_of(operation.record).showing)
 
 
 def _described(operation: Operation[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -110,7 +110,7 @@ class LocalDoor:
     def _note(self, operation: Operation[Any], names: Mapping[str, str], result: object) -> None:
         shown = None if result is None else SimpleNamespace(**document_of(result))
         subject = subject_of(operation.path, names, shown)
-        audit, organization = self._call.storage.audit, names.get("org")
+        audit, organization = self._call.storage.audit, names.get("org") or getattr(shown, "slug", None)
         try:
             audit.write(self._owner.name, operation.id, subject, "box", origin=self._origin, organization=organization)
         except DatabaseUnavailable:

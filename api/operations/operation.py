@@ -24,7 +24,9 @@ from storage import Caller, Clock, Organization, Page, Role, Storage, immutable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from actors.mail import Mails
     from api.engine import EngineInterface
+    from api.settings import RateLimitSettings
 
 __all__ = [
     "ABSENT",
@@ -76,6 +78,11 @@ class Service:
     storage: Storage
     clock: Clock
     engine: EngineInterface
+    mails: Mails | None = None
+    """The writer of mails; None outside of the service's own process."""
+
+    limits: RateLimitSettings | None = None
+    """The limits of accounts; None for the owner of the host, who has none."""
 
 
 @immutable

@@ -4,48 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime  # noqa: TC003 - pydantic reads the annotations
 
-from storage import Role, immutable
+from storage import immutable
 
 __all__ = [
     "BalanceView",
     "BuildUsageView",
     "DayUsageView",
-    "InviteView",
-    "MemberView",
-    "OrganizationView",
     "UsageView",
 ]
-
-
-@immutable
-class InviteView:
-    """The fields of an invite; its token is there only when it is new."""
-
-    id: str
-    email: str
-    role: Role
-    expires_at: datetime
-    token: str | None
-
-
-@immutable
-class MemberView:
-    """The fields of a member of an organization."""
-
-    user_uuid: str
-    email: str
-    name: str | None
-    role: Role
-
-
-@immutable
-class OrganizationView:
-    """The fields of an organization."""
-
-    slug: str
-    name: str
-    url: str
-    created_at: datetime
 
 
 @immutable

@@ -8,9 +8,6 @@ from ci_daemon.remote.account_views import (
     BalanceView,
     BuildUsageView,
     DayUsageView,
-    InviteView,
-    MemberView,
-    OrganizationView,
     UsageView,
 )
 from ci_daemon.remote.operation import Nothing, Operation, Page
@@ -23,7 +20,6 @@ from ci_daemon.remote.views import (
     StatusView,
     TokenView,
     Transaction,
-    UserView,
 )
 
 _PAGED = frozenset({"limit", "cursor"})
@@ -36,7 +32,6 @@ PING = Operation("ping", "GET", "/api/v0/ping", StatusView)
 CLAIM = Operation("cliClaimV2", "POST", "/api/v2/auth/cli/claim", TokenView, frozenset({"nonce"}))
 REDEEM = Operation("cliRedeemV2", "POST", "/api/v2/auth/cli/redeem", TokenView, frozenset({"code"}))
 LOGOUT = Operation("logout", "POST", "/api/v0/auth/logout", Nothing)
-GET_USER = Operation("getCurrentUser", "GET", "/api/v0/user", UserView)
 
 GET_PIPELINE = Operation("getPipeline", "GET", _PIPELINE, PipelineView)
 CREATE_PIPELINE = Operation(
@@ -109,22 +104,6 @@ GET_REPO = Operation("getRepo", "GET", _REPO, ShownRepoView)
 UPDATE_REPO = Operation("updateRepo", "PATCH", _REPO, RepoView, _PACKED_PARTS)
 DISCONNECT_REPO = Operation("disconnectRepo", "DELETE", _REPO, Nothing)
 MAKE_REPO_HOOK = Operation("makeRepoHook", "POST", _REPO + "/hook", RepoHookView)
-
-_MEMBER = _ORG + "/members/{user_id}"
-LIST_ORGANIZATIONS = Operation(
-    "listOrganizations", "GET", "/api/v0/organizations", Page[OrganizationView], query=_PAGED
-)
-GET_ORGANIZATION = Operation("getOrganization", "GET", _ORG, OrganizationView)
-CREATE_ORGANIZATION = Operation(
-    "createOrganization", "POST", "/api/v0/organizations", OrganizationView, frozenset({"name", "url"})
-)
-LIST_MEMBERS = Operation("listOrgMembers", "GET", _ORG + "/members", Page[MemberView])
-UPDATE_MEMBER = Operation("updateOrgMember", "PATCH", _MEMBER, MemberView, frozenset({"role"}))
-REMOVE_MEMBER = Operation("removeOrgMember", "DELETE", _MEMBER, Nothing)
-LIST_INVITES = Operation("listInvites", "GET", _ORG + "/invites", Page[InviteView])
-CREATE_INVITE = Operation("createInvite", "POST", _ORG + "/invites", InviteView, frozenset({"email", "role"}))
-REVOKE_INVITE = Operation("revokeInvite", "DELETE", _ORG + "/invites/{id}", Nothing)
-ACCEPT_INVITE = Operation("acceptInvite", "POST", "/api/v0/invites/accept", OrganizationView, frozenset({"token"}))
 
 _USAGE = "/api/v0/billing/usage/{org}"
 _WINDOW = frozenset({"from", "to"})

@@ -19,7 +19,6 @@ __all__ = [
     "StatusView",
     "TokenView",
     "Transaction",
-    "UserView",
 ]
 
 
@@ -201,15 +200,6 @@ class Transaction:
     def of(cls, entry: LedgerEntry) -> Transaction:
         """Return the view of a stored entry."""
         return cls(entry.amount_cents, entry.source.value, entry.created_at, entry.description, entry.uuid)
-
-
-@immutable
-class UserView:
-    """The fields of the caller."""
-
-    email: str
-    name: str
-    personal_org_slug: str
 
 
 @immutable

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING
 
+from api.operations import user
 from ci_daemon.remote import operations
 from ci_daemon.remote.connection import Connection
 from ci_daemon.remote.failures import RequestFailed
@@ -32,7 +33,7 @@ class Client:
 
     def personal_organization(self) -> str:
         """Return the slug of the caller's own organization."""
-        return self.connection.call(operations.GET_USER).personal_org_slug
+        return self.connection.perform(user.get_current_user, {}).personal_org_slug
 
     def has_pipeline(self, organization: str, pipeline: str) -> bool:
         """Tell whether the organization has a pipeline of that slug."""

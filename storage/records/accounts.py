@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypedDict
 
-from storage.data_classes import immutable
+from storage.data_classes import hidden, immutable
 from storage.records.pipelines import CancelSuperseded  # noqa: TC001 - a model reads the annotations
 
 if TYPE_CHECKING:
@@ -200,22 +200,23 @@ class OrganizationChanges(TypedDict, total=False):
 
 @immutable
 class Organization:
-    """An organization: the owner of pipelines and of a ledger. ``weight`` sets its share of the host.
+    """An organization."""
 
-    ``cancel_superseded``, ``fork_approval``, ``fork_secrets``, ``provider`` and ``strict_shell`` are None where the
-    host's settings apply; ``provider`` makes its VMs.
-    """
-
+    # It owns pipelines and a ledger. Where one of the settings is None, that of the host applies.
     id: int
-    uuid: str
+    uuid: str = hidden()
     slug: str
     name: str
     url: str
-    fail_fast: bool
-    weight: int
-    cancel_superseded: CancelSuperseded | None
-    fork_approval: ForkApproval | None
-    fork_secrets: bool | None
-    provider: str | None
-    strict_shell: bool | None
+    fail_fast: bool = hidden()
+    weight: int = hidden()
+    """Its share of the host, as a multiple of that of an organization of weight 1."""
+
+    cancel_superseded: CancelSuperseded | None = hidden()
+    fork_approval: ForkApproval | None = hidden()
+    fork_secrets: bool | None = hidden()
+    provider: str | None = hidden()
+    """The way in which its VMs are made."""
+
+    strict_shell: bool | None = hidden()
     created_at: datetime

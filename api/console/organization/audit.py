@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from api.console.pages import Page, whole_number
-from api.resources.audit import origin_of
+from api.operations.audit import AuditEntry
 from storage import AuditFilter, Role
 
 if TYPE_CHECKING:
@@ -34,6 +34,6 @@ class AuditPage(Page):
             resp,
             "organization/audit",
             organization=organization,
-            entries=[(entry, origin_of(entry)) for entry in page.rows],
+            entries=[AuditEntry.of(entry) for entry in page.rows],
             more=page.next_key,
         )

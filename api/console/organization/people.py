@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from api.console.pages import Page
-from api.roles import INVITABLE
+from api.operations.invites import INVITABLE
 from storage import Role, SecretScope
 
 if TYPE_CHECKING:

@@ -10,15 +10,12 @@ from api.console.organization.billing import BillingPage
 from api.console.organization.caches import CachesPage
 from api.console.organization.checkout import CheckoutEndPage, checkout_of
 from api.console.organization.people import OrganizationSettingsPage
-from api.operations import secrets
-from api.resources.accounts.invites import InvitesResource
-from api.resources.accounts.members import MembersResource
+from api.operations import invites, members, secrets
 from api.resources.billing.coupons import CouponsResource
 from api.resources.billing.payments import CheckoutResource
 from api.resources.caches import CachesResource
 
 if TYPE_CHECKING:
-    from actors.mail import Mails
     from api.console.operation_form import Next
     from api.console.site import Site
     from api.middleware.rate_limits import RateLimits
@@ -34,21 +31,19 @@ def add_organization_pages(
     *,
     url: str,
     rates: RateLimits,
-    mails: Mails,
-    invites_per_day: int,
     payments: PaymentProvider | None,
 ) -> None:
     """Route the pages of members, invites, secrets, audit, caches and billing."""
     storage, access = site.storage, site.access
 
     routes.add_page("/{org}/settings", OrganizationSettingsPage(site))
-    back, members = _back_to("settings"), MembersResource(storage, access)
-    routes.add_page("/{org}/members/{user_id}/role", OperationForm(site, members.on_patch, back, given("role")))
-    routes.add_page("/{org}/members/{user_id}/remove", OperationForm(site, members.on_delete, back))
-    invites, document = InvitesResource(storage, access, rates, mails, invites_per_day), given("email", "role")
+    back = _back_to("settings")
+    routes.add_page("/{org}/members/{user_id}/role", OperationForm(site, members.update_member, back, given("role")))
+    routes.add_page("/{org}/members/{user_id}/remove", OperationForm(site, members.remove_member, back))
     shown = shows(site, "organization/invited", url=url)
-    routes.add_page("/{org}/invites", OperationForm(site, invites.on_post_list, shown, document))
-    routes.add_page("/{org}/invites/{id}/revoke", OperationForm(site, invites.on_delete, back))
+    form = OperationForm(site, invites.create_invite, shown, given("email", "role"))
+    routes.add_page("/{org}/invites", form)
+    routes.add_page("/{org}/invites/{id}/revoke", OperationForm(site, invites.revoke_invite, back))
     form = OperationForm(site, secrets.set_organization_secret, back, given("value"), in_path=("name",))
     routes.add_page("/{org}/secrets", form)
     routes.add_page("/{org}/secrets/{name}/delete", OperationForm(site, secrets.delete_organization_secret, back))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import click
 
+from api.operations import invites
 from ci_daemon.command.support.command_classes import Group, ServerCommand
-from ci_daemon.command.support.documents import document_of
 from ci_daemon.command.support.hidden_input import hidden_line
 from ci_daemon.command.support.person import email_address
 from ci_daemon.command.support.session import Session, pass_session
-from ci_daemon.remote import operations
-from storage import Role
+from storage import Role, document_of
 
 __all__ = ["invite"]
 
@@ -28,8 +27,8 @@ def invite() -> None:
 def list_invites(session: Session, *, org: str) -> None:
     """List the invites to the organization ORG that nobody has accepted yet."""
     with session.connection() as connection:
-        documents = [document_of(each) for each in connection.call(operations.LIST_INVITES, {"org": org}).data]
-    session.table([{**each, "token": None} for each in documents], _COLUMNS, f"{org} has no invites")
+        documents = [document_of(each) for each in connection.rows(invites.list_invites, {"org": org})]
+    session.table(documents, _COLUMNS, f"{org} has no invites")
 
 
 @invite.command(cls=ServerCommand)
@@ -49,7 +48,7 @@ def create(session: Session, *, org: str, email: str, role: str) -> None:
     The server sends an e-mail, if it can. The token is shown only once; `ci-daemon invite accept` takes it, too.
     """
     with session.connection() as connection:
-        made = connection.call(operations.CREATE_INVITE, {"org": org}, body={"email": email, "role": role})
+        made = connection.perform(invites.create_invite, {"org": org}, {"email": email, "role": role})
     session.answer(document_of(made), f"invited {made.email} to {org} as {made.role}; the token: {made.token}")
 
 
@@ -60,7 +59,7 @@ def create(session: Session, *, org: str, email: str, role: str) -> None:
 def revoke(session: Session, *, org: str, id: str) -> None:
     """Revoke the invite ID to the organization ORG."""
     with session.connection() as connection:
-        connection.call(operations.REVOKE_INVITE, {"org": org, "id": id})
+        connection.perform(invites.revoke_invite, {"org": org, "id": id})
     session.answer({"revoked": id}, f"revoked {id}")
 
 
@@ -70,5 +69,5 @@ def accept(session: Session) -> None:
     """Accept the invite whose token is on stdin, or is typed at a prompt that does not show it."""
     token = hidden_line("Token")
     with session.connection() as connection:
-        joined = connection.call(operations.ACCEPT_INVITE, body={"token": token})
+        joined = connection.perform(invites.accept_invite, {}, {"token": token})
     session.answer(document_of(joined), f"you are a member of {joined.slug}")

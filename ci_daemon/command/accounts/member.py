@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from api.operations import members
 from ci_daemon.command.support.command_classes import Command, Group, ServerCommand, SharedCommand
-from ci_daemon.command.support.documents import document_of
-from ci_daemon.command.support.lookup import find_organization, find_user
 from ci_daemon.command.support.session import Failure, Session, pass_session
-from storage import Role
+from storage import Role, document_of
 
 if TYPE_CHECKING:
-    from ci_daemon.remote.account_views import MemberView
-    from ci_daemon.remote.connection import Connection
+    from api.doors import Door
 
 __all__ = ["member"]
 
@@ -32,8 +30,8 @@ def member() -> None:
 @pass_session
 def list_members(session: Session, *, org: str) -> None:
     """List the members of the organization ORG, owners first."""
-    with session.backend() as backend:
-        documents = [_document(each) for each in backend.members.all(org)]
+    with session.door() as door:
+        documents = [_document(each) for each in door.rows(members.list_members, {"org": org})]
     session.table(documents, ("email", "name", "role"), f"{org} has no members")
 
 
@@ -53,13 +51,11 @@ def add(session: Session, *, org: str, email: str, role: str) -> None:
 
     With a server, `ci-daemon invite create` asks them first.
     """
-    with session.storage_without_billing() as storage:
-        organization = find_organization(storage, org)
-        user = find_user(storage, email)
-        if storage.organizations.role(organization.id, user.id) is not None:
-            raise Failure(f"{email} is already a member of {org}")
-        storage.organizations.add_member(organization.id, user.id, Role(role))
-    session.answer({"org": org, "email": user.email, "role": role}, f"{user.email} is {_WITH_ARTICLE[role]} of {org}")
+    with session.owners_door() as door:
+        body = members.AddMemberRequest(Role(role))
+        added = door.perform(members.add_member, {"org": org, "email": email}, body)
+    document = {"org": org, "email": added.email, "role": added.role.value}
+    session.answer(document, f"{added.email} is {_WITH_ARTICLE[added.role]} of {org}")
 
 
 @member.command(name="set", cls=ServerCommand)
@@ -69,12 +65,9 @@ def add(session: Session, *, org: str, email: str, role: str) -> None:
 @pass_session
 def set_member(session: Session, *, org: str, email: str, role: str) -> None:
     """Change the role of the member EMAIL of the organization ORG."""
-    # Only here, because the box needs no client.
-    from ci_daemon.remote import operations  # noqa: PLC0415
-
     with session.connection() as connection:
         names = {"org": org, "user_id": _find(connection, org, email).user_uuid}
-        changed = connection.call(operations.UPDATE_MEMBER, names, body={"role": role})
+        changed = connection.perform(members.update_member, names, {"role": role})
     session.answer(_document(changed), f"{changed.email} is {_WITH_ARTICLE[changed.role]} of {org}")
 
 
@@ -84,23 +77,19 @@ def set_member(session: Session, *, org: str, email: str, role: str) -> None:
 @pass_session
 def remove(session: Session, *, org: str, email: str) -> None:
     """Remove the member EMAIL from the organization ORG."""
-    from ci_daemon.remote import operations  # noqa: PLC0415 - as above
-
     with session.connection() as connection:
         found = _find(connection, org, email)
-        connection.call(operations.REMOVE_MEMBER, {"org": org, "user_id": found.user_uuid})
+        connection.perform(members.remove_member, {"org": org, "user_id": found.user_uuid})
     session.answer({"removed": found.email}, f"removed {found.email} from {org}")
 
 
-def _find(connection: Connection, org: str, email: str) -> MemberView:
-    from ci_daemon.remote import operations  # noqa: PLC0415 - as above
-
-    found = connection.call(operations.LIST_MEMBERS, {"org": org}).data
-    try:
-        return next(each for each in found if each.email == email.lower())
-    except StopIteration:
-        raise Failure(f"{email} is no member of {org}: `ci-daemon member list {org}` shows all") from None
+def _find(door: Door, org: str, email: str) -> members.OrgMember:
+    """Return a member by e-mail address. Raises Failure."""
+    for each in door.rows(members.list_members, {"org": org}):
+        if isinstance(each, members.OrgMember) and each.email == email.lower():
+            return each
+    raise Failure(f"{email} is no member of {org}: `ci-daemon member list {org}` shows all")
 
 
-def _document(each: MemberView) -> dict[str, object]:
+def _document(each: members.OrgMember) -> dict[str, object]:
     return {"id": each.user_uuid, **document_of(each)}

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
-from ci_daemon.command.backend.box.organizations import organization_of
+from api.operations import organizations
 from ci_daemon.command.support.command_classes import Group, SharedCommand
-from ci_daemon.command.support.documents import document_of
-from ci_daemon.command.support.lookup import find_organization
 from ci_daemon.command.support.person import display_name, email_address
-from ci_daemon.command.support.session import Session, pass_session
+from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.command.support.setting_options import (
     DEFAULT,
     settings_in_words,
@@ -20,10 +18,7 @@ from ci_daemon.command.support.setting_options import (
     superseded_option,
 )
 from ci_daemon.command.support.texts import one_line
-from storage import PROVIDERS, CancelSuperseded, ForkApproval
-
-if TYPE_CHECKING:
-    from storage import OrganizationChanges
+from storage import PROVIDERS, CancelSuperseded, ForkApproval, document_of
 
 __all__ = ["org"]
 
@@ -42,8 +37,9 @@ def org() -> None:
 @pass_session
 def list_organizations(session: Session) -> None:
     """List your organizations, or on the box all, oldest first."""
-    with session.backend() as backend:
-        documents = [document_of(each) for each in backend.organizations.all()]
+    with session.door() as door:
+        listed = organizations.list_hosted_organizations if door.owners else organizations.list_organizations
+        documents = [document_of(each) for each in door.rows(listed, {})]
     session.remember(f"org/{each['slug']}" for each in documents)
     columns = [each for each in _COLUMNS if documents and each in documents[0]]
     session.table(documents, columns, "there are no organizations: `ci-daemon org create` makes one")
@@ -61,8 +57,17 @@ def create(session: Session, *, name: str, owner: str | None, url: str | None) -
 
     Its slug is made from NAME, with -2, -3 and so on if that is taken.
     """
-    with session.backend() as backend:
-        document = document_of(backend.organizations.create(name, url or "", owner))
+    with session.door() as door:
+        if door.owners and owner is None:
+            raise click.UsageError("on the box, say whose organization it is: give --owner EMAIL")
+        if owner is None:
+            sent = {"name": name, "url": url or ""}
+            document = document_of(door.perform(organizations.create_organization, {}, sent))
+        elif door.owners:
+            body = organizations.CreateOrganizationRequest(name, url)
+            document = document_of(door.perform(organizations.create_user_organization, {"email": owner}, body))
+        else:
+            raise Failure("with a server you own what you create: leave --owner out, or give --state-dir on the box")
     session.answer({**document, "owner": owner}, f"created {document['slug']}{f', owned by {owner}' if owner else ''}")
 
 
@@ -108,7 +113,7 @@ def set_organization(
 
     Where a setting is "default", the configuration of the host applies.
     """
-    changes: OrganizationChanges = {}
+    changes: dict[str, Any] = {}
     if fail_fast is not None:
         changes["fail_fast"] = fail_fast
     if weight is not None:
@@ -125,7 +130,7 @@ def set_organization(
         changes["strict_shell"] = strict_shell_of(strict_shell)
     if not changes:
         raise click.UsageError("give at least one setting, such as --weight or --fail-fast")
-    with session.storage_without_billing() as storage:
-        storage.organizations.configure(find_organization(storage, org).id, **changes)
-        document = document_of(organization_of(storage, find_organization(storage, org)))
+    with session.owners_door() as door:
+        body = organizations.ConfigureOrganizationRequest(**changes)
+        document = document_of(door.perform(organizations.configure_organization, {"org": org}, body))
     session.answer(document, f"{org}: {settings_in_words(document, _SETTINGS)}")

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from ci_daemon.command.backend.artifacts import Artifacts
     from ci_daemon.command.backend.builds import Builds
-    from ci_daemon.command.backend.members import Members
-    from ci_daemon.command.backend.organizations import Organizations
     from ci_daemon.command.backend.pipelines import Pipelines
     from ci_daemon.command.backend.repositories import Repositories
     from ci_daemon.command.backend.transactions import Transactions
@@ -45,18 +43,8 @@ class Backend(Protocol):
         ...
 
     @property
-    def members(self) -> Members:
-        """The members of organizations."""
-        ...
-
-    @property
     def transactions(self) -> Transactions:
         """The entries of ledgers."""
-        ...
-
-    @property
-    def organizations(self) -> Organizations:
-        """The organizations."""
         ...
 
     @property

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import click
 
 from api import pages_url
+from api.operations import user as users
 from ci_daemon.command.support.command_classes import CallerCommand
 from ci_daemon.command.support.hidden_input import hidden_line
 from ci_daemon.command.support.session import Failure, Session, pass_session
@@ -24,7 +25,6 @@ from ci_daemon.remote.urls import is_http_url, is_this_host
 
 if TYPE_CHECKING:
     from ci_daemon.remote.connection import Connection
-    from ci_daemon.remote.views import UserView
 
 __all__ = ["login", "logout"]
 
@@ -51,7 +51,7 @@ def login(session: Session, *, url: str, name: str | None, paste: bool) -> None:
         connection.call(operations.PING)
         token = _redeem(connection) if paste else _claim(connection)
     with closing(_connect(url, token)) as connection:
-        user = connection.call(operations.GET_USER)
+        user = connection.perform(users.get_current_user, {})
     context = _keep(url, name or urlsplit(url).netloc, token, user)
     document = {"context": context.name, "url": url, "email": user.email, "token_place": context.token_place}
     place = "the keyring" if context.token_place == TokenPlace.KEYRING else configuration_folder(os.environ)
@@ -105,7 +105,7 @@ def _open(url: str, what: str) -> None:
         webbrowser.open(url)
 
 
-def _keep(url: str, name: str, token: str, user: UserView) -> Context:
+def _keep(url: str, name: str, token: str, user: users.CurrentUserResponse) -> Context:
     """Keep a token and make its context, which is the current one."""
     folder = configuration_folder(os.environ)
     with locked(folder):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from api.operations import user as users
 from ci_daemon.command.support.command_classes import CallerCommand
 from ci_daemon.command.support.session import Session, pass_session
-from ci_daemon.remote import operations
 
 __all__ = ["whoami"]
 
@@ -17,7 +17,7 @@ def whoami(session: Session) -> None:
     """Show who you are at the server that commands speak to."""
     server = session.signed_in()
     with session.connection() as connection:
-        user = connection.call(operations.GET_USER)
+        user = connection.perform(users.get_current_user, {})
     document = {
         "email": user.email,
         "name": user.name,

@@ -62,7 +62,7 @@ def command_audit(context: click.Context, session: Session) -> CommandAudit:
         context.command_path.partition(" ")[2],
         " ".join(subject),
         " ".join(_options(context)),
-        session.organization or _organization(context),
+        _organization(context),
     )
 
 

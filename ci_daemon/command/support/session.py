@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from api.doors import Door
+    from api.doors import Door, LocalDoor
     from ci_daemon.command.backend.backend import Backend
     from ci_daemon.config import Config
     from ci_daemon.remote.connection import Connection
@@ -95,9 +95,6 @@ class Session:
 
     answered_row: str | None = None
     """The slug, or else the id, of the row that the answer is about."""
-
-    organization: str | None = None
-    """The slug of the changed organization, for the audit, if no argument names it."""
 
     caller: int = field(default_factory=os.geteuid)
     """The user id before root becomes the service's user, who has no shell to complete names in."""
@@ -190,6 +187,12 @@ class Session:
             with self.connection() as connection:
                 yield connection
             return
+        with self.owners_door() as door:
+            yield door
+
+    @contextmanager
+    def owners_door(self) -> Iterator[LocalDoor]:
+        """Open the owner's way to the operations, on the box. Raises Failure and StorageError."""
         from api.doors import LocalDoor
         from storage import SystemClock
 

@@ -28,11 +28,13 @@ def test_an_entry_has_actor_action_origin_and_subject(run: Run, run_json: RunJso
     added = run_json("user", "add", "bob@example.org", "--name", "Bob")
     run_json("org", "set", added["personal_org_slug"], "--weight", "2", "--no-fail-fast")
     newest, oldest = run_json("audit")
+    assert (oldest["actor"], oldest["action"], oldest["note"]) == ("ada", "user add", "--name Bob")
     assert oldest["subject"] == f"bob@example.org {added['uuid']}"
-    assert (newest["actor"], newest["action"], newest["subject"]) == ("ada", "org set", "bob-example-org")
-    assert (newest["note"], newest["organization"]) == ("--no-fail-fast --weight 2", "bob-example-org")
-    assert newest["origin"].startswith(f"uid {os.getuid()}, ")
-    assert newest["origin"].endswith(", 192.0.2.7")
+    assert (newest["actor"], newest["action"], newest["subject"]) == ("ada", "configureOrganization", "bob-example-org")
+    assert (newest["note"], newest["organization"]) == ("box", "bob-example-org")
+    for entry in (newest, oldest):
+        assert entry["origin"].startswith(f"uid {os.getuid()}, ")
+        assert entry["origin"].endswith(", 192.0.2.7")
     assert added["token"] not in json.dumps([newest, oldest])
 
 

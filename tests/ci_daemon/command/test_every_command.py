@@ -182,6 +182,9 @@ CHANGE_NOTHING_HERE = {"init", "doctor", "retention run"}
 
 THEIR_OWN_WORDS = {
     "build force-finish": "force-finish canceled",
+    "member add": "addOrgMember",
+    "org create": "createUserOrganization",
+    "org set": "configureOrganization",
     "schedule add": "createSchedule",
     "schedule remove": "deleteSchedule",
     "schedule set": "updateSchedule",

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from ci_daemon.command.backend.box.artifacts import BoxArtifacts
     from ci_daemon.command.backend.box.backend import BoxBackend
     from ci_daemon.command.backend.box.builds import BoxBuilds
-    from ci_daemon.command.backend.box.members import BoxMembers
-    from ci_daemon.command.backend.box.organizations import BoxOrganizations
     from ci_daemon.command.backend.box.pipelines import BoxPipelines
     from ci_daemon.command.backend.box.repositories import BoxRepositories
     from ci_daemon.command.backend.box.transactions import BoxTransactions
@@ -25,8 +23,6 @@ __all__ = [
     "BoxArtifacts",
     "BoxBackend",
     "BoxBuilds",
-    "BoxMembers",
-    "BoxOrganizations",
     "BoxPipelines",
     "BoxRepositories",
     "BoxTransactions",

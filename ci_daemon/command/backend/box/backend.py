@@ -10,8 +10,6 @@ from ci_daemon.host.lock import served_by
 if TYPE_CHECKING:
     from ci_daemon.command.backend.artifacts import Artifacts
     from ci_daemon.command.backend.builds import Builds
-    from ci_daemon.command.backend.members import Members
-    from ci_daemon.command.backend.organizations import Organizations
     from ci_daemon.command.backend.pipelines import Pipelines
     from ci_daemon.command.backend.repositories import Repositories
     from ci_daemon.command.backend.transactions import Transactions
@@ -58,19 +56,9 @@ class BoxBackend:
         return box.BoxPipelines(self._storage)
 
     @property
-    def members(self) -> Members:
-        """The members of organizations."""
-        return box.BoxMembers(self._storage)
-
-    @property
     def transactions(self) -> Transactions:
         """The entries of ledgers."""
         return box.BoxTransactions(self._storage)
-
-    @property
-    def organizations(self) -> Organizations:
-        """The organizations."""
-        return box.BoxOrganizations(self._session, self._storage)
 
     @property
     def repositories(self) -> Repositories:

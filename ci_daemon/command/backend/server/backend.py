@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 from api import pages_url
 from ci_daemon.command.backend.server.artifacts import ServerArtifacts
 from ci_daemon.command.backend.server.builds import ServerBuilds
-from ci_daemon.command.backend.server.members import ServerMembers
-from ci_daemon.command.backend.server.organizations import ServerOrganizations
 from ci_daemon.command.backend.server.pipelines import ServerPipelines
 from ci_daemon.command.backend.server.repositories import ServerRepositories
 from ci_daemon.command.backend.server.transactions import ServerTransactions
@@ -17,8 +15,6 @@ from ci_daemon.remote.connection import Connection
 if TYPE_CHECKING:
     from ci_daemon.command.backend.artifacts import Artifacts
     from ci_daemon.command.backend.builds import Builds
-    from ci_daemon.command.backend.members import Members
-    from ci_daemon.command.backend.organizations import Organizations
     from ci_daemon.command.backend.pipelines import Pipelines
     from ci_daemon.command.backend.repositories import Repositories
     from ci_daemon.command.backend.transactions import Transactions
@@ -55,19 +51,9 @@ class ServerBackend:
         return ServerPipelines(self.connection)
 
     @property
-    def members(self) -> Members:
-        """The members of organizations."""
-        return ServerMembers(self.connection)
-
-    @property
     def transactions(self) -> Transactions:
         """The entries of ledgers."""
         return ServerTransactions(self.connection)
-
-    @property
-    def organizations(self) -> Organizations:
-        """The organizations."""
-        return ServerOrganizations(self.connection)
 
     @property
     def repositories(self) -> Repositories:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from api.operations import organizations
 from ci_daemon.command.backend.repositories import (
     HostedRepository,
     Repository,
@@ -32,7 +33,7 @@ class ServerRepositories:
 
     def all(self, org: str | None) -> list[Repository]:
         """Return the repositories of an organization, or of all of the caller's."""
-        orgs = [org] if org else [each.slug for each in self._connection.items(operations.LIST_ORGANIZATIONS)]
+        orgs = [org] if org else [each.slug for each in self._connection.rows(organizations.list_organizations, {})]
         return [_listed(each, view) for each in orgs for view in self._summaries(each)]
 
     def show(self, org: str, url: str) -> tuple[RepositoryDetails, list[RepositoryPush]]:
