@@ -10,7 +10,7 @@ from api.console.builds.error_position import cause_of, position_of
 from api.console.builds.graph import NODE_HEIGHT, NODE_WIDTH, GraphEdge, GraphNode, lay_out
 from api.console.builds.live import Moment
 from api.console.builds.states import view_of
-from api.console.builds.test_reports import TestReports
+from api.console.builds.test_reports import MOST_SHOWN, TestReports
 from api.console.builds.timeline import WIDTH, time_line
 from api.console.pages import Page, whole_number
 from api.console.words import state_sign
@@ -42,7 +42,6 @@ _WORST = ("failed", "timed_out", "timing_out", "canceling", "running", "assigned
 _FOLD_FROM = 40
 _RENDER_LOG_BYTES = 64 * 2**10
 _MOST_ARTIFACTS = 500
-_MOST_TESTS = 500
 
 
 class BuildPage(Page):
@@ -87,7 +86,7 @@ class BuildPage(Page):
                 line = time_line(jobs, attempts, build.created_at, self._site.clock.now())
                 return {"time": line, "time_width": WIDTH}
             case "tests":
-                return {"tests": self._reports.of_build(build), "most": _MOST_TESTS}
+                return {"tests": self._reports.of_build(build), "most": MOST_SHOWN}
             case "artifacts":
                 kept = storage.artifacts.page_of_build(build.id, _MOST_ARTIFACTS, whole_number(req.get_param("after")))
                 return {

@@ -12,21 +12,25 @@ if TYPE_CHECKING:
 
     from actors.test_reports import TestCase
 
-    Outcomes = Mapping[tuple[str, str], CaseOutcome]
-    """The outcome of each suite and name."""
-
-__all__ = ["CaseHistory", "CaseName", "PastReport", "PastRun", "histories", "outcomes_of"]
+__all__ = ["CaseHistory", "CaseName", "Histories", "PastReport", "PastRun", "ReportOutcomes", "outcomes_of"]
 
 _WORST = (CaseOutcome.FAILED, CaseOutcome.PASSED, CaseOutcome.SKIPPED)
 _WIDTH, _HEIGHT, _STEP = 7, 12, 9
 
 
 class CaseName(NamedTuple):
-    """A test of a step; the same test in another step, as in a matrix, is another one."""
+    """A test of a report."""
 
-    step_key: str
     suite: str
     name: str
+
+
+@immutable
+class ReportOutcomes:
+    """The outcome of each test of a report, and which of them failed."""
+
+    of: Mapping[CaseName, CaseOutcome]
+    failed: frozenset[CaseName]
 
 
 @immutable
@@ -36,7 +40,7 @@ class PastReport:
     number: int
     commit: str
     step_key: str
-    outcomes: Outcomes
+    outcomes: ReportOutcomes
 
 
 @immutable
@@ -95,22 +99,38 @@ class CaseHistory:
         )
 
 
-def outcomes_of(cases: Iterable[TestCase]) -> dict[tuple[str, str], CaseOutcome]:
+def outcomes_of(cases: Iterable[TestCase]) -> ReportOutcomes:
     """Return the outcome of each suite and name; of several the one that matters most."""
-    found: dict[tuple[str, str], CaseOutcome] = {}
+    found: dict[CaseName, CaseOutcome] = {}
     for case in cases:
-        name = case.suite, case.name
+        name = CaseName(case.suite, case.name)
         found[name] = min(found.get(name, case.outcome), case.outcome, key=_WORST.index)
-    return found
+    return ReportOutcomes(found, frozenset(name for name, each in found.items() if each is CaseOutcome.FAILED))
 
 
-def histories(reports: Iterable[PastReport]) -> dict[CaseName, CaseHistory]:
-    """Return the history of each test, from reports, those of the oldest build first."""
-    runs: dict[CaseName, dict[int, PastRun]] = {}
-    for report in reports:
-        for (suite, name), outcome in report.outcomes.items():
-            of_test = runs.setdefault(CaseName(report.step_key, suite, name), {})
-            before = of_test.get(report.number)
-            worst = outcome if before is None else min(before.outcome, outcome, key=_WORST.index)
-            of_test[report.number] = PastRun(report.number, report.commit, worst)
-    return {name: CaseHistory(tuple(of_test.values())) for name, of_test in runs.items()}
+class Histories:
+    """The histories of the tests of all steps, from reports, those of the oldest build first.
+
+    The same test in another step, as in a matrix, is another one. A history is made when it is asked for: reports have
+    hundreds of thousands of outcomes, and a page shows few tests.
+    """
+
+    def __init__(self, reports: Iterable[PastReport]) -> None:
+        self._reports: dict[str, list[PastReport]] = {}
+        for report in reports:
+            self._reports.setdefault(report.step_key, []).append(report)
+
+    def of(self, step_key: str, name: CaseName) -> CaseHistory:
+        """Return the history of a test."""
+        runs: dict[int, PastRun] = {}
+        for report in self._reports.get(step_key, ()):
+            outcome = report.outcomes.of.get(name)
+            if outcome is not None:
+                before = runs.get(report.number)
+                worst = outcome if before is None else min(before.outcome, outcome, key=_WORST.index)
+                runs[report.number] = PastRun(report.number, report.commit, worst)
+        return CaseHistory(tuple(runs.values()))
+
+    def failed(self, step_key: str) -> frozenset[CaseName]:
+        """Return the tests of a step that failed at least once; no other one is flaky."""
+        return frozenset[CaseName]().union(*(report.outcomes.failed for report in self._reports.get(step_key, ())))

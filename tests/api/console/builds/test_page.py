@@ -11,6 +11,7 @@ import pytest
 
 from actors.test_reports import results
 from api.console import pages
+from api.console.builds import test_reports
 from storage import RENDER_LOG, BuildState, JobState, NewBuild, Storage
 from tests.api.console.browser import Browser
 from tests.api.world import Account, BuildPath, PipelinePath, World, steps
@@ -240,6 +241,23 @@ def test_flaky_tests_are_named_with_their_history(ada: Account, pipeline: Pipeli
     assert "passed in 3 of 3 builds" in shown
     first = Browser.of(ada).get("/ada-example-org/pipelines/demo/builds/1?view=tests").text
     assert "Flaky" not in first
+
+
+def test_what_a_page_of_tests_has_read_is_not_read_again(
+    ada: Account, pipeline: PipelinePath, monkeypatch: pytest.MonkeyPatch
+):
+    """Also where the builds before have more tests than are kept."""
+    monkeypatch.setattr(test_reports, "_KEPT_OUTCOMES", 6)
+    monkeypatch.setattr(test_reports, "_MOST_PAST_OUTCOMES", 3)
+    for _ in range(5):
+        build = pipeline.build()
+        keep_reports(ada, build, a=b'<testsuite><testcase name="a"/><testcase name="b"/></testsuite>')
+    browser, path = Browser.of(ada), f"{page_of(build)}?view=tests"
+    first = browser.get(path).text
+    monkeypatch.setattr(test_reports, "read_artifact", lambda *_: pytest.fail("a report was read again"))
+    assert "0 failed, 0 skipped, 2 passed" in browser.get(path).text
+    assert browser.get(path).status_code == 200
+    assert "0 failed, 0 skipped, 2 passed" in first
 
 
 def test_a_page_of_a_hundred_jobs_is_small(ada: Account, pipeline: PipelinePath):

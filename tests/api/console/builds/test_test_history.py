@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from actors.test_reports import CaseOutcome, TestCase
-from api.console.builds.test_history import CaseHistory, CaseName, PastReport, histories, outcomes_of
+from api.console.builds.test_history import CaseHistory, CaseName, Histories, PastReport, ReportOutcomes, outcomes_of
 
-NAME = ("suite", "adds")
+NAME = CaseName("suite", "adds")
+
+
+def report(number: int, commit: str, step_key: str, outcome: CaseOutcome) -> PastReport:
+    """Return a report of one test."""
+    outcomes = outcomes_of([TestCase(*NAME, 0.0, outcome, "")])
+    return PastReport(number, commit, step_key, outcomes)
 
 
 def history(*runs: tuple[str, CaseOutcome]) -> CaseHistory:
     """Return the history of a test of one build for each commit and outcome."""
-    reports = [PastReport(n, commit, "unit", {NAME: outcome}) for n, (commit, outcome) in enumerate(runs, start=1)]
-    return histories(reports)[CaseName("unit", *NAME)]
+    reports = [report(number, commit, "unit", outcome) for number, (commit, outcome) in enumerate(runs, start=1)]
+    return Histories(reports).of("unit", NAME)
 
 
 def test_a_test_that_failed_and_passed_on_one_commit_is_flaky():
@@ -31,14 +37,14 @@ def test_a_history_is_said_and_drawn():
 
 
 def test_the_same_test_of_another_step_is_another_test():
-    failed = PastReport(1, "a", "old", {NAME: CaseOutcome.FAILED})
-    passed = PastReport(1, "a", "new", {NAME: CaseOutcome.PASSED})
-    assert not any(each.flaky for each in histories([failed, passed]).values())
+    found = Histories([report(1, "a", "old", CaseOutcome.FAILED), report(1, "a", "new", CaseOutcome.PASSED)])
+    assert not any(found.of(step, NAME).flaky for step in ("old", "new"))
+    assert (found.failed("old"), found.failed("new")) == ({NAME}, frozenset())
 
 
 def test_of_several_reports_of_a_build_the_failure_counts():
-    first = PastReport(1, "a", "unit", {NAME: CaseOutcome.FAILED})
-    (found,) = histories([first, PastReport(1, "a", "unit", {NAME: CaseOutcome.PASSED})]).values()
+    of_build = [report(1, "a", "unit", outcome) for outcome in (CaseOutcome.FAILED, CaseOutcome.PASSED)]
+    found = Histories(of_build).of("unit", NAME)
     assert [run.outcome for run in found.runs] == [CaseOutcome.FAILED]
     cases = [TestCase(*NAME, 0.0, outcome, "") for outcome in (CaseOutcome.SKIPPED, CaseOutcome.PASSED)]
-    assert outcomes_of(cases) == {NAME: CaseOutcome.PASSED}
+    assert outcomes_of(cases) == ReportOutcomes({NAME: CaseOutcome.PASSED}, frozenset())
