@@ -66,8 +66,6 @@ from api.resources.accounts.identities import IdentitiesResource
 from api.resources.accounts.passkeys import PasskeysResource
 from api.resources.accounts.sessions import LogoutResource, SessionsResource
 from api.resources.artifacts import ArtifactsResource
-from api.resources.billing.billing import BillingResource
-from api.resources.billing.coupons import CouponsResource
 from api.resources.billing.usage import UsageResource
 from api.resources.build_status import BadgeResource, CctrayResource
 from api.resources.builds import BuildsResource
@@ -257,12 +255,7 @@ def create_app(
 
     add_artifacts(routes, ArtifactsResource(storage, access, pager, settings.url))
 
-    add_billing(
-        routes,
-        BillingResource(storage, access, pager),
-        UsageResource(storage, access),
-        CouponsResource(storage, access, rates),
-    )
+    add_billing(routes, door, UsageResource(storage, access))
     add_payments(routes, storage, access, rates, provider)
 
     add_docs(routes, OpenApiResource(routes, settings.url), ErrorPagesResource(routes))

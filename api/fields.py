@@ -37,6 +37,7 @@ __all__ = [
     "NOT_BLANK",
     "NUMBER",
     "WHOLE_NUMBER",
+    "CouponCode",
     "Cron",
     "InvitedEmail",
     "InvitedRole",
@@ -183,6 +184,9 @@ TimeZone = Annotated[RequiredText, AfterValidator(_timezone), Field(json_schema_
 
 SecretValue = Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": 2**16, "pattern": r"^[^\u0000]*$"})]
 """The value of a secret; the storage checks it."""
+
+CouponCode = Annotated[RequiredText, Field(examples=["WELCOME-2026"])]
+"""The code of a coupon."""
 
 InvitedEmail = Annotated[Text, Field(examples=["grace@example.org"])]
 """The address of an invite; the storage checks it."""

@@ -8,6 +8,8 @@ from api.openapi.docs import ReferenceResource, reference_files
 from api.operations import (
     api_tokens,
     audit,
+    billing,
+    coupons,
     invites,
     mail_settings,
     members,
@@ -37,8 +39,6 @@ if TYPE_CHECKING:
     from api.resources.accounts.passkeys import PasskeysResource
     from api.resources.accounts.sessions import LogoutResource, SessionsResource
     from api.resources.artifacts import ArtifactsResource
-    from api.resources.billing.billing import BillingResource
-    from api.resources.billing.coupons import CouponsResource
     from api.resources.billing.usage import UsageResource
     from api.resources.build_status import BadgeResource, CctrayResource
     from api.resources.builds import BuildsResource
@@ -263,14 +263,13 @@ def add_secrets(routes: Routes, door: HttpDoor) -> None:
     )
 
 
-def add_billing(routes: Routes, billing: BillingResource, usage: UsageResource, coupons: CouponsResource) -> None:
+def add_billing(routes: Routes, door: HttpDoor, usage: UsageResource) -> None:
     """Route balances, usage and coupons."""
-    for part in ("balance", "transactions"):
-        routes.add(f"{_V0}/billing/{part}/{{org}}", billing, part)
+    door.add(routes, billing.get_balance, billing.list_transactions)
     routes.add(f"{_V0}/billing/usage/{{org}}", usage)
     for part in ("series", "breakdown"):
         routes.add(f"{_V0}/billing/usage/{{org}}/{part}", usage, part)
-    routes.add(f"{_V0}/billing/coupon/redeem/{{org}}", coupons, "redeem")
+    door.add(routes, coupons.redeem_coupon)
 
 
 def add_payments(

@@ -12,8 +12,9 @@ from api.errors.catalog import ApiError
 from api.operations.operation import Call, Found, HostOwner, Membership
 from storage import Pipeline, Role, User, UserUnknown
 
-__all__ = ["ORGANIZATION", "PIPELINE", "USER", "NamedUser", "ThisMembership", "ThisPipeline", "ThisUser"]
+__all__ = ["BILLING", "ORGANIZATION", "PIPELINE", "USER", "NamedUser", "ThisMembership", "ThisPipeline", "ThisUser"]
 
+BILLING = "/api/v0/billing"
 USER = "/api/v0/user"
 ORGANIZATION = "/api/v0/organizations/{org}"
 PIPELINE = f"{ORGANIZATION}/pipelines/{{pipeline}}"

@@ -7,18 +7,10 @@ from datetime import datetime  # noqa: TC003 - pydantic reads the annotations
 from storage import immutable
 
 __all__ = [
-    "BalanceView",
     "BuildUsageView",
     "DayUsageView",
     "UsageView",
 ]
-
-
-@immutable
-class BalanceView:
-    """The credit of an organization."""
-
-    balance_cents: int
 
 
 @immutable

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from ci_daemon.remote.account_views import (
-    BalanceView,
     BuildUsageView,
     DayUsageView,
     UsageView,
@@ -19,7 +18,6 @@ from ci_daemon.remote.views import (
     PipelineView,
     StatusView,
     TokenView,
-    Transaction,
 )
 
 _PAGED = frozenset({"limit", "cursor"})
@@ -90,10 +88,6 @@ GET_RENDER_LOG: Operation[Any] = Operation(
 LIST_ARTIFACTS = Operation("listBuildArtifacts", "GET", _BUILD + "/artifacts", Page[ArtifactView], query=_PAGED)
 DOWNLOAD_ARTIFACT: Operation[Any] = Operation("downloadArtifact", "GET", _BUILD + "/artifacts/{id}/download", Nothing)
 
-LIST_TRANSACTIONS = Operation(
-    "listBillingTransactions", "GET", "/api/v0/billing/transactions/{org}", Page[Transaction], query=_PAGED
-)
-
 _REPO = _ORG + "/repos/{id}"
 _PACKED_PARTS = frozenset({"submodules", "lfs"})
 LIST_REPOS = Operation("listOrgRepos", "GET", _ORG + "/repos", Page[RepoSummaryView])
@@ -107,7 +101,6 @@ MAKE_REPO_HOOK = Operation("makeRepoHook", "POST", _REPO + "/hook", RepoHookView
 
 _USAGE = "/api/v0/billing/usage/{org}"
 _WINDOW = frozenset({"from", "to"})
-GET_BALANCE = Operation("getBillingBalance", "GET", "/api/v0/billing/balance/{org}", BalanceView)
 GET_USAGE = Operation("getBillingUsage", "GET", _USAGE, UsageView, query=_WINDOW)
 GET_USAGE_BY_DAY = Operation("getBillingUsageSeries", "GET", _USAGE + "/series", Page[DayUsageView], query=_WINDOW)
 GET_USAGE_BY_BUILD = Operation(

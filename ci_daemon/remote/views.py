@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 from storage import BuildState, CancelSuperseded, JobState, Visibility, immutable
 
 if TYPE_CHECKING:
-    from storage import Artifact, Build, Job, LedgerEntry, Pipeline
+    from storage import Artifact, Build, Job, Pipeline
 
 __all__ = [
     "ArtifactView",
@@ -18,7 +18,6 @@ __all__ = [
     "PipelineView",
     "StatusView",
     "TokenView",
-    "Transaction",
 ]
 
 
@@ -184,22 +183,6 @@ class PipelineView:
     def of(cls, pipeline: Pipeline) -> PipelineView:
         """Return the view of a stored pipeline."""
         return cls(**{each.name: getattr(pipeline, each.name) for each in fields(cls)})
-
-
-@immutable
-class Transaction:
-    """The fields of a ledger entry."""
-
-    amount_cents: int
-    source: str
-    created_at: datetime
-    description: str | None = None
-    id: str | None = None
-
-    @classmethod
-    def of(cls, entry: LedgerEntry) -> Transaction:
-        """Return the view of a stored entry."""
-        return cls(entry.amount_cents, entry.source.value, entry.created_at, entry.description, entry.uuid)
 
 
 @immutable

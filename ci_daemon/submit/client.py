@@ -5,16 +5,17 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING
 
-from api.operations import user
+from api.operations import billing, user
 from ci_daemon.remote import operations
 from ci_daemon.remote.connection import Connection
 from ci_daemon.remote.failures import RequestFailed
+from storage import LedgerSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from datetime import datetime
 
-    from ci_daemon.remote.views import BuildView, Transaction
+    from ci_daemon.remote.views import BuildView
     from ci_daemon.submit.packing import Archive
 
 __all__ = ["Client"]
@@ -80,12 +81,12 @@ class Client:
             sent=sent,
         )
 
-    def debits_since(self, organization: str, since: datetime) -> Iterator[Transaction]:
+    def debits_since(self, organization: str, since: datetime) -> Iterator[billing.Transaction]:
         """Yield the organization's debits for jobs, newest first, back to an instant."""
-        for entry in self.connection.items(operations.LIST_TRANSACTIONS, {"org": organization}):
+        for entry in self.connection.rows(billing.list_transactions, {"org": organization}):
             if entry.created_at < since:
                 return
-            if entry.source == "vm_lease_debit":
+            if entry.source is LedgerSource.VM_LEASE_DEBIT:
                 yield entry
 
     def close(self) -> None:

@@ -9,7 +9,8 @@ from storage import immutable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ci_daemon.remote.views import BuildView, JobView, Transaction
+    from api.operations import billing
+    from ci_daemon.remote.views import BuildView, JobView
 
 __all__ = ["JobCost", "Summary", "summarize"]
 
@@ -62,7 +63,9 @@ class Summary:
         }
 
 
-def summarize(build: BuildView, jobs: Sequence[JobView], pipeline: str, debits: Iterable[Transaction]) -> Summary:
+def summarize(
+    build: BuildView, jobs: Sequence[JobView], pipeline: str, debits: Iterable[billing.Transaction]
+) -> Summary:
     """Match the jobs of a finished build with their debits.
 
     A debit's description names its job: ``<pipeline> #<number> <step key>``.

@@ -10,8 +10,7 @@ from api.console.organization.billing import BillingPage
 from api.console.organization.caches import CachesPage
 from api.console.organization.checkout import CheckoutEndPage, checkout_of
 from api.console.organization.people import OrganizationSettingsPage
-from api.operations import invites, members, secrets
-from api.resources.billing.coupons import CouponsResource
+from api.operations import coupons, invites, members, secrets
 from api.resources.billing.payments import CheckoutResource
 from api.resources.caches import CachesResource
 
@@ -55,8 +54,7 @@ def add_organization_pages(
     routes.add_page("/{org}/caches/{pipeline}/clear", form)
 
     routes.add_page("/{org}/billing", BillingPage(site, payments))
-    coupons = CouponsResource(storage, access, rates)
-    form = OperationForm(site, coupons.on_post_redeem, _back_to("billing"), given("code"))
+    form = OperationForm(site, coupons.redeem_coupon, _back_to("billing"), given("code"))
     routes.add_page("/{org}/billing/coupons", form)
     checkout = CheckoutResource(storage, access, rates, payments)
     form = OperationForm(site, checkout.on_post, shows(site, "organization/checkout"), checkout_of)

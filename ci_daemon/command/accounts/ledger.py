@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import csv
 import sys
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import click
 
+from api.operations import billing
 from ci_daemon.command.support.cents import CENTS
 from ci_daemon.command.support.command_classes import Group, SharedCommand
-from ci_daemon.command.support.documents import document_of
 from ci_daemon.command.support.lookup import find_organization
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.command.support.texts import note_option
 from ci_daemon.command.support.timestamps import timestamp
 from ci_daemon.terminal.counts import counted
-from storage import LedgerSource
+from storage import LedgerSource, document_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,8 +42,9 @@ def ledger() -> None:
 @pass_session
 def list_entries(session: Session, *, org: str, limit: int) -> None:
     """List the newest entries of the ledger of the organization ORG, newest first."""
-    with session.backend() as backend:
-        documents = [document_of(each) for each in backend.transactions.newest(org, limit)]
+    with session.door() as door:
+        entries = islice(door.rows(billing.list_transactions, {"org": org}), limit)
+        documents = [document_of(each) for each in entries]
     session.table(documents, ("created_at", "source", "amount_cents", "description"), f"{org} has no entries")
 
 

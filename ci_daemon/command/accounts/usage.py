@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
+from api.operations import billing
 from ci_daemon.command.support.command_classes import ServerCommand
 from ci_daemon.command.support.documents import document_of
 from ci_daemon.command.support.session import Session, pass_session
@@ -44,7 +45,7 @@ def usage(session: Session, *, org: str, start: datetime | None, end: datetime |
             session.table([document_of(each) for each in builds], _BUILD_COLUMNS, f"{org} built nothing")
             return
         used = document_of(connection.call(operations.GET_USAGE, names, query=window))
-        balance = connection.call(operations.GET_BALANCE, names).balance_cents
+        balance = connection.perform(billing.get_balance, names).balance_cents
     document = {**used, "balance_cents": balance}
     if session.json:
         session.answer(document, "")

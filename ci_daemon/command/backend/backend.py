@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from ci_daemon.command.backend.builds import Builds
     from ci_daemon.command.backend.pipelines import Pipelines
     from ci_daemon.command.backend.repositories import Repositories
-    from ci_daemon.command.backend.transactions import Transactions
 
 __all__ = ["Backend"]
 
@@ -40,11 +39,6 @@ class Backend(Protocol):
     @property
     def pipelines(self) -> Pipelines:
         """The pipelines."""
-        ...
-
-    @property
-    def transactions(self) -> Transactions:
-        """The entries of ledgers."""
         ...
 
     @property

@@ -4,11 +4,12 @@ import io
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ci_daemon.remote.views import BuildView, JobView, Transaction
+from api.operations.billing import Transaction
+from ci_daemon.remote.views import BuildView, JobView
 from ci_daemon.submit.events import BuildUpdated, Event, FollowStarted, JobUpdated, LogLine
 from ci_daemon.submit.screen import Screen
 from ci_daemon.submit.summary import Summary, summarize
-from storage import BuildState, JobState
+from storage import BuildState, JobState, LedgerSource
 
 START = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -104,7 +105,7 @@ def summary(*debits: Transaction, state: str = "passed") -> Summary:
 
 
 def debit(cents: int, description: str | None) -> Transaction:
-    return Transaction(-cents, "vm_lease_debit", START, description)
+    return Transaction("", -cents, LedgerSource.VM_LEASE_DEBIT, START, description)
 
 
 def test_costs_are_the_debits_that_name_the_job_and_no_others():

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from ci_daemon.command.backend.box.builds import BoxBuilds
     from ci_daemon.command.backend.box.pipelines import BoxPipelines
     from ci_daemon.command.backend.box.repositories import BoxRepositories
-    from ci_daemon.command.backend.box.transactions import BoxTransactions
 else:
     __getattr__ = on_first_use(__name__)
 
@@ -25,5 +24,4 @@ __all__ = [
     "BoxBuilds",
     "BoxPipelines",
     "BoxRepositories",
-    "BoxTransactions",
 ]

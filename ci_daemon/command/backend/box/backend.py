@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from ci_daemon.command.backend.builds import Builds
     from ci_daemon.command.backend.pipelines import Pipelines
     from ci_daemon.command.backend.repositories import Repositories
-    from ci_daemon.command.backend.transactions import Transactions
     from ci_daemon.command.support.session import Session
     from storage import Storage
 
@@ -54,11 +53,6 @@ class BoxBackend:
     def pipelines(self) -> Pipelines:
         """The pipelines."""
         return box.BoxPipelines(self._storage)
-
-    @property
-    def transactions(self) -> Transactions:
-        """The entries of ledgers."""
-        return box.BoxTransactions(self._storage)
 
     @property
     def repositories(self) -> Repositories:

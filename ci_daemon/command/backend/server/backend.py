@@ -9,7 +9,6 @@ from ci_daemon.command.backend.server.artifacts import ServerArtifacts
 from ci_daemon.command.backend.server.builds import ServerBuilds
 from ci_daemon.command.backend.server.pipelines import ServerPipelines
 from ci_daemon.command.backend.server.repositories import ServerRepositories
-from ci_daemon.command.backend.server.transactions import ServerTransactions
 from ci_daemon.remote.connection import Connection
 
 if TYPE_CHECKING:
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from ci_daemon.command.backend.builds import Builds
     from ci_daemon.command.backend.pipelines import Pipelines
     from ci_daemon.command.backend.repositories import Repositories
-    from ci_daemon.command.backend.transactions import Transactions
     from ci_daemon.remote.destination import Destination
 
 __all__ = ["ServerBackend"]
@@ -49,11 +47,6 @@ class ServerBackend:
     def pipelines(self) -> Pipelines:
         """The pipelines."""
         return ServerPipelines(self.connection)
-
-    @property
-    def transactions(self) -> Transactions:
-        """The entries of ledgers."""
-        return ServerTransactions(self.connection)
 
     @property
     def repositories(self) -> Repositories:
