@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 from api.errors.catalog import ApiError
 from api.operations.operation import DELETE, GET, POST, Call, Whole, operation, owners_operation
-from api.operations.things import USER, NamedUser, ThisUser
+from api.operations.things import NAMED_USER, USER, NamedUser, ThisUser
 from storage import Token, TokenKind, immutable
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 _API_TOKENS = f"{USER}/api-tokens"
-_OF_USER = "/users/{email}/tokens"
+_OF_USER = f"{NAMED_USER}/tokens"
 
 
 @immutable

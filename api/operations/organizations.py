@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 from api.errors.catalog import ApiError
 from api.operations.operation import ABSENT, GET, PATCH, POST, Call, Span, given, operation, owners_operation
-from api.operations.things import ORGANIZATION, NamedUser, ThisMembership, ThisUser
+from api.operations.things import NAMED_USER, ORGANIZATION, NamedUser, ThisMembership, ThisUser
 from storage import (
     CancelSuperseded,
     ForkApproval,
@@ -135,7 +135,7 @@ def list_hosted_organizations(call: Call) -> Annotated[list[HostedOrganization],
     return [HostedOrganization.of(call.storage, each) for each in call.storage.organizations.all()]
 
 
-@owners_operation("createUserOrganization", POST, "/users/{email}/organizations")
+@owners_operation("createUserOrganization", POST, f"{NAMED_USER}/organizations")
 def create_user_organization(call: Call, user: NamedUser, body: CreateOrganizationRequest) -> HostedOrganization:
     """Create an organization, which a user owns."""
     return HostedOrganization.of(call.storage, _create(call, user.id, body))

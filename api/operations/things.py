@@ -12,9 +12,20 @@ from api.errors.catalog import ApiError
 from api.operations.operation import Call, Found, HostOwner, Membership
 from storage import Pipeline, Role, User, UserUnknown
 
-__all__ = ["BILLING", "ORGANIZATION", "PIPELINE", "USER", "NamedUser", "ThisMembership", "ThisPipeline", "ThisUser"]
+__all__ = [
+    "BILLING",
+    "NAMED_USER",
+    "ORGANIZATION",
+    "PIPELINE",
+    "USER",
+    "NamedUser",
+    "ThisMembership",
+    "ThisPipeline",
+    "ThisUser",
+]
 
 BILLING = "/api/v0/billing"
+NAMED_USER = "/users/{email}"
 USER = "/api/v0/user"
 ORGANIZATION = "/api/v0/organizations/{org}"
 PIPELINE = f"{ORGANIZATION}/pipelines/{{pipeline}}"

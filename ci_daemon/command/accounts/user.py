@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
+from api.operations import users
 from ci_daemon.command.support.command_classes import Group
-from ci_daemon.command.support.lookup import find_user
 from ci_daemon.command.support.person import display_name, email_address
-from ci_daemon.command.support.session import Failure, Session, pass_session
-from ci_daemon.command.support.timestamps import timestamp
+from ci_daemon.command.support.session import Session, pass_session
 from ci_daemon.terminal.counts import counted
-from storage import SoleOwner
-
-if TYPE_CHECKING:
-    from storage import User
+from storage import document_of
 
 __all__ = ["user"]
 
@@ -36,18 +30,10 @@ def add(session: Session, *, email: str, name: str) -> None:
 
     The key is shown only once: the service stores its hash.
     """
-    with session.storage_without_billing() as storage:
-        added = storage.users.create(email, name)
-        _, token = storage.tokens.create_api_key(added.id, "made with the user")
-    session.answer(
-        {
-            "uuid": added.uuid,
-            "email": added.email,
-            "personal_org_slug": added.personal_org_slug,
-            "token": token,
-        },
-        f"added {added.email}, owner of the organization {added.personal_org_slug}\nAPI key, shown only once: {token}",
-    )
+    with session.owners_door() as door:
+        added = door.perform(users.create_user, {"email": email}, users.CreateUserRequest(name))
+    owned = f"added {added.email}, owner of the organization {added.personal_org_slug}"
+    session.answer(document_of(added), f"{owned}\nAPI key, shown only once: {added.token}")
 
 
 @user.command()
@@ -66,12 +52,12 @@ def link(session: Session, *, email: str | None, owner: bool) -> None:
     from api import pages_url  # noqa: PLC0415 - the other commands need no API
 
     url = pages_url(session.service_url())
-    with session.storage_without_billing() as storage:
+    with session.owners_door() as door:
         if email is None:
-            page, token = "owner", storage.sign_in_links.owner()
+            page, made = "owner", door.perform(users.create_owner_link, {})
         else:
-            page, token = "recover", storage.sign_in_links.magic_link(find_user(storage, email))
-    address = f"{url}/login/{page}#{token}"
+            page, made = "recover", door.perform(users.create_user_link, {"email": email})
+    address = f"{url}/login/{page}#{made.token}"
     session.answer({"email": email, "link": address}, address)
 
 
@@ -79,8 +65,8 @@ def link(session: Session, *, email: str | None, owner: bool) -> None:
 @pass_session
 def list_users(session: Session) -> None:
     """List the users, oldest first."""
-    with session.storage_without_billing() as storage:
-        documents = [_document(each) for each in storage.users.all()]
+    with session.owners_door() as door:
+        documents = [document_of(each) for each in door.rows(users.list_users, {})]
     session.table(documents, _COLUMNS, "there are no users: `ci-daemon user add` makes one")
 
 
@@ -93,23 +79,9 @@ def remove(session: Session, *, email: str) -> None:
     Unfinished builds of these organizations are canceled. Refused if an organization with other members would have no
     owner. The ledger stays as it is.
     """
-    with session.storage() as storage:
-        try:
-            canceled = storage.accounts.close(find_user(storage, email).id)
-        except SoleOwner as error:
-            owned = ", ".join(error.slugs)
-            raise Failure(f"others belong to {owned}, which {email} alone owns: let one of them own it first") from None
+    with session.owners_door() as door:
+        canceled = door.perform(users.remove_user, {"email": email}).canceled_builds
     session.answer(
-        {"removed": email, "canceled_builds": len(canceled)},
-        f"removed {email}" + (f", and canceled {counted(len(canceled), 'build')}" if canceled else ""),
+        {"removed": email, "canceled_builds": canceled},
+        f"removed {email}" + (f", and canceled {counted(canceled, 'build')}" if canceled else ""),
     )
-
-
-def _document(each: User) -> dict[str, object]:
-    return {
-        "id": each.uuid,
-        "email": each.email,
-        "name": each.name,
-        "personal_org_slug": each.personal_org_slug,
-        "created_at": timestamp(each.created_at),
-    }

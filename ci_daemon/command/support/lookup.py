@@ -9,17 +9,9 @@ from ci_daemon.command.support.session import Failure
 
 if TYPE_CHECKING:
     from ci_daemon.command.support.names import BuildName
-    from storage import Build, Organization, Pipeline, Repository, Storage, User
+    from storage import Build, Organization, Pipeline, Repository, Storage
 
-__all__ = ["find_build", "find_organization", "find_pipeline", "find_repository", "find_user"]
-
-
-def find_user(storage: Storage, email: str) -> User:
-    """Return a user by e-mail address. Raises Failure."""
-    user = storage.users.by_email(email)
-    if user is None:
-        raise Failure(f"there is no user {email}: `ci-daemon user list` shows all")
-    return user
+__all__ = ["find_build", "find_organization", "find_pipeline", "find_repository"]
 
 
 def find_organization(storage: Storage, slug: str) -> Organization:

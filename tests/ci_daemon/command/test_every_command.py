@@ -192,6 +192,10 @@ THEIR_OWN_WORDS = {
     "secret set": "setOrganizationSecret",
     "token create": "createUserToken",
     "token revoke": "revokeUserToken",
+    "user add": "createUser",
+    "user link": "createUserLink",
+    "user link --owner": "createOwnerLink",
+    "user remove": "removeUser",
 }
 
 
@@ -246,13 +250,13 @@ def entries(state: Path) -> list[AuditEntry]:
         return list(storage.audit.page(1000, None).rows)
 
 
-def noted_as_they_should(name: str, noted: list[AuditEntry]) -> bool:
+def noted_as_they_should(name: str, line: str, noted: list[AuditEntry]) -> bool:
     """True if a command left its one entry in the audit, or none because it changes nothing."""
     it = COMMANDS[name]
     assert isinstance(it, CallerCommand)
     if it.reads or name in CHANGE_NOTHING_HERE:
         return noted == []
-    action = THEIR_OWN_WORDS.get(name, name)
+    action = THEIR_OWN_WORDS.get(line, THEIR_OWN_WORDS.get(name, name))
     return [(entry.action, entry.actor) for entry in noted] == [(action, Session().operator)] and bool(noted[0].origin)
 
 
@@ -319,7 +323,7 @@ def test_json_is_one_document(
             printed = capsys.readouterr()
             of_whom = tmp_path / "restored" if name == "restore" else state
             noted = [entry for entry in entries(of_whom) if entry not in before]
-            assert noted_as_they_should(name, noted), f"{line}: {noted}"
+            assert noted_as_they_should(name, line.strip(), noted), f"{line}: {noted}"
             assert code in CODES.get(name, {0}), f"{line}: {printed.err}"
             json.loads(printed.out)
             assert code in set(ExitCode)

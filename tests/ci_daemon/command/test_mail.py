@@ -145,7 +145,7 @@ def test_a_link_signs_its_user_in_and_is_not_in_the_audit(
     assert link is not None
     assert link.user_id == user.id
     (entry,) = storage.audit.page(10, None).rows
-    assert (entry.action, entry.subject) == ("user link", "ada@example.org")
+    assert (entry.action, entry.subject) == ("createUserLink", "ada@example.org")
     assert token not in str(entry)
 
 
