@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from api.errors.catalog import ApiError, error_catalog
     from api.http.server import CannotListen, Server, check_listen_address
     from api.middleware.request_id import RequestIdFilter
+    from api.operations.builds import build_document
     from api.payments.settings import PaymentSettings
-    from api.resources.builds import build_document
     from api.settings import HttpSettings, RateLimitSettings, pages_url
     from api.sign_in.relying_party import RelyingParty
     from api.sign_in.settings import IdentitySettings

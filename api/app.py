@@ -65,13 +65,10 @@ from api.request import ApiRequest
 from api.resources.accounts.identities import IdentitiesResource
 from api.resources.accounts.passkeys import PasskeysResource
 from api.resources.accounts.sessions import LogoutResource, SessionsResource
-from api.resources.artifacts import ArtifactsResource
 from api.resources.billing.usage import UsageResource
 from api.resources.build_status import BadgeResource, CctrayResource
-from api.resources.builds import BuildsResource
 from api.resources.caches import CachesResource
 from api.resources.internal_source import InternalSourceResource
-from api.resources.jobs import JobsResource
 from api.resources.meta import HealthResource
 from api.resources.metrics import MetricsResource
 from api.resources.notifications import NotificationsResource
@@ -153,7 +150,8 @@ def create_app(
         Mails(storage, settings.pages_url, settings.front_end(settings.pages_url)),
         identity or IdentitySettings(),
     )
-    service = Service(storage, clock, engine, mails, rate_limits)
+    creation = BuildCreation(storage, engine, limits or IrSettings(), RenderWait(storage, engine, slots, clock))
+    service = Service(storage, clock, engine, mails, rate_limits, settings.url, creation)
     door = HttpDoor(service, access, pager, rates)
     tokens, addresses = LogTokens(signer, clock), ClientAddresses(settings.trusted_proxies)
     log_access = LogAccess(storage, access, tokens, rates, addresses)
@@ -198,10 +196,9 @@ def create_app(
         NotificationsResource(storage, engine, access, pager, mails, clock),
         CachesResource(storage, access),
     )
-    creation = BuildCreation(storage, engine, limits or IrSettings(), RenderWait(storage, engine, slots, clock))
     add_builds(
         routes,
-        BuildsResource(storage, engine, access, pager, creation),
+        door,
         LogTokenResource(access, tokens),
         BadgeResource(storage, access),
         CctrayResource(storage, access, settings.url),
@@ -231,7 +228,7 @@ def create_app(
     )
     add_secrets(routes, door)
 
-    add_jobs(routes, JobsResource(storage, engine, access))
+    add_jobs(routes, door)
     ranges, provider = (
         LogRanges(engine, slots, clock),
         PaymentProvider.of(payments or PaymentSettings(), settings.front_end(settings.url)),
@@ -241,7 +238,6 @@ def create_app(
         routes,
         console,
         url=settings.url,
-        creation=creation,
         tokens=tokens,
         ranges=ranges,
         rates=rates,
@@ -253,7 +249,7 @@ def create_app(
     )
     routes.add("/v0/jobs/{job_id}/logs", LogEventsResource(storage, engine, log_access, slots, clock))
 
-    add_artifacts(routes, ArtifactsResource(storage, access, pager, settings.url))
+    add_artifacts(routes, door)
 
     add_billing(routes, door, UsageResource(storage, access))
     add_payments(routes, storage, access, rates, provider)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import builtins
 import dataclasses
 import re
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar, get_type_hints
 
 from pydantic import (
     AfterValidator,
@@ -29,7 +29,7 @@ from api.operations.operation import ABSENT, Whole
 from storage import JsonModel, Role, shown_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from pydantic_core import ErrorDetails
 
@@ -37,8 +37,10 @@ __all__ = [
     "NOT_BLANK",
     "NUMBER",
     "WHOLE_NUMBER",
+    "BuildSource",
     "CouponCode",
     "Cron",
+    "Env",
     "InvitedEmail",
     "InvitedRole",
     "LongText",
@@ -48,12 +50,15 @@ __all__ = [
     "RequiredLongText",
     "RequiredText",
     "SecretValue",
+    "Sha256",
+    "SourceUrl",
     "StoredRecord",
     "Text",
     "TimeZone",
     "Timestamp",
     "Uuid",
     "Value",
+    "Warnings",
     "body_model_of",
     "body_of",
     "check_body",
@@ -196,6 +201,64 @@ MemberRole = Annotated[str, WithJsonSchema({"type": "string", "enum": [role.valu
 
 InvitedRole = Annotated[str, WithJsonSchema({"type": "string", "enum": [Role.ADMIN.value, Role.MEMBER.value]})]
 """A role that an invite may give; taken as a `MemberRole` is."""
+_MAX_ENV_BYTES = 64 * 2**10
+_ENV_NAME = "[A-Za-z_][A-Za-z0-9_]*"
+_SOURCE_URL = "https?://[^\\s/?#@]+(?:[/?][^\\s#]*)?"
+_SHA256 = "[0-9a-fA-F]{64}"
+
+
+def _env_name(name: str) -> str:
+    if not re.fullmatch(_ENV_NAME, name, re.ASCII):
+        raise ValueError("expected letters, digits and underscores, no digit first")
+    return name
+
+
+def _env_within_limit(env: dict[str, str]) -> dict[str, str]:
+    size = sum(len(name.encode()) + len(value.encode()) for name, value in env.items())
+    if size > _MAX_ENV_BYTES:
+        raise ValueError(f"expected at most {_MAX_ENV_BYTES} bytes of names and values in all, not {size}")
+    return env
+
+
+def _source_url(value: str) -> str:
+    if value and not re.fullmatch(_SOURCE_URL, value, re.ASCII | re.IGNORECASE):
+        raise ValueError("expected the URL of an archive, such as https://example.org/source.tar.gz")
+    return value
+
+
+def _sha256(value: str) -> str:
+    if value and not re.fullmatch(_SHA256, value, re.ASCII):
+        raise ValueError("expected the SHA-256 as 64 hexadecimal digits")
+    return value.lower()
+
+
+Env = Annotated[
+    dict[Annotated[str, AfterValidator(_env_name)], Value],
+    AfterValidator(_env_within_limit),
+    Field(json_schema_extra={"propertyNames": {"pattern": f"^{_ENV_NAME}$"}}),
+]
+
+SourceUrl = Annotated[
+    str,
+    StringConstraints(max_length=255),
+    AfterValidator(_source_url),
+    Field(json_schema_extra={"pattern": f"^(?:{_SOURCE_URL})?$"}),
+]
+
+Sha256 = Annotated[
+    str,
+    StringConstraints(max_length=64),
+    AfterValidator(_sha256),
+    Field(json_schema_extra={"pattern": f"^(?:{_SHA256})?$"}),
+]
+
+BuildSource = Literal["api", "ui", "cli", "webhook", "schedule", "trigger_job"]
+"""A label of a build, which the caller chooses and nobody checks."""
+
+_WARNING = 'step "test": the key "runner_args.cpus" has no effect: did you mean "cpu"?'
+
+Warnings = Annotated[tuple[str, ...], Field(examples=[[_WARNING]])]
+"""The parts of a pipeline that have no effect."""
 
 Timestamp = Annotated[
     str,
@@ -217,8 +280,10 @@ Uuid = Annotated[
 ]
 
 
-_TYPES: Mapping[str, object] = MappingProxyType({"datetime": Timestamp})
-"""The types of fields that the wire has in another form, by their names in records."""
+_TYPES: Mapping[str, object] = MappingProxyType(
+    {"datetime": Timestamp, "Uuid": Uuid, "Mapping": Mapping, "Warnings": Warnings}
+)
+"""The types of fields by their names in records, whose modules import them for type checkers alone."""
 
 
 class RequestBody(JsonModel):
@@ -263,12 +328,13 @@ def model_of(record: Any) -> type[StoredRecord]:  # noqa: ANN401 - mypy takes no
     names = {**vars(sys.modules[record.__module__]), **_TYPES}
     fields: dict[str, Any] = {}
     for each in shown_fields(record):
-        kind = Uuid if each.attribute.endswith("uuid") else names.get(each.kind) or getattr(builtins, each.kind)
-        if dataclasses.is_dataclass(kind):
-            kind = model_of(kind)
-        fields[each.name] = (kind | None if each.nullable else kind, ...)
+        written = "Uuid" if each.attribute.endswith("uuid") else each.kind
+        kind: Any = eval(written, names)  # noqa: S307 - written in the record
+        is_record = dataclasses.is_dataclass(kind)
+        shown = model_of(kind) if is_record else kind
+        fields[each.name] = (shown | None if each.nullable else shown, ...)
     made: type[StoredRecord] = create_model(
-        f"{record.__name__}Record", __base__=_Shown, __doc__=record.__doc__, __module__=record.__module__, **fields
+        f"{_noun(record)}Record", __base__=_Shown, __doc__=record.__doc__, __module__=record.__module__, **fields
     )
     return made
 
@@ -278,8 +344,13 @@ def list_model_of(record: Any, whole: Whole) -> Any:  # noqa: ANN401 - mypy take
     """Return the model of a whole list of records."""
     kind: Any = model_of(record)
     rows: dict[str, Any] = {whole.key: (list[kind], ...)}
-    name, module = whole.name or f"{record.__name__}List", record.__module__
+    name, module = whole.name or f"{_noun(record)}List", record.__module__
     return create_model(name, __base__=JsonModel, __doc__=whole.description, __module__=module, **rows)
+
+
+def _noun(record: type) -> str:
+    """Return the noun of a record, by which the document names it."""
+    return record.__name__.removesuffix("Record")
 
 
 @cache

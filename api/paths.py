@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 from api.openapi.docs import ReferenceResource, reference_files
 from api.operations import (
     api_tokens,
+    artifacts,
     audit,
     billing,
+    builds,
     coupons,
     invites,
+    jobs,
     mail_settings,
     members,
     organizations,
@@ -38,13 +41,10 @@ if TYPE_CHECKING:
     from api.resources.accounts.identities import IdentitiesResource
     from api.resources.accounts.passkeys import PasskeysResource
     from api.resources.accounts.sessions import LogoutResource, SessionsResource
-    from api.resources.artifacts import ArtifactsResource
     from api.resources.billing.usage import UsageResource
     from api.resources.build_status import BadgeResource, CctrayResource
-    from api.resources.builds import BuildsResource
     from api.resources.caches import CachesResource
     from api.resources.internal_source import InternalSourceResource
-    from api.resources.jobs import JobsResource
     from api.resources.metrics import MetricsResource
     from api.resources.notifications import NotificationsResource
     from api.resources.pipelines import PipelinesResource
@@ -182,16 +182,20 @@ def add_organizations(routes: Routes, door: HttpDoor) -> None:
 
 
 def add_builds(
-    routes: Routes, builds: BuildsResource, log_tokens: LogTokenResource, badge: BadgeResource, cctray: CctrayResource
+    routes: Routes, door: HttpDoor, log_tokens: LogTokenResource, badge: BadgeResource, cctray: CctrayResource
 ) -> None:
     """Route builds, badges and the feed of states."""
-    routes.add(f"{_V0}/organizations/{{org}}/builds", builds, "by_repo")
-    routes.add(_BUILDS, builds, "list")
-    routes.add(f"{_BUILDS}/{{number}}", builds)
-    routes.add(f"{_BUILDS}/{{number}}/cancel", builds, "cancel")
-    routes.add(f"{_BUILDS}/{{number}}/approve", builds, "approve")
-    routes.add(f"{_BUILDS}/{{number}}/rebuild", builds, "rebuild")
-    routes.add(f"{_BUILDS}/{{number}}/retry", builds, "retry")
+    door.add(
+        routes,
+        builds.create_build_by_source,
+        builds.list_builds,
+        builds.create_build,
+        builds.get_build,
+        builds.cancel_build,
+        builds.approve_build,
+        builds.rebuild_build,
+        builds.retry_build,
+    )
     routes.add(f"{_BUILDS}/{{number}}/log-token", log_tokens)
     routes.add("/badges/{org}/{pipeline}.svg", badge)
     routes.add("/cc.xml", cctray)
@@ -231,10 +235,9 @@ def add_pipelines(
     routes.add(f"{notification}/deliveries/{{delivery}}/redeliver", notifications, "redeliver")
 
 
-def add_jobs(routes: Routes, jobs: JobsResource) -> None:
+def add_jobs(routes: Routes, door: HttpDoor) -> None:
     """Route the jobs of builds."""
-    routes.add(_JOBS, jobs, "list")
-    routes.add(f"{_JOBS}/{{job_id}}", jobs)
+    door.add(routes, jobs.list_jobs, jobs.get_job)
 
 
 def add_logs(routes: Routes, logs: JobLogResource, render_logs: RenderLogResource) -> None:
@@ -243,11 +246,9 @@ def add_logs(routes: Routes, logs: JobLogResource, render_logs: RenderLogResourc
     routes.add(f"{_BUILDS}/{{number}}/render-log", render_logs)
 
 
-def add_artifacts(routes: Routes, artifacts: ArtifactsResource) -> None:
+def add_artifacts(routes: Routes, door: HttpDoor) -> None:
     """Route artifacts."""
-    routes.add(f"{_BUILDS}/{{number}}/artifacts", artifacts, "of_build")
-    routes.add(f"{_BUILDS}/{{number}}/artifacts/{{id}}/download", artifacts, "download")
-    routes.add(f"{_JOBS}/{{job_id}}/artifacts", artifacts, "of_job")
+    door.add(routes, artifacts.list_build_artifacts, artifacts.download_artifact, artifacts.list_job_artifacts)
 
 
 def add_secrets(routes: Routes, door: HttpDoor) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from storage.database.copying import FrozenDatabase, check_database, frozen, up_to_date
     from storage.database.schema import schema_of_release
     from storage.database.timeline import Timeline
-    from storage.documents import document_of, record_of, shown_fields
+    from storage.documents import Uuid, document_of, record_of, showing, shown_fields
     from storage.durations import duration
     from storage.error_reasons import error_reason
     from storage.errors import (
@@ -419,6 +419,7 @@ __all__ = [
     "UsageTooLong",
     "User",
     "UserUnknown",
+    "Uuid",
     "Vault",
     "Visibility",
     "WaitsFor",
@@ -441,6 +442,7 @@ __all__ = [
     "schema_of_release",
     "setting",
     "setting_declaration",
+    "showing",
     "shown_as",
     "shown_fields",
     "slugify",

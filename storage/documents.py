@@ -7,23 +7,27 @@ on the wire, or with none, says so; a property that is shown says behind which f
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum, StrEnum
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from storage.data_classes import immutable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
-__all__ = ["ShownField", "document_of", "record_of", "shown_after", "shown_fields", "timestamp"]
+__all__ = ["ShownField", "Uuid", "document_of", "record_of", "showing", "shown_after", "shown_fields", "timestamp"]
 
 T = TypeVar("T")
 Getter = TypeVar("Getter", bound="Callable[[Any], object]")
 
-_PLAIN: Mapping[str, type] = {"int": int, "str": str, "bool": bool, "float": float}
+_PLAIN: Mapping[str, type] = {"int": int, "str": str, "bool": bool, "float": float, "Uuid": str}
+
+Uuid: TypeAlias = str
+"""A UUID as text, which the wire describes as one."""
 
 
 def shown_after(name: str) -> Callable[[Getter], Getter]:
@@ -80,6 +84,13 @@ def _in_order(record: type, behind: Mapping[str, list[ShownField]]) -> Iterator[
         yield from behind.get(each.name, ())
 
 
+def showing(record: type[T], stored: object, **others: object) -> T:
+    """Return a record that shows a stored one: its fields by name, but the values in ``others``."""
+    kind: Any = record
+    taken = {each.name: getattr(stored, each.name) for each in fields(kind) if each.name not in others}
+    return record(**taken, **others)
+
+
 def document_of(record: object) -> dict[str, object]:
     """Return what is shown of a record, as JSON has it."""
     kind: Any = type(record)
@@ -114,6 +125,8 @@ def _plain(value: object) -> object:
             return value.value
         case tuple():
             return [_plain(each) for each in value]
+        case Mapping():
+            return dict(value)
         case _:
             return document_of(value) if is_dataclass(value) else value
 
@@ -125,6 +138,10 @@ def _value(record: type, shown: ShownField, value: object) -> object:
     if shown.kind == "datetime" and isinstance(value, str):
         return datetime.fromisoformat(value)
     if (plain := _PLAIN.get(shown.kind)) is not None and isinstance(value, plain):
+        return value
+    if shown.kind.startswith(("tuple[", "Warnings")) and isinstance(value, list):
+        return tuple(value)
+    if shown.kind.startswith("Mapping[") and isinstance(value, dict):
         return value
     kind = vars(sys.modules[record.__module__]).get(shown.kind)
     if isinstance(kind, type) and issubclass(kind, StrEnum) and isinstance(value, str):

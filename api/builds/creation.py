@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from actors import EngineBusy
 from actors.render import RenderFailed
 from api.builds.admission import admit_manual_build, require_credit_and_room
-from api.builds.bodies import CreateBuildRequest, CreateRepoBuildRequest, RebuildRequest
+from api.builds.bodies import CreateBuildRequest, CreateRepoBuildRequest, RepoIdentity, archive_of
 from api.builds.rebuilding import add_planned, no_source, plan_rejection, rebuild_of, source_expired
 from api.engine import refuse_while_draining
 from api.errors.responses import ApiError
-from api.fields import check_body
 from storage import (
     Build,
     KeyUse,
@@ -21,22 +20,23 @@ from storage import (
     Organization,
     Pipeline,
     PipelineGone,
+    RequestKey,
     SourceGone,
     Storage,
     WaitsFor,
 )
 
 if TYPE_CHECKING:
-    import falcon
-
     from actors.ir import IrSettings
-    from api.builds.bodies import BuildRequest, RepoIdentity
+    from api.builds.bodies import BuildRequest, RebuildRequest
     from api.builds.render_wait import RenderWait
     from api.engine import EngineInterface
     from api.http.slots import StreamSlot
-    from api.middleware.idempotency import Submission
+    from api.operations.operation import Call, Submission
 
 __all__ = ["BuildCreation"]
+
+AnyRequest = TypeVar("AnyRequest", CreateBuildRequest, CreateRepoBuildRequest)
 
 
 class BuildCreation:
@@ -48,9 +48,7 @@ class BuildCreation:
         self._limits = limits
         self._renders = renders
 
-    def create(
-        self, req: falcon.Request, pipeline: Pipeline, submission: Submission, model: type[BuildRequest]
-    ) -> Build:
+    def create(self, call: Call, pipeline: Pipeline, submission: Submission[AnyRequest]) -> Build:
         """Return the build that a request creates, or the one that an earlier request with its key created.
 
         Builds that the service triggers itself do not come through here, so ``allow_manual`` does not apply to them.
@@ -64,38 +62,50 @@ class BuildCreation:
         still takes builds that bring their plan), or that the build is not rendered yet; ``draining`` may mean that,
         too. Raises PipelineGone.
         """
-        key = submission.key
+        key = _key(call, pipeline, submission)
         if key is not None and (use := self._storage.idempotency_keys.find(key)) is not None:
-            return self._repeat(req, use)
+            return self._repeat(call, use)
         refuse_while_draining(self._engine)
         admit_manual_build(self._storage, pipeline)
-        body = check_body(submission.document, model)
+        body = submission.body()
         try:
-            return self._plan(req, pipeline, body, submission)
+            return self._plan(call, pipeline, body, key)
         except KeyUsed as used:
-            return self._repeat(req, used.use)
+            return self._repeat(call, used.use)
 
-    def rebuild(self, req: falcon.Request, pipeline: Pipeline, build: Build, submission: Submission) -> Build:
+    def rebuild(self, call: Call, pipeline: Pipeline, build: Build, submission: Submission[RebuildRequest]) -> Build:
         """Return a new build that repeats another one, or the one that its key has created.
 
         Raises as `create` does, and ApiError ``source_expired``.
         """
-        key = submission.key
+        key = _key(call, pipeline, submission)
         if key is not None and (use := self._storage.idempotency_keys.find(key)) is not None:
-            return self._repeat(req, use)
+            return self._repeat(call, use)
         refuse_while_draining(self._engine)
         admit_manual_build(self._storage, pipeline)
-        body = check_body(submission.document, RebuildRequest)
+        body = submission.body()
         try:
             new, source_url = rebuild_of(self._storage, build, body.source or "api", key)
-            asked = replace(new, created_by=submission.user_id, debug=bool(body.debug))
-            return self._create(req, pipeline, asked, source_url)
+            asked = replace(new, created_by=_user_id(call), debug=bool(body.debug))
+            return self._create(call, pipeline, asked, source_url)
         except SourceGone:
             raise source_expired(build) from None
         except KeyUsed as used:
-            return self._repeat(req, used.use)
+            return self._repeat(call, used.use)
 
-    def register_pipeline(self, organization: Organization, identity: RepoIdentity, submission: Submission) -> Pipeline:
+    def create_by_source(
+        self, call: Call, organization: Organization, submission: Submission[CreateRepoBuildRequest]
+    ) -> Build:
+        """Return the build of a pipeline that the body names by its repository, as `create` does."""
+        from api.fields import body_of  # noqa: PLC0415 - pydantic
+
+        identity = body_of(submission.document, RepoIdentity)
+        found = self._storage.pipelines.by_source(organization.id, identity.repo_name, identity.source_slug)
+        return self.create(call, found or self._register_pipeline(organization, identity, submission), submission)
+
+    def _register_pipeline(
+        self, organization: Organization, identity: RepoIdentity, submission: Submission[CreateRepoBuildRequest]
+    ) -> Pipeline:
         """Return the pipeline that a build's source declares, created if the organization does not have it.
 
         Raises ApiError ``pipeline_not_found`` if the source declares none of that name, and otherwise as `create` does.
@@ -105,10 +115,10 @@ class BuildCreation:
             raise ApiError("pipeline_not_found", unknown)
         refuse_while_draining(self._engine)
         require_credit_and_room(self._storage, organization.id)
-        body = check_body(submission.document, CreateRepoBuildRequest)
+        body = submission.body()
         slot = self._renders.slot_for_new_build(organization.id)
         try:
-            envelope = self._engine.discover(organization.slug, identity.source_slug, body.archive() or b"")
+            envelope = self._engine.discover(organization.slug, identity.source_slug, archive_of(body) or b"")
         except RenderFailed as failure:
             raise ApiError(
                 "pipeline_not_found", f"{unknown}, and its source could not be rendered to find one: {failure}"
@@ -123,7 +133,7 @@ class BuildCreation:
         repository = self._storage.declarations.named(organization.id, identity.repo_name)
         return self._storage.declarations.register(repository, identity.source_slug, body.branch, declared.declaration)
 
-    def _repeat(self, req: falcon.Request, use: KeyUse) -> Build:
+    def _repeat(self, call: Call, use: KeyUse) -> Build:
         """Answer a repeated request as the first one was answered."""
         if not use.same_request:
             raise ApiError(
@@ -133,12 +143,12 @@ class BuildCreation:
         if build is None:
             raise PipelineGone("the pipeline and its builds were deleted")
         if self._storage.renders.pending(build.id):
-            return self._wait_for_render(req, build, self._renders.slot(build.organization_id))
+            return self._wait_for_render(call, build, self._renders.slot(build.organization_id))
         if use.rejected:
             raise plan_rejection(build)
         return build
 
-    def _plan(self, req: falcon.Request, pipeline: Pipeline, body: BuildRequest, submission: Submission) -> Build:
+    def _plan(self, call: Call, pipeline: Pipeline, body: BuildRequest, key: RequestKey | None) -> Build:
         """Create the build that a body describes."""
         by_slug = body if isinstance(body, CreateBuildRequest) else None
         new = NewBuild(
@@ -148,23 +158,23 @@ class BuildCreation:
             source=body.source or "api",
             env=body.env or {},
             pipeline_ir=body.pipeline_ir,
-            source_archive=body.archive(),
+            source_archive=archive_of(body),
             source_sha256=(by_slug and by_slug.source_sha256) or "",
-            key=submission.key,
+            key=key,
             debug=bool(body.debug),
-            created_by=submission.user_id,
+            created_by=_user_id(call),
         )
-        return self._create(req, pipeline, new, by_slug.source_url if by_slug else None)
+        return self._create(call, pipeline, new, by_slug.source_url if by_slug else None)
 
-    def _create(self, req: falcon.Request, pipeline: Pipeline, new: NewBuild, source_url: str | None) -> Build:
+    def _create(self, call: Call, pipeline: Pipeline, new: NewBuild, source_url: str | None) -> Build:
         """Store a build, and announce it to the engine; if it has no pipeline, it is rendered first."""
         if new.pipeline_ir is None or not new.pipeline_ir.strip():
-            return self._render(req, pipeline, new, source_url)
+            return self._render(call, pipeline, new, source_url)
         build = add_planned(self._storage, self._limits, pipeline, new)
         self._engine.jobs_added(build.id)
         return build
 
-    def _render(self, req: falcon.Request, pipeline: Pipeline, new: NewBuild, source_url: str | None) -> Build:
+    def _render(self, call: Call, pipeline: Pipeline, new: NewBuild, source_url: str | None) -> Build:
         """Store a build without jobs, start its render and wait for the end."""
         url = None if new.has_source else source_url
         if not new.has_source and not url:
@@ -176,9 +186,9 @@ class BuildCreation:
         except BaseException:
             slot.release()
             raise
-        return self._wait_for_render(req, build, slot)
+        return self._wait_for_render(call, build, slot)
 
-    def _wait_for_render(self, req: falcon.Request, build: Build, slot: StreamSlot) -> Build:
+    def _wait_for_render(self, call: Call, build: Build, slot: StreamSlot) -> Build:
         """Wait for a build's render; return the build, or raise its rejection.
 
         A build that waits for an approval is returned at once.
@@ -186,11 +196,22 @@ class BuildCreation:
         if build.waits_for is WaitsFor.APPROVAL:
             slot.release()
             return build
-        build = self._renders.wait_for_render(req, build, slot)
+        build = self._renders.wait_for_render(call.client_gone, build, slot)
         render = self._storage.renders.get(build.id)
         if render is not None and render.rejected:
             raise plan_rejection(build)
         return build
+
+
+def _user_id(call: Call) -> int | None:
+    return None if call.user is None else call.user.id
+
+
+def _key(call: Call, pipeline: Pipeline, submission: Submission[Any]) -> RequestKey | None:
+    """Return the idempotency key of a user's request; None without."""
+    if submission.key is None or call.user is None:
+        return None
+    return RequestKey(call.user.id, pipeline.organization_id, submission.key, submission.digest)
 
 
 def _brings_source(document: object) -> bool:

@@ -8,7 +8,7 @@ from api.errors.responses import ApiError
 from api.http.wait import RequestWait
 
 if TYPE_CHECKING:
-    import falcon
+    from collections.abc import Callable
 
     from api.engine import EngineInterface
     from api.http.slots import StreamSlot, StreamSlots
@@ -51,13 +51,13 @@ class RenderWait:
             )
         return slot
 
-    def wait_for_render(self, req: falcon.Request, build: Build, slot: StreamSlot) -> Build:
+    def wait_for_render(self, client_gone: Callable[[], bool], build: Build, slot: StreamSlot) -> Build:
         """Return the build once its render is over; release the slot.
 
         Raises ApiError ``draining`` if the server closes first, or ``busy`` after 10 minutes; the build is rendered all
         the same.
         """
-        waiting = RequestWait.of(req, self._clock, self._slots)
+        waiting = RequestWait(self._clock, self._slots, client_gone)
         until = self._clock.monotonic() + _MAX_SECONDS
         try:
             with self._engine.watch(build.uuid) as watch:

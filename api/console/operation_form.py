@@ -8,10 +8,11 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from api.console.pages import Page, redirect
+from api.doors.http import call_of
 from api.errors.responses import ApiError
 from api.fields import model_of
 from api.openapi.operations import performs
-from api.operations.operation import Call, Operation
+from api.operations.operation import Operation
 from api.request import ApiRequest
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class OperationForm(Page):
         self, operation: Operation[Any], req: ApiRequest, resp: falcon.Response, caller: Caller, sent: Sent
     ) -> None:
         names, document = sent
-        result = operation.perform(Call(self._site.service, caller), names, lambda: document)
+        result = operation.perform(call_of(req, self._site.service, caller), names, lambda: document)
         resp.context.record = None if operation.record is None else model_of(operation.record).showing(result)
 
     def _responder_to_post(self) -> Callable[..., None]:

@@ -6,19 +6,17 @@ from typing import TYPE_CHECKING
 
 from api.console.operation_form import OperationForm, given, leads_to
 from api.console.pipelines.settings import PipelineSettingsPage, build_of, rebuild_of, settings_of
-from api.operations import schedules, secrets
-from api.resources.builds import BuildsResource
+from api.operations import builds, schedules, secrets
 from api.resources.pipelines import PipelinesResource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from api.builds.creation import BuildCreation
     from api.console.operation_form import Next
     from api.console.site import Site
     from api.openapi.operations import Routes
+    from api.operations.builds import BuildRecord
     from api.paging import Pager
-from api.resources.builds import BuildRecord
 
 __all__ = ["add_operation_pages"]
 
@@ -28,7 +26,6 @@ def add_operation_pages(
     site: Site,
     *,
     url: str,
-    creation: BuildCreation,
     pager: Pager,
 ) -> None:
     """Route the forms of pipelines and builds, and the pages of settings."""
@@ -36,16 +33,15 @@ def add_operation_pages(
 
     pipeline = "/{org}/pipelines/{pipeline}"
     routes.add_page(f"{pipeline}/settings", PipelineSettingsPage(site, url))
-    builds = BuildsResource(storage, site.engine, access, pager, creation)
-    routes.add_page(f"{pipeline}/builds", OperationForm(site, builds.on_post_list, leads_to(_build), build_of))
+    routes.add_page(f"{pipeline}/builds", OperationForm(site, builds.create_build, leads_to(_build), build_of))
     this_build = leads_to(lambda params, _: _build_path(params, params["number"]))
-    for action, responder in (
-        ("cancel", builds.on_put_cancel),
-        ("approve", builds.on_post_approve),
-        ("retry", builds.on_post_retry),
+    for action, performed in (
+        ("cancel", builds.cancel_build),
+        ("approve", builds.approve_build),
+        ("retry", builds.retry_build),
     ):
-        routes.add_page(f"{pipeline}/builds/{{number}}/{action}", OperationForm(site, responder, this_build))
-    rebuild = OperationForm(site, builds.on_post_rebuild, leads_to(_build), rebuild_of)
+        routes.add_page(f"{pipeline}/builds/{{number}}/{action}", OperationForm(site, performed, this_build))
+    rebuild = OperationForm(site, builds.rebuild_build, leads_to(_build), rebuild_of)
     routes.add_page(f"{pipeline}/builds/{{number}}/rebuild", rebuild)
     pipelines, back = PipelinesResource(storage, access, pager), _settings_of_pipeline()
     routes.add_page(f"{pipeline}/settings/update", OperationForm(site, pipelines.on_patch, back, settings_of))

@@ -25,17 +25,17 @@ from api.console.pipelines.page import PipelinePage
 from api.console.provider_login import ProviderLoginPage
 from api.console.site import Site
 from api.console.ways_in import ClosingForm, PasskeyForms
+from api.doors.http import HttpDoor
 from api.http.static_files import CSS, JAVASCRIPT, SVG, StaticFile, StaticFilesResource
 from api.logs.access import LogAccess
 from api.logs.log import JobLogResource
 from api.operations import api_tokens, invites, mail_settings, user
-from api.resources.artifacts import ArtifactsResource
+from api.operations.artifacts import download_artifact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from actors.mail import Mails
-    from api.builds.creation import BuildCreation
     from api.http.client_addresses import ClientAddresses
     from api.http.slots import StreamSlots
     from api.logs.ranges import LogRanges
@@ -144,7 +144,6 @@ def add_build_pages(
     site: Site,
     *,
     url: str,
-    creation: BuildCreation,
     tokens: LogTokens,
     ranges: LogRanges,
     rates: RateLimits,
@@ -162,7 +161,7 @@ def add_build_pages(
     routes.add_page("/{org}", OrganizationPage(site, url))
     routes.add_page("/{org}/pipelines/{pipeline}", PipelinePage(site))
 
-    add_operation_pages(routes, site, url=url, creation=creation, pager=pager)
+    add_operation_pages(routes, site, url=url, pager=pager)
     add_notification_pages(routes, site, pager=pager, mails=mails)
     add_organization_pages(routes, site, url=url, rates=rates, payments=payments)
 
@@ -172,8 +171,8 @@ def add_build_pages(
     artifact = ArtifactPage(site)
     routes.add_page(f"{build}/artifacts/{{id}}", artifact)
     routes.add_page(f"{build}/artifacts/{{id}}/image", artifact, "image")
-    artifacts = ArtifactsResource(site.storage, site.access, pager, url)
-    routes.add_page(f"{build}/artifacts/{{id}}/download", artifacts, "download")
+    door = HttpDoor(site.service, site.access, pager, rates)
+    routes.add_page(f"{build}/artifacts/{{id}}/download", door.resource(download_artifact))
 
     job = f"{build}/jobs/{{job_id}}"
     log_access = LogAccess(site.storage, site.access, tokens, rates, addresses)

@@ -7,10 +7,12 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from api.bodies import answer, read_json
+from api.doors.downloads import DOWNLOAD_ERRORS, RANGE_PARAMETERS, answer_download, download_answers
 from api.fields import body_model_of, list_model_of, model_of
+from api.middleware.idempotency import KEY_PARAMETERS, read_submission
 from api.openapi.operations import Answer
 from api.openapi.operations import operation as documented
-from api.operations.operation import Call, Operation, Span
+from api.operations.operation import Call, Download, Operation, Span, never
 from api.paging import PAGE_ERRORS, PAGE_PARAMETERS, PageRecord
 
 if TYPE_CHECKING:
@@ -20,12 +22,12 @@ if TYPE_CHECKING:
 
     from api.middleware.authentication import Access
     from api.middleware.rate_limits import RateLimits
-    from api.openapi.operations import Routes
+    from api.openapi.operations import Parameter, Routes
     from api.operations.operation import Service
     from api.paging import Pager
     from storage import Caller, Page
 
-__all__ = ["HttpDoor"]
+__all__ = ["HttpDoor", "call_of"]
 
 R = TypeVar("R")
 
@@ -41,13 +43,17 @@ class HttpDoor:
 
     def add(self, routes: Routes, *operations: Operation[Any]) -> None:
         """Route operations, path by path in their order. Raises TypeError for one of the owner of the host."""
-        by_path: dict[str, dict[str, Callable[..., None]]] = {}
+        by_path: dict[str, list[Operation[Any]]] = {}
         for each in operations:
             if each.owners:
                 raise TypeError(f"{each.id} is the owner's alone: HTTP leads to no such operation")
-            by_path.setdefault(each.path, {})[f"on_{each.method.lower()}"] = self._responder(each)
-        for path, responders in by_path.items():
-            routes.add(path, SimpleNamespace(**responders))
+            by_path.setdefault(each.path, []).append(each)
+        for path, there in by_path.items():
+            routes.add(path, self.resource(*there))
+
+    def resource(self, *operations: Operation[Any]) -> object:
+        """Return the resource of one path, which has a responder for each operation."""
+        return SimpleNamespace(**{f"on_{each.method.lower()}": self._responder(each) for each in operations})
 
     def perform(
         self,
@@ -64,7 +70,7 @@ class HttpDoor:
         caller = self._caller(req, operation)
         if operation.limited and caller is not None:
             self._limits.limit_account(caller, resp)
-        return operation.perform(Call(self._service, caller), names, document, span)
+        return operation.perform(call_of(req, self._service, caller), names, document, span)
 
     def _caller(self, req: falcon.Request, operation: Operation[Any]) -> Caller | None:
         if operation.session:
@@ -76,11 +82,13 @@ class HttpDoor:
             if operation.lists and operation.whole is None:
                 self._answer_page(req, resp, operation, names)
                 return
-            result = self.perform(req, resp, operation, names, partial(read_json, req))
+            result = self.perform(req, resp, operation, names, partial(_sent, req, operation))
             if operation.once:
                 resp.cache_control = ["no-store"]
             if operation.record is None:
                 resp.status = operation.status
+            elif isinstance(result, Download):
+                answer_download(req, resp, result)
             elif operation.whole is not None:
                 shown = model_of(operation.record).showing
                 rows = {operation.whole.key: [shown(each) for each in result]}
@@ -105,17 +113,40 @@ class HttpDoor:
         self._pager.answer(req, resp, scope, page, model_of(operation.record).showing)
 
 
+def _sent(req: falcon.Request, operation: Operation[Any]) -> object:
+    """Return the parsed body of a request, or the submission of one. Raises ApiError."""
+    if operation.submits:
+        return read_submission(req, operation.body, required=operation.body_required)
+    return read_json(req)
+
+
+def call_of(req: falcon.Request, service: Service, caller: Caller | None) -> Call:
+    """Return the call of a request."""
+    return Call(service, caller, req.env.get("waitress.client_disconnected", never))
+
+
 def _described(operation: Operation[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return the declaration of an operation as the document, the audit and the limits have it."""
-    model: Any = None if operation.record is None else model_of(operation.record)
-    pages = operation.lists and operation.whole is None
-    if operation.whole is not None:
-        model = list_model_of(operation.record, operation.whole)
+    answers, errors, parameters = _answers(operation)
     return documented(
         operation.id,
-        Answer(operation.status, operation.answer, PageRecord[model] if pages else model),
-        errors=(*operation.errors, *PAGE_ERRORS) if pages else operation.errors,
+        *answers,
+        errors=(*operation.errors, *errors),
         body=None if operation.body is None else body_model_of(operation.body),
-        parameters=PAGE_PARAMETERS if pages else (),
+        body_required=operation.body_required,
+        parameters=(*parameters, *(KEY_PARAMETERS if operation.submits else ())),
         security=operation.security,
     )
+
+
+def _answers(operation: Operation[Any]) -> tuple[tuple[Answer, ...], tuple[str, ...], tuple[Parameter, ...]]:
+    """Return the answers of an operation, and the errors and parameters that such answers bring."""
+    if operation.record is Download:
+        return download_answers(operation.answer), DOWNLOAD_ERRORS, RANGE_PARAMETERS
+    model: Any = None if operation.record is None else model_of(operation.record)
+    if operation.whole is not None:
+        model = list_model_of(operation.record, operation.whole)
+    elif operation.lists:
+        page = Answer(operation.status, operation.answer, PageRecord[model])
+        return (page,), PAGE_ERRORS, PAGE_PARAMETERS
+    return (Answer(operation.status, operation.answer, model),), (), ()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from api.errors.responses import ApiError
 from api.http.slots import LogReader
-from api.resources.jobs import job_in_build
+from api.operations.things import job_in_build
 from storage import immutable
 
 if TYPE_CHECKING:

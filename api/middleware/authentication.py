@@ -6,10 +6,18 @@ Checks have the same order everywhere: 401, then 404 for organization, pipeline 
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Protocol
 
 from api.errors.responses import ApiError
+from api.operations.things import (
+    build_of_path,
+    is_member,
+    member_build,
+    member_organization,
+    member_pipeline,
+    readable_build,
+    readable_pipeline,
+)
 from storage import Build, Caller, Organization, Pipeline, Role, Storage, TokenKind, Visibility, immutable
 
 if TYPE_CHECKING:
@@ -19,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Access", "BearerTokens", "Credentials", "KnownCallers", "Membership", "bearer_token"]
 
-_NUMBER = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
 _SEND_ONE = "send `Authorization: Bearer <token>`"
 
 
@@ -133,50 +140,32 @@ class Access:
         later.
         """
         caller = self.caller(req)
-        found = self._storage.organizations.for_member(caller.user.id, org)
-        if found is None:
-            raise ApiError.not_found("organization", org)
-        member = Membership(caller, *found)
+        member = Membership(caller, *member_organization(self._storage, caller, org))
         member.require(at_least)
         return member
 
     def pipeline(self, req: falcon.Request, org: str, pipeline: str) -> tuple[Membership, Pipeline]:
         """Return the caller's membership and the pipeline. Raises ApiError for 401 and 404."""
         member = self.member(req, org)
-        found = self._storage.pipelines.by_slug(member.organization.id, pipeline)
-        if found is None:
-            raise ApiError.not_found("pipeline", pipeline)
-        return member, found
+        return member, member_pipeline(self._storage, member.organization.id, pipeline)
 
     def build(self, req: falcon.Request, org: str, pipeline: str, number: str) -> Build:
         """Return the build, for a member of its organization. Raises ApiError for 401 and 404."""
-        caller = self.caller(req)
-        build = self.build_by_path(org, pipeline, number)
-        if build is not None and self.is_member(caller, build.organization_id):
-            return build
-        self.pipeline(req, org, pipeline)
-        raise ApiError.not_found("build", number)
+        return member_build(self._storage, self.caller(req), org, pipeline, number)
 
     def readable_pipeline(self, req: falcon.Request, org: str, pipeline: str) -> Pipeline:
         """Return a pipeline whose builds the caller may read, as a member or because it is public.
 
         Raises ApiError for 401 and 404.
         """
-        return self._readable_pipeline(self.optional_caller(req), org, pipeline)
+        return readable_pipeline(self._storage, self.optional_caller(req), org, pipeline)
 
     def readable_build(self, req: falcon.Request, org: str, pipeline: str, number: str) -> Build:
         """Return a build that the caller may read, as a member or because the pipeline is public.
 
         Raises ApiError for 401 and 404.
         """
-        caller = self.optional_caller(req)
-        build = self.build_by_path(org, pipeline, number)
-        if build is not None and caller is not None and self.is_member(caller, build.organization_id):
-            return build
-        self._readable_pipeline(caller, org, pipeline)
-        if build is None:
-            raise ApiError.not_found("build", number)
-        return build
+        return readable_build(self._storage, self.optional_caller(req), org, pipeline, number)
 
     def may_read(self, caller: Caller | None, build: Build) -> bool:
         """Tell whether the caller may read a build's jobs and logs."""
@@ -187,28 +176,11 @@ class Access:
 
     def is_member(self, caller: Caller, organization_id: int) -> bool:
         """Tell whether the caller is a member of an organization."""
-        return self._storage.organizations.role(organization_id, caller.user.id) is not None
+        return is_member(self._storage, caller, organization_id)
 
     def build_by_path(self, org: str, pipeline: str, number: str) -> Build | None:
         """Return the build that a path names, without checking access; None if there is none."""
-        if not _NUMBER.fullmatch(number):
-            return None
-        return self._storage.builds.find(org, pipeline, int(number))
-
-    def _readable_pipeline(self, caller: Caller | None, org: str, slug: str) -> Pipeline:
-        organization = self._storage.organizations.by_slug(org)
-        pipeline = None if organization is None else self._storage.pipelines.by_slug(organization.id, slug)
-        if pipeline is not None and pipeline.visibility is Visibility.PUBLIC:
-            return pipeline
-        if caller is None:
-            raise ApiError.unauthorized(
-                "send `Authorization: Bearer <token>`; only public pipelines can be read without a token"
-            )
-        if organization is None or not self.is_member(caller, organization.id):
-            raise ApiError.not_found("organization", org)
-        if pipeline is None:
-            raise ApiError.not_found("pipeline", slug)
-        return pipeline
+        return build_of_path(self._storage, org, pipeline, number)
 
 
 def bearer_token(req: falcon.Request) -> str | None:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
 
 from api.bodies import body_bytes, parse_json
 from api.errors.responses import ApiError
 from api.openapi.operations import Parameter
-from storage import RequestKey, immutable
+from api.operations.operation import Submission
 
 if TYPE_CHECKING:
     import falcon
 
-    from api.middleware.authentication import Membership
 
-__all__ = ["KEY_ERRORS", "KEY_PARAMETERS", "Submission"]
+__all__ = ["KEY_PARAMETERS", "read_submission"]
+
+B = TypeVar("B")
 
 _HEADER = "Idempotency-Key"
 _MAX_LENGTH = 255
@@ -33,33 +34,18 @@ KEY_PARAMETERS = (
         "header",
     ),
 )
-KEY_ERRORS = ("invalid_idempotency_key", "idempotency_conflict")
 
 
-@immutable
-class Submission:
-    """A body that is parsed but not checked, who sent it, and the request's idempotency key if it has one."""
+def read_submission(req: falcon.Request, kind: type[B], *, required: bool = True) -> Submission[B]:
+    """Read a request. Its bytes, which may be many, are released when this returns.
 
-    document: object
-    key: RequestKey | None
-    user_id: int
-
-    @classmethod
-    def read(cls, req: falcon.Request, member: Membership) -> Submission:
-        """Read a request. Its bytes, which may be many, are released when this returns.
-
-        Raises ApiError ``invalid_idempotency_key``, and as `body_bytes` and `parse_json` do.
-        """
-        name = _key_name(req)
-        body = body_bytes(req)
-        return cls(parse_json(body), _key(req, member, name, body), member.caller.user.id)
-
-    @classmethod
-    def read_optional(cls, req: falcon.Request, member: Membership) -> Submission:
-        """Read a request as `read` does; an absent body counts as an empty object."""
-        if req.content_length:
-            return cls.read(req, member)
-        return cls({}, _key(req, member, _key_name(req), b""), member.caller.user.id)
+    An absent body counts as an empty object if none is required. Raises ApiError
+    ``invalid_idempotency_key``, and as `body_bytes` and `parse_json` do.
+    """
+    name = _key_name(req)
+    body = body_bytes(req) if required or req.content_length else None
+    digest = b"" if name is None else _digest(req, body or b"")
+    return Submission({} if body is None else parse_json(body), kind, name, digest)
 
 
 def _key_name(req: falcon.Request) -> str | None:
@@ -70,9 +56,7 @@ def _key_name(req: falcon.Request) -> str | None:
         raise ApiError("invalid_idempotency_key", f"{_HEADER}: expected 1 to {_MAX_LENGTH} characters") from None
 
 
-def _key(req: falcon.Request, member: Membership, name: str | None, body: bytes) -> RequestKey | None:
-    if name is None:
-        return None
+def _digest(req: falcon.Request, body: bytes) -> bytes:
     request = hashlib.sha256(req.path.encode() + b"\0")
     request.update(body)
-    return RequestKey(member.caller.user.id, member.organization.id, name, request.digest())
+    return request.digest()

@@ -3,9 +3,10 @@
     @operation("createSchedule", POST, f"{PIPELINE}/schedules", "The schedule.", status=201, role=Role.ADMIN)
     def create_schedule(call: Call, pipeline: ThisPipeline, body: CreateScheduleRequest) -> Schedule:
 
-The docstring is the operation's summary and description. A parameter is found by its type: the call; the body, which
-is checked; the part of a list that is asked for; a name in the path; or a thing that the path names, by the function
-that finds it (`api.operations.things`). A list that has no pages is annotated with its description, or as `Whole`.
+The docstring is the operation's summary and description. A parameter is found by its type: the call; the part of a
+list that is asked for; a name in the path; or a thing that the path names, by the function that finds it
+(`api.operations.things`). ``body`` is checked before the call, the body of a ``submission`` by the function. A list
+that has no pages is annotated with its description, or as `Whole`.
 
 A body is a data class whose types are declared in `api.fields`. That is imported only when a body is checked or
 described, so that a command which sends none does without pydantic.
@@ -19,31 +20,37 @@ from http import HTTPMethod
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from api.errors.catalog import ApiError
-from storage import Caller, Clock, Organization, Page, Role, Storage, immutable
+from storage import Caller, Clock, Organization, Page, Role, Storage, User, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from actors.mail import Mails
+    from api.builds.creation import BuildCreation
     from api.engine import EngineInterface
+    from api.http.files import StoredFile
     from api.settings import RateLimitSettings
 
 __all__ = [
     "ABSENT",
     "DELETE",
     "GET",
+    "KEY_ERRORS",
     "PATCH",
     "POST",
     "PUT",
     "Call",
+    "Download",
     "Found",
     "HostOwner",
     "Membership",
     "Operation",
     "Service",
     "Span",
+    "Submission",
     "Whole",
     "given",
+    "never",
     "operation",
     "owners_operation",
 ]
@@ -56,12 +63,21 @@ GET, POST, PUT, PATCH, DELETE = (
     HTTPMethod.DELETE,
 )
 
+B = TypeVar("B")
 R = TypeVar("R")
+
+KEY_ERRORS = ("invalid_idempotency_key", "idempotency_conflict")
+"""The errors of the idempotency key of a submission."""
 
 Security = Literal["bearer", "optional"]
 
 ABSENT: Any = object()
 """The default of a field of a body that changes nothing if it is absent, and may not be null."""
+
+
+def never() -> bool:
+    """Return False."""
+    return False
 
 
 def given(body: object) -> dict[str, Any]:
@@ -83,6 +99,21 @@ class Service:
 
     limits: RateLimitSettings | None = None
     """The limits of accounts; None for the owner of the host, who has none."""
+    url: str = ""
+    """The address of the service, without a trailing slash; where it is not known, links are paths."""
+
+    creation: BuildCreation | None = None
+    """The creation of builds; None in a command that creates none."""
+
+
+@immutable
+class Download:
+    """An answer of bytes, or of a range of them: a file of a size to save under a name, and its SHA-256."""
+
+    file: StoredFile
+    size: int
+    name: str
+    sha256: str
 
 
 @immutable
@@ -98,6 +129,27 @@ class Call:
 
     service: Service
     caller: Caller | HostOwner | None
+    client_gone: Callable[[], bool] = never
+    """Tells whether nobody waits for the answer any more."""
+
+    @property
+    def user(self) -> User | None:
+        """The user who calls, None if it is no user."""
+        return self.caller.user if isinstance(self.caller, Caller) else None
+
+    @property
+    def actor(self) -> str:
+        """The name of the caller in records: an e-mail address, or the account of the owner of the host."""
+        if self.user is not None:
+            return self.user.email
+        return self.caller.name if isinstance(self.caller, HostOwner) else "nobody"
+
+    @property
+    def creation(self) -> BuildCreation:
+        """The creation of builds. Raises TypeError if this door creates none."""
+        if self.service.creation is None:
+            raise TypeError("this door creates no builds")
+        return self.service.creation
 
     @property
     def storage(self) -> Storage:
@@ -149,6 +201,25 @@ class Whole:
 
 
 @immutable
+class Submission(Generic[B]):
+    """A parsed body that the operation checks itself, after what is cheaper or more urgent to refuse.
+
+    ``key`` is the request's idempotency key, ``digest`` the SHA-256 of the request.
+    """
+
+    document: object
+    kind: type[B]
+    key: str | None = None
+    digest: bytes = b""
+
+    def body(self) -> B:
+        """Return the body. Raises ApiError ``invalid_body``."""
+        from api.fields import body_of  # noqa: PLC0415 - pydantic, of which most calls on the box need nothing
+
+        return body_of(self.document, self.kind)
+
+
+@immutable
 class Found:
     """A way to find a thing that a path names.
 
@@ -169,6 +240,7 @@ class Operation(Generic[R]):
     the things of the path decide what that caller may read. With ``session`` the caller needs a session; an API key is
     not enough. If it is ``limited``, its calls count for their address and their account. An answer that is shown
     ``once`` has a secret, and nobody keeps it. An ``owners`` operation is the owner's of the host alone, without HTTP.
+    Without a body that is not ``body_required`` there are none of its fields.
     """
 
     def __init__(
@@ -187,6 +259,7 @@ class Operation(Generic[R]):
         limited: bool = False,
         once: bool = False,
         owners: bool = False,
+        body_required: bool = True,
     ) -> None:
         self.function = function
         self.id = id
@@ -200,6 +273,7 @@ class Operation(Generic[R]):
         self.limited = limited
         self.once = once
         self.owners = owners
+        self.body_required = body_required
         self._own_errors = errors
 
     @cached_property
@@ -225,21 +299,29 @@ class Operation(Generic[R]):
     @cached_property
     def body(self) -> Any:  # noqa: ANN401 - mypy takes no class for hashable
         """The class of its body; None if it takes none."""
-        return _parameters(self.function).get("body")
+        parameters = _parameters(self.function)
+        return get_args(parameters["submission"])[0] if self.submits else parameters.get("body")
+
+    @cached_property
+    def submits(self) -> bool:
+        """True if it takes a submission: the same one is done once."""
+        return "submission" in _parameters(self.function)
 
     @cached_property
     def errors(self) -> tuple[str, ...]:
         """The codes of the errors that only some operations have: those of the path, of the role, and its own."""
         role = ("insufficient_org_role",) if self.role is not Role.MEMBER else ()
         session = ("session_required",) if self.session else ()
-        return tuple(dict.fromkeys((*session, *_errors(self.function), *role, *self._own_errors)))
+        key = KEY_ERRORS if self.submits else ()
+        return tuple(dict.fromkeys((*session, *_errors(self.function), *role, *key, *self._own_errors)))
 
     def perform(
         self, call: Call, names: Mapping[str, str], document: Callable[[], object], span: Span | None = None
     ) -> R:
         """Find what the path names, check the role and then the body, and call the function.
 
-        ``document`` returns the parsed body, or a body of its class, which is not checked again. Raises ApiError.
+        ``document`` returns the parsed body, a body of its class, which is not checked again, or the submission of one.
+        Raises ApiError.
         """
         things: dict[Found, Any] = {}
         arguments: dict[str, object] = {}
@@ -251,14 +333,15 @@ class Operation(Generic[R]):
             if isinstance(each, Membership):
                 each.require(self.role)
         for name, kind in parameters.items():
-            if kind is Call:
-                arguments[name] = call
-            elif kind is str:
+            if kind is str:
                 arguments[name] = names[name]
+            elif kind is Call:
+                arguments[name] = call
             elif kind is Span:
                 arguments[name] = span
         if self.body is not None:
-            arguments["body"] = _checked(document(), self.body)
+            taken = _submitted if self.submits else _checked
+            arguments["submission" if self.submits else "body"] = taken(document(), self.body)
         return self.function(**arguments)
 
 
@@ -275,6 +358,7 @@ def operation(
     session: bool = False,
     limited: bool = False,
     once: bool = False,
+    body_required: bool = True,
 ) -> Callable[[Callable[..., R]], Operation[R]]:
     """Make an operation of a function (`Operation`)."""
     return lambda function: Operation(
@@ -290,12 +374,18 @@ def operation(
         session=session,
         limited=limited,
         once=once,
+        body_required=body_required,
     )
 
 
 def owners_operation(id: str, method: HTTPMethod, path: str) -> Callable[[Callable[..., R]], Operation[R]]:
     """Make an operation of the owner of the host; ``path`` has the names of the things that it is about."""
     return lambda function: Operation(function, id, method, path, "", owners=True)
+
+
+def _submitted(document: object, body: type[B]) -> Submission[B]:
+    """Return the submission of a call, whose body is checked later."""
+    return document if isinstance(document, Submission) else Submission(document, body)
 
 
 def _checked(document: object, body: type[R]) -> R:
@@ -313,6 +403,7 @@ def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
     return {name: kind for name, kind in hints.items() if name != "return"}
 
 
+@cache
 def _found(kind: object) -> Found | None:
     if get_origin(kind) is not Annotated:
         return None

@@ -6,22 +6,38 @@ Checks have the same order everywhere: first the things of the path, from left t
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 from api.errors.catalog import ApiError
 from api.operations.operation import Call, Found, HostOwner, Membership
-from storage import Pipeline, Role, User, UserUnknown
+from storage import Build, Caller, Job, Organization, Pipeline, Role, Storage, User, UserUnknown, Visibility
 
 __all__ = [
     "BILLING",
+    "BUILD",
+    "JOB",
     "NAMED_USER",
     "ORGANIZATION",
     "PIPELINE",
     "USER",
     "NamedUser",
+    "ReadableBuild",
+    "ReadableJob",
+    "ReadablePipeline",
+    "ThisBuild",
+    "ThisJob",
     "ThisMembership",
     "ThisPipeline",
     "ThisUser",
+    "build_of_path",
+    "is_member",
+    "job_in_build",
+    "member_build",
+    "member_organization",
+    "member_pipeline",
+    "readable_build",
+    "readable_pipeline",
 ]
 
 BILLING = "/api/v0/billing"
@@ -29,6 +45,100 @@ NAMED_USER = "/users/{email}"
 USER = "/api/v0/user"
 ORGANIZATION = "/api/v0/organizations/{org}"
 PIPELINE = f"{ORGANIZATION}/pipelines/{{pipeline}}"
+BUILD = f"{PIPELINE}/builds/{{number}}"
+JOB = f"{BUILD}/jobs/{{job_id}}"
+
+_NUMBER = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
+_PIPELINE_ERRORS = ("organization_not_found", "pipeline_not_found")
+_BUILD_ERRORS = (*_PIPELINE_ERRORS, "build_not_found")
+
+Somebody = Caller | HostOwner
+"""A caller who said who they are."""
+
+
+def is_member(storage: Storage, caller: Somebody | None, organization_id: int) -> bool:
+    """Tell whether a caller is a member of an organization; the owner of the host is one of each."""
+    if isinstance(caller, HostOwner):
+        return True
+    return caller is not None and storage.organizations.role(organization_id, caller.user.id) is not None
+
+
+def member_organization(storage: Storage, caller: Somebody | None, org: str) -> tuple[Organization, Role]:
+    """Return an organization and the caller's role in it. Raises ApiError ``organization_not_found``."""
+    if isinstance(caller, HostOwner):
+        organization = storage.organizations.by_slug(org)
+        found = None if organization is None else (organization, Role.OWNER)
+    else:
+        found = None if caller is None else storage.organizations.for_member(caller.user.id, org)
+    if found is None:
+        raise ApiError.not_found("organization", org)
+    return found
+
+
+def member_pipeline(storage: Storage, organization_id: int, pipeline: str) -> Pipeline:
+    """Return a pipeline of an organization. Raises ApiError ``pipeline_not_found``."""
+    found = storage.pipelines.by_slug(organization_id, pipeline)
+    if found is None:
+        raise ApiError.not_found("pipeline", pipeline)
+    return found
+
+
+def build_of_path(storage: Storage, org: str, pipeline: str, number: str) -> Build | None:
+    """Return the build that a path names, without checking access; None if there is none."""
+    if not _NUMBER.fullmatch(number):
+        return None
+    return storage.builds.find(org, pipeline, int(number))
+
+
+def member_build(storage: Storage, caller: Somebody | None, org: str, pipeline: str, number: str) -> Build:
+    """Return a build for a member of its organization. Raises ApiError for 404."""
+    build = build_of_path(storage, org, pipeline, number)
+    if build is not None and is_member(storage, caller, build.organization_id):
+        return build
+    member_pipeline(storage, member_organization(storage, caller, org)[0].id, pipeline)
+    raise ApiError.not_found("build", number)
+
+
+def readable_pipeline(storage: Storage, caller: Somebody | None, org: str, slug: str) -> Pipeline:
+    """Return a pipeline whose builds the caller may read, as a member or because it is public.
+
+    Raises ApiError for 401 and 404.
+    """
+    organization = storage.organizations.by_slug(org)
+    pipeline = None if organization is None else storage.pipelines.by_slug(organization.id, slug)
+    if pipeline is not None and pipeline.visibility is Visibility.PUBLIC:
+        return pipeline
+    if caller is None:
+        raise ApiError.unauthorized(
+            "send `Authorization: Bearer <token>`; only public pipelines can be read without a token"
+        )
+    if organization is None or not is_member(storage, caller, organization.id):
+        raise ApiError.not_found("organization", org)
+    if pipeline is None:
+        raise ApiError.not_found("pipeline", slug)
+    return pipeline
+
+
+def readable_build(storage: Storage, caller: Somebody | None, org: str, pipeline: str, number: str) -> Build:
+    """Return a build that the caller may read, as a member or because the pipeline is public.
+
+    Raises ApiError for 401 and 404.
+    """
+    build = build_of_path(storage, org, pipeline, number)
+    if build is not None and is_member(storage, caller, build.organization_id):
+        return build
+    readable_pipeline(storage, caller, org, pipeline)
+    if build is None:
+        raise ApiError.not_found("build", number)
+    return build
+
+
+def job_in_build(storage: Storage, build: Build, job_id: str) -> Job:
+    """Return the build's job of that id. Raises ApiError ``job_not_found``."""
+    job = storage.jobs.by_uuid(job_id)
+    if job is None or job.build_id != build.id:
+        raise ApiError.not_found("job", job_id)
+    return job
 
 
 def _user(call: Call) -> User:
@@ -53,15 +163,7 @@ NamedUser = Annotated[User, Found(_named_user, ())]
 
 
 def _membership(call: Call, org: str) -> Membership:
-    caller = call.caller
-    if isinstance(caller, HostOwner):
-        organization = call.storage.organizations.by_slug(org)
-        found = None if organization is None else (organization, Role.OWNER)
-    else:
-        found = None if caller is None else call.storage.organizations.for_member(caller.user.id, org)
-    if found is None:
-        raise ApiError.not_found("organization", org)
-    return Membership(*found)
+    return Membership(*member_organization(call.storage, call.caller, org))
 
 
 ThisMembership = Annotated[Membership, Found(_membership, ("organization_not_found",))]
@@ -69,11 +171,48 @@ ThisMembership = Annotated[Membership, Found(_membership, ("organization_not_fou
 
 
 def _pipeline(call: Call, member: ThisMembership, pipeline: str) -> Pipeline:
-    found = call.storage.pipelines.by_slug(member.organization.id, pipeline)
-    if found is None:
-        raise ApiError.not_found("pipeline", pipeline)
-    return found
+    return member_pipeline(call.storage, member.organization.id, pipeline)
 
 
 ThisPipeline = Annotated[Pipeline, Found(_pipeline, ("pipeline_not_found",))]
 """The pipeline ``{pipeline}`` of the organization ``{org}``, of which the caller is a member."""
+
+
+def _readable_pipeline(call: Call, org: str, pipeline: str) -> Pipeline:
+    return readable_pipeline(call.storage, call.caller, org, pipeline)
+
+
+ReadablePipeline = Annotated[Pipeline, Found(_readable_pipeline, _PIPELINE_ERRORS)]
+"""The pipeline ``{pipeline}``, whose builds the caller may read."""
+
+
+def _build(call: Call, org: str, pipeline: str, number: str) -> Build:
+    return member_build(call.storage, call.caller, org, pipeline, number)
+
+
+ThisBuild = Annotated[Build, Found(_build, _BUILD_ERRORS)]
+"""The build ``{number}`` of the pipeline ``{pipeline}``, of whose organization the caller is a member."""
+
+
+def _readable_build(call: Call, org: str, pipeline: str, number: str) -> Build:
+    return readable_build(call.storage, call.caller, org, pipeline, number)
+
+
+ReadableBuild = Annotated[Build, Found(_readable_build, _BUILD_ERRORS)]
+"""The build ``{number}`` of the pipeline ``{pipeline}``, which the caller may read."""
+
+
+def _job(call: Call, build: ThisBuild, job_id: str) -> Job:
+    return job_in_build(call.storage, build, job_id)
+
+
+ThisJob = Annotated[Job, Found(_job, ("job_not_found",))]
+"""The job ``{job_id}`` of `ThisBuild`."""
+
+
+def _readable_job(call: Call, build: ReadableBuild, job_id: str) -> Job:
+    return job_in_build(call.storage, build, job_id)
+
+
+ReadableJob = Annotated[Job, Found(_readable_job, ("job_not_found",))]
+"""The job ``{job_id}`` of `ReadableBuild`."""

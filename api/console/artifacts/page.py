@@ -12,8 +12,8 @@ from api.console.artifacts.preview import image_type, text_of
 from api.console.pages import Page
 from api.errors.responses import ApiError
 from api.http.files import SourceSlice
-from api.resources.artifacts import stored_artifact
-from api.resources.jobs import job_in_build
+from api.operations.artifacts import stored_artifact
+from api.operations.things import job_in_build
 
 if TYPE_CHECKING:
     import falcon

@@ -14,7 +14,7 @@ from api.console.logs.outline import BLOCK_BYTES, LogOutline
 from api.console.logs.search import search
 from api.console.pages import Page
 from api.errors.responses import ApiError
-from api.resources.jobs import job_in_build
+from api.operations.things import job_in_build
 
 if TYPE_CHECKING:
     import falcon

@@ -12,8 +12,9 @@ from pydantic import Field
 from api.bodies import answer, body_bytes, parse_json
 from api.errors.responses import ApiError
 from api.fields import RequestBody, check_body
-from api.middleware.idempotency import KEY_ERRORS, KEY_PARAMETERS, Submission
+from api.middleware.idempotency import KEY_PARAMETERS, read_submission
 from api.openapi.operations import Answer, Parameter, operation
+from api.operations.operation import KEY_ERRORS
 from api.payments.events import EventBody, EventUnreadable, read_event
 from api.payments.provider import KeyReused, PaymentProvider, ProviderFailed, SignatureInvalid
 from storage import EventEffect, JsonModel, Role, Storage
@@ -90,14 +91,14 @@ class CheckoutResource:
         self._limits.limit_address(req, resp)
         member = self._access.member(req, org, Role.ADMIN)
         self._limits.limit_account(member.caller, resp)
-        submission = Submission.read(req, member)
+        submission = read_submission(req, CheckoutRequest)
         amount_cents = check_body(submission.document, CheckoutRequest).amount_cents
         if not _LEAST <= amount_cents <= _MOST:
             raise ApiError("invalid_amount", f"amount_cents: expected {_LEAST} to {_MOST} cents, got {amount_cents}")
         provider = _configured(self._provider)
         organization = member.organization
         try:
-            begun = provider.begin(organization, amount_cents, _provider_key(submission, member))
+            begun = provider.begin(organization, amount_cents, _provider_key(submission.key, member))
         except KeyReused:
             raise ApiError("idempotency_conflict", "this Idempotency-Key belongs to another checkout") from None
         except ProviderFailed as error:
@@ -168,9 +169,9 @@ def _configured(provider: PaymentProvider | None) -> PaymentProvider:
     return provider
 
 
-def _provider_key(submission: Submission, member: Membership) -> str:
+def _provider_key(key: str | None, member: Membership) -> str:
     """Return the key for the provider: the caller's, made unlike those of others, or a new one."""
-    if submission.key is None:
+    if key is None:
         return str(uuid4())
-    parts = (member.caller.user.uuid, member.organization.uuid, submission.key.key)
+    parts = (member.caller.user.uuid, member.organization.uuid, key)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()

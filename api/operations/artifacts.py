@@ -1,0 +1,108 @@
+"""Artifacts of jobs: lists, and their files (wire-decisions.md, "Logs and artifacts").
+
+Only members read artifacts: of a public pipeline only builds, jobs and logs are public.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from api.errors.catalog import ApiError
+from api.http.files import StoredFile
+from api.operations.operation import GET, Call, Download, Span, operation
+from api.operations.things import BUILD, JOB, ThisBuild, ThisJob
+from storage import Artifact, Page, immutable, showing
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from storage import Build, Storage, Uuid
+
+__all__ = [
+    "ArtifactRecord",
+    "download_artifact",
+    "list_build_artifacts",
+    "list_job_artifacts",
+    "stored_artifact",
+]
+
+_log = logging.getLogger(__name__)
+
+_LISTED = "A page of artifacts."
+
+
+@immutable
+class ArtifactRecord:
+    """A file that a job kept; ``path`` is relative to the workspace, ``mime_type`` follows from the name."""
+
+    uuid: Uuid
+    job_id: Uuid
+    path: str
+    filename: str
+    mime_type: str
+    file_size: int
+    sha256: str
+    created_at: datetime
+    download_url: str
+
+
+@operation("listBuildArtifacts", GET, f"{BUILD}/artifacts", _LISTED)
+def list_build_artifacts(call: Call, build: ThisBuild, span: Span) -> Page[ArtifactRecord]:
+    """List a build's artifacts by job, in the order in which the jobs ended."""
+    return _page(call, build, call.storage.artifacts.page_of_build(build.id, span.limit, span.after))
+
+
+@operation("listJobArtifacts", GET, f"{JOB}/artifacts", _LISTED)
+def list_job_artifacts(call: Call, build: ThisBuild, job: ThisJob, span: Span) -> Page[ArtifactRecord]:
+    """List a job's artifacts.
+
+    They appear when the job's command has ended, before the job itself has.
+    """
+    return _page(call, build, call.storage.artifacts.page_of_job(job.id, span.limit, span.after))
+
+
+@operation(
+    "downloadArtifact",
+    GET,
+    f"{BUILD}/artifacts/{{id}}/download",
+    "The file.",
+    errors=("artifact_not_found", "artifact_expired"),
+)
+def download_artifact(call: Call, build: ThisBuild, id: str) -> Download:
+    """Download an artifact, or a range of it.
+
+    The type is always `application/octet-stream`, an attachment, so that a browser saves the file and never shows
+    it as a page.
+    """
+    artifact, file = stored_artifact(call.storage, build, id)
+    return Download(file, artifact.file_size, artifact.filename, artifact.sha256)
+
+
+def stored_artifact(storage: Storage, build: Build, uuid: str) -> tuple[Artifact, StoredFile]:
+    """Return a build's artifact and its file. Raises ApiError if it never existed, expired or was lost."""
+    expired_at = storage.artifacts.expired_at(build.id)
+    if expired_at is not None:
+        when = expired_at.date().isoformat()
+        raise ApiError(
+            "artifact_expired", f"the artifacts of this build were deleted on {when}, when their retention ended"
+        )
+    artifact = storage.artifacts.find(build.id, uuid)
+    if artifact is None:
+        raise ApiError.not_found("artifact", uuid)
+    file = StoredFile(storage.artifacts.path(artifact))
+    if file.size() != artifact.file_size:
+        _log.error("artifact %s is missing on the disk, or incomplete: %s", artifact.uuid, file.path)
+        raise ApiError("artifact_expired", "the file is missing on the service's disk, or incomplete")
+    return artifact, file
+
+
+def _page(call: Call, build: Build, page: Page[Artifact]) -> Page[ArtifactRecord]:
+    names = {"org": build.organization_slug, "pipeline": build.pipeline_slug, "number": build.number}
+    above = f"{call.service.url}{BUILD.format_map(names)}/artifacts"
+
+    def record(artifact: Artifact) -> ArtifactRecord:
+        url = f"{above}/{artifact.uuid}/download"
+        return showing(ArtifactRecord, artifact, job_id=artifact.job_uuid, download_url=url)
+
+    return Page(tuple(map(record, page.rows)), page.next_key)

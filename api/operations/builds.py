@@ -1,0 +1,206 @@
+"""Builds of a pipeline: list, create, read, cancel, approve, rebuild, retry."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from api.builds.bodies import CreateBuildRequest, CreateRepoBuildRequest, RebuildRequest  # noqa: TC001 - read in hints
+from api.builds.waiting import pending_reason
+from api.errors.catalog import ApiError
+from api.operations.operation import GET, POST, PUT, Call, Span, Submission, operation
+from api.operations.things import (
+    BUILD,
+    ORGANIZATION,
+    PIPELINE,
+    ReadableBuild,
+    ReadablePipeline,
+    ThisBuild,
+    ThisMembership,
+    ThisPipeline,
+)
+from storage import ApprovalNotAwaited, BuildState, Page, document_of, immutable, showing
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from api.fields import Warnings
+    from storage import Build, Uuid
+
+__all__ = [
+    "BuildRecord",
+    "approve_build",
+    "build_document",
+    "cancel_build",
+    "create_build",
+    "create_build_by_source",
+    "get_build",
+    "list_builds",
+    "rebuild_build",
+    "retry_build",
+]
+
+_BUILDS = f"{PIPELINE}/builds"
+_CREATED = "The build, which is planned and starts by itself."
+_NO_ROOM = ("pipeline_manual_disabled", "billing_insufficient_balance", "too_many_builds")
+_NOT_CREATED = (*_NO_ROOM, "build_invalid", "build_plan_rejected", "draining")
+_NOT_REPEATED = (*_NO_ROOM, "build_plan_rejected", "source_expired", "draining")
+_NOT_RETRIED = (
+    *_NO_ROOM,
+    "build_not_finished",
+    "build_without_jobs",
+    "source_expired",
+    "log_expired",
+    "draining",
+)
+
+
+@immutable
+class BuildRecord:
+    """A build; ``id`` is its external id. ``rebuild_of`` is the number of the build that it repeats.
+
+    ``pending_reason`` says why none of its jobs may start yet: it waits for an approval, or for other builds of its
+    ``concurrency_group``. An ``untrusted`` build is of a pull request from a fork, and gets no secrets. With
+    ``strict_shell`` each line of a command that fails fails its step. ``warnings`` name what in its pipeline has no
+    effect, such as unknown keys.
+    """
+
+    uuid: Uuid
+    number: int
+    state: BuildState
+    pipeline_slug: str
+    created_at: datetime
+    branch: str | None
+    commit: str | None
+    message: str | None
+    source: str | None
+    scheduled_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    error_code: str | None
+    error_message: str | None
+    rebuild_of: int | None
+    pending_reason: str | None
+    concurrency_group: str | None
+    untrusted: bool
+    approved_by: str | None
+    approved_at: datetime | None
+    strict_shell: bool
+    warnings: Warnings
+
+    @classmethod
+    def of(cls, build: Build, pending_reason: str | None = None) -> BuildRecord:
+        """Return the record of a stored build."""
+        return showing(cls, build, uuid=build.external_id, pending_reason=pending_reason)
+
+
+def build_document(build: Build) -> dict[str, object]:
+    """Return a build as webhooks show it."""
+    return document_of(BuildRecord.of(build))
+
+
+@operation("listBuilds", GET, _BUILDS, "A page of builds.", security="optional")
+def list_builds(call: Call, pipeline: ReadablePipeline, span: Span) -> Page[BuildRecord]:
+    """List the pipeline's builds, newest first."""
+    page = call.storage.builds.page(pipeline.id, span.limit, span.after)
+    return Page(tuple(_record(call, each) for each in page.rows), page.next_key)
+
+
+@operation("createBuild", POST, _BUILDS, _CREATED, status=201, errors=_NOT_CREATED)
+def create_build(call: Call, pipeline: ThisPipeline, submission: Submission[CreateBuildRequest]) -> BuildRecord:
+    """Create a build; any member can.
+
+    Without `pipeline_ir` the response comes when the build is rendered. While the host is drained or its disk is
+    nearly full, nothing is rendered and no build is created: the response is 503 `busy`.
+    """
+    return _record(call, call.creation.create(call, pipeline, submission))
+
+
+@operation(
+    "createBuildBySource",
+    POST,
+    f"{ORGANIZATION}/builds",
+    _CREATED,
+    status=201,
+    errors=("pipeline_not_found", *_NOT_CREATED),
+)
+def create_build_by_source(
+    call: Call, member: ThisMembership, submission: Submission[CreateRepoBuildRequest]
+) -> BuildRecord:
+    """Create a build of a pipeline by its repository and name; any member can.
+
+    Case matters in `source_slug`, not in `repo_name`; of several matching pipelines the oldest is used. If there is
+    none and the source in the body declares one, it is created with the slug `<owner>-<repo>-<source_slug>`.
+    """
+    return _record(call, call.creation.create_by_source(call, member.organization, submission))
+
+
+@operation("getBuild", GET, BUILD, "The build.", security="optional")
+def get_build(call: Call, build: ReadableBuild) -> BuildRecord:
+    """Get a build."""
+    return _record(call, build)
+
+
+@operation("cancelBuild", PUT, f"{BUILD}/cancel", "The build after the cancel.")
+def cancel_build(call: Call, build: ThisBuild) -> BuildRecord:
+    """Cancel a build; a finished build stays unchanged."""
+    # Only here, because the engine takes long to import.
+    from actors import EngineBusy  # noqa: PLC0415
+
+    if not build.state.terminal:
+        try:
+            call.engine.cancel(build.id)
+        except EngineBusy as error:
+            raise ApiError("busy", str(error), headers={"Retry-After": "1"}) from None
+    return _record(call, call.storage.builds.get(build.id) or build)
+
+
+@operation("approveBuild", POST, f"{BUILD}/approve", "The build, which may run now.", errors=("approval_not_awaited",))
+def approve_build(call: Call, build: ThisBuild) -> BuildRecord:
+    """Let a build of a pull request from a fork run, which waits for an approval; any member can.
+
+    Look at its commit first: the approval is of this commit alone. The build still gets no secrets.
+    """
+    try:
+        approved = call.storage.approvals.approve(build.id, call.actor)
+    except ApprovalNotAwaited as error:
+        raise ApiError("approval_not_awaited", f"build {build.number} cannot be approved: {error}") from None
+    call.engine.jobs_added(build.id)
+    return _record(call, approved)
+
+
+@operation(
+    "rebuildBuild",
+    POST,
+    f"{BUILD}/rebuild",
+    _CREATED,
+    status=201,
+    errors=_NOT_REPEATED,
+    body_required=False,
+)
+def rebuild_build(
+    call: Call, pipeline: ThisPipeline, build: ThisBuild, submission: Submission[RebuildRequest]
+) -> BuildRecord:
+    """Build it again: the same source, pipeline and environment as a new build; any member can.
+
+    Branch, commit and message are the same too. The source archive of a finished build is kept for a while; after
+    that the response is 410. If the build was never rendered, its source is rendered again, and the response comes
+    when that is done. With `debug` the VMs of failed jobs are held, whatever the first build asked for.
+    """
+    return _record(call, call.creation.rebuild(call, pipeline, build, submission))
+
+
+@operation("retryBuild", POST, f"{BUILD}/retry", "The build, which runs again.", errors=_NOT_RETRIED)
+def retry_build(call: Call, build: ThisBuild) -> BuildRecord:
+    """Run again what did not pass in a finished build, in that build; any member can.
+
+    These are the jobs that failed, timed out, were canceled or skipped, and the jobs in whose disks they build, of
+    which those in the cache pass at once. Soft failures stay, and a build that passed stays unchanged.
+    """
+    # Only here, because planning takes long to import.
+    from api.builds.retrying import rerun_build  # noqa: PLC0415
+
+    return _record(call, rerun_build(call.storage, call.engine, build))
+
+
+def _record(call: Call, build: Build) -> BuildRecord:
+    return BuildRecord.of(build, pending_reason(call.storage, build))
