@@ -11,8 +11,6 @@ from storage import on_first_use
 
 if TYPE_CHECKING:
     from api.app import create_app
-    from api.builds.rebuilding import add_rebuild
-    from api.builds.retrying import retry_build
     from api.errors.catalog import ApiError, error_catalog
     from api.http.server import CannotListen, Server, check_listen_address
     from api.middleware.request_id import RequestIdFilter
@@ -34,11 +32,9 @@ __all__ = [
     "RelyingParty",
     "RequestIdFilter",
     "Server",
-    "add_rebuild",
     "build_document",
     "check_listen_address",
     "create_app",
     "error_catalog",
     "pages_url",
-    "retry_build",
 ]

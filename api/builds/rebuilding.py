@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 from actors import repetition
 from actors.ir import IrError, IrSettings, load
-from api.builds.admission import admit_manual_build
 from api.errors.responses import ApiError
-from storage import BuildErrorCode, PipelineGone, SourceGone
+from storage import BuildErrorCode, SourceGone
 
 if TYPE_CHECKING:
     from storage import Build, NewBuild, Pipeline, RequestKey, Storage
 
-__all__ = ["add_planned", "add_rebuild", "no_source", "plan_rejection", "rebuild_of", "source_expired"]
+__all__ = ["add_planned", "no_source", "plan_rejection", "rebuild_of", "source_expired"]
 
 _NO_SOURCE = "no source to render from: give pipeline_ir, source_b64 or source_url"
 
@@ -28,26 +27,6 @@ def rebuild_of(
     """
     try:
         return repetition(storage, build, source, key)
-    except SourceGone:
-        raise source_expired(build) from None
-
-
-def add_rebuild(storage: Storage, limits: IrSettings, build: Build, source: str) -> Build:
-    """Add a build that repeats another one, for the service to render and run.
-
-    Raises ApiError and PipelineGone.
-    """
-    pipeline = storage.pipelines.by_id(build.pipeline_id)
-    if pipeline is None:
-        raise PipelineGone(f'the pipeline "{build.pipeline_slug}" was deleted: no build is created')
-    admit_manual_build(storage, pipeline)
-    new, source_url = rebuild_of(storage, build, source)
-    try:
-        if new.pipeline_ir:
-            return add_planned(storage, limits, pipeline, new)
-        if not new.has_source and not source_url:
-            raise no_source(storage, pipeline, new)
-        return storage.renders.begin(pipeline, new, source_url)
     except SourceGone:
         raise source_expired(build) from None
 

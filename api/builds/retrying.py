@@ -15,28 +15,17 @@ if TYPE_CHECKING:
     from api.engine import EngineInterface
     from storage import Build, Storage
 
-__all__ = ["rerun_build", "retry_build"]
+__all__ = ["retry_in_place"]
 
 
-def rerun_build(storage: Storage, engine: EngineInterface, build: Build) -> Build:
+def retry_in_place(storage: Storage, engine: EngineInterface, build: Build) -> Build:
     """Let what did not pass in a finished build run again, and announce it; return the build.
 
-    Raises as `retry_build` does, and ApiError ``draining``.
-    """
-    refuse_while_draining(engine)
-    retried = retry_build(storage, build)
-    if not retried.state.terminal:
-        engine.jobs_added(build.id)
-    return retried
-
-
-def retry_build(storage: Storage, build: Build) -> Build:
-    """Let what did not pass in a finished build run again; return the build.
-
-    A build that passed stays as it is. Raises PipelineGone and ApiError: ``build_not_finished``,
+    A build that passed stays as it is. Raises PipelineGone and ApiError: ``draining``, ``build_not_finished``,
     ``build_without_jobs``, ``source_expired``, ``log_expired``, ``busy`` while the last VM is being destroyed, and what
     admits no build.
     """
+    refuse_while_draining(engine)
     pipeline = storage.pipelines.by_id(build.pipeline_id)
     if pipeline is None:
         raise PipelineGone(f'the pipeline "{build.pipeline_slug}" was deleted')
@@ -53,7 +42,10 @@ def retry_build(storage: Storage, build: Build) -> Build:
         raise ApiError("build_not_finished", f"{error}: get the build again") from None
     except BuildBusy as error:
         raise ApiError("busy", str(error), headers={"Retry-After": "1"}) from None
-    return storage.builds.get(build.id) or build
+    retried = storage.builds.get(build.id) or build
+    if not retried.state.terminal:
+        engine.jobs_added(build.id)
+    return retried
 
 
 def _require_files(storage: Storage, build: Build) -> None:

@@ -8,9 +8,10 @@ from storage import on_first_use
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from contextlib import AbstractContextManager
 
     from api.doors.local import LocalDoor
-    from api.operations.operation import Operation
+    from api.operations.operation import Download, Operation
     from storage import Page
 else:
     __getattr__ = on_first_use(__name__)
@@ -37,4 +38,10 @@ class Door(Protocol):
 
     def rows(self, operation: Operation[Page[Any]] | Operation[list[Any]], names: Mapping[str, str]) -> Iterator[Any]:
         """Yield the rows of a list, to its end. Raises the refusal of this door."""
+        ...
+
+    def download(
+        self, operation: Operation[Download], names: Mapping[str, str], start: int
+    ) -> AbstractContextManager[Iterator[bytes]]:
+        """Open a file from a byte on: its chunks as they arrive. Raises the refusal of this door."""
         ...

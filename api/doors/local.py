@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,9 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from contextlib import AbstractContextManager
 
+    from actors.ir import IrSettings
     from actors.render import Envelope
-    from api.engine import ChangeWatch
-    from api.operations.operation import Operation
+    from api.builds.creation import BuildCreation
+    from api.engine import ChangeWatch, EngineInterface
+    from api.operations.operation import Download, Operation
     from storage import Clock, Job, Page, Storage
 
 __all__ = ["LocalDoor"]
@@ -26,6 +29,7 @@ R = TypeVar("R")
 _log = logging.getLogger(__name__)
 
 _ROWS = 100
+_BLOCK = 1 << 20
 
 _NO_BUILDS_HERE = "only the service, in its own process, renders and watches builds"
 
@@ -74,6 +78,15 @@ class _OtherProcess:
         """Return None: the service alone knows."""
 
 
+def _creation(storage: Storage, engine: EngineInterface, limits: IrSettings, clock: Clock) -> BuildCreation:
+    """Return the creation of builds that the service renders and runs, for which nobody waits here."""
+    # Only here, because planning takes long to import.
+    from api.builds.creation import BuildCreation  # noqa: PLC0415
+    from api.builds.render_wait import RendersElsewhere  # noqa: PLC0415
+
+    return BuildCreation(storage, engine, limits, RendersElsewhere(storage, engine, clock))
+
+
 class LocalDoor:
     """Performs operations for the owner of the host, and notes those that change something in the audit.
 
@@ -82,9 +95,14 @@ class LocalDoor:
 
     owners = True
 
-    def __init__(self, storage: Storage, clock: Clock, actor: str, origin: str) -> None:
+    def __init__(
+        self, storage: Storage, clock: Clock, actor: str, origin: str, limits: IrSettings | None = None
+    ) -> None:
+        """Lead to operations; to those that create builds only with ``limits``, those of a pipeline's IR."""
         self._owner = HostOwner(actor)
-        self._call = Call(Service(storage, clock, _OtherProcess(storage)), self._owner)
+        engine = _OtherProcess(storage)
+        creation = None if limits is None else _creation(storage, engine, limits, clock)
+        self._call = Call(Service(storage, clock, engine, creation=creation), self._owner)
         self._origin = origin
 
     def perform(self, operation: Operation[R], names: Mapping[str, str], body: object = None) -> R:
@@ -106,6 +124,14 @@ class LocalDoor:
             if page.next_key is None:
                 return
             span = Span(_ROWS, page.next_key)
+
+    @contextmanager
+    def download(
+        self, operation: Operation[Download], names: Mapping[str, str], start: int
+    ) -> Iterator[Iterator[bytes]]:
+        """Open a file from a byte on."""
+        found = operation.perform(self._call, names, dict)
+        yield (found.file.read(at, _BLOCK) for at in range(start, found.size, _BLOCK))
 
     def _note(self, operation: Operation[Any], names: Mapping[str, str], result: object) -> None:
         shown = None if result is None else SimpleNamespace(**document_of(result))

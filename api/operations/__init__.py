@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 from storage import on_first_use
 
 if TYPE_CHECKING:
-    from api.operations.operation import Operation
+    from api.operations.artifacts import ArtifactRecord
+    from api.operations.builds import BuildRecord
+    from api.operations.jobs import JobRecord
+    from api.operations.operation import Download, Operation
 else:
     __getattr__ = on_first_use(__name__)
 
-__all__ = ["Operation"]
+__all__ = ["ArtifactRecord", "BuildRecord", "Download", "JobRecord", "Operation"]

@@ -92,6 +92,11 @@ class BuildRecord:
         """Return the record of a stored build."""
         return showing(cls, build, uuid=build.external_id, pending_reason=pending_reason)
 
+    @property
+    def seconds(self) -> float | None:
+        """The time from its creation to its end, None before its end."""
+        return None if self.finished_at is None else (self.finished_at - self.created_at).total_seconds()
+
 
 def build_document(build: Build) -> dict[str, object]:
     """Return a build as webhooks show it."""
@@ -197,9 +202,10 @@ def retry_build(call: Call, build: ThisBuild) -> BuildRecord:
     which those in the cache pass at once. Soft failures stay, and a build that passed stays unchanged.
     """
     # Only here, because planning takes long to import.
-    from api.builds.retrying import rerun_build  # noqa: PLC0415
+    from api.builds.retrying import retry_in_place  # noqa: PLC0415
 
-    return _record(call, rerun_build(call.storage, call.engine, build))
+    retried = retry_in_place(call.storage, call.engine, build)
+    return _record(call, retried)
 
 
 def _record(call: Call, build: Build) -> BuildRecord:

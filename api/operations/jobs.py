@@ -52,6 +52,13 @@ class JobRecord:
         """Return the record of a stored job."""
         return showing(cls, job, pending_reason=pending_reason, queue_position=queue_position)
 
+    @property
+    def seconds(self) -> float | None:
+        """The time from its start to its end, None before either."""
+        if self.started_at is None or self.finished_at is None:
+            return None
+        return (self.finished_at - self.started_at).total_seconds()
+
 
 JobList = Annotated[list[JobRecord], "Every job of a build, in topological order."]
 

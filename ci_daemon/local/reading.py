@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ci_daemon.remote.views import BuildView, JobView
+from api.operations import BuildRecord, JobRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,15 +26,15 @@ class LocalBuild:
         self._engine = engine
         self._build = build
 
-    def build(self) -> BuildView:
+    def build(self) -> BuildRecord:
         """Return the build."""
-        return BuildView.of(self._storage.builds.get(self._build.id) or self._build)
+        return BuildRecord.of(self._storage.builds.get(self._build.id) or self._build)
 
-    def jobs(self) -> list[JobView]:
+    def jobs(self) -> list[JobRecord]:
         """Return the build's jobs in DAG creation order."""
         return [self._view(job) for job in self._storage.jobs.of_build(self._build.id)]
 
-    def job(self, job_id: str) -> JobView:
+    def job(self, job_id: str) -> JobRecord:
         """Return one of the build's jobs."""
         return self._view(self._stored(job_id))
 
@@ -56,5 +56,5 @@ class LocalBuild:
         assert job is not None  # noqa: S101 - no job of a build is ever deleted
         return job
 
-    def _view(self, job: Job) -> JobView:
-        return JobView.of(job, self._engine.pending_reason(job))
+    def _view(self, job: Job) -> JobRecord:
+        return JobRecord.of(job, self._engine.pending_reason(job))

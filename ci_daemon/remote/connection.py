@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     import storage
+    from api.operations import Download
     from api.operations import Operation as Declared
 
 __all__ = ["Connection"]
@@ -91,9 +92,20 @@ class Connection:
                 return
             query["cursor"] = page.next_cursor
 
-    def perform(self, operation: Declared[R], names: Mapping[str, str], body: object = None) -> R:
-        """Perform an operation on the things that ``names`` gives the path."""
-        response = self._request(operation.method, filled(operation.path, names), body)
+    def perform(
+        self,
+        operation: Declared[R],
+        names: Mapping[str, str],
+        body: object = None,
+        *,
+        seconds: float = _TIMEOUT,
+        sent: Callable[[float], None] | None = None,
+    ) -> R:
+        """Perform an operation on the things that ``names`` gives the path.
+
+        ``sent`` gets the share of a large body that is on its way, up to 1.
+        """
+        response = self._request(operation.method, filled(operation.path, names), body, None, seconds, sent)
         with self._answering(response):
             answer: Any = None if operation.record is None else record_of(operation.record, response.json())
         result: R = answer
@@ -124,10 +136,26 @@ class Connection:
         Yields an iterator of chunks as they arrive, and the headers. If there is nothing after ``start``, no chunk
         comes.
         """
+        query = {"wait": str(wait)} if "wait" in operation.query else None
+        with self._opened(operation.at(names), start, wait, query) as opened:
+            yield opened
+
+    @contextmanager
+    def download(
+        self, operation: Declared[Download], names: Mapping[str, str], start: int
+    ) -> Iterator[Iterator[bytes]]:
+        """Open a file from byte ``start`` on: its chunks as they arrive."""
+        with self._opened(filled(operation.path, names), start) as (chunks, _):
+            yield chunks
+
+    @contextmanager
+    def _opened(
+        self, path: str, start: int, wait: int = 0, query: Mapping[str, str] | None = None
+    ) -> Iterator[tuple[Iterator[bytes], httpx.Headers]]:
         request = self._http.build_request(
-            operation.method,
-            operation.at(names),
-            params={"wait": wait} if "wait" in operation.query else None,
+            "GET",
+            path,
+            params=query,
             headers={"Range": f"bytes={start}-", "Accept-Encoding": "identity"},
             timeout=_timeout(wait + _TIMEOUT),
         )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import BinaryIO
 
-    from ci_daemon.remote.views import ArtifactView
+    from api.operations import ArtifactRecord
     from ci_daemon.submit.retry import Backoff
 
 __all__ = ["DownloadRefused", "OpenFile", "download", "place"]
@@ -54,7 +54,7 @@ def place(folder: Path, path: str) -> Path:
 
 
 def download(
-    artifact: ArtifactView, file: Path, open_from: OpenFile, backoff: Backoff, progress: Callable[[int], None]
+    artifact: ArtifactRecord, file: Path, open_from: OpenFile, backoff: Backoff, progress: Callable[[int], None]
 ) -> bool:
     """Write a file unless it is there already, and tell whether it was written.
 
@@ -85,7 +85,7 @@ def download(
 
 
 def _fill(
-    artifact: ArtifactView,
+    artifact: ArtifactRecord,
     part: BinaryIO,
     digest: hashlib._Hash,
     open_from: OpenFile,

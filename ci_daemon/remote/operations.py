@@ -12,9 +12,6 @@ from ci_daemon.remote.account_views import (
 from ci_daemon.remote.operation import Nothing, Operation, Page
 from ci_daemon.remote.repository_views import ConnectedRepoView, RepoHookView, RepoSummaryView, RepoView, ShownRepoView
 from ci_daemon.remote.views import (
-    ArtifactView,
-    BuildView,
-    JobView,
     PipelineView,
     StatusView,
     TokenView,
@@ -63,30 +60,11 @@ UPDATE_PIPELINE = Operation(
     ),
 )
 
-LIST_BUILDS = Operation("listBuilds", "GET", _PIPELINE + "/builds", Page[BuildView], query=_PAGED)
-GET_BUILD = Operation("getBuild", "GET", _BUILD, BuildView)
-CREATE_BUILD = Operation(
-    "createBuild",
-    "POST",
-    _PIPELINE + "/builds",
-    BuildView,
-    frozenset(
-        {"branch", "commit", "message", "source", "pipeline_ir", "source_b64", "source_sha256", "debug"},
-    ),
-)
-CANCEL_BUILD = Operation("cancelBuild", "PUT", _BUILD + "/cancel", BuildView)
-APPROVE_BUILD = Operation("approveBuild", "POST", _BUILD + "/approve", BuildView)
-REBUILD_BUILD = Operation("rebuildBuild", "POST", _BUILD + "/rebuild", BuildView)
-RETRY_BUILD = Operation("retryBuild", "POST", _BUILD + "/retry", BuildView)
-LIST_JOBS = Operation("listJobs", "GET", _BUILD + "/jobs", Page[JobView])
-GET_JOB = Operation("getJob", "GET", _JOB, JobView)
 GET_LOG: Operation[Any] = Operation("getJobLog", "GET", _JOB + "/log", Nothing, query=frozenset({"wait"}))
 GET_RENDER_LOG: Operation[Any] = Operation(
     "getRenderLog", "GET", _BUILD + "/render-log", Nothing, query=frozenset({"wait"})
 )
 
-LIST_ARTIFACTS = Operation("listBuildArtifacts", "GET", _BUILD + "/artifacts", Page[ArtifactView], query=_PAGED)
-DOWNLOAD_ARTIFACT: Operation[Any] = Operation("downloadArtifact", "GET", _BUILD + "/artifacts/{id}/download", Nothing)
 
 _REPO = _ORG + "/repos/{id}"
 _PACKED_PARTS = frozenset({"submodules", "lfs"})

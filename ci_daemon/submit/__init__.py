@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from storage import on_first_use
 
 if TYPE_CHECKING:
-    from ci_daemon.submit.build_reader import BuildReader, ServedBuild
+    from ci_daemon.submit.build_reader import BuildReader, BuildRecords, ServedBuild
     from ci_daemon.submit.client import Client
     from ci_daemon.submit.declared import SeveralPipelines, declared_lines, default_slug, folder_slug, select_declared
     from ci_daemon.submit.events import FollowStarted, LogLine
@@ -24,6 +24,7 @@ else:
 __all__ = [
     "Archive",
     "BuildReader",
+    "BuildRecords",
     "Client",
     "FollowStarted",
     "Follower",

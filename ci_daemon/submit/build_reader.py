@@ -5,18 +5,20 @@ from __future__ import annotations
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from api.operations import builds, jobs
 from ci_daemon.remote import operations
 from ci_daemon.remote.failures import RequestFailed
 from storage import RENDER_LOG
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from contextlib import AbstractContextManager
 
+    from api.doors import Door
+    from api.operations import BuildRecord, JobRecord
     from ci_daemon.remote.connection import Connection
-    from ci_daemon.remote.views import BuildView, JobView
 
-__all__ = ["BuildReader", "OpenLog", "ServedBuild"]
+__all__ = ["BuildReader", "BuildRecords", "OpenLog", "ServedBuild"]
 
 OpenLog: TypeAlias = "AbstractContextManager[tuple[Iterator[bytes], bool]]"
 """A log from some byte on: its chunks as they arrive, and whether they are its last."""
@@ -28,15 +30,15 @@ class BuildReader(Protocol):
     All methods raise RequestFailed if a service refuses, and ServiceUnreachable.
     """
 
-    def build(self) -> BuildView:
+    def build(self) -> BuildRecord:
         """Return the build."""
         ...
 
-    def jobs(self) -> list[JobView]:
+    def jobs(self) -> list[JobRecord]:
         """Return the build's jobs in DAG creation order."""
         ...
 
-    def job(self, job_id: str) -> JobView:
+    def job(self, job_id: str) -> JobRecord:
         """Return one of the build's jobs."""
         ...
 
@@ -48,24 +50,32 @@ class BuildReader(Protocol):
         ...
 
 
-class ServedBuild:
+class BuildRecords:
+    """The records of a build behind a door."""
+
+    def __init__(self, door: Door, names: Mapping[str, str]) -> None:
+        self._door = door
+        self._names = names
+
+    def build(self) -> BuildRecord:
+        """Return the build."""
+        return self._door.perform(builds.get_build, self._names)
+
+    def jobs(self) -> list[JobRecord]:
+        """Return the build's jobs in DAG creation order."""
+        return list(self._door.rows(jobs.list_jobs, self._names))
+
+    def job(self, job_id: str) -> JobRecord:
+        """Return one of the build's jobs."""
+        return self._door.perform(jobs.get_job, {**self._names, "job_id": job_id})
+
+
+class ServedBuild(BuildRecords):
     """A build of a service."""
 
-    def __init__(self, connection: Connection, organization: str, pipeline: str, number: int) -> None:
+    def __init__(self, connection: Connection, names: Mapping[str, str]) -> None:
+        super().__init__(connection, names)
         self._connection = connection
-        self._names: dict[str, object] = {"org": organization, "pipeline": pipeline, "number": number}
-
-    def build(self) -> BuildView:
-        """Return the build."""
-        return self._connection.call(operations.GET_BUILD, self._names)
-
-    def jobs(self) -> list[JobView]:
-        """Return the build's jobs in DAG creation order."""
-        return self._connection.call(operations.LIST_JOBS, self._names).data
-
-    def job(self, job_id: str) -> JobView:
-        """Return one of the build's jobs."""
-        return self._connection.call(operations.GET_JOB, {**self._names, "job_id": job_id})
 
     @contextmanager
     def log(self, job_id: str, start: int, wait: int) -> Iterator[tuple[Iterator[bytes], bool]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING
 
-from api.operations import billing, user
+from api.operations import billing, builds, user
 from ci_daemon.remote import operations
 from ci_daemon.remote.connection import Connection
 from ci_daemon.remote.failures import RequestFailed
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from datetime import datetime
 
-    from ci_daemon.remote.views import BuildView
+    from api.operations import BuildRecord
     from ci_daemon.submit.packing import Archive
 
 __all__ = ["Client"]
@@ -66,17 +66,17 @@ class Client:
         body: Mapping[str, object],
         source: Archive,
         sent: Callable[[float], None],
-    ) -> BuildView:
+    ) -> BuildRecord:
         """Post a build with its source and return its record.
 
         ``sent`` gets the share of the request that is on its way, up to 1.
         Without IR in the body, the service renders the source first: that may take minutes.
         """
         archive = {"source_b64": base64.b64encode(source.data).decode(), "source_sha256": source.sha256}
-        return self.connection.call(
-            operations.CREATE_BUILD,
+        return self.connection.perform(
+            builds.create_build,
             {"org": organization, "pipeline": pipeline},
-            body={**body, **archive},
+            {**body, **archive},
             seconds=_RENDER_SECONDS,
             sent=sent,
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from storage import immutable
 
 if TYPE_CHECKING:
-    from ci_daemon.remote.views import BuildView, JobView
+    from api.operations import BuildRecord, JobRecord
 
 __all__ = ["BuildUpdated", "Event", "FollowStarted", "JobUpdated", "LogLine"]
 
@@ -16,15 +16,15 @@ __all__ = ["BuildUpdated", "Event", "FollowStarted", "JobUpdated", "LogLine"]
 class FollowStarted:
     """The first event of a followed build; ``jobs`` are all its jobs, in DAG creation order."""
 
-    build: BuildView
-    jobs: tuple[JobView, ...]
+    build: BuildRecord
+    jobs: tuple[JobRecord, ...]
 
 
 @immutable
 class LogLine:
     """A line of a job's log, without its line end."""
 
-    job: JobView
+    job: JobRecord
     text: str
 
 
@@ -32,14 +32,14 @@ class LogLine:
 class JobUpdated:
     """A job's state, or the reason why it is pending, has changed."""
 
-    job: JobView
+    job: JobRecord
 
 
 @immutable
 class BuildUpdated:
     """The build's state, or the reason why none of its jobs may start yet, has changed."""
 
-    build: BuildView
+    build: BuildRecord
 
 
 Event = FollowStarted | LogLine | JobUpdated | BuildUpdated

@@ -17,7 +17,7 @@ from storage import JobState, immutable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ci_daemon.remote.views import BuildView, JobView
+    from api.operations import BuildRecord, JobRecord
     from ci_daemon.submit.build_reader import BuildReader
     from ci_daemon.submit.events import Event
 
@@ -30,7 +30,7 @@ _WITHOUT_LOG = {JobState.SKIPPED, JobState.CANCELED}
 class _LogEnded:
     """A job's log was read to its end, or cannot be read because of ``error``."""
 
-    job: JobView
+    job: JobRecord
     error: Exception | None = None
 
 
@@ -48,11 +48,11 @@ class Follower:
         self._poll_seconds = poll_seconds
         self._readers = readers
         self._received: queue.Queue[LogLine | _LogEnded] = queue.Queue(maxsize=1000)
-        self._to_read: queue.Queue[JobView | None] = queue.Queue()
+        self._to_read: queue.Queue[JobRecord | None] = queue.Queue()
         self._threads: list[threading.Thread] = []
         self._followed: set[str] = set()
         self._read: set[str] = set()
-        self._shown: dict[str, JobView] = {}
+        self._shown: dict[str, JobRecord] = {}
 
     def events(self) -> Iterator[Event]:
         """Yield events until the build is over; its final state is the last event.
@@ -63,7 +63,7 @@ class Follower:
             RequestFailed: the service refuses to show the build or a log.
             ServiceUnreachable: the service was away for too long.
         """
-        shown: BuildView | None = None
+        shown: BuildRecord | None = None
         while True:
             started = time.monotonic()
             build = retry(self._reader.build)
@@ -74,40 +74,40 @@ class Follower:
                 shown = replace(build, pending_reason=None)
                 yield FollowStarted(build, tuple(jobs))
             for job in jobs:
-                if _has_log(job) and job.id not in self._followed:
+                if _has_log(job) and job.uuid not in self._followed:
                     self._follow(job)
             yield from self._updates(jobs)
-            if build.over and all(job.over and self._log_was_read(job) for job in jobs):
+            if build.state.terminal and all(job.state.terminal and self._log_was_read(job) for job in jobs):
                 for _ in self._threads:
                     self._to_read.put(None)
                 yield BuildUpdated(build)
                 return
-            if not build.over:
+            if not build.state.terminal:
                 if build.state != shown.state or build.pending_reason not in (None, shown.pending_reason):
                     yield BuildUpdated(build)
                 shown = build
             yield from self._receive_until(time.monotonic() + pause)
 
-    def _updates(self, jobs: Iterable[JobView]) -> Iterator[Event]:
+    def _updates(self, jobs: Iterable[JobRecord]) -> Iterator[Event]:
         """Yield the jobs whose state has changed. A job counts as running until its log is read."""
         for job in jobs:
-            if job.over and job.started_at is not None and not self._shown_as_started(job):
-                yield from self._update(job.as_started)
-            if not job.over or self._log_was_read(job):
+            if job.state.terminal and job.started_at is not None and not self._shown_as_started(job):
+                yield from self._update(_as_started(job))
+            if not job.state.terminal or self._log_was_read(job):
                 yield from self._update(job)
 
-    def _update(self, job: JobView) -> Iterator[Event]:
-        before = self._shown.get(job.id)
+    def _update(self, job: JobRecord) -> Iterator[Event]:
+        before = self._shown.get(job.uuid)
         if before is None or (before.state, before.pending_reason) != (job.state, job.pending_reason):
-            self._shown[job.id] = job
+            self._shown[job.uuid] = job
             yield JobUpdated(job)
 
-    def _shown_as_started(self, job: JobView) -> bool:
-        shown = self._shown.get(job.id)
-        return shown is not None and (shown.over or shown.state is JobState.RUNNING or shown.state.ending)
+    def _shown_as_started(self, job: JobRecord) -> bool:
+        shown = self._shown.get(job.uuid)
+        return shown is not None and (shown.state.terminal or shown.state is JobState.RUNNING or shown.state.ending)
 
-    def _log_was_read(self, job: JobView) -> bool:
-        return job.id not in self._followed or job.id in self._read
+    def _log_was_read(self, job: JobRecord) -> bool:
+        return job.uuid not in self._followed or job.uuid in self._read
 
     def _receive_until(self, deadline: float) -> Iterator[Event]:
         """Yield lines until the deadline, or until a log ends: then states have probably changed.
@@ -126,14 +126,14 @@ class Follower:
                 continue
             if found.error is not None:
                 raise found.error
-            self._read.add(found.job.id)
+            self._read.add(found.job.uuid)
             return
 
-    def _get_job(self, job: JobView) -> JobView:
-        return retry(lambda: self._reader.job(job.id))
+    def _get_job(self, job: JobRecord) -> JobRecord:
+        return retry(lambda: self._reader.job(job.uuid))
 
-    def _follow(self, job: JobView) -> None:
-        self._followed.add(job.id)
+    def _follow(self, job: JobRecord) -> None:
+        self._followed.add(job.uuid)
         self._to_read.put(job)
         if len(self._threads) < self._readers:
             # A daemon thread does not delay the process's exit, even while a read waits for bytes.
@@ -145,7 +145,7 @@ class Follower:
         """Read one log after the other until no more come. Runs in a thread of its own."""
         while (job := self._to_read.get()) is not None:
             try:
-                for text in read_log(partial(self._reader.log, job.id)):
+                for text in read_log(partial(self._reader.log, job.uuid)):
                     self._received.put(LogLine(job, text))
             except Exception as error:  # noqa: BLE001 - re-raised in the thread that follows the build
                 self._received.put(_LogEnded(job, error))
@@ -153,6 +153,20 @@ class Follower:
                 self._received.put(_LogEnded(job))
 
 
-def _has_log(job: JobView) -> bool:
+def _as_started(job: JobRecord) -> JobRecord:
+    """Return a job as it was when its command started."""
+    return replace(
+        job,
+        state=JobState.RUNNING,
+        exit_code=None,
+        error_code=None,
+        error_message=None,
+        soft_failed=False,
+        pending_reason=None,
+        finished_at=None,
+    )
+
+
+def _has_log(job: JobRecord) -> bool:
     """Tell whether a job may have a log, also if it failed before its command started."""
     return job.started_at is not None or not (job.state.waiting or job.state in _WITHOUT_LOG)

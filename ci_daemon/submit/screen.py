@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import TextIO
 
-    from ci_daemon.remote.views import JobView
+    from api.operations import JobRecord
     from ci_daemon.submit.events import Event
     from ci_daemon.submit.summary import Summary
 
@@ -66,7 +66,8 @@ class Screen:
                     style = state_style(job.state)
                     self._write(self._name(job), Text(f"* {_clean(_outcome(job))}", style))
             case BuildUpdated(build=build):
-                reason = f": {_clean(build.pending_reason)}" if build.pending_reason and not build.over else ""
+                waits = None if build.state.terminal else build.pending_reason
+                reason = f": {_clean(waits)}" if waits else ""
                 self._write(Text(_BUILD, "bold"), Text(f"* {build.state}{reason}", state_style(build.state)))
             case _:
                 assert_never(event)
@@ -88,13 +89,13 @@ class Screen:
             soft_wrap=True,
         )
 
-    def _prepare(self, jobs: Iterable[JobView]) -> None:
+    def _prepare(self, jobs: Iterable[JobRecord]) -> None:
         for position, job in enumerate(jobs):
-            self._colours[job.id] = _NAME_COLOURS[position % len(_NAME_COLOURS)]
+            self._colours[job.uuid] = _NAME_COLOURS[position % len(_NAME_COLOURS)]
             self._width = max(self._width, min(len(_clean(job.name)), _MAX_NAME_WIDTH))
 
-    def _name(self, job: JobView) -> Text:
-        return Text(_clean(job.name), self._colours.get(job.id, ""))
+    def _name(self, job: JobRecord) -> Text:
+        return Text(_clean(job.name), self._colours.get(job.uuid, ""))
 
     def _write(self, name: Text, text: Text) -> None:
         name.truncate(self._width, overflow="ellipsis", pad=True)
@@ -120,10 +121,10 @@ def _after_colon(message: str) -> str:
     return ": " + "\n".join(map(_clean, message.splitlines())) if message else ""
 
 
-def _outcome(job: JobView) -> str:
+def _outcome(job: JobRecord) -> str:
     """Return a job's state, with the reason for it if there is one."""
     state = job.state.replace("_", " ")
-    if job.over and job.seconds is not None:
+    if job.state.terminal and job.seconds is not None:
         state += f" in {_time(job.seconds)}"
     if job.soft_failed:
         state += " (soft: the build goes on)"
@@ -131,7 +132,7 @@ def _outcome(job: JobView) -> str:
         return f"{state}: {job.error_code}" + (f": {job.error_message}" if job.error_message else "")
     if job.state is JobState.FAILED and job.exit_code is not None:
         return f"{state}: exit code {job.exit_code}"
-    return f"{state}: {job.pending_reason}" if job.pending_reason and not job.over else state
+    return f"{state}: {job.pending_reason}" if job.pending_reason and not job.state.terminal else state
 
 
 def _time(seconds: float | None) -> str:

@@ -9,8 +9,7 @@ from storage import immutable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from api.operations import billing
-    from ci_daemon.remote.views import BuildView, JobView
+    from api.operations import BuildRecord, JobRecord, billing
 
 __all__ = ["JobCost", "Summary", "summarize"]
 
@@ -19,7 +18,7 @@ __all__ = ["JobCost", "Summary", "summarize"]
 class JobCost:
     """A job and its debit in cents, None if nobody pays."""
 
-    job: JobView
+    job: JobRecord
     cents: int | None = None
 
 
@@ -27,7 +26,7 @@ class JobCost:
 class Summary:
     """A finished build and its jobs in DAG creation order."""
 
-    build: BuildView
+    build: BuildRecord
     rows: tuple[JobCost, ...]
 
     @property
@@ -48,7 +47,7 @@ class Summary:
             "cents": self.cents,
             "jobs": [
                 {
-                    "id": row.job.id,
+                    "id": row.job.uuid,
                     "name": row.job.name,
                     "step_key": row.job.step_key,
                     "state": row.job.state,
@@ -64,7 +63,7 @@ class Summary:
 
 
 def summarize(
-    build: BuildView, jobs: Sequence[JobView], pipeline: str, debits: Iterable[billing.Transaction]
+    build: BuildRecord, jobs: Sequence[JobRecord], pipeline: str, debits: Iterable[billing.Transaction]
 ) -> Summary:
     """Match the jobs of a finished build with their debits.
 

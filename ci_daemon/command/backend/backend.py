@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from ci_daemon.command.backend.artifacts import Artifacts
-    from ci_daemon.command.backend.builds import Builds
     from ci_daemon.command.backend.pipelines import Pipelines
     from ci_daemon.command.backend.repositories import Repositories
 
@@ -24,16 +22,6 @@ class Backend(Protocol):
     @property
     def pages_url(self) -> str:
         """The address of the service's pages, without a trailing slash."""
-        ...
-
-    @property
-    def builds(self) -> Builds:
-        """The builds."""
-        ...
-
-    @property
-    def artifacts(self) -> Artifacts:
-        """The files that jobs kept."""
         ...
 
     @property

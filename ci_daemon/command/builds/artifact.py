@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from actors.ir import Globs
+from api.operations import artifacts, jobs
 from ci_daemon.command.support.command_classes import Group, SharedCommand
 from ci_daemon.command.support.names import BuildName, build_argument
 from ci_daemon.command.support.session import Failure, Session, pass_session
@@ -18,8 +20,8 @@ from ci_daemon.terminal.printable import printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ci_daemon.command.backend.backend import Backend
-    from ci_daemon.remote.views import ArtifactView
+    from api.doors import Door
+    from api.operations import ArtifactRecord
 
 __all__ = ["artifact"]
 
@@ -40,8 +42,8 @@ def artifact() -> None:
 @pass_session
 def list_artifacts(session: Session, *, name: BuildName, globs: tuple[str, ...], step: str | None) -> None:
     """List the artifacts of a build whose paths match a GLOB, as in "dist/**"; by default all."""
-    with session.backend() as backend:
-        documents = [_document(each, job) for each, job in _chosen(backend, name, globs, step)]
+    with session.door() as door:
+        documents = [_document(each, job) for each, job in _chosen(door, name, globs, step)]
     session.table(
         documents, _COLUMNS, f"build {name} has no such artifact" if globs or step else f"build {name} has no artifacts"
     )
@@ -70,8 +72,8 @@ def get(session: Session, *, name: BuildName, globs: tuple[str, ...], step: str 
     from ci_daemon.submit.retry import Backoff  # noqa: PLC0415
     from ci_daemon.terminal.progress import transfer_progress  # noqa: PLC0415
 
-    with session.backend() as backend:
-        chosen = [each for each, _ in _chosen(backend, name, globs, step)]
+    with session.door() as door:
+        chosen = [each for each, _ in _chosen(door, name, globs, step)]
         if not chosen:
             if not globs and step is None:
                 raise Failure(f"build {name} has no artifacts")
@@ -81,7 +83,8 @@ def get(session: Session, *, name: BuildName, globs: tuple[str, ...], step: str 
         for each in chosen:
             file = place(folder or Path(f"{name.pipeline}-{name.number}"), each.path)
             with transfer_progress(each.path, each.file_size) as progress:
-                new = download(each, file, backend.artifacts.opener(name, each), Backoff(), progress)
+                open_from = partial(door.download, artifacts.download_artifact, {**name.names, "id": each.uuid})
+                new = download(each, file, open_from, Backoff(), progress)
             written.append({"path": str(file), "file_size": each.file_size, "sha256": each.sha256, "written": new})
             if not session.json:
                 click.echo(f"{printable(file)}{'' if new else ' (was there already)'}")
@@ -90,27 +93,27 @@ def get(session: Session, *, name: BuildName, globs: tuple[str, ...], step: str 
 
 
 def _chosen(
-    backend: Backend, name: BuildName, globs: Sequence[str], key: str | None
-) -> list[tuple[ArtifactView, str | None]]:
+    door: Door, name: BuildName, globs: Sequence[str], key: str | None
+) -> list[tuple[ArtifactRecord, str | None]]:
     """Return the wanted artifacts, each with the key of its job."""
-    keys = {job.id: job.step_key for job in backend.builds.jobs(name)}
+    keys = {job.uuid: job.step_key for job in door.rows(jobs.list_jobs, name.names)}
     if key is not None and key not in keys.values():
         raise Failure(f"build {name} has no step {key}: `ci-daemon build show {name}` shows all")
     matches: Callable[[str], bool] = Globs(globs).match if globs else lambda _path: True
-    found = [(each, keys.get(each.job_id)) for each in backend.artifacts.of_build(name)]
+    found = [(each, keys.get(each.job_id)) for each in door.rows(artifacts.list_build_artifacts, name.names)]
     return [(each, of_job) for each, of_job in found if key in {None, of_job} and matches(each.path)]
 
 
-def _refuse_twins(artifacts: Sequence[ArtifactView]) -> None:
+def _refuse_twins(chosen: Sequence[ArtifactRecord]) -> None:
     """Raise Failure if two artifacts have the same path."""
-    path, count = Counter(each.path for each in artifacts).most_common(1)[0]
+    path, count = Counter(each.path for each in chosen).most_common(1)[0]
     if count > 1:
         raise Failure(f"{count} jobs kept {printable(path)}: choose one with --job STEP")
 
 
-def _document(each: ArtifactView, job: str | None) -> dict[str, object]:
+def _document(each: ArtifactRecord, job: str | None) -> dict[str, object]:
     return {
-        "id": each.id,
+        "id": each.uuid,
         "path": each.path,
         "job": job,
         "file_size": each.file_size,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import webbrowser
-from typing import TYPE_CHECKING
+from itertools import islice
 
 import click
 
+from api.operations import builds, jobs
 from ci_daemon.command.builds.build_documents import build_document, job_document, reason
 from ci_daemon.command.builds.build_logs import logs
 from ci_daemon.command.builds.build_watch import watch
@@ -15,9 +16,6 @@ from ci_daemon.command.support.command_classes import Group, SharedCommand
 from ci_daemon.command.support.names import BuildName, PipelineName, build_argument, pipeline_argument
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.terminal.printable import printable
-
-if TYPE_CHECKING:
-    from ci_daemon.command.backend.backend import Backend
 
 __all__ = ["build"]
 
@@ -43,8 +41,9 @@ build.add_command(force_finish)
 @pass_session
 def list_builds(session: Session, *, name: PipelineName, limit: int) -> None:
     """List the newest builds of a pipeline, newest first."""
-    with session.backend() as backend:
-        documents = [build_document(name, each) for each in backend.builds.newest(name, limit)]
+    with session.door() as door:
+        newest = islice(door.rows(builds.list_builds, name.names), limit)
+        documents = [build_document(name, each) for each in newest]
     session.remember(f"build/{each['name']}" for each in documents)
     session.table(documents, _COLUMNS, f"{name} has no build")
 
@@ -54,19 +53,19 @@ def list_builds(session: Session, *, name: PipelineName, limit: int) -> None:
 @pass_session
 def show(session: Session, *, name: BuildName) -> None:
     """Show a build and its jobs, in the order of the plan."""
-    with session.backend() as backend:
-        document = build_document(name.of_pipeline, backend.builds.get(name))
-        jobs = [job_document(each) for each in backend.builds.jobs(name)]
-    session.remember(f"step/{name}/{each['key']}" for each in jobs)
+    with session.door() as door:
+        document = build_document(name.of_pipeline, door.perform(builds.get_build, name.names))
+        steps = [job_document(each) for each in door.rows(jobs.list_jobs, name.names)]
+    session.remember(f"step/{name}/{each['key']}" for each in steps)
     if session.json:
-        session.answer({**document, "jobs": jobs}, "")
+        session.answer({**document, "jobs": steps}, "")
         return
     warnings = document.pop("warnings")
     session.properties(document)
     for warning in warnings if isinstance(warnings, list) else ():
         click.echo(f"warning: {printable(str(warning))}")
     click.echo()
-    session.table([{**each, "reason": reason(each)} for each in jobs], _JOB_COLUMNS, "it has no jobs")
+    session.table([{**each, "reason": reason(each)} for each in steps], _JOB_COLUMNS, "it has no jobs")
 
 
 @build.command(name="open", cls=SharedCommand, reads=True)
@@ -74,9 +73,9 @@ def show(session: Session, *, name: BuildName) -> None:
 @pass_session
 def open_build(session: Session, *, name: BuildName) -> None:
     """Open the page of a build in a browser, and print its URL."""
-    with session.backend() as backend:
-        backend.builds.get(name)
-        url = name.page(backend.pages_url)
+    with session.door() as door:
+        door.perform(builds.get_build, name.names)
+    url = name.page(session.pages_url())
     session.answer({"url": url}, url)
     if not session.json:
         webbrowser.open(url)
@@ -87,10 +86,13 @@ def open_build(session: Session, *, name: BuildName) -> None:
 @pass_session
 def cancel(session: Session, *, name: BuildName) -> None:
     """Cancel a build. A running service begins within a second, a stopped one when it starts."""
-    with session.backend() as backend:
-        document = build_document(name.of_pipeline, backend.builds.cancel(name))
-        when = _when(backend, "is being canceled", "will be canceled when the service runs")
-    session.answer(document, f"build {name} {when}")
+    with session.door() as door:
+        before = door.perform(builds.get_build, name.names)
+        if before.state.terminal:  # the API answers for a finished build, too
+            raise Failure(f"build {name} is {before.state} already: nothing to cancel")
+        canceled = door.perform(builds.cancel_build, name.names)
+    when = _when(session, "is being canceled", "will be canceled when the service runs")
+    session.answer(build_document(name.of_pipeline, canceled), f"build {name} {when}")
 
 
 @build.command(cls=SharedCommand)
@@ -102,9 +104,9 @@ def approve(session: Session, *, name: BuildName) -> None:
     Look at its commit first: the approval is of this commit alone. The build still gets no secrets. A running service
     begins within a second, a stopped one when it starts.
     """
-    with session.backend() as backend:
-        document = build_document(name.of_pipeline, backend.builds.approve(name))
-        when = _when(backend, "runs now", "runs when the service does")
+    with session.door() as door:
+        document = build_document(name.of_pipeline, door.perform(builds.approve_build, name.names))
+    when = _when(session, "runs now", "runs when the service does")
     session.answer(document, f"build {name} is approved, and {document['pending_reason'] or when}")
 
 
@@ -117,9 +119,9 @@ def rebuild(session: Session, *, name: BuildName) -> None:
     A running service begins within a second, a stopped one when it starts. The source of a finished build is kept for a
     while ([retention]).
     """
-    with session.backend() as backend:
-        new = backend.builds.rebuild(name)
-        when = _when(backend, "", " when the service runs")
+    with session.building_door() as door:
+        new = door.perform(builds.rebuild_build, name.names, {"source": "cli"})
+    when = _when(session, "", " when the service runs")
     document = build_document(name.of_pipeline, new)
     session.answer(document, f"build {document['name']} repeats {name}{when}")
 
@@ -133,15 +135,15 @@ def retry(session: Session, *, name: BuildName) -> None:
     The jobs in whose disks these build run again too, if the cache does not have them. A running service begins within
     a second, a stopped one when it starts.
     """
-    with session.backend() as backend:
-        retried = backend.builds.retry(name)
-        when = _when(backend, "now", "when the service runs")
-    if retried.over:
+    with session.building_door() as door:
+        retried = door.perform(builds.retry_build, name.names)
+    when = _when(session, "now", "when the service runs")
+    if retried.state.terminal:
         raise Failure(f"build {name} is {retried.state}: nothing to retry")
     session.answer(build_document(name.of_pipeline, retried), f"build {name} runs again {when}")
 
 
-def _when(backend: Backend, running: str, stopped: str) -> str:
+def _when(session: Session, running: str, stopped: str) -> str:
     """Return the words for a running service, or those for a stopped one, with the way to start it."""
-    start = backend.start_command
+    start = session.service_start()
     return running if start is None else f"{stopped}: start it with {start}"

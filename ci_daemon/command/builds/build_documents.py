@@ -2,51 +2,59 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from ci_daemon.command.support.timestamps import timestamp
+from storage import document_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
 
+    from api.operations import BuildRecord, JobRecord
     from ci_daemon.command.support.names import PipelineName
-    from ci_daemon.remote.views import BuildView, JobView
 
 __all__ = ["build_document", "job_document", "reason"]
 
+_SHOWN_OF_BUILD = (
+    "number",
+    "state",
+    "created_at",
+    "started_at",
+    "finished_at",
+    "error_code",
+    "error_message",
+    "branch",
+    "commit",
+    "rebuild_of",
+    "pending_reason",
+    "untrusted",
+    "approved_by",
+    "strict_shell",
+    "warnings",
+)
+_SHOWN_OF_JOB = (
+    "name",
+    "state",
+    "attempt",
+    "exit_code",
+    "error_code",
+    "error_message",
+    "started_at",
+    "finished_at",
+)
 
-def build_document(pipeline: PipelineName, build: BuildView) -> dict[str, object]:
+
+def build_document(pipeline: PipelineName, build: BuildRecord) -> dict[str, object]:
     """Return the document of a build of a pipeline."""
-    return {
-        "id": build.id,
-        "name": f"{pipeline}/{build.number}",
-        **asdict(build),
-        "state": build.state.value,
-        "warnings": list(build.warnings),
-        "created_at": timestamp(build.created_at),
-        "started_at": _timestamp(build.started_at),
-        "finished_at": _timestamp(build.finished_at),
-        "took_seconds": _seconds(build),
-    }
+    document = document_of(build)
+    shown = {name: document[name] for name in _SHOWN_OF_BUILD}
+    return {"id": build.uuid, "name": f"{pipeline}/{build.number}", **shown, "took_seconds": _seconds(build)}
 
 
-def job_document(job: JobView) -> dict[str, object]:
+def job_document(job: JobRecord) -> dict[str, object]:
     """Return the document of a job."""
-    return {
-        "id": job.id,
-        "key": job.step_key,
-        "name": job.name,
-        "state": job.state.value,
-        "attempt": job.attempt,
-        "exit_code": job.exit_code,
-        "error_code": job.error_code,
-        "error_message": job.error_message,
-        "started_at": _timestamp(job.started_at),
-        "finished_at": _timestamp(job.finished_at),
-        "took_seconds": _seconds(job),
-    }
+    document = document_of(job)
+    shown = {name: document[name] for name in _SHOWN_OF_JOB}
+    return {"id": job.uuid, "key": job.step_key, **shown, "took_seconds": _seconds(job)}
 
 
 def reason(job: Mapping[str, object]) -> str:
@@ -56,11 +64,7 @@ def reason(job: Mapping[str, object]) -> str:
     return f"exit code {job['exit_code']}" if job["exit_code"] else ""
 
 
-def _timestamp(at: datetime | None) -> str | None:
-    return None if at is None else timestamp(at)
-
-
-def _seconds(each: BuildView | JobView) -> float | None:
+def _seconds(each: BuildRecord | JobRecord) -> float | None:
     """Return the time from start to end, None if it has not started or ended."""
     if each.started_at is None or each.finished_at is None:
         return None

@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING
 
 import click
 
+from api.operations import JobRecord
 from ci_daemon import submit as submission
+from ci_daemon.command.builds.build_files import build_reader
 from ci_daemon.command.support.command_classes import SharedCommand
 from ci_daemon.command.support.names import BuildName, build_argument
 from ci_daemon.command.support.session import Failure, Session, pass_session
-from ci_daemon.remote.views import JobView
 from ci_daemon.terminal.paging import print_paged
 from storage import RENDER_LOG, JobState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ci_daemon.remote.views import BuildView
+    from api.operations import BuildRecord
     from ci_daemon.submit import BuildReader, LogLine
 
 __all__ = ["logs"]
@@ -41,8 +42,7 @@ def logs(session: Session, *, name: BuildName, step: str | None, follow: bool) -
     """
     if follow and session.json:
         raise click.UsageError("--follow and --json cannot be combined")
-    with session.backend() as backend:
-        reader = backend.builds.reader(name)
+    with build_reader(session, name) as reader:
         build = _wait_for_jobs(reader) if follow else reader.build()
         jobs = reader.jobs()
         tails = _log_tails(reader, build, jobs, step)
@@ -63,35 +63,61 @@ def logs(session: Session, *, name: BuildName, step: str | None, follow: bool) -
                 screen.print(text)
 
 
-def _reason(build: BuildView, message: str, *, logged: bool) -> str:
+def _reason(build: BuildRecord, message: str, *, logged: bool) -> str:
     """Return why a build has no jobs: of a message that the log shows already, its last line."""
     lines = message.splitlines()
     why = f"{build.error_code}: {lines[-1]}" if logged and len(lines) > 1 else message
     return f"build #{build.number} {build.state}: {why}"
 
 
-def _wait_for_jobs(reader: BuildReader) -> BuildView:
+def _wait_for_jobs(reader: BuildReader) -> BuildRecord:
     """Wait until a build has jobs, or is over without any; return it as it then is."""
     build = reader.build()
-    while not build.over and not reader.jobs():
+    while not build.state.terminal and not reader.jobs():
         time.sleep(_POLL_SECONDS)
         build = reader.build()
     return build
 
 
-def _log_tails(reader: BuildReader, build: BuildView, jobs: list[JobView], step: str | None) -> list[_LogTail]:
+def _log_tails(reader: BuildReader, build: BuildRecord, jobs: list[JobRecord], step: str | None) -> list[_LogTail]:
     """Return the logs to show: those of the jobs, or that of the rendering if the build has no jobs."""
     if jobs or step is not None:
         return [_LogTail(reader, job) for job in jobs if step in {None, job.step_key}]
-    # A build without jobs is never failing, the one state that jobs do not have.
-    log = _LogTail(reader, JobView(RENDER_LOG, RENDER_LOG, RENDER_LOG, JobState(build.state)))
+    log = _LogTail(reader, _rendering(build))
     return [] if log.empty else [log]
+
+
+def _rendering(build: BuildRecord) -> JobRecord:
+    """Return the rendering of a build in the form of a job."""
+    return JobRecord(
+        uuid=RENDER_LOG,
+        name=RENDER_LOG,
+        step_key=RENDER_LOG,
+        command="",
+        state=JobState(build.state),  # a build without jobs is never failing, the one state that jobs do not have
+        exit_code=None,
+        depends_on=(),
+        retry_policy=None,
+        soft_fail_policy=None,
+        soft_failed=False,
+        error_code=build.error_code,
+        error_message=build.error_message,
+        attempt=1,
+        pending_reason=None,
+        queue_position=None,
+        cache_key=None,
+        cache_hit=False,
+        image=None,
+        created_at=build.created_at,
+        started_at=build.started_at,
+        finished_at=build.finished_at,
+    )
 
 
 class _LogTail:
     """A log and the position in it. The log of a build's rendering is shown as that of a job."""
 
-    def __init__(self, reader: BuildReader, job: JobView) -> None:
+    def __init__(self, reader: BuildReader, job: JobRecord) -> None:
         self.job = job
         self._reader = reader
         self._offset = 0
@@ -101,13 +127,13 @@ class _LogTail:
     @property
     def empty(self) -> bool:
         """True if nothing was written to it yet."""
-        with self._reader.log(self.job.id, 0, 0) as (chunks, _):
+        with self._reader.log(self.job.uuid, 0, 0) as (chunks, _):
             return not any(chunks)
 
     def document(self) -> dict[str, object]:
         """Return the whole log with its job."""
         text = b"".join(self._chunks()).decode(errors="replace")
-        job_id = None if self.job.id == RENDER_LOG else self.job.id
+        job_id = None if self.job.uuid == RENDER_LOG else self.job.uuid
         return {"job_id": job_id, "key": self.job.step_key, "state": self.job.state, "log": text}
 
     def lines(self) -> Iterator[LogLine]:
@@ -125,7 +151,7 @@ class _LogTail:
         grew = True
         while grew and not self._complete:
             grew = False
-            with self._reader.log(self.job.id, self._offset, 0) as (chunks, last):
+            with self._reader.log(self.job.uuid, self._offset, 0) as (chunks, last):
                 for chunk in chunks:
                     grew = True
                     self._offset += len(chunk)
@@ -137,7 +163,7 @@ def _followed(reader: BuildReader, logs: list[_LogTail]) -> Iterator[LogLine]:
     """Yield lines as they are written, until the build is over."""
     started = time.monotonic()
     # Read the state before the logs: if the build is over, the logs read afterwards are complete.
-    while not reader.build().over:
+    while not reader.build().state.terminal:
         for each in logs:
             yield from each.lines()
         # A build whose logs take long to read is polled less often, which spares the service.

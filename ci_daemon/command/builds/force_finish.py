@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from api.operations import BuildRecord
 from ci_daemon.command.builds.build_documents import build_document
 from ci_daemon.command.support.command_classes import Command
 from ci_daemon.command.support.lookup import find_build
 from ci_daemon.command.support.names import BuildName, build_argument
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.command.support.texts import note_option
-from ci_daemon.remote.views import BuildView
 from storage import BuildState, SystemClock
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def force_finish(session: Session, *, name: BuildName, state: str, note: str) ->
         leases = storage.force_finish.end(found.id, end, actor=session.operator, note=note, origin=session.origin)
         session.audited = True
         errors = _destroy(session, storage, leases)
-        document = build_document(name.of_pipeline, BuildView.of(find_build(storage, name)))
+        document = build_document(name.of_pipeline, BuildRecord.of(find_build(storage, name)))
     if errors:
         raise Failure(
             f"build {name} is {state}, but not all of its VMs could be destroyed ({errors}): see `lease kill`"

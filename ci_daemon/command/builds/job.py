@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from api.operations import jobs
 from ci_daemon.command.builds.build_documents import job_document, reason
 from ci_daemon.command.support.command_classes import Group, SharedCommand
 from ci_daemon.command.support.names import BuildName, build_argument
@@ -24,8 +25,8 @@ def job() -> None:
 @pass_session
 def list_jobs(session: Session, *, name: BuildName) -> None:
     """List the jobs of a build, in the order of the plan."""
-    with session.backend() as backend:
-        documents = [job_document(each) for each in backend.builds.jobs(name)]
+    with session.door() as door:
+        documents = [job_document(each) for each in door.rows(jobs.list_jobs, name.names)]
     session.remember(f"step/{name}/{each['key']}" for each in documents)
     session.table([{**each, "reason": reason(each)} for each in documents], _COLUMNS, f"build {name} has no jobs")
 
@@ -36,8 +37,8 @@ def list_jobs(session: Session, *, name: BuildName) -> None:
 @pass_session
 def show(session: Session, *, name: BuildName, step: str) -> None:
     """Show the job with the key STEP of a build."""
-    with session.backend() as backend:
-        found = next((each for each in backend.builds.jobs(name) if each.step_key == step), None)
+    with session.door() as door:
+        found = next((each for each in door.rows(jobs.list_jobs, name.names) if each.step_key == step), None)
     if found is None:
         raise Failure(f"build {name} has no step {step}: `ci-daemon job list {name}` shows all")
     document = {**job_document(found), "pending_reason": found.pending_reason}

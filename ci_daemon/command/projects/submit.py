@@ -5,20 +5,20 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from api import pages_url
+from api.operations import builds
 from ci_daemon import submit as submission
 from ci_daemon.command.support.command_classes import CallerCommand
 from ci_daemon.command.support.exit_codes import ExitCode
 from ci_daemon.command.support.names import BuildName
 from ci_daemon.command.support.pipeline_files import EXIT_CODES, check_slug, ir_option, pipeline_ir
 from ci_daemon.command.support.session import Failure, Session, pass_session
-from ci_daemon.remote import operations
 from ci_daemon.remote.failures import RequestFailed
 from ci_daemon.remote.urls import is_http_url
 from ci_daemon.terminal.counts import counted
@@ -27,7 +27,7 @@ from ci_daemon.terminal.progress import transfer_progress
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ci_daemon.remote.views import BuildView
+    from api.operations import BuildRecord
     from ci_daemon.submit import Archive, Client, GitRevision, Screen, Summary
 
 __all__ = ["submit"]
@@ -142,10 +142,10 @@ def submit(
     try:
         screen.print(f"build #{build.number} of {organization}/{pipeline}: {counted(archive.files, 'file')} packed")
         screen.print(page)
-        summary = _follow(client, organization, pipeline, build.number, screen)
+        summary = _follow(client, name, screen)
     except KeyboardInterrupt:
         if cancel_on_interrupt:
-            client.connection.call(operations.CANCEL_BUILD, asdict(name))
+            client.connection.perform(builds.cancel_build, name.names)
             screen.print(f"build #{build.number} is canceled")
         else:
             screen.print(f"build #{build.number} continues; `ci-daemon build cancel {name}` cancels it")
@@ -168,7 +168,7 @@ class _Upload:
     archive: Archive
     complete: bool = False
 
-    def send(self, client: Client, organization: str, pipeline: str, body: Mapping[str, object]) -> BuildView:
+    def send(self, client: Client, organization: str, pipeline: str, body: Mapping[str, object]) -> BuildRecord:
         """Post a build with the archive, with a bar on a terminal. Raises RequestFailed."""
         size = len(self.archive.data)
         with transfer_progress(f"sending {counted(self.archive.files, 'file')}", size) as progress:
@@ -191,12 +191,13 @@ def _pack_with_git(tree: Path) -> Archive:
         return submission.pack(tree, history=history)
 
 
-def _follow(client: Client, organization: str, pipeline: str, number: int, screen: Screen) -> Summary:
-    reader = submission.ServedBuild(client.connection, organization, pipeline, number)
+def _follow(client: Client, name: BuildName, screen: Screen) -> Summary:
+    reader = submission.ServedBuild(client.connection, name.names)
     for event in submission.Follower(reader).events():
         screen.show(event)
     build = reader.build()
-    return submission.summarize(build, reader.jobs(), pipeline, client.debits_since(organization, build.created_at))
+    debits = client.debits_since(name.org, build.created_at)
+    return submission.summarize(build, reader.jobs(), name.pipeline, debits)
 
 
 def _create_build(
@@ -207,7 +208,7 @@ def _create_build(
     body: Mapping[str, object],
     upload: _Upload,
     screen: Screen,
-) -> BuildView:
+) -> BuildRecord:
     """Post a build, and create its pipeline if it does not exist. Raises RequestFailed."""
     if client.has_pipeline(organization, pipeline):
         return upload.send(client, organization, pipeline, body)

@@ -29,6 +29,11 @@ class PipelineName:
         return cls(org, pipeline)
 
     @property
+    def names(self) -> dict[str, str]:
+        """The names in the paths of operations."""
+        return {"org": self.org, "pipeline": self.pipeline}
+
+    @property
     def known_lines(self) -> tuple[str, ...]:
         """The lines by which a shell completes it."""
         return f"org/{self.org}", f"pipeline/{self}"
@@ -53,6 +58,11 @@ class BuildName:
         if not (org and pipeline and number.isascii() and number.isdecimal()):
             raise Failure(f'"{text}" is not the name of a build: write ORG/PIPELINE/NUMBER, as in acme/web/12')
         return cls(org, pipeline, int(number))
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The names in the paths of operations."""
+        return {"org": self.org, "pipeline": self.pipeline, "number": str(self.number)}
 
     @property
     def of_pipeline(self) -> PipelineName:

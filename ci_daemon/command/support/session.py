@@ -127,6 +127,21 @@ class Session:
         at = "" if self.state_dir == DEFAULT_STATE_DIR else f" --state-dir {shlex.quote(str(self.state_dir))}"
         return f"ci-daemon{at}"
 
+    def service_start(self) -> str | None:
+        """Return the command that starts the service, in backquotes; None if it runs, as a server does."""
+        from ci_daemon.host.lock import served_by
+
+        if self.server() is not None or served_by(self.state_dir) is not None:
+            return None
+        return self.start_command
+
+    def pages_url(self) -> str:
+        """Return the address of the service's pages, without a trailing slash. Raises ConfigError."""
+        from api import pages_url
+
+        server = self.server()
+        return self.config().http.pages_url if server is None else pages_url(server.url)
+
     @property
     def start_command(self) -> str:
         """The command that starts the service, in backquotes for a sentence."""
@@ -199,6 +214,23 @@ class Session:
         self.audited = True
         with self.storage_without_billing() as storage:
             yield LocalDoor(storage, SystemClock(), self.operator, self.origin)
+
+    @contextmanager
+    def building_door(self) -> Iterator[Door]:
+        """Open the way to the operations that begin builds; on the box, with its prices and limits of builds.
+
+        Raises Failure, ContextsUnusable, StorageError and ConfigError.
+        """
+        if self.server() is not None:
+            with self.connection() as connection:
+                yield connection
+            return
+        from api.doors import LocalDoor
+        from storage import SystemClock
+
+        self.audited = True
+        with self.storage() as storage:
+            yield LocalDoor(storage, SystemClock(), self.operator, self.origin, self.config().ir)
 
     @contextmanager
     def connection(self) -> Iterator[Connection]:

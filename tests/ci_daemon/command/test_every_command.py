@@ -181,7 +181,11 @@ CHANGE_NOTHING_HERE = {"init", "doctor", "retention run"}
 """Commands that leave an entry in the audit, but change nothing when called as here."""
 
 THEIR_OWN_WORDS = {
+    "build approve": "approveBuild",
+    "build cancel": "cancelBuild",
     "build force-finish": "force-finish canceled",
+    "build rebuild": "rebuildBuild",
+    "build retry": "retryBuild",
     "member add": "addOrgMember",
     "org create": "createUserOrganization",
     "org set": "configureOrganization",

@@ -22,7 +22,7 @@ OPERATION = RECORDS - {"api"}
 
 SMALL = {
     "--help": NEVER | RECORDS | {"storage", "peewee", "rich"},
-    "build --help": NEVER | RECORDS,
+    "build --help": NEVER | OPERATION,
     "login --help": NEVER,
     "user list": NEVER | OPERATION,
     "user list --json": NEVER | OPERATION | {"rich"},
@@ -32,7 +32,7 @@ SMALL = {
     "token create ada@example.org": NEVER | OPERATION,
     "token list ada@example.org": NEVER | OPERATION,
     "pipeline list ada-example-org": NEVER | RECORDS,
-    "build list ada-example-org/web": NEVER | RECORDS,
+    "build list ada-example-org/web": NEVER | OPERATION,
     "coupon list": NEVER | RECORDS,
     "mail queue": NEVER | RECORDS,
     "secret list ada-example-org": NEVER | OPERATION,

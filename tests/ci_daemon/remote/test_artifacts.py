@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from api.operations import ArtifactRecord
 from ci_daemon.command import main
 from ci_daemon.remote.download import DownloadRefused, download, place
 from ci_daemon.remote.failures import ServiceUnreachable
-from ci_daemon.remote.views import ArtifactView
 from ci_daemon.submit.retry import Backoff
 from storage import NewBuild, Pipeline
 from tests.ci_daemon.remote.conftest import Printed, RunJson
@@ -22,7 +22,17 @@ from tests.ci_daemon.scripted_service import ScriptedService
 from tests.records import new_job
 
 CONTENT = b"0123456789" * 100
-ARTIFACT = ArtifactView("1", "2", "a.bin", len(CONTENT), hashlib.sha256(CONTENT).hexdigest(), datetime.now(UTC))
+ARTIFACT = ArtifactRecord(
+    "1",
+    "2",
+    "a.bin",
+    "a.bin",
+    "application/octet-stream",
+    len(CONTENT),
+    hashlib.sha256(CONTENT).hexdigest(),
+    datetime.now(UTC),
+    "",
+)
 
 
 @pytest.fixture
@@ -87,7 +97,7 @@ class Source:
             raise ServiceUnreachable("away")
 
 
-def fetched(file: Path, source: Source, artifact: ArtifactView = ARTIFACT, seconds: float = 0.0) -> bool:
+def fetched(file: Path, source: Source, artifact: ArtifactRecord = ARTIFACT, seconds: float = 0.0) -> bool:
     return download(artifact, file, source.open_from, Backoff(seconds), lambda _done: None)
 
 

@@ -154,6 +154,6 @@ def test_a_state_directory_of_the_caller_is_the_box(both: Path, tmp_path: Path, 
     """A context does not change what the owner's commands do, unless the owner names it."""
     new_storage(tmp_path / "no-box", SystemClock()).close()
     assert main(["build", "list", "acme/web"]) == 1
-    assert "there is no organization acme" in capsys.readouterr().err
+    assert 'there is no organization "acme"' in capsys.readouterr().err
     assert main(["--context", "none", "build", "list", "acme/web"]) == 1
     assert "there is no context none" in capsys.readouterr().err

@@ -54,7 +54,9 @@ def reading() -> Iterator[Callable[..., list[str]]]:
 
         def read(*given: Answer) -> list[str]:
             answers.extend(given)
-            lines = list(read_log(partial(ServedBuild(connection, "acme", "web", 1).log, "job")))
+            lines = list(
+                read_log(partial(ServedBuild(connection, {"org": "acme", "pipeline": "web", "number": "1"}).log, "job"))
+            )
             assert answers == []
             return lines
 

@@ -1,17 +1,16 @@
 from __future__ import annotations
 
 import io
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
+from api.operations import BuildRecord, JobRecord
 from api.operations.billing import Transaction
-from ci_daemon.remote.views import BuildView, JobView
 from ci_daemon.submit.events import BuildUpdated, Event, FollowStarted, JobUpdated, LogLine
 from ci_daemon.submit.screen import Screen
 from ci_daemon.submit.summary import Summary, summarize
-from storage import BuildState, JobState, LedgerSource
-
-START = datetime(2026, 1, 2, tzinfo=UTC)
+from storage import LedgerSource
+from tests.shown import START, shown_build, shown_job
 
 
 class Terminal(io.StringIO):
@@ -21,14 +20,13 @@ class Terminal(io.StringIO):
         return True
 
 
-def job(key: str, state: str = "running", seconds: float | None = None, **fields: Any) -> JobView:
-    id_, name = fields.pop("id", key), fields.pop("name", key)
+def job(key: str, state: str = "running", seconds: float | None = None, **fields: Any) -> JobRecord:
     finished = None if seconds is None else START + timedelta(seconds=seconds)
-    return JobView(id_, name, key, JobState(state), started_at=START, finished_at=finished, **fields)
+    return shown_job(key, state, finished_at=finished, **fields)
 
 
-def build(state: str = "running", **fields: Any) -> BuildView:
-    return BuildView(3, BuildState(state), START, **fields)
+def build(state: str = "running", **fields: Any) -> BuildRecord:
+    return shown_build(state, **fields)
 
 
 def shown(*events: Event, stream: io.StringIO | None = None) -> str:

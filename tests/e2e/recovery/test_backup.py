@@ -9,6 +9,7 @@ from tests.e2e.daemon import Build, Client, Daemon, Pipeline
 from tests.e2e.pipelines import Graph, one
 from tests.e2e.renders import render_log
 from tests.e2e.sources import HELLO, archive, pipeline_file, post
+from tests.state import run_sql
 
 
 @pytest.fixture
@@ -81,7 +82,9 @@ def test_builds_of_a_backup_continue_where_it_is_restored(
         assert on(other, each).record() == each.record()
     assert other.json("ledger", "verify") == []
     (source,) = (other.state / "sources").glob("*.tar.gz")
-    assert source.stem.removesuffix(".tar") == other.json("build", "show", f"{client.org}/running/1")["build_id"]
+    shown = other.json("build", "show", f"{client.org}/running/1")
+    ((uuid,),) = run_sql(other.state, "SELECT uuid FROM builds WHERE external_id = :id", id=shown["id"])
+    assert source.stem.removesuffix(".tar") == uuid
     rebuild = on(other, printing).client.request("POST", f"{printing.path}/rebuild")
     assert (rebuild.status_code, rebuild.json()["error"]["code"]) == (410, "source_expired")
 

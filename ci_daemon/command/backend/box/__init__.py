@@ -10,18 +10,14 @@ from typing import TYPE_CHECKING
 from storage import on_first_use
 
 if TYPE_CHECKING:
-    from ci_daemon.command.backend.box.artifacts import BoxArtifacts
     from ci_daemon.command.backend.box.backend import BoxBackend
-    from ci_daemon.command.backend.box.builds import BoxBuilds
     from ci_daemon.command.backend.box.pipelines import BoxPipelines
     from ci_daemon.command.backend.box.repositories import BoxRepositories
 else:
     __getattr__ = on_first_use(__name__)
 
 __all__ = [
-    "BoxArtifacts",
     "BoxBackend",
-    "BoxBuilds",
     "BoxPipelines",
     "BoxRepositories",
 ]

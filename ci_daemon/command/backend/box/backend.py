@@ -8,8 +8,6 @@ from ci_daemon.command.backend import box
 from ci_daemon.host.lock import served_by
 
 if TYPE_CHECKING:
-    from ci_daemon.command.backend.artifacts import Artifacts
-    from ci_daemon.command.backend.builds import Builds
     from ci_daemon.command.backend.pipelines import Pipelines
     from ci_daemon.command.backend.repositories import Repositories
     from ci_daemon.command.support.session import Session
@@ -38,16 +36,6 @@ class BoxBackend:
     def pages_url(self) -> str:
         """The address of the service's pages, without a trailing slash."""
         return self._session.config().http.pages_url
-
-    @property
-    def builds(self) -> Builds:
-        """The builds."""
-        return box.BoxBuilds(self._session, self._storage)
-
-    @property
-    def artifacts(self) -> Artifacts:
-        """The files that jobs kept."""
-        return box.BoxArtifacts(self._storage)
 
     @property
     def pipelines(self) -> Pipelines:

@@ -5,15 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from api import pages_url
-from ci_daemon.command.backend.server.artifacts import ServerArtifacts
-from ci_daemon.command.backend.server.builds import ServerBuilds
 from ci_daemon.command.backend.server.pipelines import ServerPipelines
 from ci_daemon.command.backend.server.repositories import ServerRepositories
 from ci_daemon.remote.connection import Connection
 
 if TYPE_CHECKING:
-    from ci_daemon.command.backend.artifacts import Artifacts
-    from ci_daemon.command.backend.builds import Builds
     from ci_daemon.command.backend.pipelines import Pipelines
     from ci_daemon.command.backend.repositories import Repositories
     from ci_daemon.remote.destination import Destination
@@ -32,16 +28,6 @@ class ServerBackend:
     def pages_url(self) -> str:
         """The address of the service's pages, without a trailing slash."""
         return pages_url(self.connection.url)
-
-    @property
-    def builds(self) -> Builds:
-        """The builds."""
-        return ServerBuilds(self.connection)
-
-    @property
-    def artifacts(self) -> Artifacts:
-        """The files that jobs kept."""
-        return ServerArtifacts(self.connection)
 
     @property
     def pipelines(self) -> Pipelines:
