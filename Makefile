@@ -1,12 +1,14 @@
 # `make run` builds an example, `make serve` runs the service, `make test` is what CI runs. All first set up what they
-# need, in a minute or two the first time and in a second later. Setup needs make, python3 and apt as root; without root,
-# `make setup` prints the commands to run with `sudo`.
+# need and no more: `make run` takes under a minute the first time, `make test` a few, and both a second later. That needs
+# make, python3 and apt as root; without root, the commands to run with `sudo` are printed.
 
+# What developers need has an environment of its own, what running needs another.
 VENV := .venv
+LOCK := requirements/test.txt
 BIN := $(VENV)/bin
 RUN := .run
+PROGRAM := $(RUN)/venv/bin/ci-daemon
 STATE := $(RUN)/state
-CI_DAEMON := $(BIN)/ci-daemon --state-dir $(STATE)
 TEST_PROGRAMS := $(RUN)/test-programs
 
 # Without bytecode every program that a test starts would compile the product anew.
@@ -15,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Images are large and the same in every checkout; set this to share them.
 export CI_DAEMON_IMAGES_DIR ?= $(CURDIR)/$(RUN)/images
 
-.PHONY: run serve setup test test-ready test-browser test-machines test-members test-qemu test-crash test-power test-leaks test-fleet test-system test-packages lint types docs
+.PHONY: run serve ready setup test test-newest test-ready test-browser test-machines test-members test-qemu test-crash test-power test-leaks test-fleet test-system test-packages lint types docs
 .PHONY: dist deb pictures bench clean
 
 # What it caches is below the checkout, too.
@@ -24,38 +26,55 @@ run: DIR := examples/hello
 # PROVIDER=qemu runs it in machines with a kernel of their own.
 PROVIDER := sandbox
 run: export CI_DAEMON_POOL_PROVIDER = $(PROVIDER)
-run: setup
-	@$(BIN)/ci-daemon run $(DIR)
+run: ready
+	@$(PROGRAM) run $(DIR)
 
 # After Ctrl-C no VM is left: `--wait` is for those of jobs, and none is parked.
 serve: export CI_DAEMON_POOL_PARKED ?= 0
-serve: setup $(RUN)/token
-	@echo "Sign in as $(ACCOUNT), once, within 15 minutes: $$($(CI_DAEMON) user link $(ACCOUNT))"
-	@echo "Build, in another terminal: CI_DAEMON_TOKEN=\$$(cat $(RUN)/token) $(BIN)/ci-daemon submit examples/hello"
-	@$(CI_DAEMON) serve --wait
+serve: SERVICE = $(PROGRAM) --state-dir $(STATE)
+serve: ready $(RUN)/token
+	@$(MAKE_IMAGE)
+	@echo "Sign in as $(ACCOUNT), once, within 15 minutes: $$($(SERVICE) user link $(ACCOUNT))"
+	@echo "Build, in another terminal: CI_DAEMON_TOKEN=\$$(cat $(RUN)/token) $(PROGRAM) submit examples/hello"
+	@$(SERVICE) serve --wait
 
 # The API key of a user with credit.
 ACCOUNT := ada@example.org
-$(RUN)/token: | setup
-	@$(CI_DAEMON) user list | grep -q $(ACCOUNT) || $(CI_DAEMON) user add $(ACCOUNT) --name Ada >/dev/null
-	@$(CI_DAEMON) ledger grant ada-example-org 10000 --note "a first session" >/dev/null
-	@umask 077 && $(CI_DAEMON) token create $(ACCOUNT) | sed 's/.*: //' >$@
+$(RUN)/token: | ready
+	@$(SERVICE) user list | grep -q $(ACCOUNT) || $(SERVICE) user add $(ACCOUNT) --name Ada >/dev/null
+	@$(SERVICE) ledger grant ada-example-org 10000 --note "a first session" >/dev/null
+	@umask 077 && $(SERVICE) token create $(ACCOUNT) | sed 's/.*: //' >$@
 
+# Of running, and of developing.
+ready: SERVICE = $(PROGRAM) --state-dir $(STATE)
+ready: $(RUN)/venv/.complete
+	@$(MAKE_READY)
+
+setup: SERVICE = $(BIN)/ci-daemon --state-dir $(STATE)
 setup: $(VENV)/.complete
-	@mkdir -p $(RUN)
-	@$(CI_DAEMON) init >/dev/null
-	@[ -e $(STATE)/ci-daemon.toml ] || printf '[images]\ndir = "%s"\n' "$$CI_DAEMON_IMAGES_DIR" >$(STATE)/ci-daemon.toml
-	@$(CI_DAEMON) doctor --fix --quiet
-	@$(CI_DAEMON) image build
+	@$(MAKE_READY)
+	@$(MAKE_IMAGE)
+
+define MAKE_READY
+set -e; $(SERVICE) init >/dev/null; \
+[ -e $(STATE)/ci-daemon.toml ] || printf '[images]\ndir = "%s"\n' "$$CI_DAEMON_IMAGES_DIR" >$(STATE)/ci-daemon.toml; \
+$(SERVICE) doctor --fix --quiet
+endef
+
+define MAKE_IMAGE
+[ -e "$$CI_DAEMON_IMAGES_DIR" ] || echo "making the image that VMs start from, once"; $(SERVICE) image build
+endef
 
 # The programs of a virtual environment contain its path, so a checkout that was moved or copied needs a new one.
-ifneq ($(shell cat $(VENV)/.complete 2>/dev/null),$(CURDIR))
-.PHONY: $(VENV)/.complete
-endif
+MOVED = $(if $(filter $(CURDIR),$(shell cat $(1)/.complete 2>/dev/null)),,$(1)/.complete)
+.PHONY: $(call MOVED,$(VENV)) $(call MOVED,$(RUN)/venv)
 
 # The lock is the script itself. Two runs at once would delete each other's environment.
-$(VENV)/.complete: setup.cfg pyproject.toml .ci/venv
-	@flock .ci/venv .ci/venv $(VENV)
+$(RUN)/venv/.complete: requirements/run.txt
+$(VENV)/.complete: $(LOCK)
+$(VENV)/.complete $(RUN)/venv/.complete: setup.cfg pyproject.toml .ci/venv
+	@mkdir -p $(RUN)
+	@flock .ci/venv .ci/venv $(@D) $(filter requirements/%,$^)
 	@pwd -P >$@
 
 # Coverage is that of pytest's workers: its start-up hook reads COVERAGE_PROCESS_START, and each worker writes a file of
@@ -71,6 +90,11 @@ test:
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report --include='ci_daemon/*'
 	@$(BIN)/coverage report --include='storage/*,api/*,actors/*' --fail-under=90
+
+# The same, with the newest versions that setup.cfg allows.
+test-newest:
+	@rm -f $(RUN)/newest/.complete
+	@$(MAKE) --no-print-directory VENV=$(RUN)/newest LOCK= test
 
 # All that is done before the tests. Parts of it run at once, but apt serves one caller at a time.
 test-ready: setup lint types $(RUN)/tests-collected $(TEST_PROGRAMS)/.complete $(TEST_PROGRAMS)/oidc-provider/.complete $(TEST_PROGRAMS)/axe/.complete $(TEST_PROGRAMS)/octokit/.complete test-browser test-machines test-members
@@ -200,9 +224,10 @@ bench: setup test-machines
 	$(BIN)/python -m benchmarks
 
 # Layers and images belong to sub-ids, so an ordinary user removes them as root of a user namespace with those ids.
+clean: PYTHON := $(firstword $(wildcard $(BIN)/python $(RUN)/venv/bin/python))
 clean:
-	@if [ -x $(BIN)/ci-daemon ] && [ -e $(STATE) ]; then $(CI_DAEMON) lease kill --all; fi
-	@if [ -x $(BIN)/python ] && [ -e $(RUN) ]; then $(BIN)/python -c "$$REMOVE" $(RUN); fi
+	@if [ -n "$(PYTHON)" ] && [ -e $(STATE) ]; then $(PYTHON) -m ci_daemon --state-dir $(STATE) lease kill --all; fi
+	@if [ -n "$(PYTHON)" ] && [ -e $(RUN) ]; then $(PYTHON) -c "$$REMOVE" $(RUN); fi
 	rm -rf $(RUN) $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 define REMOVE

@@ -36,5 +36,7 @@ mkdir "$first/source"
 (cd "$here" && tar -cf - --exclude='./.*' --exclude=./build --exclude='*.egg-info' .) | tar -xf - -C "$first/source"
 echo "preparing the installation" >&2
 "$python" -Im venv "$first/venv"
-"$first/venv/bin/python" -Im pip install --quiet --disable-pip-version-check "$first/source"
+pip() { "$first/venv/bin/python" -Im pip install --quiet --disable-pip-version-check --no-deps "$@"; }
+pip --require-hashes --requirement "$first/source/requirements/run.txt"
+pip "$first/source"
 "$first/venv/bin/ci-daemon" install --from "$here" "$@"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from storage import error_reason, immutable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from ci_daemon.doctor.check import Check
 
@@ -37,9 +37,13 @@ def fix_commands(checks: Iterable[Check]) -> list[str]:
     return list(dict.fromkeys(together if command in installs else command for command in wanted))
 
 
-def apply_fixes(checks: Iterable[Check]) -> Iterator[FixResult]:
-    """Run the commands that fix failed checks, and yield the result of each."""
+def apply_fixes(checks: Iterable[Check], begins: Callable[[str], None] = lambda _command: None) -> Iterator[FixResult]:
+    """Run the commands that fix failed checks, and yield the result of each.
+
+    ``begins`` gets each command before it runs.
+    """
     for command in fix_commands(checks):
+        begins(command)
         argv = shlex.split(command)
         error = _run(argv)
         if error is not None and command.startswith(_INSTALL):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Release", "all_except", "create", "current", "previous", "require_python_for_all", "set_current"]
 
 _PACKAGE = "ci-daemon"
+_LOCK = "requirements/run.txt"
 
 
 @immutable
@@ -104,6 +105,9 @@ def create(host: Host, source: str) -> Release:
         raise InstallError(f"{error}; if ensurepip is missing, run `apt-get install -y python3-venv`") from error
     pip = (path / "bin/python", "-Im", "pip", "--disable-pip-version-check", "--quiet")
     with pip_argument(source) as argument:
+        lock = Path(argument, _LOCK)
+        if lock.exists():  # in a checkout; a wheel requires the versions that it was tested with
+            host.run(*pip, "install", "--require-hashes", "--no-deps", "--requirement", lock)
         host.run(*pip, "install", "--upgrade", argument)
     host.run(path / "bin/python", "-Im", "ci_daemon.manual", path / "share")
     (path / SOURCE_FILE).write_text(f"{source}\n", encoding="utf-8")

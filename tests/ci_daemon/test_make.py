@@ -23,9 +23,9 @@ CHECKOUT = Path(__file__).parents[2]
 @contextmanager
 def make(target: str, run: Path, images: Path, **environ: str) -> Iterator[subprocess.Popen[str]]:
     """Run a target of the Makefile on an environment that exists, with all that it keeps in a folder."""
-    variables = [f"RUN={run}", f"BIN={Path(sys.executable).parent}"]
+    variables = [f"RUN={run}", f"PROGRAM={Path(sys.executable).parent / 'ci-daemon'}"]
     with subprocess.Popen(
-        ["make", "--no-print-directory", "--old-file=setup", *variables, target],
+        ["make", "--no-print-directory", "--old-file=ready", *variables, target],
         cwd=CHECKOUT,
         env={**os.environ, "CI_DAEMON_IMAGES_DIR": str(images), **environ},
         stdout=subprocess.PIPE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +18,15 @@ case "$*" in
 *"-m venv"*)
     for last; do :; done
     echo "$PWD" >>venvs
-    /bin/mkdir -p "$last/bin"
-    /bin/ln -sf "$0" "$last/bin/python"
-    echo "#!$PWD/$last/bin/python" >"$last/bin/pip"
-    /bin/chmod 755 "$last/bin/pip" ;;
-*"pip install"*) echo "$*" >pip ;;
+    mkdir -p "$last/bin"
+    echo "#!$PWD/$last/bin/python" >"$last/bin/ci-daemon" ;;
+*"import ensurepip, glob"*) echo bundled/pip.whl ;;
+*"pip.whl/pip install"*)
+    echo "$*" >>installed
+    mkdir -p .venv.tools/bin
+    printf '#!/bin/sh\\necho "uv $*" >>installed\\nexit $(cat uv-fails 2>/dev/null)\\n' >.venv.tools/bin/uv
+    chmod 755 .venv.tools/bin/uv ;;
+*"pip.whl/pip --python"*) echo "$*" >>installed ;;
 esac
 """
 
@@ -38,9 +43,9 @@ class Machine:
         path.write_text(f"#!/bin/sh\n{script}\n")
         path.chmod(0o755)
 
-    def set_up(self) -> subprocess.CompletedProcess[str]:
+    def set_up(self, *lock: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            ["/bin/sh", str(SCRIPT), ".venv"],
+            ["/bin/sh", str(SCRIPT), ".venv", *lock],
             cwd=self.root,
             env={"PATH": str(self.root / "bin")},
             capture_output=True,
@@ -53,6 +58,8 @@ class Machine:
 def machine(tmp_path: Path) -> Machine:
     machine = Machine(tmp_path / "machine")
     machine.has("id", "echo 1000")
+    for program in ("cat", "chmod", "cut", "grep", "mkdir", "rm"):
+        machine.has(program, f'exec {shutil.which(program)} "$@"')
     return machine
 
 
@@ -89,20 +96,47 @@ def test_root_updates_old_lists_and_installs_missing_packages(machine: Machine):
     assert asked == ["install -y -qq python3.11-venv", "update -qq", "install -y -qq python3.11-venv"]
 
 
+def installed(machine: Machine) -> list[str]:
+    """Return what was asked of installers, without their options for all."""
+    lines = (machine.root / "installed").read_text().splitlines()
+    return [line.partition(" install ")[2].removeprefix("--quiet ") for line in lines]
+
+
 def test_an_environment_is_made_once_and_updated_each_time(machine: Machine):
     machine.has("python3", MAKES_VENV)
-    machine.has("grep", 'exec /bin/grep "$@"')
     for _ in range(2):
-        done = machine.set_up()
+        done = machine.set_up("requirements/run.txt")
         assert done.returncode == 0, done.stderr
-        assert "--editable .[dev]" in (machine.root / "pip").read_text()
-        (machine.root / "pip").unlink()
+        fetched, locked, own = installed(machine)
+        assert "--require-hashes" in fetched
+        assert fetched.endswith("--requirement requirements/build.txt")
+        assert locked.endswith("--require-hashes --no-deps --requirement requirements/run.txt")
+        assert own.endswith("--no-build-isolation --no-deps --editable .")
+        (machine.root / "installed").unlink()
+        assert not (machine.root / ".venv.tools").exists()
     assert (machine.root / "venvs").read_text().splitlines() == [str(machine.root)]
+
+
+def test_without_a_lock_the_newest_packages_are_installed(machine: Machine):
+    machine.has("python3", MAKES_VENV)
+    assert machine.set_up().returncode == 0
+    assert installed(machine)[-1].endswith("--upgrade --no-build-isolation --editable .[dev,otlp]")
+
+
+def test_pip_installs_where_uv_cannot(machine: Machine):
+    machine.has("python3", MAKES_VENV)
+    (machine.root / "uv-fails").write_text("2")
+    done = machine.set_up("requirements/run.txt")
+    assert done.returncode == 0, done.stderr
+    assert installed(machine)[-2:] == [
+        "--require-hashes --no-deps --requirement requirements/run.txt",
+        "--no-deps --editable .",
+    ]
+    assert "uv is not to be had here" in done.stdout
 
 
 def test_a_checkout_that_was_moved_gets_another(machine: Machine, tmp_path: Path):
     machine.has("python3", MAKES_VENV)
-    machine.has("grep", 'exec /bin/grep "$@"')
     assert machine.set_up().returncode == 0
     machine.root = machine.root.rename(tmp_path / "moved")
     assert machine.set_up().returncode == 0
@@ -110,7 +144,7 @@ def test_a_checkout_that_was_moved_gets_another(machine: Machine, tmp_path: Path
 
 
 def test_unavailable_packages_are_reported_last(machine: Machine):
-    machine.has("python3", MAKES_VENV.replace('echo "$*" >pip', "exit 1"))
+    machine.has("python3", MAKES_VENV.replace('echo "$*" >>installed', "exit 1"))
     done = machine.set_up()
     assert done.returncode == 1
     assert done.stderr.startswith("pip cannot install the Python packages, and says why above: ")

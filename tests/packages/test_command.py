@@ -29,7 +29,7 @@ def laptop() -> Iterator[Machine]:
     with Machine() as made:
         made.write("/etc/uv/uv.toml", UV_SETTINGS)
         made.run("useradd --create-home --shell /bin/bash ada")
-        tools = [sys.executable, "-m", "pip", "download", "--quiet", "--dest", made.root / "srv/wheels", "pipx", "uv"]
+        tools = [sys.executable, "-m", "pip", "download", "--quiet", "--dest", made.root / "srv/wheels", "pipx"]
         subprocess.run(tools, check=True)
         made.put_checkout("/home/ada/ci-daemon")
         (wheel,) = (CHECKOUT / "dist").glob("*.whl")

@@ -66,6 +66,17 @@ def test_the_command_works_without_the_checkout(home: Path):
     assert "--step" in run(home, "run", "--help")
 
 
+def test_the_wheel_requires_what_the_lock_names(home: Path):
+    lock = (CHECKOUT / "requirements/run.txt").read_text(encoding="utf-8")
+    pins = {line.partition("==")[0]: line.partition("==")[2].split()[0] for line in lock.splitlines() if "==" in line}
+    listed = json.loads(
+        subprocess.check_output([home / "venv/bin/pip", "list", "--format=json", "--disable-pip-version-check"])
+    )
+    found = {each["name"].lower().replace("_", "-").replace(".", "-"): each["version"] for each in listed}
+    assert {name: found[name] for name in found.keys() & pins.keys()}.items() <= pins.items()
+    assert found.keys() - pins.keys() == {"ci-daemon", "pip", "setuptools"}
+
+
 def test_pages_and_their_files_are_served(home: Path, url: str):
     """The page of an organization is made of templates in folders."""
     run(home, "--state-dir", "state", "user", "add", "ada@example.org", "--name", "Ada")

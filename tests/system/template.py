@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tomllib
-from configparser import ConfigParser
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +16,7 @@ __all__ = ["CHECKOUT", "FOLDER", "debian", "wheels"]
 
 CHECKOUT = Path(__file__).parents[2]
 FOLDER = CHECKOUT / ".run/machines"
+_LOCKS = [CHECKOUT / "requirements" / name for name in ("run.txt", "build.txt")]
 
 _PACKAGES = (
     "adduser", "ca-certificates", "curl", "dbus", "debian-archive-keyring", "git", "gpg", "iproute2", "kmod",
@@ -40,11 +39,8 @@ def debian(suite: str) -> Path:
 
 
 def wheels() -> Path:
-    """Return a folder with the wheels of this checkout's requirements; machines need no package index."""
-    setup = ConfigParser(interpolation=None)
-    setup.read(CHECKOUT / "setup.cfg", encoding="utf-8")
-    recipe = [setup["options"]["install_requires"], (CHECKOUT / "pyproject.toml").read_text()]
-    return kept(FOLDER, "wheels", recipe, _collect)
+    """Return a folder with the wheels that this checkout's locks name; machines need no package index."""
+    return kept(FOLDER, "wheels", [each.read_text(encoding="utf-8") for each in _LOCKS], _collect)
 
 
 def _bootstrap(suite: str, root: Path) -> None:
@@ -60,7 +56,6 @@ def _bootstrap(suite: str, root: Path) -> None:
 
 
 def _collect(folder: Path) -> None:
-    requires = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["build-system"]["requires"]
-    subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "-w", folder, CHECKOUT, *requires, "wheel"], check=True)
-    for own in folder.glob("ci_daemon-*"):
-        own.unlink()
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes", "--dest", str(folder)]
+    for lock in _LOCKS:
+        subprocess.run([*pip, "--requirement", str(lock)], check=True)

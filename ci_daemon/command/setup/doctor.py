@@ -35,8 +35,9 @@ def doctor(session: Session, *, fix: bool, quiet: bool) -> ExitCode:
     as_root = os.geteuid() == 0
     checks = _check_as_owner(session)
     if fix and (runnable := [check for check in checks if as_root or not check.root]):
-        for done in doctor_checks.apply_fixes(runnable):
-            click.echo(f"ran: {done.command}" + (f": {done.error}" if done.error else ""), err=True)
+        for done in doctor_checks.apply_fixes(runnable, lambda command: click.echo(f"running: {command}", err=True)):
+            if done.error is not None:
+                click.echo(f"failed: {done.command}: {done.error}", err=True)
         checks = _check_as_owner(session)
     if session.json:
         session.answer([_document(check, as_root=as_root) for check in checks], "")

@@ -62,5 +62,5 @@ def test_fix_runs_safe_commands_and_checks_again(state_dir: Path, capsys: pytest
     (state_dir / "secret.key").chmod(0o644)
     main(["--state-dir", str(state_dir), "doctor", "--fix"])
     detail = capsys.readouterr()
-    assert f"ran: chmod 0600 {state_dir}/secret.key" in detail.err
+    assert f"running: chmod 0600 {state_dir}/secret.key" in detail.err
     assert "ok    state:" in detail.out
