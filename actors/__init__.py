@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from actors.prometheus_metrics import PrometheusMetrics
     from actors.settings import ArtifactSettings, CacheSettings, JobSettings, PoolSettings, RetentionSettings
     from actors.supervision import doing
-    from actors.timed_http import Deadline, TimedBackend
+    from actors.timed_http import Answer, Deadline, NoAnswer, TimedBackend, exchange
     from actors.timings import Timings
     from actors.vms.public_addresses import is_public, is_within
 else:
     __getattr__ = on_first_use(__name__)
 
 __all__ = [
+    "Answer",
     "ArtifactSettings",
     "CacheSettings",
     "Deadline",
@@ -38,6 +39,7 @@ __all__ = [
     "FrontEnd",
     "JobSettings",
     "LogContextFilter",
+    "NoAnswer",
     "PollerComposition",
     "PoolSettings",
     "PrometheusMetrics",
@@ -45,6 +47,7 @@ __all__ = [
     "TimedBackend",
     "Timings",
     "doing",
+    "exchange",
     "is_public",
     "is_within",
     "job_environment",

@@ -1,4 +1,4 @@
-"""HTTP connections whose waits all end by one deadline.
+"""HTTP requests that are bounded in time and size: all waits of one end by one deadline.
 
 By itself, each byte would begin the wait anew.
 """
@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import httpcore
 
+from storage import error_reason, immutable
+
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-__all__ = ["Deadline", "TimedBackend"]
+__all__ = ["Answer", "Deadline", "NoAnswer", "TimedBackend", "exchange"]
+
+_HEADERS = {"User-Agent": "ci-daemon", "Accept": "application/json", "Accept-Encoding": "identity"}
 
 
 class Deadline:
@@ -90,3 +94,60 @@ class _Stream(httpcore.NetworkStream):
 
     def get_extra_info(self, info: str) -> Any:  # noqa: ANN401 - httpcore's signature
         return self._stream.get_extra_info(info)
+
+
+class NoAnswer(Exception):
+    """A server gave no answer, or too long a one.
+
+    The message continues a sentence that begins with the server's name.
+    """
+
+
+@immutable
+class Answer:
+    """The answer to a request; the names of its headers are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
+
+    @property
+    def ok(self) -> bool:
+        """True if the server did what it was asked for."""
+        return self.status in range(200, 300)
+
+
+def exchange(
+    method: str,
+    url: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    backend: TimedBackend,
+    ssl_context: ssl.SSLContext,
+    most_bytes: int,
+) -> Answer:
+    """Send a request over a connection of its own, and return the whole answer.
+
+    Redirects are not followed, so a credential goes nowhere else, and the proxies of the environment are not used.
+    Raises NoAnswer, and what the backend raises.
+    """
+    sent = {**_HEADERS, **headers}
+    if body or method == "POST":
+        sent["Content-Length"] = str(len(body))
+    content = bytearray()
+    try:
+        with (
+            httpcore.ConnectionPool(ssl_context=ssl_context, network_backend=backend) as pool,
+            pool.stream(method, url, headers=list(sent.items()), content=body) as response,
+        ):
+            for chunk in response.iter_stream():
+                content += chunk
+                if len(content) > most_bytes:
+                    raise NoAnswer(f"answers more than {most_bytes} bytes")
+            answered = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
+            return Answer(response.status, answered, bytes(content))
+    except httpcore.TimeoutException:
+        raise NoAnswer("does not answer in time") from None
+    except (httpcore.NetworkError, httpcore.ProtocolError, OSError, ValueError) as error:
+        raise NoAnswer(f"cannot be reached: {error_reason(error)}") from None

@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 from pydantic import ValidationError
 
+from actors import Deadline, NoAnswer, TimedBackend, exchange
 from ci_daemon.host.private_file import write_private
 from storage import JsonModel, error_reason, immutable
 
@@ -33,6 +34,7 @@ _PERMISSIONS = {
 }
 _EVENTS = ("push", "pull_request", "check_run", "check_suite", "repository")
 _TIMEOUT = 30
+_MOST_BYTES = 2**20
 
 
 class AppNotMade(Exception):
@@ -136,15 +138,17 @@ def convert(api_url: str, code: str) -> MadeApp:
     """Return the app that a code of GitHub stands for; it works once, within an hour. Raises AppNotMade."""
     if not code.isascii() or not code.isalnum():
         raise AppNotMade("the code must be the letters and digits after code= in the address that GitHub led to")
+    url, context = f"{api_url}/app-manifests/{code}/conversions", httpx.create_ssl_context()
+    backend = TimedBackend(Deadline(_TIMEOUT))
     try:
-        answered = httpx.post(f"{api_url}/app-manifests/{code}/conversions", timeout=_TIMEOUT)
-        answered.raise_for_status()
-        return MadeApp.model_validate_json(answered.content)
-    except httpx.HTTPStatusError as error:
-        status = error.response.status_code
-        raise AppNotMade(f"GitHub refused the code with {status}: it works once, within an hour; start over") from None
-    except (httpx.HTTPError, ValidationError) as error:
-        raise AppNotMade(f"GitHub did not tell of the app: {type(error).__name__}; start over") from None
+        answer = exchange("POST", url, {}, b"", backend=backend, ssl_context=context, most_bytes=_MOST_BYTES)
+        if not answer.ok:
+            raise AppNotMade(f"GitHub refused the code with {answer.status}: it works once, within an hour; start over")
+        return MadeApp.model_validate_json(answer.content)
+    except NoAnswer as error:
+        raise AppNotMade(f"GitHub {error}; start over") from None
+    except ValidationError:
+        raise AppNotMade("GitHub answers something that describes no app; start over") from None
 
 
 def write_app(app: MadeApp, file: Path, *, signs_in: bool) -> Path:

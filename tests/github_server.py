@@ -7,11 +7,12 @@ import re
 import secrets
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BufferedIOBase
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -54,11 +55,15 @@ def private_key() -> str:
 
 @dataclass
 class Fault:
-    """An answer in place of the right one; a ``status`` of 0 is no answer in time."""
+    """An answer in place of the right one; a ``status`` of 0 is no answer in time.
+
+    With ``slow`` the body comes byte by byte, each after a tenth of a second.
+    """
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
     message: str = "a fault of the test"
+    slow: bool = False
 
 
 @dataclass
@@ -276,21 +281,33 @@ def _handler(github: GithubServer) -> type[BaseHTTPRequestHandler]:
             if fault.status == 0:
                 github.over.wait(10)
                 return
-            self._answer(fault.status, {"message": fault.message}, fault.headers)
+            self._answer(fault.status, {"message": fault.message}, fault.headers, slow=fault.slow)
 
-        def _answer(self, status: int, body: Any, headers: Mapping[str, str]) -> None:
+        def _answer(self, status: int, body: Any, headers: Mapping[str, str], *, slow: bool = False) -> None:
             text = json.dumps(body).encode()
             self.send_response_only(status)
             self.send_header("Date", self.date_time_string(github.now.timestamp()))
             for name, value in {**headers, "Content-Length": str(len(text)), "Connection": "close"}.items():
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(text)
+            _write(self.wfile, text, github.over if slow else None)
 
         def log_message(self, *_: object) -> None:
             """Stay silent."""
 
     return Handler
+
+
+def _write(stream: BufferedIOBase, text: bytes, slow_until: threading.Event | None) -> None:
+    """Write a body, slowly if there is an event that ends it; the service may have gone."""
+    with suppress(ConnectionError):
+        if slow_until is None:
+            stream.write(text)
+            return
+        for byte in text:
+            stream.write(bytes([byte]))
+            if slow_until.wait(0.1):
+                return
 
 
 def _page(repositories: list[Any], query: dict[str, str]) -> dict[str, Any]:

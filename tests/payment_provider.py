@@ -1,19 +1,18 @@
-"""A local payment provider, which answers the `stripe` library and signs events with it."""
+"""A local payment provider, which answers as Stripe does and signs events as it documents."""
 
 from __future__ import annotations
 
+import hmac
 import json
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from typing import Any
 from urllib.parse import parse_qsl
-
-from stripe import WebhookSignature
 
 from api import PaymentSettings
 
@@ -33,12 +32,15 @@ class Asked:
 class Fault:
     """An answer in place of the right one.
 
-    Without a ``status`` the connection is closed without an answer; with ``late``, when the provider closes.
+    Without a ``status`` the connection is closed without an answer; with ``late``, when the provider closes. With
+    ``slow`` the body comes byte by byte, each after a tenth of a second.
     """
 
     status: int | None = None
     body: bytes = b""
     late: bool = False
+    slow: bool = False
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -140,8 +142,12 @@ def event(name: str, kind: str, about: dict[str, Any], *, livemode: bool = False
 
 def signature(body: bytes, secret: str = WEBHOOK_SECRET, seconds_ago: int = 0) -> str:
     """Return the header that the provider sends with a body."""
-    header: str = WebhookSignature.generate_signature_header(body.decode(), secret, int(time.time()) - seconds_ago)
-    return header
+    return signature_at(int(time.time()) - seconds_ago, body, secret)
+
+
+def signature_at(moment: int, body: bytes, secret: str) -> str:
+    """Return the header that the provider sends at a moment, in seconds since 1970."""
+    return f"t={moment},v1={hmac.new(secret.encode(), b'%d.%s' % (moment, body), 'sha256').hexdigest()}"
 
 
 def refund(name: str, cents: int, session: str, status: str = "succeeded") -> dict[str, Any]:
@@ -185,20 +191,29 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         if fault is not None and fault.status is not None:
-            self._answer(fault.status, fault.body)
+            self._answer(fault.status, fault.body, fault)
         elif self.path != "/v1/checkout/sessions":
             self._answer(404, b'{"error": {"message": "unrecognized request"}}')
         else:
             status, document = self.provider.create(asked)
             self._answer(status, json.dumps(document).encode())
 
-    def _answer(self, status: int, body: bytes) -> None:
+    def _answer(self, status: int, body: bytes, fault: Fault | None = None) -> None:
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Request-Id", "req_of_the_tests")
+        for name, value in (fault.headers if fault else {}).items():
+            self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(body)
+        with suppress(ConnectionError):  # the service has gone
+            if fault is None or not fault.slow:
+                self.wfile.write(body)
+                return
+            for byte in body:
+                self.wfile.write(bytes([byte]))
+                if self.provider.over.wait(0.1):
+                    return
 
     def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002 - the name in the base class
         """Print nothing."""

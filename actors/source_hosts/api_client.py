@@ -12,11 +12,10 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlencode, urlsplit
 
-import httpcore
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from actors.source_hosts.host import HostError
-from actors.timed_http import Deadline, TimedBackend
+from actors.timed_http import Answer, Deadline, NoAnswer, TimedBackend, exchange
 from actors.vms.public_addresses import is_public, is_within
 from storage import error_reason, immutable
 
@@ -29,14 +28,12 @@ if TYPE_CHECKING:
 
 __all__ = ["HostApi", "HostNetwork", "HostRefused"]
 
-_HEADERS = {"User-Agent": "ci-daemon", "Accept": "application/json", "Accept-Encoding": "identity"}
 _TIMEOUT = 20.0
 _MOST_BYTES = 4 * 2**20
 _SHOWN = 200
 _LONGEST_PAUSE = 3600.0
 _PAUSE = 60.0
 _TOO_MANY = 429
-_OK = range(200, 300)
 
 Model = TypeVar("Model", bound=BaseModel)
 Content = TypeVar("Content")
@@ -158,37 +155,21 @@ class HostApi:
 
         Raises HostError, and HostRefused for an error status.
         """
-        headers = {**_HEADERS, **self.headers} | ({"Content-Type": media_type} if media_type else {})
-        if body or method == "POST":
-            headers["Content-Length"] = str(len(body))
+        headers = {**self.headers} | ({"Content-Type": media_type} if media_type else {})
+        backend = TimedBackend(self.deadline or Deadline(_TIMEOUT), self._resolve)
+        context = self.network.ssl_context
         try:
-            status, answered, content = self._exchange(method, self.root + path, headers, body)
-        except httpcore.TimeoutException:
-            raise HostError(f"{self._host} does not answer in time") from None
-        except (httpcore.NetworkError, httpcore.ProtocolError, OSError, ValueError) as error:
-            raise HostError(f"{self._host} cannot be reached: {error_reason(error)}") from None
-        if status not in _OK:
-            raise self._refusal(status, answered, content)
-        return content
+            answer = exchange(
+                method, self.root + path, headers, body, backend=backend, ssl_context=context, most_bytes=_MOST_BYTES
+            )
+        except NoAnswer as error:
+            raise HostError(f"{self._host} {error}") from None
+        if not answer.ok:
+            raise self._refusal(answer)
+        return answer.content
 
-    def _exchange(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes
-    ) -> tuple[int, dict[str, str], bytes]:
-        def resolve(host: str, port: int) -> list[str]:
-            return self.network.addresses(host, port, anywhere=self.anywhere)
-
-        backend = TimedBackend(self.deadline or Deadline(_TIMEOUT), resolve)
-        content = bytearray()
-        with (
-            httpcore.ConnectionPool(ssl_context=self.network.ssl_context, network_backend=backend) as pool,
-            pool.stream(method, url, headers=list(headers.items()), content=body) as response,
-        ):
-            for chunk in response.iter_stream():
-                content += chunk
-                if len(content) > _MOST_BYTES:
-                    raise HostError(f"{self._host} answers more than {_MOST_BYTES} bytes")
-            answered = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
-            return response.status, answered, bytes(content)
+    def _resolve(self, host: str, port: int) -> list[str]:
+        return self.network.addresses(host, port, anywhere=self.anywhere)
 
     @property
     def _host(self) -> str:
@@ -200,10 +181,11 @@ class HostApi:
         except ValidationError:
             raise HostError(f"{self._host} answers something that its API does not") from None
 
-    def _refusal(self, status: int, headers: Mapping[str, str], content: bytes) -> HostRefused:
-        text = content[: 4 * _SHOWN].decode(errors="replace")
+    def _refusal(self, answer: Answer) -> HostRefused:
+        status = answer.status
+        text = answer.content[: 4 * _SHOWN].decode(errors="replace")
         detail = "".join(each if each.isprintable() else " " for each in text)[:_SHOWN].strip()
-        pause = self.network.pause(headers)
+        pause = self.network.pause(answer.headers)
         match status:
             case HTTPStatus.UNAUTHORIZED:
                 why = "refuses the token: it is wrong, was revoked or has expired, so connect again with another"

@@ -8,17 +8,19 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin, urlsplit
+
+import pydantic_core
 
 from actors.source_hosts.github.host_clock import HostClock
 from actors.source_hosts.host import HostError
+from actors.timed_http import Answer, Deadline, NoAnswer, TimedBackend, exchange
 from storage import error_reason, immutable
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Iterator, Mapping
 
-    from githubkit import GitHub
-    from githubkit.exception import RateLimitExceeded
     from joserfc.jwk import RSAKey
 
     from actors.source_hosts.github.settings import GithubAppSettings
@@ -42,6 +44,14 @@ _OTHER_CLOCK = timedelta(seconds=30)
 
 _FETCH_RIGHTS = {"contents": "read"}
 
+_MOST_BYTES = 16 * 2**20
+_MOST_REDIRECTS = 3
+_REDIRECTS = {301, 302, 307, 308}
+_LIMITED = {403, 429}
+_PAUSE = timedelta(minutes=1)
+_LONGEST_PAUSE = timedelta(hours=1)
+"""GitHub's limits are those of an hour."""
+
 
 class GithubNotFound(HostError):
     """GitHub has no such thing, or does not show it to the app."""
@@ -57,7 +67,9 @@ class _Token:
 
 
 class GithubApi:
-    """GitHub's REST API by githubkit. It blocks, and is safe in any thread. Every method raises HostError.
+    """GitHub's REST API. It blocks, and is safe in any thread. Every method raises HostError.
+
+    An answer has a bound of bytes, and one of time for all of it.
 
     An installation's token is kept until shortly before it expires. While GitHub asks for a pause, requests of that
     installation fail without being sent. Moments are by GitHub's clock. Nothing that failed is repeated here, because
@@ -79,12 +91,12 @@ class GithubApi:
         """Return the answer to a request of an installation; a token that was revoked is replaced once."""
         kept = (installation_id, None) in self._tokens
         try:
-            return self._send(self._client(installation_id), installation_id, method, path, body)
+            return self._send(self._token(installation_id, None), installation_id, method, path, body)
         except _TokenRevoked:
             self._tokens.pop((installation_id, None), None)
             if not kept:
                 raise
-            return self._send(self._client(installation_id), installation_id, method, path, body)
+            return self._send(self._token(installation_id, None), installation_id, method, path, body)
 
     def repositories(self, installation_id: str) -> Iterator[Any]:
         """Yield the repositories of an installation, as GitHub describes them."""
@@ -103,9 +115,6 @@ class GithubApi:
         """Keep no token for the contents of a repository."""
         with self._lock:
             self._tokens = {key: token for key, token in self._tokens.items() if key[1] != repository_id}
-
-    def _client(self, installation_id: str) -> GitHub[Any]:
-        return self._github(self._token(installation_id, None))
 
     def _token(self, installation_id: str, repository_id: str | None) -> str:
         key = installation_id, repository_id
@@ -127,46 +136,61 @@ class GithubApi:
         """Return the answer to a request of the app, asked anew if it failed by a clock that was wrong."""
         ahead = self._clock.ahead
         try:
-            return self._send(self._app_client(), account, method, path, body)
+            return self._send(self._proof(), account, method, path, body)
         except _TokenRevoked:
             if abs(self._clock.ahead - ahead) < _OTHER_CLOCK:
                 raise
-            return self._send(self._app_client(), account, method, path, body)
+            return self._send(self._proof(), account, method, path, body)
 
-    def _send(
-        self, client: GitHub[Any], account: str, method: str, path: str, body: Mapping[str, object] | None
-    ) -> Any:  # noqa: ANN401 - JSON
-        from githubkit.exception import GitHubException, RateLimitExceeded, RequestFailed, RequestTimeout  # noqa: PLC0415
-
+    def _send(self, token: str, account: str, method: str, path: str, body: Mapping[str, object] | None) -> Any:  # noqa: ANN401 - JSON
         self._wait_for_no_pause(account)
+        answer = self._exchange(token, method, path, b"" if body is None else json.dumps(body).encode())
+        self._clock.heard(answer.headers.get("date"))
+        if answer.status in _LIMITED and (pause := self._pause(answer.headers)) is not None:
+            self._pauses[account] = until = self._clock.now() + pause
+            message = f"GitHub's rate limit is reached until {until:%H:%M:%S} UTC"
+            raise HostError(message, retry_after=pause.total_seconds())
+        if not answer.ok:
+            raise _refusal(answer.status, answer.content, f"{method} {path.partition('?')[0]}")
         try:
-            answered = client.request(method, path, json=body)
-            self._clock.heard(answered.headers.get("date"))
-            return answered.json()
-        except RateLimitExceeded as error:
-            raise self._paused(account, error) from None
-        except RequestTimeout:
-            raise HostError(f"GitHub did not answer within {self._settings.timeout:g} s") from None
-        except RequestFailed as error:
-            self._clock.heard(error.response.headers.get("date"))
-            raise _refusal(
-                error.response.status_code, error.response.text, f"{method} {path.partition('?')[0]}"
-            ) from None
-        except GitHubException as error:
-            raise HostError(f"GitHub cannot be reached: {error.__cause__ or error}") from None
+            return pydantic_core.from_json(answer.content)
         except ValueError:
             raise HostError(f"GitHub answered {method} {path} with what is no JSON") from None
 
-    def _paused(self, account: str, error: RateLimitExceeded) -> HostError:
-        """Note until when GitHub asks for a pause."""
-        headers, pause = error.response.headers, error.retry_after
-        self._clock.heard(headers.get("date"))
-        now, reset = self._clock.now(), headers.get("x-ratelimit-reset", "")
-        if "retry-after" not in headers and reset.isdecimal():  # a moment of GitHub's clock
-            pause = max(datetime.fromtimestamp(int(reset), UTC) - now, timedelta())
-        self._pauses[account] = until = now + pause
-        message = f"GitHub's rate limit is reached until {until:%H:%M:%S} UTC"
-        return HostError(message, retry_after=pause.total_seconds())
+    def _exchange(self, token: str, method: str, path: str, body: bytes) -> Answer:
+        """Return an answer; of a repository that was renamed, that to which GitHub redirects."""
+        headers = {"Authorization": f"Bearer {token}", "Accept": "application/vnd.github+json"}
+        if body:
+            headers["Content-Type"] = "application/json"
+        backend = TimedBackend(Deadline(self._settings.timeout))
+        url = f"{self._settings.api_url}{path}"
+        for _ in range(_MOST_REDIRECTS):
+            try:
+                answer = exchange(
+                    method, url, headers, body,
+                    backend=backend, ssl_context=self._ssl_context, most_bytes=_MOST_BYTES,
+                )  # fmt: skip
+            except NoAnswer as error:
+                raise HostError(f"GitHub {error}") from None
+            if answer.status not in _REDIRECTS or "location" not in answer.headers:
+                return answer
+            target = urljoin(url, answer.headers["location"])
+            if urlsplit(target)[:2] != urlsplit(url)[:2]:
+                raise HostError("GitHub redirects to another host, where the token must not go")
+            url = target
+        raise HostError(f"GitHub redirects {method} {path.partition('?')[0]} too often")
+
+    def _pause(self, headers: Mapping[str, str]) -> timedelta | None:
+        """Return how long GitHub asks to wait; None if its answer is not about a limit."""
+        after, reset = headers.get("retry-after"), headers.get("x-ratelimit-reset", "")
+        if after is not None:
+            return min(timedelta(seconds=int(after[:9])), _LONGEST_PAUSE) if _is_number(after) else _PAUSE
+        if headers.get("x-ratelimit-remaining") != "0":
+            return None
+        if not _is_number(reset):
+            return _PAUSE
+        left = datetime.fromtimestamp(int(reset[:10]), UTC) - self._clock.now()  # a moment of GitHub's clock
+        return min(max(left, timedelta()), _LONGEST_PAUSE)
 
     def _wait_for_no_pause(self, account: str) -> None:
         """Raise HostError while GitHub asks for a pause."""
@@ -177,8 +201,8 @@ class GithubApi:
                 raise HostError(f"GitHub's rate limit is reached until {until:%H:%M:%S} UTC", retry_after=left)
             self._pauses.pop(account, None)
 
-    def _app_client(self) -> GitHub[Any]:
-        """Return a client of the app. Raises HostError if its private key cannot be used."""
+    def _proof(self) -> str:
+        """Return the proof of the app. Raises HostError if its private key cannot be used."""
         from joserfc import jwt  # noqa: PLC0415 - slow to import
 
         issued = self._clock.now() - _MARGIN
@@ -187,7 +211,7 @@ class GithubApi:
             "iat": int(issued.timestamp()),
             "exp": int((issued + _LIFETIME).timestamp()),
         }
-        return self._github(jwt.encode({"alg": "RS256"}, claims, self._private_key))
+        return jwt.encode({"alg": "RS256"}, claims, self._private_key)
 
     @cached_property
     def _private_key(self) -> RSAKey:
@@ -206,26 +230,17 @@ class GithubApi:
 
         return httpx.create_ssl_context()
 
-    def _github(self, token: str) -> GitHub[Any]:
-        from githubkit import GitHub  # noqa: PLC0415
-
-        return GitHub(
-            token,
-            base_url=self._settings.api_url,
-            user_agent="ci-daemon",
-            ssl_verify=self._ssl_context,
-            timeout=self._settings.timeout,
-            http_cache=False,
-            auto_retry=False,
-        )
-
 
 class _TokenRevoked(HostError):
     """GitHub does not take the token."""
 
 
-def _refusal(status: int, text: str, what: str) -> HostError:
-    message = f"GitHub answered {what} with {status}: {_first_line(text)}"
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal()
+
+
+def _refusal(status: int, content: bytes, what: str) -> HostError:
+    message = f"GitHub answered {what} with {status}: {_first_line(content.decode(errors='replace'))}"
     match status:
         case 401:
             return _TokenRevoked(message)
@@ -240,5 +255,5 @@ def _refusal(status: int, text: str, what: str) -> HostError:
 def _first_line(text: str) -> str:
     """Return GitHub's own words on an error, or the beginning of another's."""
     with suppress(ValueError, KeyError, TypeError):
-        text = json.loads(text)["message"]
+        text = pydantic_core.from_json(text)["message"]
     return "".join(each if each.isprintable() else " " for each in str(text)[:200]).strip()

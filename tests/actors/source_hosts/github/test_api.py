@@ -12,7 +12,7 @@ from actors.source_hosts.github import Github, GithubApi, GithubAppSettings
 from actors.source_hosts.host import HostError
 from tests.actors.source_hosts.github.conftest import App
 from tests.clock import ManualClock
-from tests.github_server import APP_ID, WEBHOOK_SECRET, Fault, reset_at
+from tests.github_server import APP_ID, WEBHOOK_SECRET, Fault, GithubServer, reset_at
 
 TOKENS = "POST /app/installations/7/access_tokens"
 
@@ -128,9 +128,65 @@ def test_a_failure_is_told_and_not_final(app: App, fault: Fault, message: str):
 def test_silence_is_waited_for_only_so_long(app: App, clock: ManualClock, tmp_path: Path):
     impatient = replace(app.server.settings(tmp_path / "app.pem"), timeout=0.5)
     app.server.faults = [Fault(0)]
-    with pytest.raises(HostError, match=r"did not answer within 0\.5 s") as error:
+    with pytest.raises(HostError, match="GitHub does not answer in time") as error:
         list(GithubApi(impatient, clock).repositories("7"))
     assert not error.value.final
+
+
+def test_an_answer_byte_by_byte_is_waited_for_only_so_long(app: App, clock: ManualClock, tmp_path: Path):
+    """Each byte comes well within the time-out, but not the whole answer."""
+    impatient = replace(app.server.settings(tmp_path / "app.pem"), timeout=0.5)
+    app.server.faults = [Fault(200, message="x" * 100, slow=True)]
+    with pytest.raises(HostError, match="GitHub does not answer in time"):
+        list(GithubApi(impatient, clock).repositories("7"))
+
+
+def test_an_answer_without_end_is_not_read(app: App):
+    app.bound()
+    app.server.faults = [Fault(200, message="x" * (16 * 2**20))]
+    with pytest.raises(HostError, match="GitHub answers more than 16777216 bytes"):
+        list(app.api.repositories("7"))
+
+
+def test_a_repository_that_was_renamed_is_found(app: App):
+    app.bound()
+    app.server.faults = [Fault(301, {"Location": "/installation/repositories?per_page=100&page=1"})]
+    assert len(list(app.api.repositories("7"))) == 1
+
+
+def test_a_token_goes_to_no_other_host(app: App):
+    app.bound()
+    with GithubServer.serving() as elsewhere:
+        app.server.faults = [Fault(302, {"Location": f"{elsewhere.url}/installation/repositories"})]
+        with pytest.raises(HostError, match="redirects to another host") as error:
+            list(app.api.repositories("7"))
+        assert elsewhere.asked == []
+    assert not error.value.final
+
+
+def test_redirects_in_a_circle_end(app: App):
+    app.bound()
+    app.server.faults = [Fault(307, {"Location": "/installation/repositories"})] * 4
+    with pytest.raises(HostError, match="too often"):
+        list(app.api.repositories("7"))
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Retry-After": "soon"},
+        {"Retry-After": "9" * 30},
+        {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "9" * 30},
+        {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "never"},
+        {"X-RateLimit-Remaining": "0"},
+    ],
+)
+def test_a_pause_is_at_least_zero_and_at_most_an_hour(app: App, headers: dict[str, str]):
+    app.bound()
+    app.server.faults = [Fault(403, headers)]
+    with pytest.raises(HostError, match="rate limit") as error:
+        list(app.api.repositories("7"))
+    assert error.value.retry_after in {60.0, 3600.0}
 
 
 def test_a_suspended_installation_is_not_asked(app: App):
