@@ -64,6 +64,12 @@ def test_a_lock_has_what_is_required_and_no_more(lock: str, extras: tuple[str, .
     assert {name for name, pin in pins.items() if here(pin)} == closure(wanted)
 
 
+def test_each_requirement_is_weighed():
+    """`docs/dependencies.md` has a row for each, and none for those that have gone."""
+    page = (CHECKOUT / "docs/dependencies.md").read_text(encoding="utf-8").partition("\n## ")[0]
+    assert sorted(re.findall(r"^\| `(\S+)` \|", page, re.MULTILINE)) == sorted(each.name for each in declared())
+
+
 def test_what_builds_is_locked():
     wanted = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]["requires"]
     pins = locked("build")
