@@ -106,6 +106,16 @@ def test_a_cursor_is_good_for_its_own_list_only(ada: Account, pipeline: Pipeline
     assert answered.json["error"]["code"] == "invalid_cursor"
 
 
+def test_a_cursor_of_the_callers_list_is_theirs(ada: Account, bob: Account):
+    for name in ("second", "third"):
+        ada.client.simulate_post("/api/v0/organizations", json={"name": name})
+    cursor = ada.client.simulate_get("/api/v0/organizations", params={"limit": "1"}).json["next_cursor"]
+
+    assert ada.client.simulate_get("/api/v0/organizations", params={"cursor": cursor}).status_code == 200
+    answered = bob.client.simulate_get("/api/v0/organizations", params={"cursor": cursor})
+    assert answered.json["error"]["code"] == "invalid_cursor"
+
+
 def test_a_page_has_fifty_rows_by_default(ada: Account, pipeline: PipelinePath):
     for _ in range(51):
         ada.grant(1)
