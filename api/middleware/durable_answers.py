@@ -29,13 +29,17 @@ class DurableAnswers:
         """Let the request write without waiting. It removes no files, and tells nobody else."""
         self._storage.write_ahead()
 
-    def process_response(self, req: falcon.Request, resp: falcon.Response, *_: object) -> None:
+    def process_response(self, req: falcon.Request, resp: falcon.Response, resource: object, *_: object) -> None:
         """Wait; that takes no time unless something is being written. Raises DatabaseUnavailable.
 
         If others want to be served, the server holds the answer back itself (see Channel), and serves them meanwhile.
+        An answer that tells nothing of what is stored waits for nothing, but is refused, too, if the disk has failed.
         """
         hold = req.env.get("ci_daemon.hold_answer")
-        self._storage.await_disk(None if hold is None else partial(_hold, hold, resp))
+        if getattr(resource, "tells_nothing_stored", False):
+            self._storage.await_disk(lambda _: True)
+        else:
+            self._storage.await_disk(None if hold is None else partial(_hold, hold, resp))
 
 
 def _hold(hold: Callable[[Callable[[], None] | None], bool], resp: falcon.Response, wait: Callable[[], None]) -> bool:

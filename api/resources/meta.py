@@ -35,6 +35,9 @@ class PingResource:
 class HealthResource:
     """``/healthz``, for load balancers: they send no new work to a service that is about to stop."""
 
+    tells_nothing_stored = True
+    """So it is answered beside others' changes, which wait for the disk."""
+
     def __init__(self, engine: EngineInterface) -> None:
         self._engine = engine
 

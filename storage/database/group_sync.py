@@ -68,6 +68,7 @@ class GroupSync:
         wanted = self._begun if number is None else number
         if self._synced >= wanted:
             return
+        self._check()
         if later is not None and later(partial(self.wait, wanted)):
             return
         with self._changed:

@@ -99,3 +99,18 @@ def test_who_hangs_up_leaves_the_others_their_answers(served: Served, disk: Held
         staying.sendall(_change(served, 2))
     response: http.client.HTTPResponse = answer(staying)
     assert b"Ada 2" in response.read()
+
+
+def test_a_health_check_waits_for_nobodys_changes(served: Served, disk: HeldDisk):
+    client, checking = served.connect(), served.connect()
+    with disk.held():
+        client.sendall(_change(served, 1))
+        disk.await_sync()
+        assert answer(checking, served.request("GET", "/healthz")).status == 200
+    assert answer(client).status == 200
+
+
+def test_a_health_check_fails_once_the_disk_has_failed(served: Served, disk: HeldDisk):
+    disk.failure = OSError(errno.EIO, os.strerror(errno.EIO))
+    assert refusal(answer(served.connect(), _change(served, 1))) == (503, "busy")
+    assert refusal(answer(served.connect(), served.request("GET", "/healthz"))) == (503, "busy")

@@ -17,10 +17,10 @@ def interval() -> Iterator[float]:
     sys.setswitchinterval(own)
 
 
-def test_few_threads_keep_the_interval_of_the_interpreter(interval: float):
-    assert threading.active_count() < 200
+def test_few_threads_switch_sooner_than_the_interpreter_would(interval: float):
+    assert threading.active_count() < 50
     adapt_switch_interval()
-    assert sys.getswitchinterval() == pytest.approx(interval)
+    assert interval > sys.getswitchinterval() == pytest.approx(0.001)
 
 
 @pytest.mark.parametrize("threads", [1, 250, 1000, 6000, 100_000])
