@@ -377,7 +377,7 @@ def body_of(document: object, body: type[B]) -> B:
     """Return the parsed body as an object of its class. Raises ApiError ``invalid_body``."""
     kind: Any = body
     checked = check_body(document, body_model_of(kind))
-    made: B = kind(**{each.name: getattr(checked, each.name) for each in dataclasses.fields(kind)})
+    made: B = kind(**{name: getattr(checked, name) for name in type(checked).__pydantic_fields__})
     return made
 
 

@@ -87,8 +87,13 @@ def _in_order(record: type, behind: Mapping[str, list[ShownField]]) -> Iterator[
 def showing(record: type[T], stored: object, **others: object) -> T:
     """Return a record that shows a stored one: its fields by name, but the values in ``others``."""
     kind: Any = record
-    taken = {each.name: getattr(stored, each.name) for each in fields(kind) if each.name not in others}
+    taken = {name: getattr(stored, name) for name in _field_names(kind) if name not in others}
     return record(**taken, **others)
+
+
+@cache
+def _field_names(record: Any) -> tuple[str, ...]:  # noqa: ANN401 - mypy takes no class for hashable
+    return tuple(each.name for each in fields(record))
 
 
 def document_of(record: object) -> dict[str, object]:
