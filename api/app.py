@@ -72,7 +72,6 @@ from api.resources.internal_source import InternalSourceResource
 from api.resources.meta import HealthResource
 from api.resources.metrics import MetricsResource
 from api.resources.notifications import NotificationsResource
-from api.resources.pipelines import PipelinesResource
 from api.resources.push_answers import PushAnswers
 from api.resources.sign_in.cli_login import CliLoginResource
 from api.resources.sign_in.identity_providers import IdentityProvidersResource
@@ -191,7 +190,6 @@ def create_app(
 
     add_pipelines(
         routes,
-        PipelinesResource(storage, access, pager),
         door,
         NotificationsResource(storage, engine, access, pager, mails, clock),
         CachesResource(storage, access),

@@ -7,9 +7,10 @@ import re
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from enum import StrEnum
 from functools import cache
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar, get_type_hints
+from types import MappingProxyType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import (
     AfterValidator,
@@ -38,6 +39,7 @@ __all__ = [
     "NUMBER",
     "WHOLE_NUMBER",
     "BuildSource",
+    "ConcurrencyLimit",
     "CouponCode",
     "Cron",
     "Env",
@@ -260,6 +262,9 @@ _WARNING = 'step "test": the key "runner_args.cpus" has no effect: did you mean 
 Warnings = Annotated[tuple[str, ...], Field(examples=[[_WARNING]])]
 """The parts of a pipeline that have no effect."""
 
+ConcurrencyLimit = Annotated[int, Field(ge=1, le=1000)]
+"""The number of builds of a concurrency group that may run at a time."""
+
 Timestamp = Annotated[
     str,
     BeforeValidator(_stamp),
@@ -358,12 +363,21 @@ def body_model_of(body: Any) -> type[RequestBody]:  # noqa: ANN401 - mypy takes 
     """Return the model of the class of a body, whose types are those of this module."""
     types = get_type_hints(body, {**globals(), **vars(sys.modules[body.__module__])}, include_extras=True)
     declared: dict[str, Any] = {
-        each.name: (types[each.name], _default(each.default)) for each in dataclasses.fields(body)
+        each.name: (_with_choices(types[each.name]), _default(each.default)) for each in dataclasses.fields(body)
     }
     made: type[RequestBody] = create_model(
         body.__name__, __base__=RequestBody, __doc__=body.__doc__, __module__=body.__module__, **declared
     )
     return made
+
+
+def _with_choices(kind: Any) -> Any:  # noqa: ANN401 - any type
+    """Return the type of a field of a body that takes the values of an enum, and makes members of them."""
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        return Annotated[Literal[tuple(each.value for each in kind)], AfterValidator(kind)]
+    if get_origin(kind) in {Union, UnionType}:
+        return Union[tuple(map(_with_choices, get_args(kind)))]  # noqa: UP007 - made of any number
+    return kind
 
 
 def _default(value: object) -> Any:  # noqa: ANN401 - as pydantic takes it

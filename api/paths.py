@@ -17,6 +17,7 @@ from api.operations import (
     mail_settings,
     members,
     organizations,
+    pipelines,
     schedules,
     secrets,
     user,
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from api.resources.internal_source import InternalSourceResource
     from api.resources.metrics import MetricsResource
     from api.resources.notifications import NotificationsResource
-    from api.resources.pipelines import PipelinesResource
     from api.resources.sign_in.cli_login import CliLoginResource
     from api.resources.sign_in.identity_providers import IdentityProvidersResource
     from api.resources.webhooks import WebhookResource
@@ -209,16 +209,18 @@ def add_sources(routes: Routes, internal: InternalSourceResource, webhooks: Webh
 
 def add_pipelines(
     routes: Routes,
-    pipelines: PipelinesResource,
     door: HttpDoor,
     notifications: NotificationsResource,
     caches: CachesResource,
 ) -> None:
     """Route pipelines, their schedules, notifications and caches."""
-    routes.add(_PIPELINES, pipelines, "list")
-    routes.add(f"{_PIPELINES}/{{pipeline}}", pipelines)
     door.add(
         routes,
+        pipelines.list_pipelines,
+        pipelines.create_pipeline,
+        pipelines.get_pipeline,
+        pipelines.update_pipeline,
+        pipelines.delete_pipeline,
         schedules.list_schedules,
         schedules.create_schedule,
         schedules.update_schedule,

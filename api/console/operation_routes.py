@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from api.console.operation_form import OperationForm, given, leads_to
 from api.console.pipelines.settings import PipelineSettingsPage, build_of, rebuild_of, settings_of
-from api.operations import builds, schedules, secrets
-from api.resources.pipelines import PipelinesResource
+from api.operations import builds, pipelines, schedules, secrets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,21 +15,12 @@ if TYPE_CHECKING:
     from api.console.site import Site
     from api.openapi.operations import Routes
     from api.operations.builds import BuildRecord
-    from api.paging import Pager
 
 __all__ = ["add_operation_pages"]
 
 
-def add_operation_pages(
-    routes: Routes,
-    site: Site,
-    *,
-    url: str,
-    pager: Pager,
-) -> None:
+def add_operation_pages(routes: Routes, site: Site, url: str) -> None:
     """Route the forms of pipelines and builds, and the pages of settings."""
-    storage, access = site.storage, site.access
-
     pipeline = "/{org}/pipelines/{pipeline}"
     routes.add_page(f"{pipeline}/settings", PipelineSettingsPage(site, url))
     routes.add_page(f"{pipeline}/builds", OperationForm(site, builds.create_build, leads_to(_build), build_of))
@@ -43,9 +33,10 @@ def add_operation_pages(
         routes.add_page(f"{pipeline}/builds/{{number}}/{action}", OperationForm(site, performed, this_build))
     rebuild = OperationForm(site, builds.rebuild_build, leads_to(_build), rebuild_of)
     routes.add_page(f"{pipeline}/builds/{{number}}/rebuild", rebuild)
-    pipelines, back = PipelinesResource(storage, access, pager), _settings_of_pipeline()
-    routes.add_page(f"{pipeline}/settings/update", OperationForm(site, pipelines.on_patch, back, settings_of))
-    routes.add_page(f"{pipeline}/settings/delete", OperationForm(site, pipelines.on_delete, leads_to(_organization)))
+    form = OperationForm(site, pipelines.update_pipeline, _settings_of_pipeline(), settings_of)
+    routes.add_page(f"{pipeline}/settings/update", form)
+    form = OperationForm(site, pipelines.delete_pipeline, leads_to(_organization))
+    routes.add_page(f"{pipeline}/settings/delete", form)
     back = _settings_of_pipeline("schedules")
     document = given("cron", "timezone", "branch")
     routes.add_page(f"{pipeline}/schedules", OperationForm(site, schedules.create_schedule, back, document))

@@ -161,7 +161,7 @@ def add_build_pages(
     routes.add_page("/{org}", OrganizationPage(site, url))
     routes.add_page("/{org}/pipelines/{pipeline}", PipelinePage(site))
 
-    add_operation_pages(routes, site, url=url, pager=pager)
+    add_operation_pages(routes, site, url)
     add_notification_pages(routes, site, pager=pager, mails=mails)
     add_organization_pages(routes, site, url=url, rates=rates, payments=payments)
 

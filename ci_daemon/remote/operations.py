@@ -12,7 +12,6 @@ from ci_daemon.remote.account_views import (
 from ci_daemon.remote.operation import Nothing, Operation, Page
 from ci_daemon.remote.repository_views import ConnectedRepoView, RepoHookView, RepoSummaryView, RepoView, ShownRepoView
 from ci_daemon.remote.views import (
-    PipelineView,
     StatusView,
     TokenView,
 )
@@ -27,38 +26,6 @@ PING = Operation("ping", "GET", "/api/v0/ping", StatusView)
 CLAIM = Operation("cliClaimV2", "POST", "/api/v2/auth/cli/claim", TokenView, frozenset({"nonce"}))
 REDEEM = Operation("cliRedeemV2", "POST", "/api/v2/auth/cli/redeem", TokenView, frozenset({"code"}))
 LOGOUT = Operation("logout", "POST", "/api/v0/auth/logout", Nothing)
-
-GET_PIPELINE = Operation("getPipeline", "GET", _PIPELINE, PipelineView)
-CREATE_PIPELINE = Operation(
-    "createPipeline",
-    "POST",
-    _ORG + "/pipelines",
-    PipelineView,
-    frozenset({"name", "repository", "default_branch"}),
-)
-DELETE_PIPELINE = Operation("deletePipeline", "DELETE", _PIPELINE, Nothing)
-
-LIST_PIPELINES = Operation("listPipelines", "GET", _ORG + "/pipelines", Page[PipelineView], query=_PAGED)
-UPDATE_PIPELINE = Operation(
-    "updatePipeline",
-    "PATCH",
-    _PIPELINE,
-    PipelineView,
-    frozenset(
-        {
-            "name",
-            "default_branch",
-            "description",
-            "visibility",
-            "allow_manual",
-            "fail_fast",
-            "concurrency_group",
-            "concurrency_limit",
-            "cancel_superseded",
-            "strict_shell",
-        }
-    ),
-)
 
 GET_LOG: Operation[Any] = Operation("getJobLog", "GET", _JOB + "/log", Nothing, query=frozenset({"wait"}))
 GET_RENDER_LOG: Operation[Any] = Operation(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING
 
-from api.operations import billing, builds, user
-from ci_daemon.remote import operations
+from api.operations import billing, builds, pipelines, user
 from ci_daemon.remote.connection import Connection
 from ci_daemon.remote.failures import RequestFailed
 from storage import LedgerSource
@@ -39,7 +38,7 @@ class Client:
     def has_pipeline(self, organization: str, pipeline: str) -> bool:
         """Tell whether the organization has a pipeline of that slug."""
         try:
-            self.connection.call(operations.GET_PIPELINE, {"org": organization, "pipeline": pipeline})
+            self.connection.perform(pipelines.get_pipeline, {"org": organization, "pipeline": pipeline})
         except RequestFailed as error:
             if error.code == "pipeline_not_found":
                 return False
@@ -48,16 +47,16 @@ class Client:
 
     def build_count(self, organization: str, pipeline: str) -> int:
         """Return the number of a pipeline's builds."""
-        return self.connection.call(operations.GET_PIPELINE, {"org": organization, "pipeline": pipeline}).build_count
+        return self.connection.perform(pipelines.get_pipeline, {"org": organization, "pipeline": pipeline}).build_count
 
     def create_pipeline(self, organization: str, name: str, *, repository: str, default_branch: str) -> str:
         """Create a pipeline and return its slug."""
         body = {"name": name, "repository": repository, "default_branch": default_branch}
-        return self.connection.call(operations.CREATE_PIPELINE, {"org": organization}, body=body).slug
+        return self.connection.perform(pipelines.create_pipeline, {"org": organization}, body).slug
 
     def delete_pipeline(self, organization: str, pipeline: str) -> None:
         """Delete a pipeline. Only an admin of the organization may."""
-        self.connection.call(operations.DELETE_PIPELINE, {"org": organization, "pipeline": pipeline})
+        self.connection.perform(pipelines.delete_pipeline, {"org": organization, "pipeline": pipeline})
 
     def create_build(
         self,

@@ -89,34 +89,37 @@ class PipelineChanges(TypedDict, total=False):
 
 @immutable
 class Pipeline:
-    """A named CI definition of an organization.
+    """A pipeline.
 
-    Builds of an organization with the same ``concurrency_group`` run at most ``concurrency_limit`` at a time. The group
-    may contain ``{branch}``. Without a ``cancel_superseded`` or ``strict_shell`` of its own the organization's applies,
-    else the host's.
-
-    ``build_count`` is also the number of its latest build, because no number is skipped and no build removed.
+    Builds of the organization with the same ``concurrency_group`` run at most ``concurrency_limit`` at a time. Where
+    ``strict_shell`` is null, the setting of the organization or host applies.
     """
 
     id: int
-    uuid: str
-    organization_id: int
+    uuid: str = hidden()
+    organization_id: int = hidden()
     slug: str
     name: str
     repository: str
     default_branch: str
     visibility: Visibility
     allow_manual: bool
+    source_slug: str | None = hidden()
+    build_count: int
+    """Also the number of its latest build: no number is skipped, and no build removed."""
+
+    created_at: datetime
     description: str | None
     repo_name: str | None
-    source_slug: str | None
-    fail_fast: bool
     concurrency_group: str | None
+    """The group may contain ``{branch}``."""
+
     concurrency_limit: int
     cancel_superseded: CancelSuperseded | None
+    """Without one of its own the organization's applies, else the host's."""
+
+    fail_fast: bool
     strict_shell: bool | None
-    build_count: int
-    created_at: datetime
 
 
 @immutable

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from ci_daemon.command.backend.pipelines import Pipelines
     from ci_daemon.command.backend.repositories import Repositories
 
 __all__ = ["Backend"]
@@ -22,11 +21,6 @@ class Backend(Protocol):
     @property
     def pages_url(self) -> str:
         """The address of the service's pages, without a trailing slash."""
-        ...
-
-    @property
-    def pipelines(self) -> Pipelines:
-        """The pipelines."""
         ...
 
     @property

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
-
 import click
 
+from api.operations import pipelines
 from ci_daemon.command.support.command_classes import Group, SharedCommand
 from ci_daemon.command.support.confirmation import confirm
-from ci_daemon.command.support.documents import document_of
-from ci_daemon.command.support.names import PipelineName
+from ci_daemon.command.support.documents import given
 from ci_daemon.command.support.session import Session, pass_session
 from ci_daemon.command.support.setting_options import (
     DEFAULT,
@@ -20,10 +18,7 @@ from ci_daemon.command.support.setting_options import (
 )
 from ci_daemon.command.support.texts import one_line
 from ci_daemon.terminal.counts import counted
-from storage import CancelSuperseded, Visibility
-
-if TYPE_CHECKING:
-    from storage import PipelineChanges
+from storage import Visibility, document_of
 
 __all__ = ["pipeline"]
 
@@ -44,8 +39,8 @@ def pipeline() -> None:
 @pass_session
 def list_pipelines(session: Session, *, org: str) -> None:
     """List the pipelines of the organization ORG, oldest first."""
-    with session.backend() as backend:
-        documents = [document_of(each) for each in backend.pipelines.all(org)]
+    with session.door() as door:
+        documents = [document_of(each) for each in door.rows(pipelines.list_pipelines, {"org": org})]
     session.remember(f"pipeline/{org}/{each['slug']}" for each in documents)
     session.table(documents, _COLUMNS, f"{org} has no pipeline")
 
@@ -54,10 +49,10 @@ def list_pipelines(session: Session, *, org: str) -> None:
 @click.argument("org")
 @click.argument("pipeline")
 @pass_session
-def show(session: Session, *, org: str, pipeline: str) -> None:
+def show(session: Session, /, **names: str) -> None:
     """Show PIPELINE of the organization ORG with its settings."""
-    with session.backend() as backend:
-        document = document_of(backend.pipelines.get(PipelineName(org, pipeline)))
+    with session.door() as door:
+        document = document_of(door.perform(pipelines.get_pipeline, names))
     if session.json:
         session.answer(document, "")
     else:
@@ -79,13 +74,13 @@ def show(session: Session, *, org: str, pipeline: str) -> None:
     help="The branch that is built by default.",
 )
 @pass_session
-def create(session: Session, *, org: str, name: str, repository: str, default_branch: str) -> None:
+def create(session: Session, /, *, org: str, **fields: str) -> None:
     """Create the pipeline NAME in the organization ORG. Its slug is made from NAME.
 
     `ci-daemon submit` and a connected repository create pipelines by themselves.
     """
-    with session.backend() as backend:
-        document = document_of(backend.pipelines.create(org, name, repository, default_branch))
+    with session.door() as door:
+        document = document_of(door.perform(pipelines.create_pipeline, {"org": org}, fields))
     session.answer(document, f"created {org}/{document['slug']}")
 
 
@@ -119,48 +114,33 @@ def create(session: Session, *, org: str, name: str, repository: str, default_br
 @pass_session
 def edit(
     session: Session,
+    /,
     *,
     org: str,
     pipeline: str,
-    name: str | None,
-    description: str | None,
-    default_branch: str | None,
-    visibility: str | None,
-    allow_manual: bool | None,
-    fail_fast: bool | None,
-    concurrency_group: str | None,
     no_concurrency_group: bool,
-    concurrency_limit: int | None,
     cancel_superseded: str | None,
     strict_shell: str | None,
+    **others: object,
 ) -> None:
     """Change PIPELINE of the organization ORG, with immediate effect, also on running builds.
 
     Builds of the organization with the same concurrency group run at most so many at a time; the others wait. Where
     --cancel-superseded or --strict-shell is "default", the setting of the organization or host applies.
     """
-    plain = {
-        "name": name,
-        "description": description,
-        "default_branch": default_branch,
-        "visibility": visibility and Visibility(visibility),
-        "allow_manual": allow_manual,
-        "fail_fast": fail_fast,
-        "concurrency_limit": concurrency_limit,
-    }
-    changes = cast("PipelineChanges", {key: value for key, value in plain.items() if value is not None})
-    if concurrency_group is not None and no_concurrency_group:
-        raise click.UsageError("give --concurrency-group or --no-concurrency-group, not both")
-    if concurrency_group is not None or no_concurrency_group:
-        changes["concurrency_group"] = concurrency_group
+    changes = given(others)
+    if no_concurrency_group:
+        if "concurrency_group" in changes:
+            raise click.UsageError("give --concurrency-group or --no-concurrency-group, not both")
+        changes["concurrency_group"] = None
     if cancel_superseded is not None:
-        changes["cancel_superseded"] = None if cancel_superseded == DEFAULT else CancelSuperseded(cancel_superseded)
+        changes["cancel_superseded"] = None if cancel_superseded == DEFAULT else cancel_superseded
     if strict_shell is not None:
         changes["strict_shell"] = strict_shell_of(strict_shell)
     if not changes:
         raise click.UsageError("give at least one change, such as --fail-fast")
-    with session.backend() as backend:
-        document = document_of(backend.pipelines.edit(PipelineName(org, pipeline), changes))
+    with session.door() as door:
+        document = document_of(door.perform(pipelines.update_pipeline, {"org": org, "pipeline": pipeline}, changes))
     session.answer(document, f"{org}/{pipeline}: {settings_in_words(document, _SETTINGS)}")
 
 
@@ -174,10 +154,10 @@ def delete(session: Session, *, org: str, pipeline: str, yes: bool) -> None:
 
     The ledger keeps the cost of the builds.
     """
-    name = PipelineName(org, pipeline)
-    with session.backend() as backend:
-        found = backend.pipelines.get(name)
+    names = {"org": org, "pipeline": pipeline}
+    with session.door() as door:
+        found = door.perform(pipelines.get_pipeline, names)
         if not yes:
-            confirm(f"Delete {name} with {counted(found.build_count, 'build')}?")
-        backend.pipelines.delete(name)
-    session.answer({"deleted": pipeline}, f"deleted {name}")
+            confirm(f"Delete {org}/{pipeline} with {counted(found.build_count, 'build')}?")
+        door.perform(pipelines.delete_pipeline, names)
+    session.answer({"deleted": pipeline}, f"deleted {org}/{pipeline}")

@@ -31,7 +31,7 @@ SMALL = {
     "audit": NEVER | RECORDS,
     "token create ada@example.org": NEVER | OPERATION,
     "token list ada@example.org": NEVER | OPERATION,
-    "pipeline list ada-example-org": NEVER | RECORDS,
+    "pipeline list ada-example-org": NEVER | OPERATION,
     "build list ada-example-org/web": NEVER | OPERATION,
     "coupon list": NEVER | RECORDS,
     "mail queue": NEVER | RECORDS,

@@ -11,13 +11,11 @@ from storage import on_first_use
 
 if TYPE_CHECKING:
     from ci_daemon.command.backend.box.backend import BoxBackend
-    from ci_daemon.command.backend.box.pipelines import BoxPipelines
     from ci_daemon.command.backend.box.repositories import BoxRepositories
 else:
     __getattr__ = on_first_use(__name__)
 
 __all__ = [
     "BoxBackend",
-    "BoxPipelines",
     "BoxRepositories",
 ]

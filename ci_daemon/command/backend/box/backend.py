@@ -8,7 +8,6 @@ from ci_daemon.command.backend import box
 from ci_daemon.host.lock import served_by
 
 if TYPE_CHECKING:
-    from ci_daemon.command.backend.pipelines import Pipelines
     from ci_daemon.command.backend.repositories import Repositories
     from ci_daemon.command.support.session import Session
     from storage import Storage
@@ -36,11 +35,6 @@ class BoxBackend:
     def pages_url(self) -> str:
         """The address of the service's pages, without a trailing slash."""
         return self._session.config().http.pages_url
-
-    @property
-    def pipelines(self) -> Pipelines:
-        """The pipelines."""
-        return box.BoxPipelines(self._storage)
 
     @property
     def repositories(self) -> Repositories:

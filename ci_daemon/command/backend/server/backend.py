@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from api import pages_url
-from ci_daemon.command.backend.server.pipelines import ServerPipelines
 from ci_daemon.command.backend.server.repositories import ServerRepositories
 from ci_daemon.remote.connection import Connection
 
 if TYPE_CHECKING:
-    from ci_daemon.command.backend.pipelines import Pipelines
     from ci_daemon.command.backend.repositories import Repositories
     from ci_daemon.remote.destination import Destination
 
@@ -28,11 +26,6 @@ class ServerBackend:
     def pages_url(self) -> str:
         """The address of the service's pages, without a trailing slash."""
         return pages_url(self.connection.url)
-
-    @property
-    def pipelines(self) -> Pipelines:
-        """The pipelines."""
-        return ServerPipelines(self.connection)
 
     @property
     def repositories(self) -> Repositories:

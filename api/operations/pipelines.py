@@ -1,0 +1,140 @@
+"""Pipelines of an organization (wire-decisions.md, "Pipelines")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from api.errors.catalog import ApiError
+from api.operations.operation import ABSENT, DELETE, GET, PATCH, POST, Call, Span, given, operation
+from api.operations.things import ORGANIZATION, PIPELINE, ThisMembership, ThisPipeline
+from storage import (
+    CancelSuperseded,
+    NewPipeline,
+    Page,
+    Pipeline,
+    PipelineBusy,
+    Role,
+    SlugTaken,
+    Visibility,
+    immutable,
+    repo_name,
+    slugify,
+)
+
+if TYPE_CHECKING:
+    from api.fields import ConcurrencyLimit, LongText, RequiredText, Text
+
+__all__ = ["create_pipeline", "delete_pipeline", "get_pipeline", "list_pipelines", "update_pipeline"]
+
+_PIPELINES = f"{ORGANIZATION}/pipelines"
+
+
+@immutable
+class CreatePipelineRequest:
+    """The body of ``POST …/pipelines``; the slug is made from the name.
+
+    Without ``repo_name`` it is taken from the repository. ``source_slug`` is the pipeline's name within the repository.
+    With ``fail_fast`` the first failure cancels the rest of a build; the default is false. With ``strict_shell`` each
+    line of a command that fails fails its step; null leaves it to organization and host.
+    """
+
+    name: RequiredText
+    repository: RequiredText
+    default_branch: RequiredText
+    description: LongText | None = None
+    repo_name: Text | None = None
+    source_slug: Text | None = None
+    visibility: Visibility | None = None
+    allow_manual: bool | None = None
+    fail_fast: bool | None = None
+    strict_shell: bool | None = None
+
+
+@immutable
+class UpdatePipelineRequest:
+    """The body of ``PATCH …/pipelines/{pipeline}``. Absent fields stay as they are, and so does the slug.
+
+    ``concurrency_group`` is for builds from now on; ``{branch}`` in it stands for a build's branch, and null for no
+    group. ``cancel_superseded`` are the builds that a newer push to their branch or pull request cancels: those that
+    wait, also running ones of ``branches`` but the default branch, or ``all``; null leaves it to organization and host,
+    and so does null of ``strict_shell``. With that each line of a command that fails fails its step, in builds from now
+    on.
+    """
+
+    name: RequiredText = ABSENT
+    default_branch: RequiredText = ABSENT
+    description: LongText | None = ABSENT
+    repo_name: RequiredText | None = ABSENT
+    source_slug: RequiredText | None = ABSENT
+    visibility: Visibility = ABSENT
+    allow_manual: bool = ABSENT
+    fail_fast: bool = ABSENT
+    concurrency_group: RequiredText | None = ABSENT
+    concurrency_limit: ConcurrencyLimit = ABSENT
+    cancel_superseded: CancelSuperseded | None = ABSENT
+    strict_shell: bool | None = ABSENT
+
+
+@operation("listPipelines", GET, _PIPELINES, "A page of pipelines.")
+def list_pipelines(call: Call, member: ThisMembership, span: Span) -> Page[Pipeline]:
+    """List the organization's pipelines, oldest first."""
+    return call.storage.pipelines.page(member.organization.id, span.limit, span.after)
+
+
+@operation("createPipeline", POST, _PIPELINES, "The pipeline.", status=201, errors=("pipeline_slug_taken",))
+def create_pipeline(call: Call, member: ThisMembership, body: CreatePipelineRequest) -> Pipeline:
+    """Create a pipeline; any member can."""
+    slug = slugify(body.name)
+    if not slug:
+        raise ApiError("invalid_body", "name: expected at least one letter a-z or digit")
+    new = NewPipeline(
+        slug=slug,
+        name=body.name,
+        repository=body.repository,
+        default_branch=body.default_branch,
+        description=body.description,
+        repo_name=body.repo_name or repo_name(body.repository),
+        visibility=body.visibility or Visibility.PRIVATE,
+        allow_manual=body.allow_manual is not False,
+        fail_fast=bool(body.fail_fast),
+        source_slug=body.source_slug or None,
+        strict_shell=body.strict_shell,
+    )
+    try:
+        return call.storage.pipelines.create(member.organization.id, new)
+    except SlugTaken:
+        raise ApiError(
+            "pipeline_slug_taken", f'the organization already has a pipeline "{slug}"; choose another name'
+        ) from None
+
+
+@operation("getPipeline", GET, PIPELINE, "The pipeline.")
+def get_pipeline(pipeline: ThisPipeline) -> Pipeline:
+    """Get a pipeline."""
+    return pipeline
+
+
+@operation("updatePipeline", PATCH, PIPELINE, "The pipeline as it is now.", role=Role.ADMIN)
+def update_pipeline(call: Call, pipeline: ThisPipeline, body: UpdatePipelineRequest) -> Pipeline:
+    """Change a pipeline; needs the role admin."""
+    return call.storage.pipelines.update(pipeline.id, **given(body))
+
+
+@operation(
+    "deletePipeline",
+    DELETE,
+    PIPELINE,
+    "The pipeline is deleted.",
+    status=204,
+    role=Role.ADMIN,
+    errors=("pipeline_busy",),
+)
+def delete_pipeline(call: Call, pipeline: ThisPipeline) -> None:
+    """Delete a pipeline with its builds, cache and secrets; needs the role admin.
+
+    Refused while builds run. The ledger keeps the cost of the builds, and the slug can be used again.
+    """
+    try:
+        call.storage.pipelines.delete(pipeline.id)
+    except PipelineBusy as error:
+        raise ApiError("pipeline_busy", f'"{pipeline.slug}" cannot be deleted: {error}') from None
