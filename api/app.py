@@ -67,7 +67,6 @@ from api.resources.accounts.passkeys import PasskeysResource
 from api.resources.accounts.sessions import LogoutResource, SessionsResource
 from api.resources.billing.usage import UsageResource
 from api.resources.build_status import BadgeResource, CctrayResource
-from api.resources.caches import CachesResource
 from api.resources.internal_source import InternalSourceResource
 from api.resources.meta import HealthResource
 from api.resources.metrics import MetricsResource
@@ -192,7 +191,6 @@ def create_app(
         routes,
         door,
         NotificationsResource(storage, engine, access, pager, mails, clock),
-        CachesResource(storage, access),
     )
     add_builds(
         routes,

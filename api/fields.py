@@ -337,7 +337,8 @@ def model_of(record: Any) -> type[StoredRecord]:  # noqa: ANN401 - mypy takes no
         kind: Any = eval(written, names)  # noqa: S307 - written in the record
         is_record = dataclasses.is_dataclass(kind)
         shown = model_of(kind) if is_record else kind
-        fields[each.name] = (shown | None if each.nullable else shown, ...)
+        shown = shown | None if each.nullable else shown
+        fields[each.name] = (shown if each.example is None else Annotated[shown, Field(examples=[each.example])], ...)
     made: type[StoredRecord] = create_model(
         f"{_noun(record)}Record", __base__=_Shown, __doc__=record.__doc__, __module__=record.__module__, **fields
     )

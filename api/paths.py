@@ -11,6 +11,7 @@ from api.operations import (
     audit,
     billing,
     builds,
+    caches,
     coupons,
     invites,
     jobs,
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from api.resources.accounts.sessions import LogoutResource, SessionsResource
     from api.resources.billing.usage import UsageResource
     from api.resources.build_status import BadgeResource, CctrayResource
-    from api.resources.caches import CachesResource
     from api.resources.internal_source import InternalSourceResource
     from api.resources.metrics import MetricsResource
     from api.resources.notifications import NotificationsResource
@@ -211,7 +211,6 @@ def add_pipelines(
     routes: Routes,
     door: HttpDoor,
     notifications: NotificationsResource,
-    caches: CachesResource,
 ) -> None:
     """Route pipelines, their schedules, notifications and caches."""
     door.add(
@@ -225,9 +224,9 @@ def add_pipelines(
         schedules.create_schedule,
         schedules.update_schedule,
         schedules.delete_schedule,
+        caches.clear_pipeline_cache,
+        caches.list_caches,
     )
-    routes.add(f"{_PIPELINES}/{{pipeline}}/cache", caches, "of_pipeline")
-    routes.add(f"{_V0}/organizations/{{org}}/caches", caches, "list")
     notification = f"{_PIPELINES}/{{pipeline}}/notifications/{{id}}"
     routes.add(f"{_PIPELINES}/{{pipeline}}/notifications", notifications, "list")
     routes.add(notification, notifications)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from dataclasses import Field
 
-__all__ = ["hidden", "immutable", "shown_as"]
+__all__ = ["example", "hidden", "immutable", "shown_as"]
 
 T = TypeVar("T")
 
@@ -31,7 +31,12 @@ def shown_as(name: str) -> Any:  # noqa: ANN401 - as `field`
     return field(metadata={"shown_as": name})
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(field, hidden, shown_as))
+def example(value: object) -> Any:  # noqa: ANN401 - as `field`
+    """Declare an example of a field for the document of the API."""
+    return field(metadata={"example": value})
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field, hidden, shown_as, example))
 def immutable(cls: type[T]) -> type[T]:
     """Make of a class what ``dataclass(frozen=True, slots=True)`` makes of it, in a tenth of the time.
 

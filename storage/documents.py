@@ -12,6 +12,7 @@ from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum, StrEnum
 from functools import cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from storage.data_classes import immutable
@@ -45,13 +46,14 @@ class ShownField:
     """A field of a record as it is shown.
 
     It has a name there, an attribute that has its value, and a type as it is written in the record.
-    A ``stored`` one is an argument of the record; the others follow from those.
+    A ``stored`` one is an argument of the record; the others follow from those. An ``example`` of None is none.
     """
 
     name: str
     attribute: str
     type: str
     stored: bool = True
+    example: object = None
 
     @property
     def nullable(self) -> bool:
@@ -68,7 +70,7 @@ class ShownField:
 def shown_fields(record: Any) -> tuple[ShownField, ...]:  # noqa: ANN401 - mypy takes no class for hashable
     """Return the fields that are shown of a record, in order."""
     behind: dict[str, list[ShownField]] = {}
-    for name, value in vars(record).items():
+    for name, value in chain.from_iterable(vars(each).items() for each in reversed(record.__mro__)):
         getter = getattr(value, "fget", None)
         if (after := getattr(getter, "shown_after", None)) is not None:
             shown = ShownField(name, name, getter.__annotations__["return"], stored=False)
@@ -80,7 +82,8 @@ def _in_order(record: type, behind: Mapping[str, list[ShownField]]) -> Iterator[
     for each in fields(record):
         if each.name != "id" and not each.metadata.get("hidden"):
             usual = "id" if each.name == "uuid" else each.name
-            yield ShownField(each.metadata.get("shown_as", usual), each.name, str(each.type))
+            name, example = each.metadata.get("shown_as", usual), each.metadata.get("example")
+            yield ShownField(name, each.name, str(each.type), example=example)
         yield from behind.get(each.name, ())
 
 

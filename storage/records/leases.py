@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal, get_args
 
-from storage.data_classes import immutable
+from storage.data_classes import example, hidden, immutable, shown_as
 from storage.records.jobs import Shape  # noqa: TC001 - for the columns of leases
 
 if TYPE_CHECKING:
@@ -117,27 +117,30 @@ class NewCacheEntry:
 
 @immutable
 class CacheEntry:
-    """A cached disk and the job that left it: ``job_name`` of build ``build_number``.
+    """A cached disk, and the job that left it.
 
-    ``name``, ``key`` and ``image`` are those of `NewCacheEntry`. ``bytes`` is the size of the disk beyond the disk it
-    starts from, None until it is measured. Only VMs of ``provider`` can use the disk.
+    ``name`` is made by the service of all that can change what the job does; ``key`` is the part that the pipeline
+    gives. ``bytes`` is the disk's size beyond the disk below it, null until it is measured; ``hits`` are the jobs that
+    it saved.
     """
 
     id: int
-    name: str
-    key: str
+    organization_slug: str = hidden()
+    pipeline_slug: str = shown_as("pipeline")
+    name: str = example("b1946ac92492d2347c6235b4d2611184e7d1a1f0c7e5b0f6a4f86d2f2c1c1f0a")
+    key: str = example("9f2c41d6a0b8e37f")
     image: str
-    provider: str
-    organization_slug: str
-    pipeline_slug: str
+    job_name: str = shown_as("job")
+    job_id: int = hidden()
     build_number: int
-    job_name: str
-    job_id: int
-    snapshot: str
+    snapshot: str = hidden()
+    provider: str = hidden()
+    """Only its VMs can use the disk."""
+
     bytes: int | None
+    hits: int
     created_at: datetime
     last_used_at: datetime
-    hits: int
 
 
 class HoldEnd(StrEnum):

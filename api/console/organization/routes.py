@@ -10,9 +10,8 @@ from api.console.organization.billing import BillingPage
 from api.console.organization.caches import CachesPage
 from api.console.organization.checkout import CheckoutEndPage, checkout_of
 from api.console.organization.people import OrganizationSettingsPage
-from api.operations import coupons, invites, members, secrets
+from api.operations import caches, coupons, invites, members, secrets
 from api.resources.billing.payments import CheckoutResource
-from api.resources.caches import CachesResource
 
 if TYPE_CHECKING:
     from api.console.operation_form import Next
@@ -49,8 +48,7 @@ def add_organization_pages(
 
     routes.add_page("/{org}/audit", AuditPage(site))
     routes.add_page("/{org}/caches", CachesPage(site))
-    caches = CachesResource(storage, access)
-    form = OperationForm(site, caches.on_delete_of_pipeline, _back_to("caches"))
+    form = OperationForm(site, caches.clear_pipeline_cache, _back_to("caches"))
     routes.add_page("/{org}/caches/{pipeline}/clear", form)
 
     routes.add_page("/{org}/billing", BillingPage(site, payments))
