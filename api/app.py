@@ -70,7 +70,6 @@ from api.resources.build_status import BadgeResource, CctrayResource
 from api.resources.internal_source import InternalSourceResource
 from api.resources.meta import HealthResource
 from api.resources.metrics import MetricsResource
-from api.resources.notifications import NotificationsResource
 from api.resources.push_answers import PushAnswers
 from api.resources.sign_in.cli_login import CliLoginResource
 from api.resources.sign_in.identity_providers import IdentityProvidersResource
@@ -187,11 +186,7 @@ def create_app(
     )
     add_organizations(routes, door)
 
-    add_pipelines(
-        routes,
-        door,
-        NotificationsResource(storage, engine, access, pager, mails, clock),
-    )
+    add_pipelines(routes, door)
     add_builds(
         routes,
         door,
@@ -240,7 +235,6 @@ def create_app(
         slots=slots,
         addresses=addresses,
         pager=pager,
-        mails=mails,
         payments=provider,
     )
     routes.add("/v0/jobs/{job_id}/logs", LogEventsResource(storage, engine, log_access, slots, clock))

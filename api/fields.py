@@ -24,10 +24,11 @@ from pydantic import (
     create_model,
 )
 
+from actors.notifications import checked_events, endpoint_url
 from actors.schedules import ScheduleInvalid, ScheduleTimes
 from api.errors.catalog import ApiError
 from api.operations.operation import ABSENT, Whole
-from storage import JsonModel, Role, shown_fields
+from storage import BuildEvent, JsonModel, Role, shown_fields
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +43,9 @@ __all__ = [
     "ConcurrencyLimit",
     "CouponCode",
     "Cron",
+    "EndpointUrl",
     "Env",
+    "EventNames",
     "InvitedEmail",
     "InvitedRole",
     "LongText",
@@ -264,6 +267,27 @@ Warnings = Annotated[tuple[str, ...], Field(examples=[[_WARNING]])]
 
 ConcurrencyLimit = Annotated[int, Field(ge=1, le=1000)]
 """The number of builds of a concurrency group that may run at a time."""
+
+EndpointUrl = Annotated[
+    str,
+    StringConstraints(max_length=2000),
+    AfterValidator(endpoint_url),
+    Field(json_schema_extra={"pattern": "^https?://", "examples": ["https://hooks.example.org/ci"]}),
+]
+"""The URL of a notification's endpoint."""
+
+EventNames = Annotated[
+    list[str],
+    AfterValidator(checked_events),
+    Field(
+        json_schema_extra={
+            "minItems": 1,
+            "items": {"type": "string", "enum": [each.value for each in BuildEvent]},
+            "examples": [[BuildEvent.FIRST_FAILURE, BuildEvent.RECOVERED]],
+        }
+    ),
+]
+"""The events of a notification, without repetitions."""
 
 Timestamp = Annotated[
     str,

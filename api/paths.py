@@ -17,6 +17,7 @@ from api.operations import (
     jobs,
     mail_settings,
     members,
+    notifications,
     organizations,
     pipelines,
     schedules,
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from api.resources.build_status import BadgeResource, CctrayResource
     from api.resources.internal_source import InternalSourceResource
     from api.resources.metrics import MetricsResource
-    from api.resources.notifications import NotificationsResource
     from api.resources.sign_in.cli_login import CliLoginResource
     from api.resources.sign_in.identity_providers import IdentityProvidersResource
     from api.resources.webhooks import WebhookResource
@@ -207,11 +207,7 @@ def add_sources(routes: Routes, internal: InternalSourceResource, webhooks: Webh
     routes.add("/webhooks/{provider}", webhooks)
 
 
-def add_pipelines(
-    routes: Routes,
-    door: HttpDoor,
-    notifications: NotificationsResource,
-) -> None:
+def add_pipelines(routes: Routes, door: HttpDoor) -> None:
     """Route pipelines, their schedules, notifications and caches."""
     door.add(
         routes,
@@ -226,14 +222,15 @@ def add_pipelines(
         schedules.delete_schedule,
         caches.clear_pipeline_cache,
         caches.list_caches,
+        notifications.list_notifications,
+        notifications.create_notification,
+        notifications.update_notification,
+        notifications.delete_notification,
+        notifications.test_notification,
+        notifications.rotate_notification_secret,
+        notifications.list_notification_deliveries,
+        notifications.redeliver_notification,
     )
-    notification = f"{_PIPELINES}/{{pipeline}}/notifications/{{id}}"
-    routes.add(f"{_PIPELINES}/{{pipeline}}/notifications", notifications, "list")
-    routes.add(notification, notifications)
-    routes.add(f"{notification}/test", notifications, "test")
-    routes.add(f"{notification}/rotate", notifications, "rotate")
-    routes.add(f"{notification}/deliveries", notifications, "deliveries")
-    routes.add(f"{notification}/deliveries/{{delivery}}/redeliver", notifications, "redeliver")
 
 
 def add_jobs(routes: Routes, door: HttpDoor) -> None:

@@ -35,7 +35,6 @@ from api.operations.artifacts import download_artifact
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from actors.mail import Mails
     from api.http.client_addresses import ClientAddresses
     from api.http.slots import StreamSlots
     from api.logs.ranges import LogRanges
@@ -150,7 +149,6 @@ def add_build_pages(
     slots: StreamSlots,
     addresses: ClientAddresses,
     pager: Pager,
-    mails: Mails,
     payments: PaymentProvider | None,
 ) -> None:
     """Route the pages of pipelines, builds, logs and organizations, and the files of all pages.
@@ -162,7 +160,7 @@ def add_build_pages(
     routes.add_page("/{org}/pipelines/{pipeline}", PipelinePage(site))
 
     add_operation_pages(routes, site, url)
-    add_notification_pages(routes, site, pager=pager, mails=mails)
+    add_notification_pages(routes, site)
     add_organization_pages(routes, site, url=url, rates=rates, payments=payments)
 
     build = "/{org}/pipelines/{pipeline}/builds/{number}"

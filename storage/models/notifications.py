@@ -12,7 +12,7 @@ from storage.records import Mail, Notification, NotificationDelivery
 __all__ = ["MailOptOutRow", "MailRow", "NotificationDeliveryRow", "NotificationRow"]
 
 
-class NotificationRow(Row, table="notifications", record=Notification):
+class NotificationRow(Row, table="notifications", record=Notification, joined=("enabled",)):
     """A notification; ``sealed`` has the URL and the secrets of its endpoint."""
 
     pipeline = peewee.ForeignKeyField(PipelineRow)

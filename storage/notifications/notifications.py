@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Notifications"]
 
-_NOTIFICATION = Columns.of(Notification, NotificationRow)
+_NOTIFICATION = Columns.of(Notification, NotificationRow, enabled=(NotificationRow.disabled_at.is_null(), bool))
 _FAILING = Columns.of(
     FailingNotification, NotificationRow, organization_slug=OrganizationRow.slug, pipeline_slug=PipelineRow.slug
 )

@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from storage.records.ledger import Discrepancy, LedgerEntry, LedgerSource
     from storage.records.notifications import (
         BuildEvent,
+        CreatedNotification,
         DeliveryState,
         EndedBuild,
         Endpoint,
@@ -159,6 +160,7 @@ __all__ = [
     "CancelSuperseded",
     "CliLoginKind",
     "Coupon",
+    "CreatedNotification",
     "DayUsage",
     "Declaration",
     "DeclaringRepository",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
-from storage.data_classes import immutable
+from storage.data_classes import hidden, immutable, shown_as
+from storage.documents import shown_after
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BuildEvent",
+    "CreatedNotification",
     "DeliveryState",
     "EndedBuild",
     "Endpoint",
@@ -62,28 +65,38 @@ class NewNotification:
 
 @immutable
 class Notification:
-    """Events of a pipeline's builds, and where they are told.
+    """A notification. ``origin`` is the part of its URL that is shown; null for e-mail.
 
-    ``origin`` is the part of an endpoint's URL that is shown. ``failing_since`` is when deliveries began to fail, with
-    ``last_error``; ``disabled_at`` is when it was disabled.
+    ``failing_since`` is set while its deliveries fail, with the reason in ``last_error``. After three days it is
+    disabled.
     """
 
     id: int
     uuid: str
-    pipeline_id: int
+    pipeline_id: int = hidden()
     kind: NotificationKind
     events: tuple[str, ...]
     origin: str | None
     to_creator: bool
-    created_at: datetime
+    enabled: bool
+    """True if ``disabled_at`` is not set."""
+
+    disabled_at: datetime | None = hidden()
     failing_since: datetime | None
     last_error: str | None
-    disabled_at: datetime | None
+    created_at: datetime
 
-    @property
-    def enabled(self) -> bool:
-        """True if events are told."""
-        return self.disabled_at is None
+
+@immutable
+class CreatedNotification(Notification):
+    """A notification with its secret, which is shown only now; null for other kinds than webhooks."""
+
+    secret: str | None
+
+    @classmethod
+    def of(cls, notification: Notification, secret: str | None) -> Self:
+        """Return a notification with its new secret."""
+        return cls(**{each.name: getattr(notification, each.name) for each in fields(Notification)}, secret=secret)
 
 
 @immutable
@@ -132,29 +145,36 @@ class DeliveryState(StrEnum):
 
 @immutable
 class NotificationDelivery:
-    """One event for one notification; its ``uuid`` names every attempt.
+    """A delivery; its ``id`` is the header ``webhook-id`` of every attempt.
 
-    It waits while ``next_attempt_at`` is set. E-mail has a ``recipient`` instead of a ``body``, and is delivered once
-    it is handed to the mail sender; without an attempt, ``last_error`` is why nobody was written to.
+    ``state`` is ``waiting``, ``delivered``, ``failed``, or ``skipped`` if ``last_error`` says why there was no attempt.
+    ``http_status``, ``answer`` and ``duration_ms`` are those of the last attempt; of the answer it is the first 2 KB.
     """
 
     id: int
     uuid: str
-    notification_id: int
+    notification_id: int = hidden()
     event: str
     build_number: int | None
     recipient: str | None
+    """The address of an e-mail, which is delivered once it is handed to the mail sender."""
+
     body: str | None
-    created_at: datetime
+    """None for e-mail."""
+
     attempts: int
     next_attempt_at: datetime | None
-    status: int | None
+    """None if it does not wait."""
+
+    status: int | None = shown_as("http_status")
     answer: str | None
     duration_ms: int | None
     last_error: str | None
+    created_at: datetime
     delivered_at: datetime | None
 
     @property
+    @shown_after("build_number")
     def state(self) -> DeliveryState:
         """The state, as it follows from the other fields."""
         if self.next_attempt_at is not None:

@@ -6,37 +6,36 @@ from typing import TYPE_CHECKING
 
 from api.console.notifications.page import NotificationsPage, notification_of
 from api.console.operation_form import OperationForm, leads_to, shows
-from api.resources.notifications import NotificationsResource
+from api.operations import notifications
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from actors.mail import Mails
     from api.console.site import Site
     from api.openapi.operations import Routes
-    from api.paging import Pager
 
 __all__ = ["add_notification_pages"]
 
 
-def add_notification_pages(routes: Routes, site: Site, *, pager: Pager, mails: Mails) -> None:
+def add_notification_pages(routes: Routes, site: Site) -> None:
     """Route the pages of notifications."""
     listed = "/{org}/pipelines/{pipeline}/notifications"
     one, page = f"{listed}/{{id}}", NotificationsPage(site)
     routes.add_page(listed, page)
     routes.add_page(one, page, "one")
 
-    resource = NotificationsResource(site.storage, site.engine, site.access, pager, mails, site.clock)
     with_secret = shows(site, "notifications/secret")
     to_list = leads_to(lambda params, _: f"{params['org']}/pipelines/{params['pipeline']}/notifications")
     to_one = leads_to(lambda params, _: f"{params['org']}/pipelines/{params['pipeline']}/notifications/{params['id']}")
-    routes.add_page(f"{listed}/create", OperationForm(site, resource.on_post_list, with_secret, notification_of))
-    routes.add_page(f"{one}/test", OperationForm(site, resource.on_post_test, to_one))
-    routes.add_page(f"{one}/rotate", OperationForm(site, resource.on_post_rotate, with_secret))
-    routes.add_page(f"{one}/switch", OperationForm(site, resource.on_patch, to_one, _switched))
-    routes.add_page(f"{one}/delete", OperationForm(site, resource.on_delete, to_list))
+    routes.add_page(
+        f"{listed}/create", OperationForm(site, notifications.create_notification, with_secret, notification_of)
+    )
+    routes.add_page(f"{one}/test", OperationForm(site, notifications.test_notification, to_one))
+    routes.add_page(f"{one}/rotate", OperationForm(site, notifications.rotate_notification_secret, with_secret))
+    routes.add_page(f"{one}/switch", OperationForm(site, notifications.update_notification, to_one, _switched))
+    routes.add_page(f"{one}/delete", OperationForm(site, notifications.delete_notification, to_list))
     redeliver = f"{one}/deliveries/{{delivery}}/redeliver"
-    routes.add_page(redeliver, OperationForm(site, resource.on_post_redeliver, to_one))
+    routes.add_page(redeliver, OperationForm(site, notifications.redeliver_notification, to_one))
 
 
 def _switched(fields: Mapping[str, str]) -> dict[str, bool]:
