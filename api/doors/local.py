@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from actors.ir import IrSettings
+    from actors.mail import Mails
     from actors.render import Envelope
     from api.builds.creation import BuildCreation
     from api.engine import ChangeWatch, EngineInterface
@@ -90,19 +91,29 @@ def _creation(storage: Storage, engine: EngineInterface, limits: IrSettings, clo
 class LocalDoor:
     """Performs operations for the owner of the host, and notes those that change something in the audit.
 
-    ``actor`` and ``origin`` are the owner there. Raises ApiError, and StorageError as the operations do.
+    ``actor`` and ``origin`` are the owner there. Raises ApiError, and
+    StorageError as the operations do.
     """
 
     owners = True
 
     def __init__(
-        self, storage: Storage, clock: Clock, actor: str, origin: str, limits: IrSettings | None = None
+        self,
+        storage: Storage,
+        clock: Clock,
+        actor: str,
+        origin: str,
+        limits: IrSettings | None = None,
+        mails: Mails | None = None,
     ) -> None:
-        """Lead to operations; to those that create builds only with ``limits``, those of a pipeline's IR."""
+        """Lead to operations; to those that create builds only with ``limits``, those of a pipeline's IR.
+
+        Without ``mails`` none is written.
+        """
         self._owner = HostOwner(actor)
         engine = _OtherProcess(storage)
         creation = None if limits is None else _creation(storage, engine, limits, clock)
-        self._call = Call(Service(storage, clock, engine, creation=creation), self._owner)
+        self._call = Call(Service(storage, clock, engine, mails, creation=creation), self._owner)
         self._origin = origin
 
     def perform(self, operation: Operation[R], names: Mapping[str, str], body: object = None) -> R:

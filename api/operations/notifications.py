@@ -30,6 +30,7 @@ from storage import (
     Page,
     Pipeline,
     Role,
+    Storage,
     TooManyNotifications,
     immutable,
 )
@@ -38,13 +39,17 @@ if TYPE_CHECKING:
     from api.fields import EndpointUrl, EventNames
 
 __all__ = [
+    "MailTestRequest",
+    "NotificationPlace",
     "create_notification",
     "delete_notification",
+    "find_notification",
+    "find_notification_of_delivery",
     "list_notification_deliveries",
     "list_notifications",
-    "mail_test_of_notification",
     "redeliver_notification",
     "rotate_notification_secret",
+    "send_test_mail",
     "test_notification",
     "update_notification",
 ]
@@ -71,8 +76,8 @@ class CreateNotificationRequest:
 
 
 @immutable
-class TestMailRequest:
-    """The body of `mail_test_of_notification`: the address that the test is sent to."""
+class MailTestRequest:
+    """The body of `send_test_mail`: the address that it goes to."""
 
     to: str
 
@@ -95,6 +100,21 @@ def _notification(call: Call, pipeline: ThisPipeline, id: str) -> Notification:
 
 
 ThisNotification = Annotated[Notification, Found(_notification, ("notification_not_found",))]
+
+
+@immutable
+class NotificationPlace:
+    """The names by which paths find a notification, and its kind."""
+
+    org: str
+    pipeline: str
+    id: str
+    kind: NotificationKind
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The names in its path."""
+        return {"org": self.org, "pipeline": self.pipeline, "id": self.id}
 
 
 @operation("listNotifications", GET, _NOTIFICATIONS, "A page of notifications.")
@@ -183,8 +203,8 @@ def test_notification(
 
 
 @owners_operation("testNotification", POST, f"{_NOTIFICATION}/test")
-def mail_test_of_notification(
-    call: Call, member: ThisMembership, pipeline: ThisPipeline, notification: ThisNotification, body: TestMailRequest
+def send_test_mail(
+    call: Call, member: ThisMembership, pipeline: ThisPipeline, notification: ThisNotification, body: MailTestRequest
 ) -> NotificationDelivery:
     """Send a test of a notification of the kind ``email`` to an address."""
     return _mail_test(call, member, pipeline, notification, body.to)
@@ -222,3 +242,30 @@ def redeliver_notification(call: Call, notification: ThisNotification, delivery:
         raise ApiError("notification_without_endpoint", "a mail is not sent again")
     call.engine.notifications_added()
     return deliveries.by_uuid(delivery) or found
+
+
+@owners_operation("findNotification", GET, "/notifications/{id}")
+def find_notification(call: Call, id: str) -> NotificationPlace:
+    """Find a notification by its ID alone."""
+    place = _place_of(call.storage, call.storage.notifications.by_uuid(id))
+    if place is None:
+        raise ApiError.not_found("notification", id)
+    return place
+
+
+@owners_operation("findNotificationOfDelivery", GET, "/notification-deliveries/{delivery}")
+def find_notification_of_delivery(call: Call, delivery: str) -> NotificationPlace:
+    """Find the notification of a delivery by the delivery's ID alone."""
+    found = call.storage.notification_deliveries.by_uuid(delivery)
+    place = None if found is None else _place_of(call.storage, call.storage.notifications.get(found.notification_id))
+    if place is None:
+        raise ApiError.not_found("notification_delivery", delivery)
+    return place
+
+
+def _place_of(storage: Storage, found: Notification | None) -> NotificationPlace | None:
+    pipeline = None if found is None else storage.pipelines.by_id(found.pipeline_id)
+    organization = None if pipeline is None else storage.organizations.by_id(pipeline.organization_id)
+    if found is None or pipeline is None or organization is None:
+        return None
+    return NotificationPlace(organization.slug, pipeline.slug, found.uuid, found.kind)

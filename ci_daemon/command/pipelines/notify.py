@@ -1,37 +1,32 @@
-"""`ci-daemon notify`: tell the ends of builds, and see what was sent, as the owner of the host."""
+"""`ci-daemon notify`: tell the ends of builds, and see what was sent, on the box or of a server."""
 
 from __future__ import annotations
 
 import sys
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import click
 
-from actors.mail import Mails
-from actors.notifications import (
-    NotificationInvalid,
-    checked_events,
-    deliver_test,
-    endpoint_url,
-    mail_test,
-    new_notification,
-)
-from ci_daemon.command.support.command_classes import Group
+from api import ApiError
+from api.operations import notifications, organizations, pipelines
+from ci_daemon.command.support.command_classes import Group, SharedCommand
+from ci_daemon.command.support.documents import given
 from ci_daemon.command.support.exit_codes import ExitCode
-from ci_daemon.command.support.lookup import find_pipeline
 from ci_daemon.command.support.person import email_address
 from ci_daemon.command.support.session import Failure, Session, pass_session
-from ci_daemon.command.support.timestamps import timestamp
-from storage import BuildEvent, NotificationKind, SystemClock, TooManyNotifications
+from ci_daemon.remote.failures import RequestFailed
+from storage import BuildEvent, NotificationKind, document_of
 
 if TYPE_CHECKING:
-    from storage import Notification, NotificationDelivery, Storage
+    from collections.abc import Iterator
+
+    from api.doors import Door
 
 __all__ = ["notify"]
 
 _COLUMNS = ("id", "kind", "events", "origin", "enabled", "failing_since", "last_error")
 _DELIVERY_COLUMNS = ("id", "event", "build_number", "created_at", "state", "attempts", "http_status", "last_error")
-_MOST = 1000
 _MAX_URL = 4096
 _FROM_STDIN = "-"
 
@@ -49,18 +44,18 @@ def notify() -> None:
     """Notifications: who is told about the ends of a pipeline's builds."""
 
 
-@notify.command(name="list", reads=True)
+@notify.command(name="list", cls=SharedCommand, reads=True)
 @click.argument("org")
 @click.argument("pipeline")
 @pass_session
-def list_notifications(session: Session, *, org: str, pipeline: str) -> None:
+def list_notifications(session: Session, /, **names: str) -> None:
     """List the notifications of PIPELINE of the organization ORG, without URLs and secrets."""
-    with session.storage_without_billing() as storage:
-        page = storage.notifications.page(find_pipeline(storage, org, pipeline).id, _MOST, None)
-    session.table([_document(each) for each in page.rows], _COLUMNS, f"{org}/{pipeline} has no notifications")
+    with session.door() as door:
+        documents = [document_of(each) for each in door.rows(notifications.list_notifications, names)]
+    session.table(documents, _COLUMNS, f"{names['org']}/{names['pipeline']} has no notifications")
 
 
-@notify.command()
+@notify.command(cls=SharedCommand)
 @click.argument("org")
 @click.argument("pipeline")
 @click.argument("kind", type=click.Choice([each.value for each in NotificationKind]))
@@ -70,13 +65,13 @@ def list_notifications(session: Session, *, org: str, pipeline: str) -> None:
 @pass_session
 def add(
     session: Session,
+    /,
     *,
     org: str,
     pipeline: str,
-    kind: str,
     url: str | None,
     events: tuple[str, ...],
-    to_creator: bool,
+    **choices: object,
 ) -> None:
     """Tell the ends of builds of PIPELINE of the organization ORG.
 
@@ -86,18 +81,14 @@ def add(
 
     The secret of a webhook is printed once.
     """
-    with session.storage_without_billing() as storage:
-        found = find_pipeline(storage, org, pipeline)
-        try:
-            new = new_notification(NotificationKind(kind), events or None, _url(url), to_creator=to_creator)
-            made, secret = storage.notifications.create(found.id, new)
-        except (NotificationInvalid, TooManyNotifications) as error:
-            raise _failure(error) from None
+    body = given({**choices, "url": _url(url), "events": list(events) or None})
+    with session.door() as door:
+        made = door.perform(notifications.create_notification, {"org": org, "pipeline": pipeline}, body)
     told = f"{made.uuid}: {', '.join(made.events)}"
-    session.answer({**_document(made), "secret": secret}, told if secret is None else f"{told}\nsecret: {secret}")
+    session.answer(document_of(made), told if made.secret is None else f"{told}\nsecret: {made.secret}")
 
 
-@notify.command(name="set")
+@notify.command(name="set", cls=SharedCommand)
 @click.argument("id")
 @click.option("--url", help="The new URL; - reads it from stdin.")
 @_events_option
@@ -105,95 +96,65 @@ def add(
 @click.option("--enable/--disable", "enabled", default=None, help="Whether anything is told.")
 @pass_session
 def set_notification(
-    session: Session,
-    *,
-    id: str,
-    url: str | None,
-    events: tuple[str, ...],
-    to_creator: bool | None,
-    enabled: bool | None,
+    session: Session, /, *, id: str, url: str | None, events: tuple[str, ...], **choices: object
 ) -> None:
     """Change the notification ID, with immediate effect.
 
     One that the service disabled after days of failed deliveries is enabled again by --enable.
     """
-    with session.storage_without_billing() as storage:
-        found = _find(storage, id)
-        email = found.kind is NotificationKind.EMAIL
-        if (email and url is not None) or (not email and to_creator is not None):
-            raise Failure(
-                f"a notification of the kind {found.kind} has {'no URL' if email else 'no creator to mail to'}"
-            )
-        try:
-            changed = storage.notifications.update(
-                found.id,
-                url=None if url is None else endpoint_url(_url(url) or ""),
-                events=checked_events(events) if events else None,
-                to_creator=to_creator,
-                enabled=enabled,
-            )
-        except NotificationInvalid as error:
-            raise _failure(error) from None
-    if changed is None:
-        raise _unknown(id)
+    body = given({**choices, "url": _url(url), "events": list(events) or None})
+    with session.door() as door:
+        changed = door.perform(notifications.update_notification, _place(door, id).names, body)
     state = "" if changed.enabled else ", disabled"
-    session.answer(_document(changed), f"{id}: {', '.join(changed.events)}{state}")
+    session.answer(document_of(changed), f"{id}: {', '.join(changed.events)}{state}")
 
 
-@notify.command()
+@notify.command(cls=SharedCommand)
 @click.argument("id")
 @pass_session
 def rotate(session: Session, *, id: str) -> None:
     """Give the webhook ID a new secret and print it. The previous one signs for another day, too."""
-    with session.storage_without_billing() as storage:
-        found = _find(storage, id)
-        secret = storage.notifications.rotate(found.id)
-    if secret is None:
-        raise Failure(f"a notification of the kind {found.kind} has no secret")
-    session.answer({**_document(found), "secret": secret}, f"secret: {secret}")
+    with session.door() as door:
+        made = door.perform(notifications.rotate_notification_secret, _place(door, id).names)
+    session.answer(document_of(made), f"secret: {made.secret}")
 
 
-@notify.command()
+@notify.command(cls=SharedCommand)
 @click.argument("id")
 @pass_session
 def remove(session: Session, *, id: str) -> None:
     """Remove the notification ID and its deliveries. Those that wait are not sent."""
-    with session.storage_without_billing() as storage:
-        if not storage.notifications.remove(_find(storage, id).id):
-            raise _unknown(id)
+    with session.door() as door:
+        door.perform(notifications.delete_notification, _place(door, id).names)
     session.answer({"removed": id}, f"removed {id}")
 
 
-@notify.command()
+@notify.command(cls=SharedCommand)
 @click.argument("id")
 @click.option("--to", type=email_address, help="For e-mail: the address.")
 @pass_session
 def test(session: Session, *, id: str, to: str | None) -> ExitCode:
     """Let the service send a test to the notification ID. `ci-daemon notify deliveries` shows the answer."""
-    with session.storage_without_billing() as storage:
-        found = _find(storage, id)
-        pipeline = storage.pipelines.by_id(found.pipeline_id)
-        organization = None if pipeline is None else storage.organizations.by_id(pipeline.organization_id)
-        if pipeline is None or organization is None:
-            raise _unknown(id)
-        if found.kind is not NotificationKind.EMAIL:
-            made = deliver_test(storage, found, organization.slug, pipeline, SystemClock().now())
-        elif to is None:
+    with session.door() as door:
+        place = _place(door, id)
+        mailed = door.owners and place.kind is NotificationKind.EMAIL
+        if to is not None and not door.owners:
+            raise Failure("with a server a test mail goes to your own address: leave --to out")
+        made = None if mailed else door.perform(notifications.test_notification, place.names)
+    if made is None:
+        if to is None:
             raise Failure("give the address of the test mail with --to")
-        else:
-            config = session.config()
-            mails = (
-                Mails(storage, config.http.url, config.http.front_end(config.http.url)) if config.mail.host else None
-            )
-            made = mail_test(storage, mails, found, f"{organization.slug}/{pipeline.slug}", to)
-    session.answer(_delivery_document(made), f"{made.uuid}: {made.state}")
+        with session.mailing_door() as door:
+            body = notifications.MailTestRequest(to)
+            made = door.perform(notifications.send_test_mail, place.names, body)
+    session.answer(document_of(made), f"{made.uuid}: {made.state}")
     if made.last_error is None:
         return ExitCode.SUCCESS
     click.echo(f"ci-daemon: nothing was sent: {made.last_error}", err=True)
     return ExitCode.FAILURE
 
 
-@notify.command(reads=True)
+@notify.command(cls=SharedCommand, reads=True)
 @click.argument("id")
 @click.option(
     "--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="The maximum number to list."
@@ -204,77 +165,55 @@ def deliveries(session: Session, *, id: str, limit: int) -> None:
 
     With --json each has its body, and the beginning of the last answer.
     """
-    with session.storage_without_billing() as storage:
-        page = storage.notification_deliveries.page(_find(storage, id).id, limit, None)
-    documents = [_delivery_document(each) for each in page.rows]
+    with session.door() as door:
+        rows = door.rows(notifications.list_notification_deliveries, _place(door, id).names)
+        documents = [document_of(each) for each in islice(rows, limit)]
     session.table(documents, _DELIVERY_COLUMNS, "nothing was told in the last seven days")
 
 
-@notify.command()
+@notify.command(cls=SharedCommand)
 @click.argument("delivery", metavar="ID")
 @pass_session
 def redeliver(session: Session, *, delivery: str) -> None:
     """Send the delivery ID again, with the same ID and body."""
-    with session.storage_without_billing() as storage:
-        found = storage.notification_deliveries.by_uuid(delivery)
-        if found is None:
-            raise Failure(
-                f"there is no delivery {delivery}: `ci-daemon notify deliveries` shows those of a notification"
-            )
-        if not storage.notification_deliveries.redeliver(found):
-            raise Failure("a mail is not sent again")
-        again = storage.notification_deliveries.by_uuid(delivery) or found
-    session.answer(_delivery_document(again), f"{delivery} is sent again")
+    with session.door() as door:
+        names = {**_place_of_delivery(door, delivery).names, "delivery": delivery}
+        again = door.perform(notifications.redeliver_notification, names)
+    session.answer(document_of(again), f"{delivery} is sent again")
 
 
 def _url(text: str | None) -> str | None:
     return sys.stdin.readline(_MAX_URL).strip() if text == _FROM_STDIN else text
 
 
-def _find(storage: Storage, uuid: str) -> Notification:
-    """Return a notification by its ID. Raises Failure."""
-    found = storage.notifications.by_uuid(uuid)
-    if found is None:
-        raise _unknown(uuid)
-    return found
+def _place(door: Door, id: str) -> notifications.NotificationPlace:
+    """Return the place of a notification. Raises ApiError, or what the door raises."""
+    if door.owners:
+        return door.perform(notifications.find_notification, {"id": id})
+    for each in _places(door):
+        if each.id == id:
+            return each
+    raise ApiError.not_found("notification", id)
 
 
-def _unknown(uuid: str) -> Failure:
-    return Failure(f"there is no notification {uuid}: `ci-daemon notify list ORG PIPELINE` shows those of a pipeline")
+def _place_of_delivery(door: Door, delivery: str) -> notifications.NotificationPlace:
+    """Return the place of the notification of a delivery. Raises ApiError, or what the door raises."""
+    if door.owners:
+        return door.perform(notifications.find_notification_of_delivery, {"delivery": delivery})
+    for each in _places(door):
+        try:
+            if any(sent.uuid == delivery for sent in door.rows(notifications.list_notification_deliveries, each.names)):
+                return each
+        except RequestFailed as error:
+            if error.code != "insufficient_org_role":  # what the caller may not see is not the caller's
+                raise
+    raise ApiError.not_found("notification_delivery", delivery)
 
 
-def _failure(error: NotificationInvalid | TooManyNotifications) -> Failure:
-    return Failure(f"{error.field}: {error}" if isinstance(error, NotificationInvalid) else str(error))
-
-
-def _document(each: Notification) -> dict[str, object]:
-    return {
-        "id": each.uuid,
-        "kind": each.kind.value,
-        "events": list(each.events),
-        "origin": each.origin,
-        "to_creator": each.to_creator,
-        "enabled": each.enabled,
-        "failing_since": each.failing_since and timestamp(each.failing_since),
-        "last_error": each.last_error,
-        "created_at": timestamp(each.created_at),
-    }
-
-
-def _delivery_document(each: NotificationDelivery) -> dict[str, object]:
-    return {
-        "id": each.uuid,
-        "event": each.event,
-        "build_number": each.build_number,
-        "state": each.state.value,
-        "recipient": each.recipient,
-        "body": each.body,
-        "attempts": each.attempts,
-        "next_attempt_at": each.next_attempt_at and timestamp(each.next_attempt_at),
-        "http_status": each.status,
-        "answer": each.answer,
-        "duration_ms": each.duration_ms,
-        "last_error": each.last_error,
-        "created_at": timestamp(each.created_at),
-        "delivered_at": each.delivered_at and timestamp(each.delivered_at),
-    }
+def _places(door: Door) -> Iterator[notifications.NotificationPlace]:
+    """Yield the places of the notifications that the caller may see: no path of the API has their IDs alone."""
+    for org in door.rows(organizations.list_organizations, {}):
+        for pipeline in door.rows(pipelines.list_pipelines, {"org": org.slug}):
+            names = {"org": org.slug, "pipeline": pipeline.slug}
+            for each in door.rows(notifications.list_notifications, names):
+                yield notifications.NotificationPlace(org.slug, pipeline.slug, each.uuid, each.kind)

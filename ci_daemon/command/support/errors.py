@@ -59,6 +59,8 @@ _ADVICE = {
     "pipeline_not_found": "`ci-daemon pipeline list ORG` shows all",
     "build_not_found": "`ci-daemon build list ORG/PIPELINE` shows all",
     "schedule_not_found": "`ci-daemon schedule list ORG PIPELINE` shows all",
+    "notification_not_found": "`ci-daemon notify list ORG PIPELINE` shows those of a pipeline",
+    "notification_delivery_not_found": "`ci-daemon notify deliveries ID` shows those of a notification",
     "secret_not_found": "`ci-daemon secret list ORG` shows all",
     "invite_not_found": "`ci-daemon invite list ORG` shows all",
     "api_token_not_found": "`ci-daemon token list` shows all",

@@ -233,6 +233,22 @@ class Session:
             yield LocalDoor(storage, SystemClock(), self.operator, self.origin, self.config().ir)
 
     @contextmanager
+    def mailing_door(self) -> Iterator[LocalDoor]:
+        """Open the owner's way to operations that write mails, if the configuration names a mail server.
+
+        Raises Failure, StorageError and ConfigError.
+        """
+        from actors.mail import Mails
+        from api.doors import LocalDoor
+        from storage import SystemClock
+
+        self.audited, config = True, self.config()
+        with self.storage_without_billing() as storage:
+            url = config.http.url
+            mails = Mails(storage, url, config.http.front_end(url)) if config.mail.host else None
+            yield LocalDoor(storage, SystemClock(), self.operator, self.origin, mails=mails)
+
+    @contextmanager
     def connection(self) -> Iterator[Connection]:
         """Connect to the server of a command that only servers have.
 

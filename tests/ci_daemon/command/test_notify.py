@@ -92,9 +92,9 @@ def test_a_test_of_e_mail_says_why_there_is_none(state: Path, capsys: pytest.Cap
         (("add", "ada-example-org", "web", "webhook", "ftp://x"), "url: expected a URL such as"),
         (("add", "ada-example-org", "web", "email", HOOK), "url: expected none for e-mail"),
         (("add", "ada-example-org", "web", "slack", HOOK, "--to-creator"), "to_creator: expected only for e-mail"),
-        (("add", "ada-example-org", "nothing", "email"), "has no pipeline nothing"),
-        (("set", "nothing", "--disable"), "there is no notification nothing"),
-        (("redeliver", "nothing"), "there is no delivery nothing"),
+        (("add", "ada-example-org", "nothing", "email"), 'there is no pipeline "nothing"'),
+        (("set", "nothing", "--disable"), 'there is no notification "nothing"'),
+        (("redeliver", "nothing"), 'there is no notification_delivery "nothing"'),
     ],
 )
 def test_a_refusal_says_why(state: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], says: str):

@@ -1,4 +1,4 @@
-"""`ci-daemon pipeline`, `schedule` and `secret` with a server."""
+"""`ci-daemon pipeline`, `schedule`, `notify` and `secret` with a server."""
 
 from __future__ import annotations
 
@@ -47,6 +47,26 @@ def test_a_schedule_is_made_changed_and_removed(
     assert "cron" in capsys.readouterr().err
     assert main(["schedule", "remove", *of, made["id"]]) == 0
     assert main(["schedule", "remove", *of, made["id"]]) == 1
+
+
+def test_a_notification_is_made_tested_and_removed(
+    service: ScriptedService, pipeline: Pipeline, run_json: RunJson, capsys: pytest.CaptureFixture[str]
+):
+    of = (service.org, pipeline.slug)
+    made = run_json("notify", "add", *of, "webhook", "https://hooks.example.org/builds")
+    assert (made["events"], made["secret"][:6]) == (["build.finished"], "whsec_")
+    assert run_json("notify", "rotate", made["id"])["secret"] != made["secret"]
+    assert run_json("notify", "set", made["id"], "--disable", "--event", "build.recovered")["enabled"] is False
+    [listed] = run_json("notify", "list", *of)
+    assert (listed["id"], listed["events"], listed["enabled"]) == (made["id"], ["build.recovered"], False)
+    sent = run_json("notify", "test", made["id"])
+    assert [each["id"] for each in run_json("notify", "deliveries", made["id"])] == [sent["id"]]
+    assert run_json("notify", "redeliver", sent["id"])["state"] == "waiting"
+    assert main(["notify", "test", made["id"], "--to", "eve@example.org"]) == 1
+    assert "a test mail goes to your own address" in capsys.readouterr().err
+    assert run_json("notify", "remove", made["id"]) == {"removed": made["id"]}
+    assert main(["notify", "redeliver", sent["id"]]) == 1
+    assert "there is no notification_delivery" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("of_pipeline", [False, True])
