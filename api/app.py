@@ -37,6 +37,7 @@ from api.middleware.request_metrics import RequestMetrics
 from api.openapi.document import OpenApiResource
 from api.openapi.operations import Routes
 from api.operations.operation import Service
+from api.operations.repositories import Connecting
 from api.paging import Pager
 from api.paths import (
     add_api_tokens,
@@ -148,7 +149,16 @@ def create_app(
         identity or IdentitySettings(),
     )
     creation = BuildCreation(storage, engine, limits or IrSettings(), RenderWait(storage, engine, slots, clock))
-    service = Service(storage, clock, engine, mails, rate_limits, settings.url, creation)
+    service = Service(
+        storage,
+        clock,
+        engine,
+        mails,
+        rate_limits,
+        settings.url,
+        creation,
+        Connecting(connector or RepositoryConnector(storage, {}, settings.url)),
+    )
     door = HttpDoor(service, access, pager, rates)
     tokens, addresses = LogTokens(signer, clock), ClientAddresses(settings.trusted_proxies)
     log_access = LogAccess(storage, access, tokens, rates, addresses)
@@ -208,13 +218,11 @@ def create_app(
     )
     add_source_hosts(
         routes,
+        door,
         access,
         console,
-        connector=connector or RepositoryConnector(storage, {}, settings.url),
         workspaces=workspaces or Workspaces.unconfigured(storage, clock),
         signer=signer,
-        pager=pager,
-        url=settings.url,
         installations=installations,
     )
     add_secrets(routes, door)

@@ -46,11 +46,13 @@ __all__ = [
     "EndpointUrl",
     "Env",
     "EventNames",
+    "HostToken",
     "InvitedEmail",
     "InvitedRole",
     "LongText",
     "MemberRole",
     "Moment",
+    "RepositoryUrl",
     "RequestBody",
     "RequiredLongText",
     "RequiredText",
@@ -265,6 +267,15 @@ _WARNING = 'step "test": the key "runner_args.cpus" has no effect: did you mean 
 Warnings = Annotated[tuple[str, ...], Field(examples=[[_WARNING]])]
 """The parts of a pipeline that have no effect."""
 
+_VISIBLE = StringConstraints(min_length=1, max_length=255, pattern=r"^[!-~]+$")
+_REPOSITORY_URL = {"examples": ["https://git.example.org/ada/hello"]}
+
+RepositoryUrl = Annotated[str, _VISIBLE, Field(json_schema_extra=_REPOSITORY_URL)]
+"""The clone URL of a repository."""
+
+HostToken = Annotated[str, _VISIBLE]
+"""A token of a source host."""
+
 ConcurrencyLimit = Annotated[int, Field(ge=1, le=1000)]
 """The number of builds of a concurrency group that may run at a time."""
 
@@ -347,6 +358,8 @@ class _Shown(StoredRecord):
 
 def _shown(value: object) -> object:
     """Return the value of a field; that of a record is its model."""
+    if isinstance(value, tuple):
+        return tuple(map(_shown, value))
     kind: Any = type(value)
     return model_of(kind).showing(value) if dataclasses.is_dataclass(value) else value
 
@@ -357,16 +370,24 @@ def model_of(record: Any) -> type[StoredRecord]:  # noqa: ANN401 - mypy takes no
     names = {**vars(sys.modules[record.__module__]), **_TYPES}
     fields: dict[str, Any] = {}
     for each in shown_fields(record):
-        written = "Uuid" if each.attribute.endswith("uuid") else each.kind
-        kind: Any = eval(written, names)  # noqa: S307 - written in the record
-        is_record = dataclasses.is_dataclass(kind)
-        shown = model_of(kind) if is_record else kind
-        shown = shown | None if each.nullable else shown
-        fields[each.name] = (shown if each.example is None else Annotated[shown, Field(examples=[each.example])], ...)
+        kind: Any = Uuid if each.attribute.endswith("uuid") else _modelled(eval(each.kind, names))  # noqa: S307 - written in the record
+        kind = kind | None if each.nullable else kind
+        fields[each.name] = (kind if each.example is None else Annotated[kind, Field(examples=[each.example])], ...)
     made: type[StoredRecord] = create_model(
         f"{_noun(record)}Record", __base__=_Shown, __doc__=record.__doc__, __module__=record.__module__, **fields
     )
     return made
+
+
+def _modelled(kind: Any) -> Any:  # noqa: ANN401 - any type
+    """Return the type in a model of a type in a record."""
+    if get_origin(kind) is tuple:
+        item: Any = _modelled(get_args(kind)[0])
+        return tuple[item, ...]
+    if dataclasses.is_dataclass(kind):
+        record: Any = kind
+        return model_of(record)
+    return kind
 
 
 @cache

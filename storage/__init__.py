@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from storage.builds.service_failures import ServiceFailure
     from storage.builds.settings import BuildSettings
     from storage.clock_steps import CONFIRM, ClockJump, step_text
-    from storage.data_classes import immutable, shown_as
+    from storage.data_classes import example, immutable, shown_as
     from storage.database.clock import Clock, SystemClock, boot_id
     from storage.database.copying import FrozenDatabase, check_database, frozen, up_to_date
     from storage.database.schema import schema_of_release
@@ -433,6 +433,7 @@ __all__ = [
     "duration",
     "email_address",
     "error_reason",
+    "example",
     "frozen",
     "immutable",
     "is_secure_address",

@@ -147,10 +147,13 @@ def _value(record: type, shown: ShownField, value: object) -> object:
         return datetime.fromisoformat(value)
     if (plain := _PLAIN.get(shown.kind)) is not None and isinstance(value, plain):
         return value
-    if shown.kind.startswith(("tuple[", "Warnings")) and isinstance(value, list):
+    if shown.kind == "Warnings" and isinstance(value, list):
         return tuple(value)
     if shown.kind.startswith("Mapping[") and isinstance(value, dict):
         return value
+    if shown.kind.startswith("tuple[") and isinstance(value, list):
+        item = ShownField(shown.name, shown.attribute, shown.kind.removeprefix("tuple[").removesuffix(", ...]"))
+        return tuple(_value(record, item, each) for each in value)
     kind = vars(sys.modules[record.__module__]).get(shown.kind)
     if isinstance(kind, type) and issubclass(kind, StrEnum) and isinstance(value, str):
         return kind(value)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from api.builds.creation import BuildCreation
     from api.engine import EngineInterface
     from api.http.files import StoredFile
+    from api.operations.repositories import Connecting
     from api.settings import RateLimitSettings
 
 __all__ = [
@@ -104,6 +105,9 @@ class Service:
 
     creation: BuildCreation | None = None
     """The creation of builds; None in a command that creates none."""
+
+    connecting: Connecting | None = None
+    """The way to the hosts of repositories; None outside of the service's own process."""
 
 
 @immutable

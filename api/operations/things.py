@@ -11,7 +11,19 @@ from typing import Annotated
 
 from api.errors.catalog import ApiError
 from api.operations.operation import Call, Found, HostOwner, Membership
-from storage import Build, Caller, Job, Organization, Pipeline, Role, Storage, User, UserUnknown, Visibility
+from storage import (
+    Build,
+    Caller,
+    Job,
+    Organization,
+    Pipeline,
+    Repository,
+    Role,
+    Storage,
+    User,
+    UserUnknown,
+    Visibility,
+)
 
 __all__ = [
     "BILLING",
@@ -20,6 +32,8 @@ __all__ = [
     "NAMED_USER",
     "ORGANIZATION",
     "PIPELINE",
+    "REPOSITORIES",
+    "REPOSITORY",
     "USER",
     "NamedUser",
     "ReadableBuild",
@@ -29,8 +43,10 @@ __all__ = [
     "ThisJob",
     "ThisMembership",
     "ThisPipeline",
+    "ThisRepository",
     "ThisUser",
     "build_of_path",
+    "connected_repository",
     "is_member",
     "job_in_build",
     "member_build",
@@ -141,6 +157,10 @@ def job_in_build(storage: Storage, build: Build, job_id: str) -> Job:
     return job
 
 
+REPOSITORIES = f"{ORGANIZATION}/repos"
+REPOSITORY = f"{REPOSITORIES}/{{id}}"
+
+
 def _user(call: Call) -> User:
     if call.caller is None or isinstance(call.caller, HostOwner):
         raise ApiError.unauthorized("this is about the caller's own account: say whose with a token")
@@ -216,3 +236,19 @@ def _readable_job(call: Call, build: ReadableBuild, job_id: str) -> Job:
 
 ReadableJob = Annotated[Job, Found(_readable_job, ("job_not_found",))]
 """The job ``{job_id}`` of `ReadableBuild`."""
+
+
+def _repository(call: Call, member: ThisMembership, id: str) -> Repository:
+    return connected_repository(call.storage, member.organization.id, id)
+
+
+def connected_repository(storage: Storage, organization_id: int, uuid: str) -> Repository:
+    """Return a repository of an organization. Raises ApiError ``repo_not_found``."""
+    found = next((each for each in storage.repositories.of_organization(organization_id) if each.uuid == uuid), None)
+    if found is None:
+        raise ApiError.not_found("repo", uuid)
+    return found
+
+
+ThisRepository = Annotated[Repository, Found(_repository, ("repo_not_found",))]
+"""The connected repository ``{id}`` of the organization ``{org}``, of which the caller is a member."""

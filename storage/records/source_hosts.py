@@ -6,7 +6,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from storage.data_classes import immutable
+from storage.data_classes import example, hidden, immutable
 from storage.records.builds import BuildState  # noqa: TC001 - a model reads the annotations
 
 if TYPE_CHECKING:
@@ -227,21 +227,23 @@ class DeployKey:
 
 @immutable
 class Delivery:
-    """A report of a source host, as it came; it waits until ``processed_at`` is set.
+    """A report of a source host; it waits while ``processed_at`` is null.
 
-    ``provider`` is the kind of host, ``event`` the kind of report, ``delivery_id`` the host's own name for it. One that
-    is about an account has no repository. ``outcome`` says what came of it.
+    ``delivery_id`` is the host's own name for it. ``outcome`` says what came of it: the builds, or why there are none.
+    ``last_error`` is why the last attempt to process it failed.
     """
 
     id: int
     uuid: str
-    provider: str
-    event: str
+    provider: str = hidden()
+    event: str = example("push")
     delivery_id: str
-    repository_id: int | None
-    body: bytes
+    repository_id: int | None = hidden()
+    """None if it is about an account."""
+
+    body: bytes = hidden()
     received_at: datetime
     attempts: int
     processed_at: datetime | None
+    outcome: str | None = example("refs/heads/main: 1 build: acme-web-ci #3")
     last_error: str | None
-    outcome: str | None

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from actors.repositories import fingerprint
 from api.console.pages import Page, whole_number
-from api.resources.source_hosts.connected_repo import deploy_key_of
-from api.resources.source_hosts.repo_deliveries import connected_delivery, connected_repository
+from api.operations.connected_repo import deploy_key_of
+from api.operations.repo_deliveries import connected_delivery
+from api.operations.things import connected_repository
 from storage import GIT, Role
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class RepositoryPage(Page):
         """Show a repository and its deliveries before the one with the key ``before``, to a member."""
         member = self._site.access.member(req, org)
         storage = self._site.storage
-        repository = connected_repository(storage, member, id)
+        repository = connected_repository(storage, member.organization.id, id)
         key = deploy_key_of(storage, repository)
         deliveries = storage.deliveries.page(repository.id, _DELIVERIES, whole_number(req.get_param("before")))
         self._site.pages.show(
@@ -55,7 +56,7 @@ class RepositoryPage(Page):
     def on_get_delivery(self, req: falcon.Request, resp: falcon.Response, org: str, id: str, delivery_id: str) -> None:
         """Show a delivery as it came, to a member."""
         member = self._site.access.member(req, org)
-        repository = connected_repository(self._site.storage, member, id)
+        repository = connected_repository(self._site.storage, member.organization.id, id)
         delivery = connected_delivery(self._site.storage, repository, delivery_id)
         self._site.pages.show(
             req,
