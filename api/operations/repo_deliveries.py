@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from datetime import datetime  # noqa: TC003 - a command reads the annotations
 from typing import Annotated, Self
 
 from api.errors.catalog import ApiError
-from api.operations.operation import GET, POST, Call, Found, Span, operation
+from api.operations.operation import GET, POST, Call, Found, Span, operation, owners_operation
 from api.operations.things import REPOSITORY, ThisRepository
 from storage import Delivery, Page, Repository, Role, Storage, immutable, shown_as
 
-__all__ = ["DeliveryWithBody", "connected_delivery", "get_repo_delivery", "list_repo_deliveries", "redeliver_to_repo"]
+__all__ = [
+    "DeliveryWithBody",
+    "Report",
+    "ReportWithBody",
+    "connected_delivery",
+    "get_repo_delivery",
+    "get_report",
+    "list_repo_deliveries",
+    "list_reports",
+    "redeliver_report",
+    "redeliver_to_repo",
+]
 
 _DELIVERIES = f"{REPOSITORY}/deliveries"
 _DELIVERY = f"{_DELIVERIES}/{{delivery_id}}"
+_REPORTS = "/deliveries"
 
 
 @immutable
@@ -27,6 +40,52 @@ class DeliveryWithBody(Delivery):
         """Return a stored delivery with its body as text."""
         stored = {each.name: getattr(delivery, each.name) for each in fields(Delivery)}
         return cls(**stored, text=delivery.body.decode(errors="replace"))
+
+
+@immutable
+class Report:
+    """A report of a source host with the repository that it is about; None if it is about an account."""
+
+    uuid: str
+    provider: str
+    event: str
+    delivery_id: str
+    url: str | None
+    received_at: datetime
+    state: str
+    """``waiting`` or ``processed``."""
+
+    attempts: int
+    outcome: str | None
+    last_error: str | None
+
+    @classmethod
+    def of(cls, delivery: Delivery, provider: str, url: str | None) -> Report:
+        """Return the report of a delivery, whose host and repository its own record does not show."""
+        return Report(
+            uuid=delivery.uuid,
+            provider=provider,
+            event=delivery.event,
+            delivery_id=delivery.delivery_id,
+            url=url,
+            received_at=delivery.received_at,
+            state="waiting" if delivery.processed_at is None else "processed",
+            attempts=delivery.attempts,
+            outcome=delivery.outcome,
+            last_error=delivery.last_error,
+        )
+
+
+@immutable
+class ReportWithBody(Report):
+    """A report with its body as it came; bytes that are not UTF-8 are replaced."""
+
+    body: str
+
+    @classmethod
+    def with_body(cls, report: Report, body: str) -> Self:
+        """Return a report with its body."""
+        return cls(**{each.name: getattr(report, each.name) for each in fields(Report)}, body=body)
 
 
 def _delivery(call: Call, repository: ThisRepository, delivery_id: str) -> Delivery:
@@ -69,3 +128,39 @@ def redeliver_to_repo(call: Call, repository: ThisRepository, delivery: ThisDeli
     call.storage.deliveries.redeliver(delivery)
     call.engine.deliveries_added()
     return _delivery(call, repository, delivery.uuid)
+
+
+def _stored(call: Call, delivery_id: str) -> Delivery:
+    found = call.storage.deliveries.find(delivery_id)
+    if found is None:
+        raise ApiError.not_found("delivery", delivery_id)
+    return found
+
+
+AnyDelivery = Annotated[Delivery, Found(_stored, ("delivery_not_found",))]
+"""The delivery ``{delivery_id}``, for operations of the owner of the host."""
+
+
+@owners_operation("listReports", GET, _REPORTS)
+def list_reports(call: Call, span: Span) -> Page[Report]:
+    """List what all source hosts reported in the last seven days, newest first."""
+    page = call.storage.deliveries.page_of_all(span.limit, span.after)
+    return Page(tuple(_report(call.storage, each) for each in page.rows), page.next_key)
+
+
+@owners_operation("getReport", GET, f"{_REPORTS}/{{delivery_id}}")
+def get_report(call: Call, delivery: AnyDelivery) -> ReportWithBody:
+    """Show a report with its body."""
+    return ReportWithBody.with_body(_report(call.storage, delivery), DeliveryWithBody.of(delivery).text)
+
+
+@owners_operation("redeliverReport", POST, f"{_REPORTS}/{{delivery_id}}/redeliver")
+def redeliver_report(call: Call, delivery: AnyDelivery) -> Report:
+    """Process a report again. What was built is not built again."""
+    call.storage.deliveries.redeliver(delivery)
+    return _report(call.storage, _stored(call, delivery.uuid))
+
+
+def _report(storage: Storage, delivery: Delivery) -> Report:
+    about = None if delivery.repository_id is None else storage.repositories.get(delivery.repository_id)
+    return Report.of(delivery, delivery.provider, None if about is None else about.url)

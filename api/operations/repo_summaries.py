@@ -38,6 +38,11 @@ class RepoSummary:
     last_error: str | None
     registrations: tuple[RepoRegistration, ...]
 
+    @property
+    def provider(self) -> str:
+        """The kinds of its hosts."""
+        return ", ".join(each.provider for each in self.registrations)
+
     @classmethod
     def of(cls, storage: Storage, repository: Repository) -> Self:
         """Return the record of a stored repository."""

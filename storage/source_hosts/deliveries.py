@@ -71,7 +71,11 @@ class Deliveries:
             .limit(slot("limit")),
             _DELIVERY,
         )
-        self._latest = Query(database, deliveries.order_by(DeliveryRow.id.desc()).limit(slot("limit")), _DELIVERY)
+        self._latest = Query(
+            database,
+            deliveries.where(DeliveryRow.id < slot("after")).order_by(DeliveryRow.id.desc()).limit(slot("limit")),
+            _DELIVERY,
+        )
         unassigned = (DeliveryRow.provider == slot("provider"), DeliveryRow.repository.is_null(), waiting)
         self._unassigned = Query(
             database,
@@ -202,9 +206,13 @@ class Deliveries:
             after=NEWEST if after is None else after,
         )
 
+    def page_of_all(self, limit: int, after: int | None) -> Page[Delivery]:
+        """Return the deliveries of all hosts past the key ``after``, newest first."""
+        return self._latest.page(limit, lambda each: each.id, after=NEWEST if after is None else after)
+
     def latest(self, limit: int) -> list[Delivery]:
         """Return the latest deliveries, newest first."""
-        return self._latest.all(limit=limit)
+        return list(self.page_of_all(limit, None).rows)
 
     def find(self, uuid: str) -> Delivery | None:
         """Return a delivery by UUID."""

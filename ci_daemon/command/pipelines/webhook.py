@@ -1,17 +1,23 @@
-"""`ci-daemon webhook`: see the deliveries of source hosts, and process one again."""
+"""`ci-daemon webhook`: see the deliveries of source hosts, and process one again, on the box or of a server."""
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import click
 
-from ci_daemon.command.support.command_classes import Group
-from ci_daemon.command.support.session import Failure, Session, pass_session
-from ci_daemon.command.support.timestamps import timestamp
+from api import ApiError
+from api.operations import organizations, repo_deliveries, repo_summaries
+from ci_daemon.command.support.command_classes import Group, SharedCommand
+from ci_daemon.command.support.session import Session, pass_session
+from ci_daemon.remote.failures import RequestFailed
+from storage import document_of
 
 if TYPE_CHECKING:
-    from storage import Delivery, Storage
+    from collections.abc import Iterator
+
+    from api.doors import Door
 
 __all__ = ["webhook"]
 
@@ -23,63 +29,80 @@ def webhook() -> None:
     """Reports of source hosts, such as pushes, of the last seven days."""
 
 
-@webhook.command(name="list", reads=True)
+@webhook.command(name="list", cls=SharedCommand, reads=True)
 @click.option(
     "--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="The maximum number to list."
 )
 @pass_session
 def list_deliveries(session: Session, *, limit: int) -> None:
     """List the latest deliveries, newest first."""
-    with session.storage_without_billing() as storage:
-        documents = [_document(storage, each) for each in storage.deliveries.latest(limit)]
+    with session.door() as door:
+        reports = door.rows(repo_deliveries.list_reports, {}) if door.owners else _reports(door, limit)
+        documents = [document_of(each) for each in islice(reports, limit)]
     session.table(documents, _COLUMNS, "no source host has reported anything in the last seven days")
 
 
-@webhook.command(reads=True)
+@webhook.command(cls=SharedCommand, reads=True)
 @click.argument("delivery", metavar="ID")
 @pass_session
 def show(session: Session, *, delivery: str) -> None:
     """Show the delivery ID with its body, as it came."""
-    with session.storage_without_billing() as storage:
-        found = _find(storage, delivery)
-        body = found.body.decode(errors="replace")
-        document = {**_document(storage, found), "body": body}
+    with session.door() as door:
+        if door.owners:
+            shown = door.perform(repo_deliveries.get_report, {"delivery_id": delivery})
+        else:
+            repository, _, found = _found(door, delivery)
+            report = repo_deliveries.Report.of(found, repository.provider, repository.clone_url)
+            shown = repo_deliveries.ReportWithBody.with_body(report, found.text)
+    document = document_of(shown)
     if session.json:
         session.answer(document, "")
     else:
         session.properties(document)
 
 
-@webhook.command()
+@webhook.command(cls=SharedCommand)
 @click.argument("delivery", metavar="ID")
 @pass_session
 def redeliver(session: Session, *, delivery: str) -> None:
     """Process the delivery ID again. A push that was built is not built twice."""
-    with session.storage_without_billing() as storage:
-        found = _find(storage, delivery)
-        storage.deliveries.redeliver(found)
-        document = _document(storage, _find(storage, found.uuid))
-    session.answer(document, f"{found.uuid} is processed again")
+    with session.door() as door:
+        if door.owners:
+            again = door.perform(repo_deliveries.redeliver_report, {"delivery_id": delivery})
+        else:
+            repository, names, _ = _found(door, delivery)
+            sent = door.perform(repo_deliveries.redeliver_to_repo, {**names, "delivery_id": delivery})
+            again = repo_deliveries.Report.of(sent, repository.provider, repository.clone_url)
+    session.answer(document_of(again), f"{delivery} is processed again")
 
 
-def _find(storage: Storage, uuid: str) -> Delivery:
-    found = storage.deliveries.find(uuid)
-    if found is None:
-        raise Failure(f"there is no delivery {uuid}: `ci-daemon webhook list` shows those of the last seven days")
-    return found
+def _repositories(door: Door) -> Iterator[tuple[repo_summaries.RepoSummary, dict[str, str]]]:
+    """Yield the repositories that the caller may see, each with the names in its path."""
+    for org in door.rows(organizations.list_organizations, {}):
+        for each in door.rows(repo_summaries.list_org_repos, {"org": org.slug}):
+            yield each, {"org": org.slug, "id": each.uuid}
 
 
-def _document(storage: Storage, each: Delivery) -> dict[str, object]:
-    repository = None if each.repository_id is None else storage.repositories.get(each.repository_id)
-    return {
-        "id": each.uuid,
-        "provider": each.provider,
-        "event": each.event,
-        "delivery_id": each.delivery_id,
-        "url": repository and repository.url,
-        "received_at": timestamp(each.received_at),
-        "state": "waiting" if each.processed_at is None else "processed",
-        "attempts": each.attempts,
-        "outcome": each.outcome,
-        "last_error": each.last_error,
-    }
+def _reports(door: Door, limit: int) -> Iterator[repo_deliveries.Report]:
+    """Yield the latest reports about these repositories, newest first."""
+    reports = [
+        repo_deliveries.Report.of(sent, repository.provider, repository.clone_url)
+        for repository, names in _repositories(door)
+        for sent in islice(door.rows(repo_deliveries.list_repo_deliveries, names), limit)
+    ]
+    yield from sorted(reports, key=lambda each: each.received_at, reverse=True)
+
+
+def _found(
+    door: Door, delivery: str
+) -> tuple[repo_summaries.RepoSummary, dict[str, str], repo_deliveries.DeliveryWithBody]:
+    """Return a delivery with its repository: no path of the API has its ID alone. Raises ApiError, or as the door."""
+    for repository, names in _repositories(door):
+        try:
+            sent = door.perform(repo_deliveries.get_repo_delivery, {**names, "delivery_id": delivery})
+        except RequestFailed as error:
+            if error.code != "delivery_not_found":
+                raise
+        else:
+            return repository, names, sent
+    raise ApiError.not_found("delivery", delivery)

@@ -62,6 +62,7 @@ _ADVICE = {
     "notification_not_found": "`ci-daemon notify list ORG PIPELINE` shows those of a pipeline",
     "notification_delivery_not_found": "`ci-daemon notify deliveries ID` shows those of a notification",
     "secret_not_found": "`ci-daemon secret list ORG` shows all",
+    "delivery_not_found": "`ci-daemon webhook list` shows those of the last seven days",
     "invite_not_found": "`ci-daemon invite list ORG` shows all",
     "api_token_not_found": "`ci-daemon token list` shows all",
     "session_required": "`ci-daemon login URL` makes one",

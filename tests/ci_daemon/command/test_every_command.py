@@ -201,6 +201,7 @@ THEIR_OWN_WORDS = {
     "schedule add": "createSchedule",
     "schedule remove": "deleteSchedule",
     "schedule set": "updateSchedule",
+    "webhook redeliver": "redeliverReport",
     "secret remove": "deleteOrganizationSecret",
     "secret set": "setOrganizationSecret",
     "token create": "createUserToken",

@@ -102,6 +102,23 @@ def test_a_repository_is_shown_with_its_last_pushes(
     assert shown == {key: of_box[key] for key in shown}
 
 
+def test_reports_of_its_host_are_shown_and_processed_again(
+    service: ScriptedService, plain: Repository, run_json: RunJson, capsys: pytest.CaptureFixture[str]
+):
+    """By a server and on the box alike."""
+    assert service.storage.deliveries.receive("git", "push", "1", plain, b"a b refs/heads/main")
+    [listed] = run_json("webhook", "list")
+    assert (listed["provider"], listed["url"], listed["state"]) == ("git", SSH, "waiting")
+    shown = run_json("webhook", "show", listed["id"])
+    assert shown == {**listed, "body": "a b refs/heads/main"}
+    assert run_json("webhook", "redeliver", listed["id"]) == listed
+    assert main(["webhook", "show", "nothing"]) == 1
+    assert 'there is no delivery "nothing": `ci-daemon webhook list`' in capsys.readouterr().err
+    box = ("--state-dir", str(service.storage.directory))
+    assert run_json(*box, "webhook", "list") == [listed]
+    assert run_json(*box, "webhook", "show", listed["id"]) == shown
+
+
 @pytest.mark.usefixtures("plain")
 @pytest.mark.parametrize(
     ("words", "advice"),
