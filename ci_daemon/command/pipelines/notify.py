@@ -211,7 +211,7 @@ def _place_of_delivery(door: Door, delivery: str) -> notifications.NotificationP
 
 
 def _places(door: Door) -> Iterator[notifications.NotificationPlace]:
-    """Yield the places of the notifications that the caller may see: no path of the API has their IDs alone."""
+    """Yield the places of the notifications that the caller may see, as no path has their IDs alone."""
     for org in door.rows(organizations.list_organizations, {}):
         for pipeline in door.rows(pipelines.list_pipelines, {"org": org.slug}):
             names = {"org": org.slug, "pipeline": pipeline.slug}

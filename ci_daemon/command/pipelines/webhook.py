@@ -1,4 +1,4 @@
-"""`ci-daemon webhook`: see the deliveries of source hosts, and process one again, on the box or of a server."""
+"""`ci-daemon webhook`: deliveries of source hosts, on the box or of a server; process one again."""
 
 from __future__ import annotations
 
@@ -96,7 +96,10 @@ def _reports(door: Door, limit: int) -> Iterator[repo_deliveries.Report]:
 def _found(
     door: Door, delivery: str
 ) -> tuple[repo_summaries.RepoSummary, dict[str, str], repo_deliveries.DeliveryWithBody]:
-    """Return a delivery with its repository: no path of the API has its ID alone. Raises ApiError, or as the door."""
+    """Return a delivery with its repository, as no path of the API has its ID alone.
+
+    Raises ApiError, or what the door raises.
+    """
     for repository, names in _repositories(door):
         try:
             sent = door.perform(repo_deliveries.get_repo_delivery, {**names, "delivery_id": delivery})
