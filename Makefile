@@ -1,5 +1,5 @@
 # `make run` builds an example, `make serve` runs the service, `make test` is what CI runs. All first set up what they
-# need and no more: `make run` takes under a minute the first time, `make test` a few, and both a second later. That needs
+# need and no more: `make run` takes about a minute the first time, `make test` a few, and both a second later. That needs
 # make, python3 and apt as root; without root, the commands to run with `sudo` are printed.
 
 # What developers need has an environment of its own, what running needs another.
@@ -113,12 +113,12 @@ $(TEST_PROGRAMS)/.complete: .ci/unpack Makefile | setup
 
 # Its libraries are many, so that it is installed and not unpacked.
 test-browser: | $(TEST_PROGRAMS)/.complete
-	@.ci/install chromium chromium
+	@.ci/install chromium chromium "tests in a browser"
 
 # What makes machines. QEMU's libraries are many, too; the kernel need not be that of this host.
 test-machines: $(TEST_PROGRAMS)/kernel/.complete $(TEST_PROGRAMS)/member-kernel/.complete | test-browser
-	@.ci/install qemu-system-x86_64 qemu-system-x86
-	@.ci/install qemu-img qemu-utils
+	@.ci/install qemu-system-x86_64 qemu-system-x86 "tests of machines"
+	@.ci/install qemu-img qemu-utils "tests of machines"
 
 $(TEST_PROGRAMS)/kernel/.complete: .ci/kernel | $(TEST_PROGRAMS)/.complete
 	@.ci/kernel $(@D) linux-image-cloud-amd64
@@ -131,23 +131,23 @@ $(TEST_PROGRAMS)/member-kernel/.complete: .ci/kernel | $(TEST_PROGRAMS)/kernel/.
 
 # The Debian of a member of Incus, which takes under a minute, once. Only root can run one.
 test-members: | test-machines
-	@[ "$$(id -u)" != 0 ] || { .ci/install mmdebstrap mmdebstrap && .ci/install ip iproute2 && $(BIN)/python -m tests.fleet.tree incus >/dev/null; }
+	@[ "$$(id -u)" != 0 ] || { .ci/install mmdebstrap mmdebstrap "tests with Incus" && .ci/install ip iproute2 "tests with Incus" && $(BIN)/python -m tests.fleet.tree incus >/dev/null; }
 
 # An OpenID Connect issuer to sign in with.
 $(TEST_PROGRAMS)/oidc-provider/.complete: .ci/npm tests/api/sign_in/oidc_provider/package-lock.json $(VENV)/.complete
-	@.ci/npm $(VENV) tests/api/sign_in/oidc_provider $(@D)
+	@.ci/npm $(VENV) tests/api/sign_in/oidc_provider $(@D) "an OpenID Connect issuer that tests sign in with"
 	@touch $@
 
 # What finds barriers on pages.
 $(TEST_PROGRAMS)/axe/.complete: .ci/npm tests/e2e/console/axe/package-lock.json $(VENV)/.complete
-	@.ci/npm $(VENV) tests/e2e/console/axe $(@D)
+	@.ci/npm $(VENV) tests/e2e/console/axe $(@D) "tests that look for barriers on pages"
 	@touch $@
 
 # GitHub's description of its API, examples of its deliveries, and the program that signs them. Of the descriptions,
 # which are large, one is needed.
 OCTOKIT := tests/actors/source_hosts/github/octokit
 $(TEST_PROGRAMS)/octokit/.complete: .ci/npm $(OCTOKIT)/package-lock.json $(VENV)/.complete
-	@.ci/npm $(VENV) $(OCTOKIT) $(@D)
+	@.ci/npm $(VENV) $(OCTOKIT) $(@D) "tests against GitHub's own description"
 	@cd $(@D)/node_modules/@octokit/openapi/generated && find . -name '*.json' ! -name api.github.com.json -delete
 	@touch $@
 
@@ -207,11 +207,11 @@ dist: $(VENV)/.complete
 # For the release of this system, or for that of SUITE, see docs/install.md.
 deb: dist
 ifdef SUITE
-	@.ci/install mmdebstrap mmdebstrap
+	@.ci/install mmdebstrap mmdebstrap "packages of other releases"
 	@.ci/deb-elsewhere dist $(SUITE)
 else
-	@.ci/install dh debhelper
-	@.ci/install lintian lintian
+	@.ci/install dh debhelper "the Debian package"
+	@.ci/install lintian lintian "the Debian package"
 	@.ci/deb dist
 endif
 
@@ -220,7 +220,7 @@ pictures: setup test-browser
 
 # `wrk` asks for answers without being a Python program itself.
 bench: setup test-machines
-	@.ci/install wrk wrk
+	@.ci/install wrk wrk "the benchmark of HTTP"
 	$(BIN)/python -m benchmarks
 
 # Layers and images belong to sub-ids, so an ordinary user removes them as root of a user namespace with those ids.
