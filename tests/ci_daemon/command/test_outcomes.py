@@ -37,4 +37,4 @@ def test_quiet_prints_errors_and_documents_alone(run: Run, storage: Storage, cap
     assert run("--quiet", "--json", "org", "list") == 0
     assert len(json.loads(capsys.readouterr().out)) == 3
     assert run("--quiet", "member", "list", "none") == 1
-    assert capsys.readouterr().err == "ci-daemon: there is no organization none: `ci-daemon org list` shows all\n"
+    assert capsys.readouterr().err == 'ci-daemon: there is no organization "none": `ci-daemon org list` shows yours\n'
