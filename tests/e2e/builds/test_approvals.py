@@ -59,7 +59,7 @@ def test_a_strangers_build_waits_also_over_a_crash(daemon: Daemon, pipeline: Pip
     assert of_fork.finish()["state"] == "passed"
     told = "this build is of a pull request from a fork, so it runs without its secrets: TOKEN\n"
     assert of_fork.log() == f"{told}[none]\nhello\n0\n"
-    (entry,) = [each for each in daemon.json("audit") if each["action"] == "build approve"][:1]
+    (entry,) = [each for each in daemon.json("audit") if each["action"] == "approveBuild"][:1]
     assert entry["subject"].split()[0] == name
 
 
