@@ -66,7 +66,6 @@ from api.request import ApiRequest
 from api.resources.accounts.identities import IdentitiesResource
 from api.resources.accounts.passkeys import PasskeysResource
 from api.resources.accounts.sessions import LogoutResource, SessionsResource
-from api.resources.billing.usage import UsageResource
 from api.resources.build_status import BadgeResource, CctrayResource
 from api.resources.internal_source import InternalSourceResource
 from api.resources.meta import HealthResource
@@ -249,7 +248,7 @@ def create_app(
 
     add_artifacts(routes, door)
 
-    add_billing(routes, door, UsageResource(storage, access))
+    add_billing(routes, door)
     add_payments(routes, storage, access, rates, provider)
 
     add_docs(routes, OpenApiResource(routes, settings.url), ErrorPagesResource(routes))

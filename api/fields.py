@@ -6,7 +6,7 @@ import dataclasses
 import re
 import sys
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from enum import StrEnum
 from functools import cache
 from types import MappingProxyType, UnionType
@@ -72,6 +72,7 @@ __all__ = [
     "json_path",
     "list_model_of",
     "model_of",
+    "moment",
     "not_blank",
 ]
 
@@ -111,12 +112,12 @@ def not_blank(value: str) -> str:
     return value
 
 
-def _moment(value: object) -> datetime:
+def moment(value: object) -> datetime:
     """Parse a caller's time. Raises ValueError."""
     try:
-        moment = datetime.fromisoformat(value) if isinstance(value, str) else None
-        if moment is not None and moment.tzinfo is not None:
-            return moment.astimezone(UTC)
+        parsed = datetime.fromisoformat(value) if isinstance(value, str) else None
+        if parsed is not None and parsed.tzinfo is not None:
+            return parsed.astimezone(UTC)
     except (ValueError, OverflowError):
         pass
     raise ValueError("expected an ISO 8601 time with an offset, such as 2026-01-01T00:00:00Z")
@@ -309,7 +310,7 @@ Timestamp = Annotated[
 
 Moment = Annotated[
     datetime,
-    BeforeValidator(_moment),
+    BeforeValidator(moment),
     WithJsonSchema({"type": "string", "format": "date-time", "examples": ["2030-01-01T00:00:00Z"]}),
 ]
 """A time from a caller, in ISO 8601 with an offset; parsed to an aware datetime in UTC."""
@@ -320,8 +321,16 @@ Uuid = Annotated[
 ]
 
 
+Day = Annotated[
+    str,
+    BeforeValidator(date.isoformat),
+    WithJsonSchema({"type": "string", "format": "date", "examples": ["2026-01-01"]}),
+]
+"""A day in ISO 8601; made from a date."""
+
+
 _TYPES: Mapping[str, object] = MappingProxyType(
-    {"datetime": Timestamp, "Uuid": Uuid, "Mapping": Mapping, "Warnings": Warnings}
+    {"datetime": Timestamp, "date": Day, "Uuid": Uuid, "Mapping": Mapping, "Warnings": Warnings}
 )
 """The types of fields by their names in records, whose modules import them for type checkers alone."""
 
@@ -372,7 +381,8 @@ def model_of(record: Any) -> type[StoredRecord]:  # noqa: ANN401 - mypy takes no
     for each in shown_fields(record):
         kind: Any = Uuid if each.attribute.endswith("uuid") else _modelled(eval(each.kind, names))  # noqa: S307 - written in the record
         kind = kind | None if each.nullable else kind
-        fields[each.name] = (kind if each.example is None else Annotated[kind, Field(examples=[each.example])], ...)
+        described = Field(examples=[each.example], description=each.about)
+        fields[each.name] = (kind if each.example is None else Annotated[kind, described], ...)
     made: type[StoredRecord] = create_model(
         f"{_noun(record)}Record", __base__=_Shown, __doc__=record.__doc__, __module__=record.__module__, **fields
     )

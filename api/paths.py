@@ -22,6 +22,7 @@ from api.operations import (
     pipelines,
     schedules,
     secrets,
+    usage,
     user,
 )
 from api.resources.billing.payments import CheckoutResource, PaymentEventsResource
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from api.resources.accounts.identities import IdentitiesResource
     from api.resources.accounts.passkeys import PasskeysResource
     from api.resources.accounts.sessions import LogoutResource, SessionsResource
-    from api.resources.billing.usage import UsageResource
     from api.resources.build_status import BadgeResource, CctrayResource
     from api.resources.internal_source import InternalSourceResource
     from api.resources.metrics import MetricsResource
@@ -262,13 +262,17 @@ def add_secrets(routes: Routes, door: HttpDoor) -> None:
     )
 
 
-def add_billing(routes: Routes, door: HttpDoor, usage: UsageResource) -> None:
+def add_billing(routes: Routes, door: HttpDoor) -> None:
     """Route balances, usage and coupons."""
-    door.add(routes, billing.get_balance, billing.list_transactions)
-    routes.add(f"{_V0}/billing/usage/{{org}}", usage)
-    for part in ("series", "breakdown"):
-        routes.add(f"{_V0}/billing/usage/{{org}}/{part}", usage, part)
-    door.add(routes, coupons.redeem_coupon)
+    door.add(
+        routes,
+        billing.get_balance,
+        billing.list_transactions,
+        usage.get_usage,
+        usage.list_usage_by_day,
+        usage.list_usage_by_build,
+        coupons.redeem_coupon,
+    )
 
 
 def add_payments(

@@ -31,9 +31,9 @@ def shown_as(name: str) -> Any:  # noqa: ANN401 - as `field`
     return field(metadata={"shown_as": name})
 
 
-def example(value: object) -> Any:  # noqa: ANN401 - as `field`
-    """Declare an example of a field for the document of the API."""
-    return field(metadata={"example": value})
+def example(value: object, about: str | None = None) -> Any:  # noqa: ANN401 - as `field`
+    """Declare an example of a field for the document of the API, and a sentence ``about`` it."""
+    return field(metadata={"example": value, "about": about})
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field, hidden, shown_as, example))

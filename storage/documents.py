@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from enum import Enum, StrEnum
 from functools import cache
 from itertools import chain
@@ -25,6 +25,7 @@ __all__ = ["ShownField", "Uuid", "document_of", "record_of", "showing", "shown_a
 T = TypeVar("T")
 Getter = TypeVar("Getter", bound="Callable[[Any], object]")
 
+_TIMES: Mapping[str, type[date]] = {"date": date, "datetime": datetime}
 _PLAIN: Mapping[str, type] = {"int": int, "str": str, "bool": bool, "float": float, "Uuid": str}
 
 Uuid: TypeAlias = str
@@ -46,7 +47,8 @@ class ShownField:
     """A field of a record as it is shown.
 
     It has a name there, an attribute that has its value, and a type as it is written in the record.
-    A ``stored`` one is an argument of the record; the others follow from those. An ``example`` of None is none.
+    A ``stored`` one is an argument of the record; the others follow from those. An ``example`` of None is none;
+    ``about`` is a sentence for the document of the API.
     """
 
     name: str
@@ -54,6 +56,7 @@ class ShownField:
     type: str
     stored: bool = True
     example: object = None
+    about: str | None = None
 
     @property
     def nullable(self) -> bool:
@@ -83,7 +86,7 @@ def _in_order(record: type, behind: Mapping[str, list[ShownField]]) -> Iterator[
         if each.name != "id" and not each.metadata.get("hidden"):
             usual = "id" if each.name == "uuid" else each.name
             name, example = each.metadata.get("shown_as", usual), each.metadata.get("example")
-            yield ShownField(name, each.name, str(each.type), example=example)
+            yield ShownField(name, each.name, str(each.type), example=example, about=each.metadata.get("about"))
         yield from behind.get(each.name, ())
 
 
@@ -129,6 +132,8 @@ def _plain(value: object) -> object:
     match value:
         case datetime():
             return timestamp(value)
+        case date():
+            return value.isoformat()
         case Enum():
             return value.value
         case tuple():
@@ -143,8 +148,8 @@ def _value(record: type, shown: ShownField, value: object) -> object:
     """Return the value of a field. Raises ValueError if the document's has another type."""
     if value is None and shown.nullable:
         return None
-    if shown.kind == "datetime" and isinstance(value, str):
-        return datetime.fromisoformat(value)
+    if shown.kind in _TIMES and isinstance(value, str):
+        return _TIMES[shown.kind].fromisoformat(value)
     if (plain := _PLAIN.get(shown.kind)) is not None and isinstance(value, plain):
         return value
     if shown.kind == "Warnings" and isinstance(value, list):

@@ -12,7 +12,7 @@ from api.fields import body_model_of, list_model_of, model_of
 from api.middleware.idempotency import KEY_PARAMETERS, read_submission
 from api.openapi.operations import Answer
 from api.openapi.operations import operation as documented
-from api.operations.operation import Call, Download, Operation, Span, never
+from api.operations.operation import Call, Download, Operation, Query, Span, never
 from api.paging import PAGE_ERRORS, PAGE_PARAMETERS, PageRecord
 
 if TYPE_CHECKING:
@@ -70,7 +70,8 @@ class HttpDoor:
         caller = self._caller(req, operation)
         if operation.limited and caller is not None:
             self._limits.limit_account(caller, resp)
-        return operation.perform(call_of(req, self._service, caller), names, document, span)
+        query = Query({each.name: req.get_param(each.name) or "" for each in operation.parameters})
+        return operation.perform(call_of(req, self._service, caller), names, document, span, query)
 
     def _caller(self, req: falcon.Request, operation: Operation[Any]) -> Caller | None:
         if operation.session:
@@ -134,7 +135,7 @@ def _described(operation: Operation[Any]) -> Callable[[Callable[..., None]], Cal
         errors=(*operation.errors, *errors),
         body=None if operation.body is None else body_model_of(operation.body),
         body_required=operation.body_required,
-        parameters=(*parameters, *(KEY_PARAMETERS if operation.submits else ())),
+        parameters=(*operation.parameters, *parameters, *(KEY_PARAMETERS if operation.submits else ())),
         security=operation.security,
     )
 

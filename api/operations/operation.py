@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from api.builds.creation import BuildCreation
     from api.engine import EngineInterface
     from api.http.files import StoredFile
+    from api.openapi.operations import Parameter
     from api.operations.repositories import Connecting
     from api.settings import RateLimitSettings
 
@@ -46,6 +47,7 @@ __all__ = [
     "HostOwner",
     "Membership",
     "Operation",
+    "Query",
     "Service",
     "Span",
     "Submission",
@@ -196,6 +198,13 @@ class Span:
 
 
 @immutable
+class Query:
+    """The query parameters of a call, as they were given, by their names."""
+
+    given: Mapping[str, str]
+
+
+@immutable
 class Whole:
     """A list that has no pages: an object with its rows under ``key``. ``name`` is that of its schema."""
 
@@ -244,7 +253,7 @@ class Operation(Generic[R]):
     the things of the path decide what that caller may read. With ``session`` the caller needs a session; an API key is
     not enough. If it is ``limited``, its calls count for their address and their account. An answer that is shown
     ``once`` has a secret, and nobody keeps it. An ``owners`` operation is the owner's of the host alone, without HTTP.
-    Without a body that is not ``body_required`` there are none of its fields.
+    Without a body that is not ``body_required`` there are none of its fields. ``parameters`` are those of the query.
     """
 
     def __init__(
@@ -264,6 +273,7 @@ class Operation(Generic[R]):
         once: bool = False,
         owners: bool = False,
         body_required: bool = True,
+        parameters: tuple[Parameter, ...] = (),
     ) -> None:
         self.function = function
         self.id = id
@@ -278,6 +288,7 @@ class Operation(Generic[R]):
         self.once = once
         self.owners = owners
         self.body_required = body_required
+        self.parameters = parameters
         self._own_errors = errors
 
     @cached_property
@@ -320,7 +331,12 @@ class Operation(Generic[R]):
         return tuple(dict.fromkeys((*session, *_errors(self.function), *role, *key, *self._own_errors)))
 
     def perform(
-        self, call: Call, names: Mapping[str, str], document: Callable[[], object], span: Span | None = None
+        self,
+        call: Call,
+        names: Mapping[str, str],
+        document: Callable[[], object],
+        span: Span | None = None,
+        query: Query = Query({}),  # noqa: B008 - it is frozen
     ) -> R:
         """Find what the path names, check the role and then the body, and call the function.
 
@@ -336,13 +352,12 @@ class Operation(Generic[R]):
         for each in things.values():
             if isinstance(each, Membership):
                 each.require(self.role)
+        of_call: dict[type, object] = {Call: call, Span: span, Query: query}
         for name, kind in parameters.items():
             if kind is str:
                 arguments[name] = names[name]
-            elif kind is Call:
-                arguments[name] = call
-            elif kind is Span:
-                arguments[name] = span
+            elif isinstance(kind, type) and kind in of_call:
+                arguments[name] = of_call[kind]
         if self.body is not None:
             taken = _submitted if self.submits else _checked
             arguments["submission" if self.submits else "body"] = taken(document(), self.body)
@@ -363,6 +378,7 @@ def operation(
     limited: bool = False,
     once: bool = False,
     body_required: bool = True,
+    parameters: tuple[Parameter, ...] = (),
 ) -> Callable[[Callable[..., R]], Operation[R]]:
     """Make an operation of a function (`Operation`)."""
     return lambda function: Operation(
@@ -379,6 +395,7 @@ def operation(
         limited=limited,
         once=once,
         body_required=body_required,
+        parameters=parameters,
     )
 
 

@@ -36,6 +36,7 @@ _CONNECT_TIMEOUT = 10.0
 _PAGE_SIZE = "100"
 _BLOCK = 64 * 1024
 _NO_NAMES: Mapping[str, object] = MappingProxyType({})
+_NO_QUERY: Mapping[str, str] = MappingProxyType({})
 
 
 class Connection:
@@ -98,6 +99,7 @@ class Connection:
         names: Mapping[str, str],
         body: object = None,
         *,
+        query: Mapping[str, str] | None = None,
         seconds: float = _TIMEOUT,
         sent: Callable[[float], None] | None = None,
     ) -> R:
@@ -105,17 +107,20 @@ class Connection:
 
         ``sent`` gets the share of a large body that is on its way, up to 1.
         """
-        response = self._request(operation.method, filled(operation.path, names), body, None, seconds, sent)
+        response = self._request(operation.method, filled(operation.path, names), body, query, seconds, sent)
         with self._answering(response):
             answer: Any = None if operation.record is None else record_of(operation.record, response.json())
         result: R = answer
         return result
 
     def rows(
-        self, operation: Declared[storage.Page[Any]] | Declared[list[Any]], names: Mapping[str, str]
+        self,
+        operation: Declared[storage.Page[Any]] | Declared[list[Any]],
+        names: Mapping[str, str],
+        query: Mapping[str, str] = _NO_QUERY,
     ) -> Iterator[Any]:
         """Yield the rows of a list, page by page."""
-        query: dict[str, str] = {} if operation.whole else {"limit": _PAGE_SIZE}
+        query = {**query} if operation.whole else {**query, "limit": _PAGE_SIZE}
         key = operation.whole.key if operation.whole else "data"
         while True:
             response = self._request(operation.method, filled(operation.path, names), query=query)
@@ -125,7 +130,7 @@ class Connection:
             yield from rows
             if cursor is None:
                 return
-            query["cursor"] = cursor
+            query = {**query, "cursor": cursor}
 
     @contextmanager
     def stream(

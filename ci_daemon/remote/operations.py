@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ci_daemon.remote.account_views import (
-    BuildUsageView,
-    DayUsageView,
-    UsageView,
-)
 from ci_daemon.remote.operation import Nothing, Operation, Page
 from ci_daemon.remote.repository_views import ConnectedRepoView, RepoHookView, RepoSummaryView, RepoView, ShownRepoView
 from ci_daemon.remote.views import (
@@ -43,11 +38,3 @@ GET_REPO = Operation("getRepo", "GET", _REPO, ShownRepoView)
 UPDATE_REPO = Operation("updateRepo", "PATCH", _REPO, RepoView, _PACKED_PARTS)
 DISCONNECT_REPO = Operation("disconnectRepo", "DELETE", _REPO, Nothing)
 MAKE_REPO_HOOK = Operation("makeRepoHook", "POST", _REPO + "/hook", RepoHookView)
-
-_USAGE = "/api/v0/billing/usage/{org}"
-_WINDOW = frozenset({"from", "to"})
-GET_USAGE = Operation("getBillingUsage", "GET", _USAGE, UsageView, query=_WINDOW)
-GET_USAGE_BY_DAY = Operation("getBillingUsageSeries", "GET", _USAGE + "/series", Page[DayUsageView], query=_WINDOW)
-GET_USAGE_BY_BUILD = Operation(
-    "getBillingUsageBreakdown", "GET", _USAGE + "/breakdown", Page[BuildUsageView], query=_WINDOW
-)

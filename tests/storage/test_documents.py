@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 import pytest
 
@@ -25,12 +25,16 @@ class Outer:
     id: int
     uuid: str = shown_as("uuid")
     inner: Inner
+    others: tuple[Inner, ...]
+    day: date
     inside: int = hidden()
     name: str | None
 
 
-RECORD = Outer(1, "u", Inner("i", datetime(2026, 1, 2, tzinfo=UTC)), 7, None)
-DOCUMENT = {"uuid": "u", "inner": {"id": "i", "at": "2026-01-02T00:00:00.000000Z"}, "name": None}
+INNER = Inner("i", datetime(2026, 1, 2, tzinfo=UTC))
+RECORD = Outer(1, "u", INNER, (INNER,), date(2026, 1, 3), 7, None)
+SHOWN = {"id": "i", "at": "2026-01-02T00:00:00.000000Z"}
+DOCUMENT = {"uuid": "u", "inner": SHOWN, "others": [SHOWN], "day": "2026-01-03", "name": None}
 
 
 def test_a_document_has_the_shown_fields_by_their_names():
@@ -39,7 +43,7 @@ def test_a_document_has_the_shown_fields_by_their_names():
 
 def test_a_record_of_a_document_has_no_hidden_field():
     made = record_of(Outer, {**DOCUMENT, "newer": 1})
-    assert (made.uuid, made.inner, made.name) == (RECORD.uuid, RECORD.inner, None)
+    assert (made.uuid, made.inner, made.others, made.day) == ("u", INNER, (INNER,), RECORD.day)
     assert not hasattr(made, "inside")
 
 

@@ -7,17 +7,28 @@ from datetime import UTC, datetime, timedelta
 import click
 
 from api.operations import billing
+from api.operations import usage as operations
 from ci_daemon.command.support.command_classes import ServerCommand
-from ci_daemon.command.support.documents import document_of
 from ci_daemon.command.support.session import Session, pass_session
 from ci_daemon.command.support.timestamps import timestamp
-from ci_daemon.remote import operations
+from storage import document_of
 
 __all__ = ["usage"]
 
 _DAY = timedelta(days=1)
 _DAY_COLUMNS = ("date", "cpu_seconds", "memory_gb_seconds", "disk_gb_seconds", "total_cents")
 _BUILD_COLUMNS = ("pipeline_slug", "build_number", "started_at", "job_count", "total_cents")
+
+_OF_BUILD = (
+    "pipeline_name",
+    "pipeline_slug",
+    "build_number",
+    "started_at",
+    "finished_at",
+    "job_count",
+    "total_cents",
+)
+"""The fields of a build in JSON: a line has none of its jobs."""
 
 
 def _instant(_context: click.Context, _parameter: click.Parameter, value: datetime | None) -> datetime | None:
@@ -37,14 +48,15 @@ def usage(session: Session, *, org: str, start: datetime | None, end: datetime |
     names = {"org": org}
     with session.connection() as connection:
         if by == "day":
-            days = connection.call(operations.GET_USAGE_BY_DAY, names, query=window).data
+            days = connection.rows(operations.list_usage_by_day, names, window)
             session.table([document_of(each) for each in days], _DAY_COLUMNS, f"{org} used nothing")
             return
         if by == "build":
-            builds = connection.call(operations.GET_USAGE_BY_BUILD, names, query=window).data
-            session.table([document_of(each) for each in builds], _BUILD_COLUMNS, f"{org} built nothing")
+            builds = map(document_of, connection.rows(operations.list_usage_by_build, names, window))
+            documents = [{name: each[name] for name in _OF_BUILD} for each in builds]
+            session.table(documents, _BUILD_COLUMNS, f"{org} built nothing")
             return
-        used = document_of(connection.call(operations.GET_USAGE, names, query=window))
+        used = document_of(connection.perform(operations.get_usage, names, query=window))
         balance = connection.perform(billing.get_balance, names).balance_cents
     document = {**used, "balance_cents": balance}
     if session.json:
