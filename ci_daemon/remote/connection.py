@@ -64,17 +64,12 @@ class Connection:
         *,
         body: Mapping[str, object] | None = None,
         query: Mapping[str, str] | None = None,
-        seconds: float = _TIMEOUT,
-        sent: Callable[[float], None] | None = None,
     ) -> T:
-        """Perform an operation and return its answer; ``names`` are the parameters of its path.
-
-        ``sent`` gets the share of a large body that is on its way, up to 1.
-        """
+        """Perform an operation and return its answer; ``names`` are the parameters of its path."""
         unknown = {*(body or {})} - operation.body | {*(query or {})} - operation.query
         if unknown:
             raise TypeError(f"{operation.id} does not take {', '.join(sorted(unknown))}")
-        response = self._request(operation.method, operation.at(names), body, query, seconds, sent)
+        response = self._request(operation.method, operation.at(names), body, query)
         if operation.answer is Nothing:
             return operation.answer()
         try:
