@@ -180,6 +180,15 @@ def test_a_finished_build_is_refused(
     assert "build acme/web/1 is canceled already: nothing to" in capsys.readouterr().err
 
 
+def test_a_build_to_render_is_rebuilt_for_the_service(storage: Storage, pipeline: Pipeline, run_json: RunJson):
+    storage.renders.begin(pipeline, NewBuild("main", COMMIT, source_archive=b"an archive"), None)
+    again = run_json("build", "rebuild", "acme/web/1")
+    assert (again["number"], again["rebuild_of"], again["state"]) == (2, 1, "scheduled")
+    repeated = storage.builds.by_number(pipeline.id, 2)
+    assert repeated is not None
+    assert (repeated.source, repeated.created_by, storage.renders.pending(repeated.id)) == ("cli", None, True)
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
