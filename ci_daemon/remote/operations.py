@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ci_daemon.remote.operation import Nothing, Operation, Page
-from ci_daemon.remote.repository_views import ConnectedRepoView, RepoHookView, RepoSummaryView, RepoView, ShownRepoView
+from ci_daemon.remote.operation import Nothing, Operation
 from ci_daemon.remote.views import (
     StatusView,
     TokenView,
 )
 
-_PAGED = frozenset({"limit", "cursor"})
 _ORG = "/api/v0/organizations/{org}"
 _PIPELINE = _ORG + "/pipelines/{pipeline}"
 _BUILD = _PIPELINE + "/builds/{number}"
@@ -26,15 +24,3 @@ GET_LOG: Operation[Any] = Operation("getJobLog", "GET", _JOB + "/log", Nothing, 
 GET_RENDER_LOG: Operation[Any] = Operation(
     "getRenderLog", "GET", _BUILD + "/render-log", Nothing, query=frozenset({"wait"})
 )
-
-
-_REPO = _ORG + "/repos/{id}"
-_PACKED_PARTS = frozenset({"submodules", "lfs"})
-LIST_REPOS = Operation("listOrgRepos", "GET", _ORG + "/repos", Page[RepoSummaryView])
-CONNECT_REPO = Operation(
-    "connectRepo", "POST", _ORG + "/repos/connect", ConnectedRepoView, _PACKED_PARTS | {"url", "token", "provider"}
-)
-GET_REPO = Operation("getRepo", "GET", _REPO, ShownRepoView)
-UPDATE_REPO = Operation("updateRepo", "PATCH", _REPO, RepoView, _PACKED_PARTS)
-DISCONNECT_REPO = Operation("disconnectRepo", "DELETE", _REPO, Nothing)
-MAKE_REPO_HOOK = Operation("makeRepoHook", "POST", _REPO + "/hook", RepoHookView)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from api.operations import organizations
+from api.operations import connected_repo, organizations, repo_summaries, repositories
 from ci_daemon.command.backend.repositories import (
     HostedRepository,
     Repository,
@@ -16,11 +16,11 @@ from ci_daemon.command.backend.repositories import (
     RepositoryPush,
 )
 from ci_daemon.command.support.session import Failure
-from ci_daemon.remote import operations
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ci_daemon.remote.connection import Connection
-    from ci_daemon.remote.repository_views import RepoSummaryView, RepoView
 
 __all__ = ["ServerRepositories"]
 
@@ -38,16 +38,17 @@ class ServerRepositories:
 
     def show(self, org: str, url: str) -> tuple[RepositoryDetails, list[RepositoryPush]]:
         """Return a repository and its last pushes, newest first."""
-        view = self._connection.call(operations.GET_REPO, self._names(org, url))
+        view = self._connection.perform(repositories.get_repo, self._names(org, url))
         return _details(org, view), [
-            RepositoryPush(each.name, each.commit, each.outcome, each.builds, each.recorded_at) for each in view.pushes
+            RepositoryPush(each.name, each.commit, each.outcome, list(each.builds), each.recorded_at)
+            for each in view.pushes
         ]
 
     def connect(self, org: str, hosted: HostedRepository) -> RepositoryDetails:
         """Build what is pushed to a repository of a source host, and let that report pushes."""
         body = {key: value for key, value in asdict(hosted).items() if value is not None}
-        made = self._connection.call(operations.CONNECT_REPO, {"org": org}, body=body)
-        return _details(org, self._connection.call(operations.GET_REPO, {"org": org, "id": made.id}))
+        made = self._connection.perform(repositories.connect_repo, {"org": org}, body)
+        return _details(org, self._connection.perform(repositories.get_repo, {"org": org, "id": made.uuid}))
 
     def edit(self, org: str, url: str, changes: RepositoryChanges) -> RepositoryDetails:
         """Change what is packed of a repository. The rest is the owner's of the host."""
@@ -58,45 +59,45 @@ class ServerRepositories:
             )
         body = {"submodules": changes.submodules, "lfs": changes.lfs}
         wanted = {key: value for key, value in body.items() if value is not None}
-        return _details(org, self._connection.call(operations.UPDATE_REPO, self._names(org, url), body=wanted))
+        return _details(org, self._connection.perform(repositories.update_repo, self._names(org, url), wanted))
 
     def remove(self, org: str, url: str) -> Repository:
         """Build no more pushes to a repository, and return it as it was."""
         found = self._find(org, url)
-        self._connection.call(operations.DISCONNECT_REPO, {"org": org, "id": found.id})
+        self._connection.perform(repositories.disconnect_repo, {"org": org, "id": found.uuid})
         return _listed(org, found)
 
     def key(self, org: str, url: str) -> RepositoryKey:
         """Return the deploy key of a repository."""
-        found = self._connection.call(operations.GET_REPO, self._names(org, url))
+        found = self._connection.perform(repositories.get_repo, self._names(org, url))
         if found.deploy_key is None or found.host_key_fingerprint is None:
             raise Failure(f"{url} has no deploy key: only repositories with an ssh URL have one")
-        return RepositoryKey(found.id, found.deploy_key, found.host_key_fingerprint)
+        return RepositoryKey(found.uuid, found.deploy_key, found.host_key_fingerprint)
 
     def make_hook(self, org: str, url: str) -> RepositoryHook:
         """Make a hook that reports pushes to a repository on a plain git server."""
         names = self._names(org, url)
-        return RepositoryHook(str(names["id"]), self._connection.call(operations.MAKE_REPO_HOOK, names).script)
+        return RepositoryHook(names["id"], self._connection.perform(connected_repo.make_repo_hook, names).script)
 
-    def _summaries(self, org: str) -> list[RepoSummaryView]:
-        return self._connection.call(operations.LIST_REPOS, {"org": org}).data
+    def _summaries(self, org: str) -> Iterator[repo_summaries.RepoSummary]:
+        return self._connection.rows(repo_summaries.list_org_repos, {"org": org})
 
-    def _find(self, org: str, url: str) -> RepoSummaryView:
+    def _find(self, org: str, url: str) -> repo_summaries.RepoSummary:
         found = next((each for each in self._summaries(org) if each.clone_url == url), None)
         if found is None:
             raise Failure(f"{url} is not connected to {org}: `ci-daemon repo list` shows what is")
         return found
 
-    def _names(self, org: str, url: str) -> dict[str, object]:
-        return {"org": org, "id": self._find(org, url).id}
+    def _names(self, org: str, url: str) -> dict[str, str]:
+        return {"org": org, "id": self._find(org, url).uuid}
 
 
-def _listed(org: str, view: RepoSummaryView) -> Repository:
+def _listed(org: str, view: repo_summaries.RepoSummary) -> Repository:
     return Repository(
-        id=view.id,
+        id=view.uuid,
         org=org,
         url=view.clone_url,
-        provider=", ".join(each.provider for each in view.registrations),
+        provider=view.provider,
         repo_name=view.full_name,
         default_branch=view.default_branch,
         checked_at=view.last_synced_at,
@@ -104,9 +105,9 @@ def _listed(org: str, view: RepoSummaryView) -> Repository:
     )
 
 
-def _details(org: str, view: RepoView) -> RepositoryDetails:
+def _details(org: str, view: connected_repo.Repo) -> RepositoryDetails:
     return RepositoryDetails(
-        id=view.id,
+        id=view.uuid,
         org=org,
         url=view.clone_url,
         provider=view.provider,
