@@ -66,7 +66,14 @@ class Pager:
         ``read`` takes a limit and the key after which the page starts, and returns at most that many rows. Raises
         ApiError ``invalid_limit`` or ``invalid_cursor``; an empty parameter counts as absent.
         """
-        page = read(_limit(req.get_param("limit") or None), self._after(req.get_param("cursor") or None, scope))
+        self.respond(resp, scope, read(*self.asked(req, scope)), record)
+
+    def asked(self, req: falcon.Request, scope: str) -> tuple[int, int | None]:
+        """Return the limit that a request asks for, and the key after which the page starts. Raises ApiError."""
+        return _limit(req.get_param("limit") or None), self._after(req.get_param("cursor") or None, scope)
+
+    def respond(self, resp: falcon.Response, scope: str, page: Page[RowT], record: Callable[[RowT], BaseModel]) -> None:
+        """Respond with a page of the list named by ``scope``."""
         cursor = None
         if page.next_key is not None:
             cursor = self._signer.sign(f"cursor:{scope}", page.next_key)

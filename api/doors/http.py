@@ -62,7 +62,7 @@ class HttpDoor:
         operation: Operation[R],
         names: Mapping[str, str],
         document: Callable[[], object],
-        span: Span | None = None,
+        span: Callable[[], Span] | None = None,
     ) -> R:
         """Perform an operation for the caller of a request. Raises ApiError."""
         if operation.limited:
@@ -105,13 +105,14 @@ class HttpDoor:
     def _answer_page(
         self, req: falcon.Request, resp: falcon.Response, operation: Operation[Any], names: Mapping[str, str]
     ) -> None:
-        def page(limit: int, after: int | None) -> Page[Any]:
-            found: Page[Any] = self.perform(req, resp, operation, names, dict, Span(limit, after))
-            return found
-
         # A list whose path names nothing is the caller's, and so are its cursors.
         scope = operation.path.format_map(names) if names else f"{operation.path} of {self._access.caller(req).user.id}"
-        self._pager.answer(req, resp, scope, page, model_of(operation.record).showing)
+
+        def span() -> Span:
+            return Span(*self._pager.asked(req, scope))
+
+        page: Page[Any] = self.perform(req, resp, operation, names, dict, span)
+        self._pager.respond(resp, scope, page, model_of(operation.record).showing)
 
 
 def _sent(req: falcon.Request, operation: Operation[Any]) -> object:

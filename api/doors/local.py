@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -125,16 +126,16 @@ class LocalDoor:
 
     def rows(self, operation: Operation[Page[Any]] | Operation[list[Any]], names: Mapping[str, str]) -> Iterator[Any]:
         """Yield the rows of a list, to its end."""
-        span = Span(_ROWS)
+        after: int | None = None
         while True:
-            page = operation.perform(self._call, names, dict, span)
+            page = operation.perform(self._call, names, dict, partial(Span, _ROWS, after))
             if isinstance(page, list):
                 yield from page
                 return
             yield from page.rows
             if page.next_key is None:
                 return
-            span = Span(_ROWS, page.next_key)
+            after = page.next_key
 
     @contextmanager
     def download(

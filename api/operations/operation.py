@@ -335,13 +335,13 @@ class Operation(Generic[R]):
         call: Call,
         names: Mapping[str, str],
         document: Callable[[], object],
-        span: Span | None = None,
+        span: Callable[[], Span] | None = None,
         query: Query = Query({}),  # noqa: B008 - it is frozen
     ) -> R:
         """Find what the path names, check the role and then the body, and call the function.
 
-        ``document`` returns the parsed body, a body of its class, which is not checked again, or the submission of one.
-        Raises ApiError.
+        ``document`` returns the parsed body, a body of its class, which is not checked again, or the submission of one;
+        ``span`` the part of a list. Raises ApiError, as both may.
         """
         things: dict[Found, Any] = {}
         arguments: dict[str, object] = {}
@@ -352,10 +352,12 @@ class Operation(Generic[R]):
         for each in things.values():
             if isinstance(each, Membership):
                 each.require(self.role)
-        of_call: dict[type, object] = {Call: call, Span: span, Query: query}
+        of_call: dict[type, object] = {Call: call, Query: query}
         for name, kind in parameters.items():
             if kind is str:
                 arguments[name] = names[name]
+            elif kind is Span:
+                arguments[name] = None if span is None else span()
             elif isinstance(kind, type) and kind in of_call:
                 arguments[name] = of_call[kind]
         if self.body is not None:

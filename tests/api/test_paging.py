@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
 
-from tests.api.world import Account, PipelinePath
+from tests.api.world import Account, PipelinePath, World
 
 
 def pages(account: Account, path: str, limit: int) -> Iterator[list[dict[str, object]]]:
@@ -123,3 +124,22 @@ def test_a_page_has_fifty_rows_by_default(ada: Account, pipeline: PipelinePath):
     page = ada.client.simulate_get(f"/api/v0/billing/transactions/{ada.org}").json
     assert len(page["data"]) == 50
     assert page["next_cursor"] is not None
+
+
+def test_who_calls_is_found_before_what_part_of_a_list(ada: Account, world: World):
+    """Then the things in the path, and only then the part: a stranger learns of no list."""
+    document = world.anonymous.simulate_get("/api/v0/openapi.json").json
+    lists = 0
+    for path, methods in document["paths"].items():
+        declared = methods.get("get", {})
+        if not any(each.get("name") == "limit" for each in declared.get("parameters", [])):
+            continue
+        lists += 1
+        nowhere = re.sub(r"{\w+}", "nothing", path)
+        if declared.get("security") == [{"bearer": []}]:
+            asked = world.anonymous.simulate_get(nowhere, params={"limit": "0"})
+            assert (path, asked.status_code) == (path, 401)
+        if nowhere != path:
+            asked = ada.client.simulate_get(nowhere, params={"limit": "0"})
+            assert (path, asked.status_code) == (path, 404)
+    assert lists > 10
