@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from actors.prometheus_metrics import PrometheusMetrics
     from actors.settings import ArtifactSettings, CacheSettings, JobSettings, PoolSettings, RetentionSettings
     from actors.supervision import doing
-    from actors.timed_http import Answer, Deadline, NoAnswer, TimedBackend, exchange
+    from actors.timed_http import Answer, Deadline, NoAnswer, TimedBackend, exchange, proxy_to
     from actors.timings import Timings
     from actors.vms.public_addresses import is_public, is_within
 else:
@@ -51,6 +51,7 @@ __all__ = [
     "is_public",
     "is_within",
     "job_environment",
+    "proxy_to",
     "repetition",
     "retry",
     "wait_reason",

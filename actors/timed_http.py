@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import httpcore
 
@@ -16,8 +18,9 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-__all__ = ["Answer", "Deadline", "NoAnswer", "TimedBackend", "exchange"]
+__all__ = ["Answer", "Deadline", "NoAnswer", "TimedBackend", "exchange", "proxy_to"]
 
+_THIS_HOST = {"localhost", "127.0.0.1", "::1"}
 _HEADERS = {"User-Agent": "ci-daemon", "Accept": "application/json", "Accept-Encoding": "identity"}
 
 
@@ -126,11 +129,11 @@ def exchange(
     backend: TimedBackend,
     ssl_context: ssl.SSLContext,
     most_bytes: int,
+    proxy: httpcore.Proxy | None = None,
 ) -> Answer:
-    """Send a request over a connection of its own, and return the whole answer.
+    """Send a request over a connection of its own, or through a proxy, and return the whole answer.
 
-    Redirects are not followed, so a credential goes nowhere else, and the proxies of the environment are not used.
-    Raises NoAnswer, and what the backend raises.
+    Redirects are not followed, so a credential goes nowhere else. Raises NoAnswer, and what the backend raises.
     """
     sent = {**_HEADERS, **headers}
     if body or method == "POST":
@@ -138,7 +141,7 @@ def exchange(
     content = bytearray()
     try:
         with (
-            httpcore.ConnectionPool(ssl_context=ssl_context, network_backend=backend) as pool,
+            httpcore.ConnectionPool(ssl_context, proxy, network_backend=backend) as pool,
             pool.stream(method, url, headers=list(sent.items()), content=body) as response,
         ):
             for chunk in response.iter_stream():
@@ -149,5 +152,21 @@ def exchange(
             return Answer(response.status, answered, bytes(content))
     except httpcore.TimeoutException:
         raise NoAnswer("does not answer in time") from None
+    except httpcore.ProxyError as error:
+        raise NoAnswer(f"cannot be reached through the proxy of the environment: {error}") from None
     except (httpcore.NetworkError, httpcore.ProtocolError, OSError, ValueError) as error:
         raise NoAnswer(f"cannot be reached: {error_reason(error)}") from None
+
+
+def proxy_to(url: str) -> httpcore.Proxy | None:
+    """Return the proxy that the environment names for a URL, such as by ``HTTPS_PROXY``; None without one.
+
+    For hosts that the owner alone chooses: a proxy reaches what the service itself must not.
+    """
+    wanted = urlsplit(url)
+    host, named = wanted.hostname or "", getproxies().get(wanted.scheme)
+    if not named or host in _THIS_HOST or proxy_bypass(host):
+        return None
+    found = urlsplit(named if "://" in named else f"http://{named}")
+    auth = None if found.username is None else (unquote(found.username), unquote(found.password or ""))
+    return httpcore.Proxy(found._replace(netloc=found.netloc.rpartition("@")[2]).geturl(), auth)

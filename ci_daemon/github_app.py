@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 from pydantic import ValidationError
 
-from actors import Deadline, NoAnswer, TimedBackend, exchange
+from actors import Deadline, NoAnswer, TimedBackend, exchange, proxy_to
 from ci_daemon.host.private_file import write_private
 from storage import JsonModel, error_reason, immutable
 
@@ -141,7 +141,10 @@ def convert(api_url: str, code: str) -> MadeApp:
     url, context = f"{api_url}/app-manifests/{code}/conversions", httpx.create_ssl_context()
     backend = TimedBackend(Deadline(_TIMEOUT))
     try:
-        answer = exchange("POST", url, {}, b"", backend=backend, ssl_context=context, most_bytes=_MOST_BYTES)
+        answer = exchange(
+            "POST", url, {}, b"",
+            backend=backend, ssl_context=context, most_bytes=_MOST_BYTES, proxy=proxy_to(url),
+        )  # fmt: skip
         if not answer.ok:
             raise AppNotMade(f"GitHub refused the code with {answer.status}: it works once, within an hour; start over")
         return MadeApp.model_validate_json(answer.content)

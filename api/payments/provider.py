@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 import pydantic_core
 
-from actors import Deadline, NoAnswer, TimedBackend, exchange
+from actors import Deadline, NoAnswer, TimedBackend, exchange, proxy_to
 from storage import immutable
 
 if TYPE_CHECKING:
@@ -128,8 +128,10 @@ class PaymentProvider:
 
     def _send(self, headers: Mapping[str, str], body: bytes) -> Answer:
         url, backend = f"{self._settings.api_base}/v1/checkout/sessions", TimedBackend(Deadline(self._settings.timeout))
-        context = self._ssl_context
-        return exchange("POST", url, headers, body, backend=backend, ssl_context=context, most_bytes=_MOST_BYTES)
+        return exchange(
+            "POST", url, headers, body,
+            backend=backend, ssl_context=self._ssl_context, most_bytes=_MOST_BYTES, proxy=proxy_to(url),
+        )  # fmt: skip
 
     @cached_property
     def _ssl_context(self) -> ssl.SSLContext:

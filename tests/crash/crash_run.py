@@ -88,7 +88,8 @@ class CrashRun:
         self.daemon.start()
 
     def _idle(self) -> bool:
-        return not self.storage.builds.unfinished() and self.triggers.idle(self.builds())
+        builds = self.builds()  # before a look at what is unfinished: a push may make one meanwhile
+        return self.triggers.idle(builds) and not self.storage.builds.unfinished()
 
     def _run_and_kill_daemon(self) -> None:
         """Run one daemon, usually with a fault: keep it busy, kill parts of its VMs, and kill it at the end."""

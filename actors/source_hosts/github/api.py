@@ -14,7 +14,7 @@ import pydantic_core
 
 from actors.source_hosts.github.host_clock import HostClock
 from actors.source_hosts.host import HostError
-from actors.timed_http import Answer, Deadline, NoAnswer, TimedBackend, exchange
+from actors.timed_http import Answer, Deadline, NoAnswer, TimedBackend, exchange, proxy_to
 from storage import error_reason, immutable
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ class GithubApi:
             try:
                 answer = exchange(
                     method, url, headers, body,
-                    backend=backend, ssl_context=self._ssl_context, most_bytes=_MOST_BYTES,
+                    backend=backend, ssl_context=self._ssl_context, most_bytes=_MOST_BYTES, proxy=proxy_to(url),
                 )  # fmt: skip
             except NoAnswer as error:
                 raise HostError(f"GitHub {error}") from None
