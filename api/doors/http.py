@@ -62,7 +62,7 @@ class HttpDoor:
         operation: Operation[R],
         names: Mapping[str, str],
         document: Callable[[], object],
-        span: Callable[[], Span] | None = None,
+        span: Callable[[str], Span] | None = None,
     ) -> R:
         """Perform an operation for the caller of a request. Raises ApiError."""
         if operation.limited:
@@ -105,10 +105,12 @@ class HttpDoor:
     def _answer_page(
         self, req: falcon.Request, resp: falcon.Response, operation: Operation[Any], names: Mapping[str, str]
     ) -> None:
-        # A list whose path names nothing is the caller's, and so are its cursors.
-        scope = operation.path.format_map(names) if names else f"{operation.path} of {self._access.caller(req).user.id}"
+        scope = ""
 
-        def span() -> Span:
+        def span(ids: str) -> Span:
+            # A list whose path names nothing is the caller's, and so are its cursors.
+            nonlocal scope
+            scope = f"{operation.id} {ids or self._access.caller(req).user.uuid}"
             return Span(*self._pager.asked(req, scope))
 
         page: Page[Any] = self.perform(req, resp, operation, names, dict, span)

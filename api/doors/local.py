@@ -128,7 +128,7 @@ class LocalDoor:
         """Yield the rows of a list, to its end."""
         after: int | None = None
         while True:
-            page = operation.perform(self._call, names, dict, partial(Span, _ROWS, after))
+            page = operation.perform(self._call, names, dict, partial(_span, after))
             if isinstance(page, list):
                 yield from page
                 return
@@ -153,3 +153,7 @@ class LocalDoor:
             audit.write(self._owner.name, operation.id, subject, "box", origin=self._origin, organization=organization)
         except DatabaseUnavailable:
             _log.exception("%s of %s was made, but could not be written to the audit", operation.id, subject)
+
+
+def _span(after: int | None, _ids: str) -> Span:
+    return Span(_ROWS, after)

@@ -23,7 +23,7 @@ from api.errors.catalog import ApiError
 from storage import Caller, Clock, Organization, Page, Role, Storage, User, immutable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from actors.mail import Mails
     from api.builds.creation import BuildCreation
@@ -335,13 +335,13 @@ class Operation(Generic[R]):
         call: Call,
         names: Mapping[str, str],
         document: Callable[[], object],
-        span: Callable[[], Span] | None = None,
+        span: Callable[[str], Span] | None = None,
         query: Query = Query({}),  # noqa: B008 - it is frozen
     ) -> R:
         """Find what the path names, check the role and then the body, and call the function.
 
         ``document`` returns the parsed body, a body of its class, which is not checked again, or the submission of one;
-        ``span`` the part of a list. Raises ApiError, as both may.
+        ``span`` the part of a list, of the things whose ids it is given. Raises ApiError, as both may.
         """
         things: dict[Found, Any] = {}
         arguments: dict[str, object] = {}
@@ -357,13 +357,19 @@ class Operation(Generic[R]):
             if kind is str:
                 arguments[name] = names[name]
             elif kind is Span:
-                arguments[name] = None if span is None else span()
+                arguments[name] = None if span is None else span(_ids(things.values()))
             elif isinstance(kind, type) and kind in of_call:
                 arguments[name] = of_call[kind]
         if self.body is not None:
             taken = _submitted if self.submits else _checked
             arguments["submission" if self.submits else "body"] = taken(document(), self.body)
         return self.function(**arguments)
+
+
+def _ids(things: Iterable[Any]) -> str:
+    """Return the ids of what a path names: a thing that is made anew by the same name is another one."""
+    named = (each.organization if isinstance(each, Membership) else each for each in things)
+    return "/".join(str(getattr(each, "id", "")) for each in named)
 
 
 def operation(

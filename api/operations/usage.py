@@ -21,7 +21,7 @@ _WINDOW = (
     Parameter("from", "The start of the window, with an offset.", _INSTANT, required=True),
     Parameter("to", "The end of the window, exclusive, with an offset.", _INSTANT, required=True),
 )
-_INVALID = "billing_usage_window_invalid"
+_ERRORS = ("billing_usage_window_invalid",)
 
 
 @immutable
@@ -128,13 +128,13 @@ UsageByBuild = Annotated[
 ]
 
 
-@operation("getBillingUsage", GET, _USAGE, "The sums.", errors=(_INVALID,), parameters=_WINDOW)
+@operation("getBillingUsage", GET, _USAGE, "The sums.", errors=_ERRORS, parameters=_WINDOW)
 def get_usage(call: Call, membership: ThisMembership, query: Query) -> UsageResponse:
     """Sum up the leases that started in a window."""
     return showing(UsageResponse, call.storage.usage.total(membership.organization.id, *_window(query)))
 
 
-@operation("getBillingUsageSeries", GET, f"{_USAGE}/series", "The days.", errors=(_INVALID,), parameters=_WINDOW)
+@operation("getBillingUsageSeries", GET, f"{_USAGE}/series", "The days.", errors=_ERRORS, parameters=_WINDOW)
 def list_usage_by_day(call: Call, membership: ThisMembership, query: Query) -> UsageByDay:
     """Sum up the leases that started in a window, day by day in UTC.
 
@@ -143,13 +143,11 @@ def list_usage_by_day(call: Call, membership: ThisMembership, query: Query) -> U
     try:
         days = call.storage.usage.series(membership.organization.id, *_window(query))
     except UsageTooLong as error:
-        raise ApiError(_INVALID, f"from, to: {error}") from None
+        raise _invalid(f"from, to: {error}") from None
     return [showing(UsageSeriesBucketRecord, each.usage, date=each.date) for each in days]
 
 
-@operation(
-    "getBillingUsageBreakdown", GET, f"{_USAGE}/breakdown", "The builds.", errors=(_INVALID,), parameters=_WINDOW
-)
+@operation("getBillingUsageBreakdown", GET, f"{_USAGE}/breakdown", "The builds.", errors=_ERRORS, parameters=_WINDOW)
 def list_usage_by_build(call: Call, membership: ThisMembership, query: Query) -> UsageByBuild:
     """List the leases that started in a window by build, newest builds first.
 
@@ -159,7 +157,7 @@ def list_usage_by_build(call: Call, membership: ThisMembership, query: Query) ->
     try:
         builds = call.storage.usage.breakdown(membership.organization.id, *_window(query))
     except UsageTooLong as error:
-        raise ApiError(_INVALID, f"from, to: {error}") from None
+        raise _invalid(f"from, to: {error}") from None
     return [UsageBreakdownBuildRecord.of(each) for each in builds]
 
 
@@ -167,7 +165,7 @@ def _window(query: Query) -> tuple[datetime, datetime]:
     """Return the window of a query. Raises ApiError ``billing_usage_window_invalid``."""
     start, end = _moment(query, "from"), _moment(query, "to")
     if end <= start:
-        raise ApiError(_INVALID, "to: expected a time later than from")
+        raise _invalid("to: expected a time later than from")
     return start, end
 
 
@@ -179,4 +177,8 @@ def _moment(query: Query, name: str) -> datetime:
     try:
         return moment(text[:11] + text[11:].replace(" ", "+"))
     except ValueError as error:
-        raise ApiError(_INVALID, f"{name}: {error}") from None
+        raise _invalid(f"{name}: {error}") from None
+
+
+def _invalid(message: str) -> ApiError:
+    return ApiError("billing_usage_window_invalid", message)

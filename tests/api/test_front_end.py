@@ -88,7 +88,7 @@ def test_a_payment_returns_to_the_front_end(pipeline: PipelinePath):
         (OTHER, "https://app.example.org/wallet/thanks", "https://app.example.org/billing/canceled"),
         (HttpSettings(base_url=SERVICE), f"{SERVICE}/billing/paid", f"{SERVICE}/billing/canceled"),
     ):
-        asked = PaymentProvider(PaymentSettings(), http.front_end(http.url))._parameters(organization, 500)
+        asked = PaymentProvider(PaymentSettings(), http.front_end(http.url))._form(organization, 500)
         assert (asked["success_url"], asked["cancel_url"]) == (paid, canceled)
 
 

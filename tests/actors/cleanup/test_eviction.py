@@ -17,7 +17,7 @@ def snapshot(name: str, size: int | None = 1, base: str | None = None) -> Snapsh
 
 def entry(name: str, age: int = 0) -> CacheEntry:
     used_at = NOW - timedelta(seconds=age)
-    return CacheEntry(1, name, name, "i", "sandbox", "o", "p", 1, "j", 1, name, None, NOW, used_at, 0)
+    return CacheEntry(1, "o", "p", name, name, "i", "j", 1, 1, name, "sandbox", None, 0, NOW, used_at)
 
 
 def to_evict(snapshots: list[Snapshot], cached: str, budget: int, in_use: str = "") -> str:

@@ -37,7 +37,6 @@ READS_ALL = {
     "snapshots._unneeded": "snapshots are few: they go with their builds, or the cache holds them",
     "cache._entries": "the list has no bounds",
     "build_history._flaky": "the steps of a pipeline's last builds, which its subquery finds by index",
-    "deliveries._latest": "the newest by row id, as many as asked for",
     "repositories._all": "the list has no bounds",
     "repository_checks._hasten_all": "every one, at the start",
 }
