@@ -191,11 +191,11 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
 
     def _look_again(self) -> None:
         """Serve the queue: at once, or soon if the host was full a moment ago and is so still."""
-        wait = self._full_until - self._clock.monotonic()
-        if wait <= 0 or host_full(self._fair_share, self._host) is None:
+        now = self._clock.monotonic()
+        if now >= self._full_until or host_full(self._fair_share, self._host) is None:
             self._serve()
-        elif self._alarm is None or self._alarm.due > self._full_until:
-            self._set_alarm(wait)
+        elif self._alarm is None or not now < self._alarm.due <= self._full_until:
+            self._set_alarm(self._full_until - now)
 
     def _serve(self) -> None:
         """Do what is due: end back-offs, grant, time out, refill. Then set the alarm for what is next."""
