@@ -23,8 +23,6 @@ if TYPE_CHECKING:
         StatusReporterMessage,
     )
 
-__all__ = ["Address", "Addresses"]
-
 M_contra = TypeVar("M_contra", contravariant=True)
 
 

@@ -52,8 +52,6 @@ if TYPE_CHECKING:
     from actors.vms import Images, Providers
     from storage import Clock, Render, Storage
 
-__all__ = ["Composition", "Poller"]
-
 
 @immutable
 class Poller:

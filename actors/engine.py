@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from actors.vms import Images, Providers
     from storage import Clock, Job, Storage
 
-__all__ = ["Engine", "EngineBusy"]
-
 _CANCEL_TIMEOUT = 5.0
 _DISCOVERY_TIMEOUT = 120.0
 

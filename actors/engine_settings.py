@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from actors.repositories.settings import RepositorySettings, SourceSettings
     from actors.settings import ArtifactSettings, CacheSettings, JobSettings, PoolSettings, RetentionSettings
 
-__all__ = ["EngineSettings", "LiveSettings"]
-
 
 @immutable
 class EngineSettings:

@@ -9,8 +9,6 @@ from storage import immutable
 if TYPE_CHECKING:
     from storage import Build
 
-__all__ = ["FrontEnd"]
-
 
 @immutable
 class FrontEnd:

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["LogContextFilter", "set_log_context"]
-
 _CURRENT: ContextVar[Mapping[str, str]] = ContextVar("about", default=MappingProxyType({}))
 
 

@@ -6,8 +6,6 @@ import threading
 from collections import defaultdict
 from typing import Self
 
-__all__ = ["LogWatchers", "Watch"]
-
 
 class LogWatchers:
     """The current readers of each log, which is a file. Safe in any thread.

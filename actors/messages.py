@@ -17,43 +17,6 @@ if TYPE_CHECKING:
     from actors.builds.states import Progress
     from storage import Lease, Render, Shape
 
-__all__ = [
-    "ArchiveRendered",
-    "BuildCreated",
-    "BuildMessage",
-    "BuildTimedOut",
-    "CacheHit",
-    "CancelBuild",
-    "ChildStopped",
-    "Drain",
-    "Expire",
-    "ForBuild",
-    "Granted",
-    "Idle",
-    "ImageFailed",
-    "ImagePullerMessage",
-    "ImagesAwaited",
-    "JobChanged",
-    "LeasePoolMessage",
-    "MailSenderMessage",
-    "MakeRoom",
-    "NotifierMessage",
-    "PollStorage",
-    "QueueTimedOut",
-    "Reap",
-    "Refill",
-    "Released",
-    "RenderPoolMessage",
-    "RepositoryWatcherMessage",
-    "Reschedule",
-    "ResyncLeases",
-    "RootMessage",
-    "ScheduleRunnerMessage",
-    "StatusReporterMessage",
-    "TakeParked",
-    "TurnGiven",
-]
-
 
 @immutable
 class ChildStopped:

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from actors.vms import Providers
     from storage import Build, Lease
 
-__all__ = ["NO_ERROR", "EngineMetrics", "Metric"]
-
 NO_ERROR = "-"
 
 _log = logging.getLogger(__name__)

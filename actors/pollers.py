@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from actors.source_hosts.host import SourceHost
     from storage import Build
 
-__all__ = ["PollerComposition"]
-
 
 @dataclass(frozen=True)
 class PollerComposition:

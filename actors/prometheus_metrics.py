@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from actors.settings import PoolSettings
     from actors.vms import Providers
 
-__all__ = ["PrometheusMetrics"]
-
 _SECONDS = (0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 14400, 86400)
 _MAKING_SECONDS = (0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 120)
 _ACTORS = ("BuildSupervisor", "ImagePuller", "JobActor", "LeasePool", "MailSender", "Notifier", "RenderPool")

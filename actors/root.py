@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
     from actors.composition import Composition
 
-__all__ = ["RootSupervisor"]
-
 _REAP_INTERVAL = 60.0
 _EXPIRE_INTERVAL = 3600.0
 _POLL_INTERVAL = 1.0

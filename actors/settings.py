@@ -13,8 +13,6 @@ from storage import ProviderName, immutable, setting
 if TYPE_CHECKING:
     from actors.vms import HostSize
 
-__all__ = ["ArtifactSettings", "CacheSettings", "JobSettings", "PoolSettings", "RetentionSettings"]
-
 _MAX_GB = 1_000_000
 _MAX_RETENTION = 100_000
 """Days, and GB."""

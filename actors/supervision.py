@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from actors.timer import Timer
 
-__all__ = ["NoThread", "Supervised", "doing", "spawn"]
-
 _WORKER_TIMEOUT = 5.0
 _threads = WorkerThreads()
 _TRANSIENT_ERRORS = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-__all__ = ["Answer", "Deadline", "NoAnswer", "TimedBackend", "exchange", "proxy_to"]
-
 _THIS_HOST = {"localhost", "127.0.0.1", "::1"}
 _HEADERS = {"User-Agent": "ci-daemon", "Accept": "application/json", "Accept-Encoding": "identity"}
 

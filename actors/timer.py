@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from actors.addresses import Address
     from storage import Clock
 
-__all__ = ["Alarm", "Timer"]
-
 MessageT = TypeVar("MessageT")
 
 _MIN_ROOM = 64

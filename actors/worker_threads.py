@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Running", "WorkerThreads"]
-
 _REST_SECONDS = 10.0
 
 

@@ -95,8 +95,6 @@ if TYPE_CHECKING:
     from api.engine import EngineInterface
     from api.settings import HttpSettings
 
-__all__ = ["create_app"]
-
 _V0 = "/api/v0"
 _V2 = "/api/v2"
 _PIPELINES = f"{_V0}/organizations/{{org}}/pipelines"

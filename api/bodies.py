@@ -13,8 +13,6 @@ from api.fields import check_body
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-__all__ = ["answer", "body_bytes", "parse_json", "read_body", "read_json", "read_optional_body"]
-
 _Body = TypeVar("_Body", bound="BaseModel")
 
 _MAX_VALUES = 2_000_000

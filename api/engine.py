@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from actors.render import Envelope
     from storage import Job
 
-__all__ = ["ChangeWatch", "EngineInterface", "refuse_while_draining"]
-
 _RETRY_SECONDS = "5"
 
 

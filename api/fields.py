@@ -35,47 +35,6 @@ if TYPE_CHECKING:
 
     from pydantic_core import ErrorDetails
 
-__all__ = [
-    "NOT_BLANK",
-    "NUMBER",
-    "WHOLE_NUMBER",
-    "BuildSource",
-    "ConcurrencyLimit",
-    "CouponCode",
-    "Cron",
-    "EndpointUrl",
-    "Env",
-    "EventNames",
-    "HostToken",
-    "InvitedEmail",
-    "InvitedRole",
-    "LongText",
-    "MemberRole",
-    "Moment",
-    "RepositoryUrl",
-    "RequestBody",
-    "RequiredLongText",
-    "RequiredText",
-    "SecretValue",
-    "Sha256",
-    "SourceUrl",
-    "StoredRecord",
-    "Text",
-    "TimeZone",
-    "Timestamp",
-    "Uuid",
-    "Value",
-    "Warnings",
-    "body_model_of",
-    "body_of",
-    "check_body",
-    "json_path",
-    "list_model_of",
-    "model_of",
-    "moment",
-    "not_blank",
-]
-
 B = TypeVar("B")
 Body = TypeVar("Body", bound=BaseModel)
 

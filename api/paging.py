@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Generic, TypeVar
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from api.bodies import answer
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from api.fields import WHOLE_NUMBER
 from api.openapi.operations import Parameter
 from storage import JsonModel
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from api.signing import Signer
     from storage import Page
-
-__all__ = ["PAGE_ERRORS", "PAGE_PARAMETERS", "PageRecord", "Pager"]
 
 _DEFAULT_LIMIT = 50
 _MAX_LIMIT = 100

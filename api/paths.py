@@ -56,27 +56,6 @@ if TYPE_CHECKING:
     from api.sign_in.sessions import SessionStart
     from storage import SignUpPolicy, Storage
 
-__all__ = [
-    "add_api_tokens",
-    "add_artifacts",
-    "add_billing",
-    "add_builds",
-    "add_cli_login",
-    "add_docs",
-    "add_identity_providers",
-    "add_jobs",
-    "add_logs",
-    "add_meta",
-    "add_organizations",
-    "add_passkeys",
-    "add_payments",
-    "add_pipelines",
-    "add_secrets",
-    "add_sessions",
-    "add_sources",
-    "add_ways_in",
-]
-
 _V0 = "/api/v0"
 _V2 = "/api/v2"
 _PIPELINES = f"{_V0}/organizations/{{org}}/pipelines"

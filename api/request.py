@@ -9,8 +9,6 @@ import falcon
 
 from api.middleware.request_id import enter_request
 
-__all__ = ["ApiRequest"]
-
 
 class ApiRequest(falcon.Request):
     """A request that has an id from the start, and whose HEAD is routed as GET.

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from api.engine import EngineInterface
     from storage import Storage
 
-__all__ = ["ServiceMetrics", "metrics_registry"]
-
 State = TypeVar("State", BuildState, LeaseState)
 
 

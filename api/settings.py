@@ -8,8 +8,6 @@ from ipaddress import ip_network
 from actors import FrontEnd
 from storage import immutable, setting
 
-__all__ = ["HttpSettings", "RateLimitSettings", "pages_url"]
-
 _HIGHEST_PORT = 65535
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{16,}", re.ASCII)
 _URL = re.compile(r"https?://[^\s/?#]+(?:/[^\s?#]*)?", re.IGNORECASE)

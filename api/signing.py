@@ -7,8 +7,6 @@ from typing import Any
 
 from itsdangerous import BadData, URLSafeSerializer
 
-__all__ = ["Signer"]
-
 _SIGNING = {"key_derivation": "hmac", "digest_method": hashlib.sha256}
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from api.openapi.operations import Routes
     from api.signing import Signer
 
-__all__ = ["add_source_hosts"]
-
 _V0 = "/api/v0"
 _ORGANIZATION = f"{_V0}/organizations/{{org}}"
 

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from benchmarks.service import Service
     from benchmarks.testbed import Testbed
 
-__all__ = ["ATTACKS"]
-
 _ROUNDS = 3
 _PHASE_SECONDS = 12.0
 _ONSET_SECONDS = 1.5

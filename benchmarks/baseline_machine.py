@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from actors.vms.qemu.boot_files import BootFiles
     from storage import Shape
 
-__all__ = ["BaselineMachine", "BaselineMachines"]
-
 _SECONDS = 300.0
 _STATE = "state"
 _PROCESSES = 4096

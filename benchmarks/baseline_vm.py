@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from benchmarks.testbed import Testbed
 
-__all__ = ["BaselineVm", "BaselineVms"]
-
 _SCRIPT = Path(__file__).with_name("baseline_vm.sh")
 _EXIT_TIMEOUT_SECONDS = 10
 _NAMESPACES = ("--user", "--mount", "--pid", "--uts", "--ipc", "--net", "--root")

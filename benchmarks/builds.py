@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from benchmarks.service import Service
     from benchmarks.testbed import Testbed
 
-__all__ = ["BUILDS", "chain", "fan"]
-
 _JOBS = 100
 _ROUNDS = 3
 _TIMEOUT_SECONDS = 120

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from benchmarks.service import Service
     from benchmarks.testbed import Testbed
 
-__all__ = ["CACHE"]
-
 _JOBS = 50
 _ROUNDS = 3
 _TIMEOUT_SECONDS = 120

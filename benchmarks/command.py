@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from benchmarks.figures import Figure
     from benchmarks.testbed import Testbed
 
-__all__ = ["COMMAND"]
-
 _ROUNDS = 9
 _EMAIL = "ada@example.org"
 _COMMANDS = (

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from benchmarks.testbed import Testbed
     from tests.e2e.console.visitor import Visitor
 
-__all__ = ["CONSOLE"]
-
 _ROUNDS = 31
 _BROWSER_ROUNDS = 9
 _VIEWS = ("jobs", "graph")

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from actors.vms import SshEndpoint
     from tests.fleet.member import Member
 
-__all__ = ["DirectSsh"]
-
 _CHUNK_BYTES = 1 << 20
 _SERVICE_CIPHER = "aes128-gcm@openssh.com"
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from benchmarks.figures import Figure
     from benchmarks.testbed import Testbed
 
-__all__ = ["DURABILITY"]
-
 _CONNECTIONS = (1, 4, 16)
 _POSTS = 320
 _JOBS = 100

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from benchmarks.testbed import Testbed
 
-__all__ = ["Benchmark", "Figure", "Report", "interleaved", "table"]
-
 _ROUNDED_TO_INTEGERS = 100
 
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from benchmarks.testbed import Testbed
     from tests.fleet.member import Member
 
-__all__ = ["FLEET"]
-
 _ROUNDS = 3
 _COMMAND_ROUNDS = 20
 _LOG_ROUNDS = 3

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from benchmarks.figures import Figure
     from benchmarks.testbed import Testbed
 
-__all__ = ["FORK"]
-
 _ROUNDS = 20
 _SMALL_DISK = "head -c 10K /dev/zero >/workspace/data"
 _LARGE_DISK = "cd /workspace && for n in $(seq 512); do head -c 4M /dev/zero >data-$n; done"

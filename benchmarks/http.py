@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from benchmarks.testbed import Testbed
     from tests.e2e.daemon import Build
 
-__all__ = ["HTTP", "serve_constant"]
-
 _SIZES = (10_000, 100_000, 1_000_000)
 _CONNECTIONS = (1, 2, 4, 8, 16, 32, 64)
 _USUAL = 8

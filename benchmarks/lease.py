@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from benchmarks.baseline_vm import BaselineVm
     from benchmarks.testbed import Testbed
 
-__all__ = ["LEASE"]
-
 _ROUNDS = 20
 _PARKED = PoolSettings().parked
 _SETTLED_SECONDS = 1.0

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from benchmarks.figures import Figure
     from benchmarks.testbed import Testbed
 
-__all__ = ["LOCAL"]
-
 _ROUNDS = 10
 _LINE = "the first line"
 _PIPELINE = f"""

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from benchmarks.service import Service
     from benchmarks.testbed import Testbed
 
-__all__ = ["LOGS", "ThroughputMeter"]
-
 _BYTES = 200_000_000
 _ROUNDS = 3
 _CHUNK_BYTES = 1 << 20

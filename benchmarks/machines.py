@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from benchmarks.figures import Figure
     from benchmarks.testbed import Testbed
 
-__all__ = ["MACHINES"]
-
 _ROUNDS = 3
 _COMMAND_ROUNDS = 20
 _SECONDS = 300.0

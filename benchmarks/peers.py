@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["GitlabCiLocal", "shell_loop"]
-
 _GIT = ("git", "-c", "user.name=bench", "-c", "user.email=bench@example.org")
 
 

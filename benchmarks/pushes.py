@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from benchmarks.service import Service
     from benchmarks.testbed import Testbed
 
-__all__ = ["PUSHES"]
-
 _ROUNDS = 10
 _TIMEOUT_SECONDS = 60.0
 _JOBS = 20

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from benchmarks.testbed import Testbed
     from storage import JobLog
 
-__all__ = ["RECOVERY"]
-
 _JOBS = (20, 100, 300)
 _ROUNDS = 3
 _PRINT_SECONDS = 4

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from benchmarks.service import Service
     from benchmarks.testbed import Testbed
 
-__all__ = ["RENDER"]
-
 _ROUNDS = 10
 _TIMEOUT_SECONDS = 30.0
 _PIPELINE = """

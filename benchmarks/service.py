@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from benchmarks.testbed import Testbed
 
-__all__ = ["PARALLEL", "Service", "serving"]
-
 PARALLEL = 2 * (os.cpu_count() or 1)
 """The number of jobs at once: twice the CPUs, as the service suggests for a host."""
 

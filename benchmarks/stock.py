@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from benchmarks.service import Service
     from benchmarks.testbed import Testbed
 
-__all__ = ["STOCK"]
-
 _ROUNDS = 15
 _PARKED = PoolSettings().parked
 _TIMEOUT_SECONDS = 30.0

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from actors.vms import SshEndpoint
 
-__all__ = ["Testbed", "first_command", "open_testbed"]
-
 _RUN = Path(__file__).parent.parent / ".run"
 _COMMAND_TIMEOUT_SECONDS = 60.0
 

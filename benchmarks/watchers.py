@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from benchmarks.service import Service
 
-__all__ = ["core_share"]
-
 _JOBS = 12
 _ARRIVAL_SECONDS = 15
 _POLL_SECONDS = 0.1

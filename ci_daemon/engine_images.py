@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from ci_daemon.config import Config
 
-__all__ = ["engine_image"]
-
 _FOLDER = "incus"
 """The folder of the state directory that has the certificates."""
 

@@ -9,8 +9,6 @@ from actors import EngineSettings
 if TYPE_CHECKING:
     from ci_daemon.config import Config
 
-__all__ = ["engine_settings"]
-
 
 def engine_settings(config: Config, base_url: str, api_address: tuple[str, int]) -> EngineSettings:
     """Return the engine's settings of a configuration, for an API at these addresses."""

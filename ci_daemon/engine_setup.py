@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from actors.vms.incus import Access, MemberContents, SetupStep
     from ci_daemon.config import Config
 
-__all__ = ["PreparedEngine", "contents_of", "prepare_engine"]
-
 _FOLDER = "incus"
 """The folder of the state directory that has the provider's certificates, and its VMs' keys."""
 

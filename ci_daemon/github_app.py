@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["AppNotMade", "MadeApp", "Setup", "convert", "write_app"]
-
 _PERMISSIONS = {
     "checks": "write",
     "contents": "read",

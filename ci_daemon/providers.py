@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ci_daemon.config import Config
     from storage import Clock
 
-__all__ = ["IMAGES", "VMS", "has_vms", "open_images", "open_providers", "pool_capacity"]
-
 IMAGES = "images"
 VMS = PROVIDERS
 """Folders of the state directory, one for each provider, by its name.

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from actors import Engine
     from ci_daemon.host.notify import Notifier
 
-__all__ = ["ConfigChange", "Reloader", "compare"]
-
 T = TypeVar("T", bound="DataclassInstance")
 
 _log = logging.getLogger(__name__)

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from ci_daemon.config import Config
     from ci_daemon.host.notify import Notifier
 
-__all__ = ["serve"]
-
 _log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 1.0

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from ci_daemon.config import Config
     from storage import Clock, GitCredential, Storage
 
-__all__ = ["SourceHosts", "open_github", "open_source_hosts"]
-
 
 @immutable
 class SourceHosts:

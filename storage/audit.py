@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-__all__ = ["Audit", "append_to_audit"]
-
 _By: TypeAlias = tuple[bool, ...]
 """If a filter gives an actor, an organization and an action."""
 

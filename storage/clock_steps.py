@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from storage.database.connection import Database
     from storage.database.timeline import Timeline
 
-__all__ = ["CONFIRM", "ClockJump", "ClockSteps", "step_text"]
-
 _log = logging.getLogger(__name__)
 
 _ONLY = 1

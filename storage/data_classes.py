@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from dataclasses import Field
 
-__all__ = ["example", "hidden", "immutable", "shown_as"]
-
 T = TypeVar("T")
 
 _HIDDEN = {"hidden": True}

@@ -20,8 +20,6 @@ from storage.data_classes import immutable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["ShownField", "Uuid", "document_of", "record_of", "showing", "shown_after", "shown_fields", "timestamp"]
-
 T = TypeVar("T")
 Getter = TypeVar("Getter", bound="Callable[[Any], object]")
 

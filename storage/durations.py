@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["duration"]
-
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["error_reason"]
-
 _NUMBERS = re.compile(r"\[(Errno -?\d+|SSL(: \w+)?)\] | \(_ssl\.c:\d+\)")
 
 

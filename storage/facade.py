@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["on_first_use"]
-
 
 def on_first_use(package: str) -> Callable[[str], object]:
     """Return the ``__getattr__`` of a package that declares its names as imports for type checkers.

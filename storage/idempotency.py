@@ -13,9 +13,6 @@ from storage.records import KeyUse, RequestKey
 if TYPE_CHECKING:
     from storage.database.connection import Database
 
-__all__ = ["IdempotencyKeys"]
-
-
 _USE = Columns(KeyUse, KeyRow.build, KeyRow.rejected, (KeyRow.request_hash == slot("request_hash"), bool))
 _KEY: Slots[RequestKey] = Slots(RequestKey, KeyRow)
 

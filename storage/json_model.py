@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-__all__ = ["JsonModel"]
-
 
 class JsonModel(BaseModel):
     """A pydantic model that is built as it is first used: to build all models takes a tenth of a start."""

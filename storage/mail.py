@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from storage.database.connection import Database
     from storage.vault import Vault
 
-__all__ = ["MailQueue"]
-
 _FIRST_PAUSE = 10 * SECOND
 _LONGEST_PAUSE = 3600 * SECOND
 _DOUBLINGS = 9

@@ -13,16 +13,6 @@ from storage.data_classes import immutable
 if TYPE_CHECKING:
     from dataclasses import Field
 
-__all__ = [
-    "UNBOUNDED",
-    "Range",
-    "SettingDeclaration",
-    "is_secure_address",
-    "required_setting",
-    "setting",
-    "setting_declaration",
-]
-
 T = TypeVar("T")
 
 _SECURE = re.compile(

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from storage.database.clock import Clock
     from storage.database.timeline import Timeline
 
-__all__ = ["Storage"]
-
 T = TypeVar("T")
 
 _NO_LIMIT = sys.maxsize

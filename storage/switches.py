@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from storage.database.connection import Database
 
-__all__ = ["Switches"]
-
 _DRAINED = "drained"
 
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from storage.database.connection import Database
 
-__all__ = ["TracesSent"]
-
 _ONLY = 1
 
 

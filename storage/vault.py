@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-__all__ = ["Vault"]
-
 _KEY_BYTES = 32
 _NONCE_BYTES = 12
 _VERSION = b"\x01"

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["ClaimedFolder"]
-
 
 class ClaimedFolder:
     """A new folder ``parent/PREFIX-…``, whose lock tells that its test still runs.

@@ -8,8 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["ControlGroups", "controllers", "remove_groups"]
-
 _ROOT = Path("/sys/fs/cgroup")
 _INHERITED = ("cpuset.cpus", "cpuset.mems")
 """Files of version 1 that are empty in a new group, which then takes no process."""

@@ -16,8 +16,6 @@ from actors.vms.images.host_apt import apt_options, apt_sources, local_certifica
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["bootstrap", "kept", "of_host"]
-
 _OF_UBUNTU = {"noble"}
 
 

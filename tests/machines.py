@@ -8,8 +8,6 @@ from pathlib import Path
 
 from tests.programs import UNPACKED, unpacked_program
 
-__all__ = ["share_image_disks", "unpacked_kernel", "unpacked_member_kernel"]
-
 
 def unpacked_kernel() -> Path:
     """Return the folder with the kernel of machines, and let providers find busybox."""

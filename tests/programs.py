@@ -6,8 +6,6 @@ import os
 import shutil
 from pathlib import Path
 
-__all__ = ["UNPACKED", "unpacked_libraries", "unpacked_program"]
-
 UNPACKED = Path(__file__).parent.parent / ".run" / "test-programs"
 _PROGRAMS = ("usr/bin", "bin", "usr/sbin")
 

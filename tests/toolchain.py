@@ -11,8 +11,6 @@ from actors.vms.images.host_apt import apt_options, apt_sources
 from actors.vms.images.tree import Tree
 from actors.vms.sandbox import IdMap
 
-__all__ = ["TOOLCHAIN", "build_toolchain"]
-
 TOOLCHAIN = "test-toolchain"
 _PACKAGES = "bash,cmake,gcc,libc6-dev,make,mount,ninja-build,openssh-server,python3-minimal"
 _SUITE = "bookworm"

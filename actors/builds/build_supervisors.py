@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from actors.addresses import Address
     from actors.messages import BuildMessage, ForBuild, Idle
 
-__all__ = ["BuildSupervisors"]
-
 _RESTARTS = 3
 
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from actors.metrics import EngineMetrics
     from storage import Build, BuildState, Storage
 
-__all__ = ["moved_with_jobs"]
-
 _log = logging.getLogger(__name__)
 
 

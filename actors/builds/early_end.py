@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from actors.builds.job_transitions import JobTransitions
     from storage import Build, Storage
 
-__all__ = ["EarlyEnd"]
-
 
 class EarlyEnd:
     """Ends jobs that have not ended by themselves.

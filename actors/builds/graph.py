@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from storage import Build, Lease
 
-__all__ = ["Graph", "Node"]
-
 
 @dataclass(slots=True)
 class Node:

@@ -11,8 +11,6 @@ from storage import BuildFinished, BuildState, JobErrorCode, JobState, Outcome
 if TYPE_CHECKING:
     from storage import Storage
 
-__all__ = ["fail_build", "fail_job"]
-
 
 def fail_build(storage: Storage, build_id: int) -> None:
     """Fail a build whose supervisors keep dying; end its jobs, unbilled. The reaper takes their VMs."""

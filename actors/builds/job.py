@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from actors.timings import Timings
     from storage import Storage
 
-__all__ = ["JobActor"]
-
 _RECORD_RETRY_SECONDS = 1.0
 _MEASURE_SECONDS = 1.0
 _SPREAD_SECONDS = 15

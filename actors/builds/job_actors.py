@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from actors.builds.states import JobEvent
     from storage import Job
 
-__all__ = ["JobActors"]
-
 _RESTARTS = 3
 
 

@@ -10,19 +10,6 @@ from actors.builds.states import JobEvent
 from actors.vms import Exited
 from storage import immutable
 
-__all__ = [
-    "Acquired",
-    "CommandTimedOut",
-    "Destroyed",
-    "Finalized",
-    "JobMessage",
-    "JobTask",
-    "KillOverdue",
-    "MeasureDisk",
-    "PhaseDone",
-    "RecordAgain",
-]
-
 
 class JobTask(StrEnum):
     """A phase of an attempt, which blocks a worker thread."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from actors.metrics import EngineMetrics
     from storage import Build, Storage
 
-__all__ = ["JobTransitions"]
-
 
 class JobTransitions:
     """Moves jobs to their next state: in the storage first, then in the graph.

@@ -16,25 +16,6 @@ if TYPE_CHECKING:
 
     from storage import Build, Job, Shape
 
-__all__ = [
-    "AttemptResult",
-    "DiskUse",
-    "JobFailure",
-    "TimeLimit",
-    "build_timeout",
-    "disk_failure",
-    "failure_of",
-    "may_have_filled",
-    "outcome_of",
-    "result_of_exit",
-    "result_of_failure",
-    "seconds_to_full",
-    "soft_fails",
-    "time_limit",
-    "timed_out_with_build",
-    "timeout_on_record",
-]
-
 _GB = 2**30
 _NEARLY_FULL = 0.95
 _FAST_WRITER = 2 * _GB

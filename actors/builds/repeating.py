@@ -9,8 +9,6 @@ from storage import NewBuild, SourceGone
 if TYPE_CHECKING:
     from storage import Build, RequestKey, Storage
 
-__all__ = ["repetition"]
-
 
 def repetition(
     storage: Storage, build: Build, source: str, key: RequestKey | None = None

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from storage import Build, Edge, Job, Storage
 
-__all__ = ["retry", "to_run_again"]
-
 
 def retry(storage: Storage, build: Build) -> bool:
     """Let what did not pass in a finished build run again; False and no change if all of it passed.

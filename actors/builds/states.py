@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from storage import Job
 
-__all__ = ["JobEvent", "Progress", "blocks", "next_state", "roll_up", "satisfies"]
-
 
 class JobEvent(Enum):
     """An event of a job."""

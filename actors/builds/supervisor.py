@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from actors.timings import Timings
     from storage import Clock, Storage
 
-__all__ = ["BuildSupervisor"]
-
 
 class BuildSupervisor(Supervised[BuildMessage, Never]):
     """Holds one build's plan while any of its jobs runs.

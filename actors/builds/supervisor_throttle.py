@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from actors.messages import ForBuild
 
-__all__ = ["SupervisorThrottle"]
-
 _MAX_RUNNING = 16
 
 

@@ -9,8 +9,6 @@ from storage import BuildState, WaitsFor
 if TYPE_CHECKING:
     from storage import Build, Storage, Turn
 
-__all__ = ["wait_reason"]
-
 
 def wait_reason(storage: Storage, build: Build) -> str | None:
     """Return why a build waits; None if it does not, or if only its jobs do."""

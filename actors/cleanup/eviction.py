@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from actors.vms import Providers
     from storage import CacheEntry, Snapshot, Storage
 
-__all__ = ["SnapshotForest", "evict", "free_disks"]
-
 _log = logging.getLogger(__name__)
 
 

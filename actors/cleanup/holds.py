@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from actors.vms import Providers
     from storage import Build, Lease, Storage
 
-__all__ = ["end_holds", "seconds_to_hold"]
-
 
 def seconds_to_hold(storage: Storage, settings: JobSettings, build: Build) -> int:
     """Return for how many seconds to hold the VM of a failed job; 0 for not at all.

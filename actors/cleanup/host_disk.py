@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from actors.vms import VmDisk
 
-__all__ = ["Consumer", "HostDisk", "largest_consumer"]
-
 _MIN_BYTES_TO_MATTER = 64 * 2**20
 _AMPLE_FACTOR = 2
 

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from actors.metrics import EngineMetrics
     from storage import Storage
 
-__all__ = ["verify_ledger"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from actors.vms import Images, Provider, Providers
     from storage import Clock, Lease, Storage
 
-__all__ = ["Reaper"]
-
 _log = logging.getLogger(__name__)
 
 _GB = 2**30

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from actors.settings import RetentionSettings
     from storage import KeptFiles, Retention, Storage
 
-__all__ = ["Expired", "ExpiredTotal", "due", "expire", "free_sources", "preview"]
-
 _BATCH = 100
 _DAY = timedelta(days=1)
 _GB = 2**30

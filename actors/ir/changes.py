@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from actors.ir.definition import Plan
 
-__all__ = ["concerns"]
-
 _NOT = "!"
 _MOST_STEPS = 200_000_000
 

@@ -13,8 +13,6 @@ from storage import BuildErrorCode
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["decode"]
-
 _MOST_CONTAINERS = 250_000
 """Brackets and braces, also within strings: to parse a million empty lists takes a second."""
 

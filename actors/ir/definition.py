@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from actors.ir.unknown_keys import UnknownKey
     from storage import NewJob
 
-__all__ = ["Definition", "Plan"]
-
 
 @immutable
 class Definition:

@@ -10,8 +10,6 @@ from storage import immutable
 if TYPE_CHECKING:
     from storage import BuildErrorCode
 
-__all__ = ["Fault", "IrError", "quoted"]
-
 _MAX_QUOTED_CHARS = 200
 
 

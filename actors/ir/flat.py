@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from actors.ir.settings import IrSettings
 
-__all__ = ["read_flat"]
-
 _Command: TypeAlias = "tuple[CommandStep, Mapping[str, str], tuple[Dependency, ...]]"
 
 

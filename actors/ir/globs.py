@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["Globs", "Places"]
-
 Places = frozenset[tuple[int, int]]
 """Progress after a part of a path: numbers of patterns, and of the segments read of them."""
 

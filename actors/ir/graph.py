@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from actors.ir.settings import IrSettings
 
-__all__ = ["read_graph"]
-
 
 @immutable
 class _Node:

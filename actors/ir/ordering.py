@@ -11,8 +11,6 @@ from actors.ir.errors import IrError, quoted
 from actors.ir.readers import Faults, InvalidValue, Reader
 from storage import BuildErrorCode, Dependency
 
-__all__ = ["Dependencies", "dependent_items", "topological"]
-
 Dependencies = Sequence[tuple[Dependency, ...]]
 
 _MAX_CYCLE_KEYS = 10

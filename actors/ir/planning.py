@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from actors.ir.settings import IrSettings
     from storage import NewJob
 
-__all__ = ["load", "parse", "plan"]
-
 _SHAPES = {"graph": read_graph, "steps": read_flat}
 
 

@@ -15,27 +15,6 @@ from typing import NoReturn, TypeVar
 from actors.ir.errors import Fault, IrError, quoted
 from storage import BuildErrorCode
 
-__all__ = [
-    "Faults",
-    "InvalidValue",
-    "Reader",
-    "at",
-    "choice",
-    "command",
-    "environment",
-    "first_line",
-    "flag",
-    "integer",
-    "items",
-    "line",
-    "members",
-    "peek",
-    "record",
-    "size",
-    "text",
-    "variable",
-]
-
 T = TypeVar("T")
 Reader = Callable[[object], T]
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from actors.ir.settings import IrSettings
     from storage import Dependency
 
-__all__ = ["RUNNER_ARGS", "CommandStep", "continues", "image", "seconds", "step"]
-
 _MAX_INT32 = 2**31 - 1
 _MAX_GLOBS = 100
 _MAX_NAME_CHARS = 80

@@ -12,8 +12,6 @@ from storage import immutable
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["PullRequestEvent", "PushEvent", "glob_matches", "skips_builds", "wants"]
-
 _DEFAULT_TYPES = ("opened", "synchronize", "reopened")
 _TYPES_OF = {"retargeted": {"synchronize", "edited"}, "open": set(_DEFAULT_TYPES)}
 _SKIP_MARKS = ("[skip ci]", "[ci skip]")

@@ -16,8 +16,6 @@ from storage import immutable
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-__all__ = ["UnknownKey", "unknown_keys"]
-
 _MOST = 100
 _MAX_NAME_CHARS = 80
 _MAX_DEPTH = 20

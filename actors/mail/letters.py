@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from jinja2 import Environment
 
-__all__ = ["Letters", "shown_name"]
-
 _TEMPLATES = Path(__file__).parent / "templates"
 _LONGEST_NAME = 60
 _LINK = re.compile(r"[/@\\]|\w\.\w|:\S")

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from actors.notifications.failed_steps import FailedStep
     from storage import Letter, Role, Storage
 
-__all__ = ["Mails"]
-
 _log = logging.getLogger(__name__)
 
 _MOST = 3

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from actors.timings import Timings
     from storage import Clock, Storage
 
-__all__ = ["MailSender"]
-
 _SERVER_PAUSE = 10.0
 """Seconds in which a server that failed is left alone, however many mails come meanwhile."""
 

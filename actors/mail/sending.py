@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from actors.metrics import EngineMetrics
     from storage import Clock, Mail, Storage
 
-__all__ = ["Sending", "expire_mails"]
-
 _log = logging.getLogger(__name__)
 
 _MAIL_SECONDS = 120.0

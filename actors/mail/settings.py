@@ -7,8 +7,6 @@ from typing import Literal
 
 from storage import EmailInvalid, email_address, immutable, setting
 
-__all__ = ["MailSettings"]
-
 _SENDER = "ci-daemon@localhost"
 
 

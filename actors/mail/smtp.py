@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from actors.mail.settings import MailSettings
     from storage import Letter
 
-__all__ = ["MailError", "MailRefused", "MailServerError", "MailTroubled", "SmtpConnection", "message_of"]
-
 _TIMEOUT = 30.0
 _MOST_REPLY = 1 << 16
 _RECEIVED = 1 << 12

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from actors.mail.settings import MailSettings
 
-__all__ = ["send_test_mail", "try_mail_server"]
-
 
 def try_mail_server(settings: MailSettings, note: Callable[[str], object]) -> None:
     """Connect, encrypt and log in, and tell ``note`` each step that succeeded. Raises MailError. Blocks."""

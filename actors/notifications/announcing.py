@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from actors.notifications.failed_steps import FailedStep
     from storage import Build, EndedBuild, Notification, Storage
 
-__all__ = ["Announcements"]
-
 _NO_SERVER = "the service has no mail server"
 _FORK = "the build is of a pull request from a fork"
 _TOO_MANY = "it had too many mails about builds in the last 15 minutes, or too many mails wait"

@@ -9,8 +9,6 @@ from storage import BuildEvent, BuildState
 if TYPE_CHECKING:
     from storage import Build
 
-__all__ = ["headline", "subject_line"]
-
 _SHORT_COMMIT = 12
 
 

@@ -10,8 +10,6 @@ from storage import BuildEvent, NewNotification, NotificationKind
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["NotificationInvalid", "checked_events", "endpoint_url", "new_notification"]
-
 _MAX_URL = 2000
 _CHANGES = (BuildEvent.FIRST_FAILURE.value, BuildEvent.RECOVERED.value)
 _DEFAULTS = {

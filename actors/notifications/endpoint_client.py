@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from actors.notifications.settings import NotificationSettings
 
-__all__ = ["EndpointClient"]
-
 _KEPT_BYTES = 2048
 _MOST_REASON = 200
 _SUCCESS = range(200, 300)

@@ -9,8 +9,6 @@ from storage import BuildEvent, BuildState
 if TYPE_CHECKING:
     from storage import ToldEnd
 
-__all__ = ["events_of"]
-
 
 def events_of(number: int, state: BuildState, before: ToldEnd | None) -> tuple[BuildEvent, ...]:
     """Return the events of a build's end, the most particular first.

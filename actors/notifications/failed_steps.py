@@ -11,8 +11,6 @@ from storage import JobState, immutable
 if TYPE_CHECKING:
     from storage import Build, Job, Storage
 
-__all__ = ["FailedStep", "failed_steps", "last_lines"]
-
 _MOST = 5
 _TAIL_BYTES = 16 * 1024
 _LINES = 20

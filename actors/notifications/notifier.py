@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from actors.timings import Timings
     from storage import Clock, Storage
 
-__all__ = ["Notifier"]
-
 _AT_ONCE = 8
 _INTERNAL = EndpointAnswer(None, "", 0, "an internal error, see `ci-daemon logs`")
 

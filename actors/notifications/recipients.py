@@ -12,8 +12,6 @@ from storage import EmailInvalid, email_address, immutable
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-__all__ = ["Recipient", "recipient_of"]
-
 _NOBODY = "the build has no commit author, and to_creator is off"
 
 

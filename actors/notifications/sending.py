@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from actors.notifications.endpoint_client import EndpointClient
     from storage import Clock, Endpoint, NotificationDelivery, Storage
 
-__all__ = ["DeliverySender"]
-
 _log = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 1.0

@@ -7,8 +7,6 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 
 from storage import immutable, setting
 
-__all__ = ["NotificationSettings"]
-
 _DOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?", re.ASCII | re.IGNORECASE)
 
 

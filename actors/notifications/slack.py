@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from actors.notifications.failed_steps import FailedStep
     from storage import Build, BuildEvent
 
-__all__ = ["slack_message", "slack_test"]
-
 _LONGEST = 500
 _QUIET_AT = "@\u200b"
 """An @ that calls nobody: Mattermost and Discord know @channel and @everyone in plain text."""

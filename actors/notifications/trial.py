@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from actors.mail import Mails
     from storage import Notification, NotificationDelivery, Pipeline, Storage
 
-__all__ = ["deliver_test", "mail_test"]
-
 
 def deliver_test(
     storage: Storage, notification: Notification, organization: str, pipeline: Pipeline, now: datetime

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from storage import Build
 
-__all__ = ["TEST_EVENT", "webhook_body", "webhook_test"]
-
 TEST_EVENT = "notification.test"
 """The event of a delivery that somebody asked for, to try the endpoint."""
 

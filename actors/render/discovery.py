@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from actors.scheduling.provider_choice import ProviderChoice
     from storage import Clock, Lease, Rendered, Shape, Storage
 
-__all__ = ["Discovery", "Shares", "discover", "render_archive"]
-
 
 class Shares:
     """Places for work that blocks, of which one owner has only so many. Safe in any thread."""

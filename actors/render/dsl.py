@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["dsl_version", "packed_dsl"]
-
 _NAME = "harmont"
 _UNCHECKED = 1
 """The flags of byte code that is valid whatever the time and content of its source."""

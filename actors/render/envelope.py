@@ -10,8 +10,6 @@ from storage import Declaration, immutable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["DeclaredPipeline", "Envelope", "RenderFailed"]
-
 _MAX_MESSAGE_CHARS = 4_000
 _MAX_NAME_BYTES = 255
 _MOST_CONTAINERS = 500_000

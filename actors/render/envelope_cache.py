@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from actors.vms import Images
     from storage import Clock, Rendered, Storage
 
-__all__ = ["cache_name", "keep", "sha256_of"]
-
 
 def cache_name(organization: str, pipeline: str, archive: Path, images: Images, image: str) -> bytes:
     """Return a hash of everything that determines an envelope, except the time. Raises ImageNotFound."""

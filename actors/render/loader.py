@@ -13,8 +13,6 @@ from storage import Rendered
 if TYPE_CHECKING:
     from actors.render.settings import RenderSettings
 
-__all__ = ["Loader"]
-
 _MAX_LOG = 1 << 20
 _MAX_STDERR = 1 << 14
 _MAX_RESULT = 16 << 20

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from storage.files import Confinement
 
-__all__ = ["check_archive", "download_archive", "fetch", "unpack"]
-
 _ARCHIVE = "/var/tmp/ci-daemon-source/source.tar.gz"  # noqa: S108 - in the VM, before any user code runs
 _UNPACK = f"cd {WORKSPACE} && tar -xzmof {_ARCHIVE} && rm -f {_ARCHIVE}"
 

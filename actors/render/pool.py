@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from actors.vms import Providers
     from storage import Lease, Render, Storage
 
-__all__ = ["RenderPool"]
-
 
 @immutable
 class _RenderBuild:

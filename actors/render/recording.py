@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from actors.vms import Images
     from storage import Build, Pipeline, Rendered, Storage
 
-__all__ = ["RenderRecorder"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from actors.scheduling.provider_choice import ProviderChoice
     from storage import Build, Clock, Lease, Render, Storage
 
-__all__ = ["Rendering"]
-
 _LEAST_SECONDS = 0.1
 _HOST_PAUSE = 1.0
 

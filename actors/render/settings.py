@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from storage import Shape, immutable, setting
 
-__all__ = ["RenderSettings"]
-
 _DAY = 86_400
 
 

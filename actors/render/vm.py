@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from actors.scheduling.parked_vms import ParkedConnections
     from storage import Lease, Storage
 
-__all__ = ["disk_limited", "release", "running_vm"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from actors.render.settings import RenderSettings
     from storage import Clock, Lease, Storage
 
-__all__ = ["RenderVm", "VmWanted", "WaitingVm", "loaded_vm"]
-
 _log = logging.getLogger(__name__)
 
 _WAIT_SECONDS = 600.0

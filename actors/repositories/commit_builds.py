@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from actors.source_hosts.host import SourceHost
     from storage import Build, NewOrigin, Pipeline, Repository, Storage
 
-__all__ = ["AddedBuilds", "CommitBuilds", "PushedCommit"]
-
 _HEADS = "refs/heads/"
 _BUILT_BEFORE = "it has been built before"
 _MOST_NAMED = 10

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from actors.source_hosts.host import ApprovalGiven, SourceHost
     from storage import Repository, Storage
 
-__all__ = ["HostApprovals"]
-
 _log = logging.getLogger(__name__)
 
 

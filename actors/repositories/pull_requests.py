@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from actors.source_hosts.host import SourceHost
     from storage import Delivery, Repository, Storage
 
-__all__ = ["SKIPPED", "HeadUnavailable", "PullRequestBuilds"]
-
 _log = logging.getLogger(__name__)
 
 _HEADS = "refs/heads/"

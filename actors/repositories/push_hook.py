@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["hook_is_outdated", "hook_script", "install_hook", "remove_hook", "renew_hook", "server_hook"]
-
 _HOOK = "hooks/post-receive"
 _TOKEN_FILE = "ci-daemon.token"  # noqa: S105 - a name
 

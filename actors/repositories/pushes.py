@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from actors.source_hosts.host import HostEvent, SourceHost
     from storage import Delivery, Repository, Storage
 
-__all__ = ["PushBuilds"]
-
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from actors.source_hosts.host import SourceHost
     from storage import Build, BuildOrigin, Delivery, NewBuild, Repository, Storage
 
-__all__ = ["Reruns"]
-
 _log = logging.getLogger(__name__)
 
 _NO_CREDIT = "the organization has no credit, and this service requires it: add some, then run it again"

@@ -8,8 +8,6 @@ from typing import Literal
 
 from storage import ProviderName, immutable, setting
 
-__all__ = ["RepositorySettings", "SourceSettings"]
-
 _DAY = 86_400
 
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from actors.timings import Timings
     from storage import Repository, Storage
 
-__all__ = ["RepositoryWatcher"]
-
 _AT_ONCE = 6
 _OF_ONE = 2
 _SWEEP_SECONDS = 60.0

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from actors.repositories.pushes import PushBuilds
     from storage import Build, NewBuild, Pipeline, Schedule, Storage
 
-__all__ = ["NothingBuilt", "add_scheduled_build", "head_build"]
-
 _SCHEDULE = "schedule"
 
 

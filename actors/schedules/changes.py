@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from storage import Schedule, ScheduleChanges
 
-__all__ = ["changed_schedule", "new_schedule"]
-
 _UTC = "UTC"
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from actors.timings import Timings
     from storage import Build, Clock, NewBuild, Schedule, Storage
 
-__all__ = ["ScheduleRunner"]
-
 _AT_ONCE = 4
 _OF_ONE = 2
 _STEP = timedelta(hours=1)

@@ -15,8 +15,6 @@ from cronsim import CronSim, CronSimError
 
 from storage import immutable
 
-__all__ = ["ScheduleInvalid", "ScheduleTimes"]
-
 _FIELDS = 5
 _LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 """The start of 50 years in which every day of the week falls on every date."""

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from storage import Clock, Storage
 
-__all__ = ["Admission", "AdmissionBlock", "admission_block"]
-
 _GB = 2**30
 
 _GOOD_SECONDS = 1.0

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from storage import Shape
 
-__all__ = ["Capacity", "Load", "Shortage"]
-
 _UNITS = {"vms": "VMs", "cpu": "vCPUs", "memory_gb": "GB of memory", "disk_gb": "GB of disk"}
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from storage import QueuedJob, Shape
 
-__all__ = ["USAGE_SECONDS", "FairShare"]
-
 _HALF_LIFE = 3600.0
 """Seconds after which an organization's usage counts half."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["memory_is_short"]
-
 _SHORT = 0.05
 """The host's memory is short while less than this share of it is available."""
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from actors.vms import Images
     from storage import AwaitingJob, Clock, Storage
 
-__all__ = ["ImagePull", "NotAwaited"]
-
 _FIRST_PAUSE = 2.0
 _MAX_PAUSE = 60.0
 _MAX_LINE = 200

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from actors.vms import Images
     from storage import Clock, Storage
 
-__all__ = ["ImagePuller"]
-
 _GB = 2**30
 _MAX_PULLS = 4
 _FAILURE_SECONDS = 30.0

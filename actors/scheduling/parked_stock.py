@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from storage import Lease
 
-__all__ = ["Demand", "ParkedStock", "divide"]
-
 _BURST_SECONDS = 2.0
 _MEMORY_SECONDS = 600.0
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from actors.vms import Connection, Provider
     from storage import Clock, Lease, Storage
 
-__all__ = ["DestroyVm", "ParkVm", "ParkedConnections", "VmParked", "destroy", "park"]
-
 
 class ParkedConnections:
     """The connections to parked VMs, open or expected. Safe in any thread.

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from actors.vms import Providers
     from storage import Clock, Lease, Storage
 
-__all__ = ["Parking"]
-
-
 _BEGINNING_SECONDS = 0.03
 """Seconds from a lease to the start of its command, if the job takes a parked VM."""
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from actors.scheduling.capacity import Shortage
     from storage import Job
 
-__all__ = ["NoRoom", "PendingReasons", "Waiting", "awaits_image", "back_off"]
-
 
 @immutable
 class NoRoom:

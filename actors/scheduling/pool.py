@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from actors.vms import Images, Providers
     from storage import Clock, Storage
 
-__all__ = ["LeasePool"]
-
 _FULL_SECONDS = 0.1
 """While the host is full, the queue is looked at no more often: what joins it can get no VM yet."""
 

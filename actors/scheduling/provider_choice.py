@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from actors.engine_settings import EngineSettings, LiveSettings
     from storage import Storage
 
-__all__ = ["ProviderChoice", "ProviderRules"]
-
 
 @immutable
 class ProviderRules:

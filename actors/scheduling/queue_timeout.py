@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from actors.scheduling.pending_reason import Waiting
     from storage import Clock, Storage
 
-__all__ = ["QueueTimeout"]
-
 _PAUSE_SECONDS = 0.5
 _BATCH = 20
 

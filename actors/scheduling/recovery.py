@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from storage import Clock, Lease, Storage
 
-__all__ = ["leases_of_jobs", "load_fair_share", "monotonic"]
-
 
 def load_fair_share(storage: Storage, clock: Clock) -> FairShare:
     """Load the VMs in use and the recent usage of all organizations."""

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from actors.scheduling.fairness import FairShare
     from storage import QueuedJob
 
-__all__ = ["Decision", "host_full", "queue_order", "schedule_next"]
-
 _MIN_SHAPE = Shape(1, 1, 1)
 
 

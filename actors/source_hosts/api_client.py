@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from actors.repositories.settings import RepositorySettings
     from storage import Clock
 
-__all__ = ["HostApi", "HostNetwork", "HostRefused"]
-
 _TIMEOUT = 20.0
 _MOST_BYTES = 4 * 2**20
 _SHOWN = 200

@@ -10,9 +10,6 @@ from storage import WaitsFor, immutable
 if TYPE_CHECKING:
     from actors.source_hosts.host import Report
 
-__all__ = ["CommitStatus", "commit_status"]
-
-
 _MOST_NAMED = 4
 """The most builds whose numbers fit into 140 characters, the limit of the strictest host."""
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from actors.source_hosts.forge_host import ForgeHost
     from storage import GitCredential, HostConnection, Repository, Storage
 
-__all__ = ["ConnectRefused", "RepositoryConnector"]
-
 _URL = re.compile(
     r"https://([A-Za-z0-9](?:[A-Za-z0-9.-]{0,250}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?(/[!-~]{1,800})"
 )

@@ -10,8 +10,6 @@ from actors.source_hosts.host import DeliveryInvalid
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["required"]
-
 _VALUE = re.compile(r"[ -~]{1,100}", re.ASCII)
 
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from actors.source_hosts.host import HostEvent, PullRequest
     from actors.source_hosts.webhook_secrets import Claim
 
-__all__ = ["Forge", "RepositoryAtForge"]
-
 
 @immutable
 class RepositoryAtForge:

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from actors.timed_http import Deadline
     from storage import Delivery, HostConnection, Repository, Storage
 
-__all__ = ["ForgeHost", "ForgeToken"]
-
 
 class ForgeToken(JsonModel):
     """The sealed part of a connection: the token, and the only place that it may be sent to.

@@ -12,25 +12,6 @@ if TYPE_CHECKING:
 
     from storage import Build, BuildOrigin, Delivery, DeployKey, GitCredential, Repository
 
-__all__ = [
-    "FOUND_OPEN",
-    "MOST_OPEN",
-    "RETARGETED",
-    "ApprovalGiven",
-    "DeliveryInvalid",
-    "DeliveryUnsigned",
-    "HostError",
-    "HostEvent",
-    "HostNotConfigured",
-    "PullRequest",
-    "PushedRef",
-    "Received",
-    "Report",
-    "ReportState",
-    "RerunAsked",
-    "SourceHost",
-]
-
 
 class HostNotConfigured(Exception):
     """The owner has not configured this kind of host; the message says what is missing."""

@@ -9,19 +9,6 @@ from pydantic import AfterValidator, BaseModel, RootModel, StringConstraints, Va
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = [
-    "AbbreviatedCommit",
-    "AnyObject",
-    "Commit",
-    "FullName",
-    "HeadRef",
-    "Login",
-    "Title",
-    "Token",
-    "moved",
-    "readable",
-]
-
 Model = TypeVar("Model", bound=BaseModel)
 
 Commit = Annotated[str, StringConstraints(pattern=r"^(?:[0-9a-f]{40}|[0-9a-f]{64})$")]

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from actors.source_hosts.host import HostEvent, PullRequest, Report
     from storage import Delivery, DeployKey, GitCredential, Repository, Storage
 
-__all__ = ["PlainGit"]
-
 _BEARER = re.compile(r"Bearer +(\S+)", re.IGNORECASE)
 _DELIVERY_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _DELIVERY_HEADER = "X-DELIVERY-ID"

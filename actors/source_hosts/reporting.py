@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from actors.timings import Timings
     from storage import Build, BuildOrigin, Repository, Storage
 
-__all__ = ["StatusReporter", "report_state"]
-
 _AT_ONCE = 2
 _LISTED = 200
 _FIRST_PAUSE = 5.0

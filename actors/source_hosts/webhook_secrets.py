@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from storage import Repository, Storage
 
-__all__ = ["Claim", "WebhookSecrets", "is_signed"]
-
 
 @immutable
 class Claim:

@@ -18,17 +18,6 @@ if TYPE_CHECKING:
 
     from storage.files import Confinement
 
-__all__ = [
-    "LONGEST_NAME",
-    "CaseOutcome",
-    "NotReport",
-    "ReportUnreadable",
-    "TestCase",
-    "TestReport",
-    "read_confined",
-    "read_report",
-]
-
 _LARGEST_HERE = 2**17
 """The most bytes of a report that is read without another process, within some 20 ms."""
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from actors.test_reports.junit import TestCase
 
-__all__ = ["Location", "SourceFiles"]
-
 _MENTIONS = re.compile(
     r"""File "(?P<python>[^"\n]{1,400})", line (?P<python_line>\d{1,7})"""
     r"|(?<![\w./+@-])(?P<path>[\w./+@-]{1,400}):(?P<line>\d{1,7})(?!\d)"

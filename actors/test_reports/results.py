@@ -27,18 +27,6 @@ if TYPE_CHECKING:
 
     from storage import Artifact, Build, Job, Storage
 
-__all__ = [
-    "LARGEST_REPORT",
-    "NO_TESTS",
-    "FailedTest",
-    "ReadReports",
-    "ReportFile",
-    "TestResults",
-    "read_artifact",
-    "read_reports",
-    "test_results",
-]
-
 LARGEST_REPORT = 10 * 2**20
 _SUFFIX = ".xml"
 _MOST_REPORTS = 1_000

@@ -23,20 +23,6 @@ if TYPE_CHECKING:
     from actors.vms.ssh.connection import Connection
     from actors.vms.ssh.vm_socket import VmSocket
 
-__all__ = [
-    "CommandLost",
-    "CommandNotStarted",
-    "CommandOutput",
-    "CommandSpec",
-    "CommandState",
-    "Exited",
-    "follow",
-    "inspect",
-    "parse_result",
-    "start",
-    "terminate",
-]
-
 _ANSWER_SECONDS = 30.0
 _MAX_ARGUMENT_CHARS = 30_000
 """Characters of one argument. In UTF-8 each takes at most four bytes, and Linux allows 128 KiB."""

@@ -6,8 +6,6 @@ import os
 
 from storage import immutable
 
-__all__ = ["Enforcement", "HostSize", "ProviderDescription"]
-
 
 @immutable
 class Enforcement:

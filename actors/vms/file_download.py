@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from actors.vms.ssh.connection import Connection
     from actors.vms.ssh.stream import Stream
 
-__all__ = ["DownloadedFile", "InvalidDownload", "ListedFile", "TarReader", "download_files", "list_below", "list_files"]
-
 _MAX_FILES = 1_000_000
 _MAX_PATH_BYTES = 4_096
 _MAX_HEADER_BYTES = 1 << 16

@@ -12,20 +12,6 @@ if TYPE_CHECKING:
 
     from actors.vms.description import HostSize, ProviderDescription
 
-__all__ = [
-    "ImageNotFound",
-    "Provider",
-    "ProviderAway",
-    "SnapshotNotFound",
-    "SshEndpoint",
-    "SshSocket",
-    "VmDisk",
-    "VmError",
-    "VmLost",
-    "VmSpec",
-    "VmUse",
-]
-
 
 class VmError(Exception):
     """The provider failed; the message says what to do about it. Another attempt may succeed."""

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from actors.vms.provider import Provider
     from storage import Lease, Snapshot
 
-__all__ = ["Providers"]
-
 
 class Providers:
     """The providers by name, each opened when it is first needed. Safe in any thread.

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from ipaddress import IPv4Network
 
-__all__ = ["is_public", "is_within"]
-
 _NAT64 = IPv6Network("64:ff9b::/96")
 _LOW_BITS = 0xFFFFFFFF
 

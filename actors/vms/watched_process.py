@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["POLL_SECONDS", "Limits", "ProcessResult", "run"]
-
 POLL_SECONDS = 0.2
 """Seconds between two checks of a program."""
 

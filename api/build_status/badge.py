@@ -11,8 +11,6 @@ from storage import BuildState
 if TYPE_CHECKING:
     from storage import PipelineStatus
 
-__all__ = ["UNKNOWN_BADGE", "badge", "badge_of"]
-
 _GREEN, _RED, _YELLOW, _GREY = "#1a7f37", "#cf222e", "#9a6700", "#57606a"
 """Colours on which white text has a contrast of at least 4.5."""
 

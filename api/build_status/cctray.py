@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from storage import PipelineStatus
 
-__all__ = ["cctray"]
-
 
 def cctray(statuses: Iterable[PipelineStatus], url: str) -> bytes:
     """Return the document of these pipelines, for a service at ``url``."""

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from storage import TooManyBuilds
 
 if TYPE_CHECKING:
     from storage import Pipeline, Storage
-
-__all__ = ["admit_manual_build", "require_credit_and_room"]
 
 _RETRY = {"Retry-After": "60"}
 

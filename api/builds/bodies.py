@@ -11,15 +11,6 @@ from storage import immutable
 if TYPE_CHECKING:
     from api.fields import BuildSource, Env, LongText, RequiredText, Sha256, SourceUrl
 
-__all__ = [
-    "BuildRequest",
-    "CreateBuildRequest",
-    "CreateRepoBuildRequest",
-    "RebuildRequest",
-    "RepoIdentity",
-    "archive_of",
-]
-
 
 @immutable
 class CreateBuildRequest:

@@ -11,7 +11,7 @@ from api.builds.admission import admit_manual_build, require_credit_and_room
 from api.builds.bodies import CreateBuildRequest, CreateRepoBuildRequest, RepoIdentity, archive_of
 from api.builds.rebuilding import add_planned, no_source, plan_rejection, rebuild_of, source_expired
 from api.engine import refuse_while_draining
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from storage import (
     Build,
     KeyUse,
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from api.engine import EngineInterface
     from api.http.slots import StreamSlot
     from api.operations.operation import Call, Submission
-
-__all__ = ["BuildCreation"]
 
 AnyRequest = TypeVar("AnyRequest", CreateBuildRequest, CreateRepoBuildRequest)
 

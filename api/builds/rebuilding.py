@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 
 from actors import repetition
 from actors.ir import IrError, IrSettings, load
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from storage import BuildErrorCode, SourceGone
 
 if TYPE_CHECKING:
     from storage import Build, NewBuild, Pipeline, RequestKey, Storage
-
-__all__ = ["add_planned", "no_source", "plan_rejection", "rebuild_of", "source_expired"]
 
 _NO_SOURCE = "no source to render from: give pipeline_ir, source_b64 or source_url"
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from api.http.slots import StreamSlot
     from storage import Build, Clock, Storage
 
-__all__ = ["RenderWait", "RendersElsewhere"]
-
 _MAX_SECONDS = 600.0
 _RETRY = {"Retry-After": "5"}
 

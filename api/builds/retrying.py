@@ -8,14 +8,12 @@ from actors import retry
 from api.builds.admission import admit_manual_build
 from api.builds.rebuilding import source_expired
 from api.engine import refuse_while_draining
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from storage import BuildBusy, BuildNotFinished, BuildState, PipelineGone
 
 if TYPE_CHECKING:
     from api.engine import EngineInterface
     from storage import Build, Storage
-
-__all__ = ["retry_in_place"]
 
 
 def retry_in_place(storage: Storage, engine: EngineInterface, build: Build) -> Build:

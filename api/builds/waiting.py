@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from storage import Build, Storage
 
-__all__ = ["pending_reason"]
-
 
 def pending_reason(storage: Storage, build: Build) -> str | None:
     """Return why none of a build's jobs may start yet, None if they may."""

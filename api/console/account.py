@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from api.console.pages import Page, redirect
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from api.openapi.operations import performs
 
 if TYPE_CHECKING:
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from api.sign_in.providers.configured import IdentityProviders
     from api.sign_in.relying_party import RelyingParty
     from storage import Storage
-
-__all__ = ["AccountForms", "AccountPage"]
 
 
 class AccountPage(Page):

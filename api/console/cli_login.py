@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from api.console.pages import Pages
     from storage import Storage
 
-__all__ = ["CliLoginPage"]
-
 _PORTS = range(1024, 65536)
 
 

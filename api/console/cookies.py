@@ -8,7 +8,7 @@ import secrets
 from typing import TYPE_CHECKING
 
 from api.console.forms import FORM_TOKEN, read_form
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from storage import TokenKind
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from api.middleware.rate_limits import RateLimits
     from storage import Caller, Storage
-
-__all__ = ["SESSION", "VISIT", "Cookies"]
 
 SESSION = "__Host-session"
 VISIT = "__Host-visit"

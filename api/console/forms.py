@@ -7,12 +7,10 @@ from urllib.parse import parse_qsl
 
 import falcon
 
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-__all__ = ["FORM_TOKEN", "local_path", "read_form"]
 
 FORM_TOKEN = "form_token"  # noqa: S105 - the name of a field
 _MOST_BYTES = 64 * 1024

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from api.console.cookies import Cookies
     from api.console.pages import Pages
 
-__all__ = ["InvitesPage"]
-
 
 class InvitesPage(Page):
     """``/invites``. The invite's token is in the fragment; the page's script moves it into the form."""

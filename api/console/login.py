@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from api.sign_in.relying_party import RelyingParty
     from storage import SignUpPolicy
 
-__all__ = ["LinkPage", "LoginPage", "MailForms", "SessionCookieResource"]
-
 
 class LoginPage(Page):
     """``/login``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from api.console.pages import Page
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from api.openapi.operations import performs
 
 if TYPE_CHECKING:
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from api.console.pages import Pages
     from api.middleware.rate_limits import RateLimits
     from storage import Storage
-
-__all__ = ["MailStopPage"]
 
 
 class MailStopPage(Page):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from api.console.pages import Page, redirect
 from api.doors.http import call_of
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from api.fields import model_of
 from api.openapi.operations import performs
 from api.operations.operation import Operation
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     Next = Callable[[ApiRequest, falcon.Response, Mapping[str, str], Any], None]
     """Answers a form, from the parameters of its path and the record of the operation's answer."""
-
-__all__ = ["OperationForm", "given", "leads_to", "shows"]
 
 
 class OperationForm(Page):

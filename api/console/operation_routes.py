@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from api.openapi.operations import Routes
     from api.operations.builds import BuildRecord
 
-__all__ = ["add_operation_pages"]
-
 
 def add_operation_pages(routes: Routes, site: Site, url: str) -> None:
     """Route the forms of pipelines and builds, and the pages of settings."""

@@ -12,7 +12,7 @@ import falcon
 
 from api.console.logs.plain_text import plain_text
 from api.console.words import instant, money, state_sign, state_word
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from api.http.html_pages import path_to_root
 from storage import duration
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from api.console.cookies import Cookies
     from api.request import ApiRequest
-
-__all__ = ["ErrorsAsPages", "Page", "Pages", "redirect", "root_of", "whole_number"]
 
 _HTML = "text/html"
 _OF_PROGRAMS = ("/api/", "/v0/")

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 from api.console.forms import local_path
 from api.console.pages import Page, redirect
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from api.openapi.operations import performs
 from api.sign_in.providers.person import CodeExchange
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from api.sign_in.providers.sign_in import ProviderSignIn
     from api.signing import Signer
     from storage import Clock
-
-__all__ = ["SIGN_IN", "ProviderLoginPage"]
 
 SIGN_IN = "__Host-sign-in"
 _LIFETIME = timedelta(minutes=10)

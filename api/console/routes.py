@@ -52,8 +52,6 @@ if TYPE_CHECKING:
     from api.signing import Signer
     from storage import SignUpPolicy
 
-__all__ = ["add_build_pages", "add_console"]
-
 _FILES = (
     *(StaticFile(f"{name}.css", CSS) for name in ("console", "builds", "log")),
     *(

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from api.operations.operation import Service
     from storage import Clock, Storage
 
-__all__ = ["Site"]
-
 
 @immutable
 class Site:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from api.bodies import answer, parse_json
 from api.console.pages import Page, redirect
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from api.fields import check_body
 from api.openapi.operations import performs
 from api.operations.operation import Call
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from api.engine import EngineInterface
     from api.sign_in.account_passkeys import AccountPasskeys
     from storage import Storage
-
-__all__ = ["ClosingForm", "PasskeyForms"]
 
 
 class PasskeyForms(Page):

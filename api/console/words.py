@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["instant", "money", "state_sign", "state_word", "title_of"]
-
 _SIGNS = {
     "passed": "✓",
     "failed": "✗",

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from api.operations.operation import Download
 
-__all__ = ["DOWNLOAD_ERRORS", "RANGE_PARAMETERS", "answer_download", "download_answers"]
-
 _BINARY = "application/octet-stream"
 _HEADERS = {
     "ETag": "The SHA-256 of the whole file, in quotes.",

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from api.paging import Pager
     from storage import Caller, Page
 
-__all__ = ["HttpDoor", "call_of"]
-
 R = TypeVar("R")
 
 

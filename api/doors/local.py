@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from api.operations.operation import Download, Operation
     from storage import Clock, Job, Page, Storage
 
-__all__ = ["LocalDoor"]
-
 R = TypeVar("R")
 
 _log = logging.getLogger(__name__)

@@ -15,8 +15,6 @@ from storage import immutable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ApiError", "Problem", "error_catalog"]
-
 _MAX_CHARS = 100
 
 

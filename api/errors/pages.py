@@ -5,8 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from api.errors.catalog import error_catalog
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError, error_catalog
 from api.http.html_pages import documentation, inline_html, path_to_root, respond_with_page
 from api.openapi.operations import Answer, operation
 
@@ -15,8 +14,6 @@ if TYPE_CHECKING:
 
     from api.errors.catalog import Problem
     from api.openapi.operations import Routes
-
-__all__ = ["ErrorPagesResource"]
 
 _HTML = "text/html"
 _CHARS = 100

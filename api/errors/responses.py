@@ -13,8 +13,6 @@ from storage import DatabaseUnavailable, JsonModel, PipelineGone
 if TYPE_CHECKING:
     from api.request import ApiRequest
 
-__all__ = ["ApiError", "ErrorDetailRecord", "ErrorHandlers", "ErrorRecord"]
-
 _log = logging.getLogger(__name__)
 
 _MAX_CHARS = 100

@@ -10,8 +10,6 @@ from storage import immutable
 # `Range` takes the first of several, and the last 0 bytes for the whole. Werkzeug's `range_for_length` returns None
 # both for ranges to ignore (200) and for one beyond the end (416).
 
-__all__ = ["ByteRange", "parse_range"]
-
 _NUMBER = "([0-9]{1,1000})"
 _ONE_RANGE = re.compile(
     rf"bytes=[ \t]*(?:{_NUMBER}-{_NUMBER}?|-{_NUMBER})[ \t]*",

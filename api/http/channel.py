@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 # Considered: waitress without these changes. It has no setting for any of them, but lets a server name its own classes.
 # Cheroot reads requests and sends responses in its workers, so slow clients would hold them all.
 
-__all__ = ["Channel", "HeldAnswers", "RefusalWriter"]
-
 _log = logging.getLogger(__name__)
 
 _LINGER_SECONDS = 2.0

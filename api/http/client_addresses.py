@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 # Considered: Werkzeug's `ProxyFix` trusts a number of proxies by count, and waitress's `trusted_proxy` one
 # address; here whole networks are trusted, and a chain of any length.
 
-__all__ = ["ClientAddresses", "is_local"]
-
 _Address: TypeAlias = IPv4Address | IPv6Address
 _Network: TypeAlias = IPv4Network | IPv6Network
 

@@ -10,8 +10,6 @@ from api.openapi.operations import Answer
 if TYPE_CHECKING:
     import falcon
 
-__all__ = ["ETAG", "NOT_MODIFIED", "answer_unless_known"]
-
 ETAG = {"ETag": "Changes with the body."}
 NOT_MODIFIED = Answer(304, "`If-None-Match` has the current `ETag`.")
 

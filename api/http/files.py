@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["ByteSource", "SourceSlice", "StoredFile"]
-
 
 class ByteSource(Protocol):
     """Bytes that can be read from any offset."""

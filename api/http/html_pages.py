@@ -11,8 +11,6 @@ import falcon
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["TEXT_ONLY", "documentation", "inline_html", "path_to_root", "respond_with_page"]
-
 TEXT_ONLY: Mapping[str, str] = {"style-src": "'self'", "img-src": "'self'"}
 """The sources from which a page of text may load, as directives of its content security policy."""
 

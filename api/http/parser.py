@@ -16,8 +16,6 @@ from waitress.utilities import BadRequest, RequestEntityTooLarge, RequestHeaderF
 # Considered: h11 parses as strictly, but waitress's connection drives waitress's parser by its attributes, so another
 # parser would mean another server.
 
-__all__ = ["MAX_HEADERS", "Parser"]
-
 MAX_HEADERS = 500
 """The most header lines of a request."""
 

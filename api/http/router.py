@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     import falcon
     from falcon._typing import MethodDict
 
-__all__ = ["Router"]
-
 
 @dataclass(frozen=True)
 class _Route:

@@ -17,7 +17,8 @@ from waitress.adjustments import Adjustments
 from waitress.channel import HTTPChannel
 from waitress.server import TcpWSGIServer
 
-from api.errors.responses import ApiError, ErrorHandlers
+from api.errors.catalog import ApiError
+from api.errors.responses import ErrorHandlers
 from api.http.channel import Channel, HeldAnswers
 from api.http.client_addresses import ClientAddresses
 from api.http.parser import MAX_HEADERS
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from waitress.trigger import trigger
 
     from api.settings import HttpSettings
-
-__all__ = ["CannotListen", "Server", "check_listen_address"]
 
 _BACKLOG = 1024
 _MAINTENANCE_SECONDS = 1

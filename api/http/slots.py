@@ -11,8 +11,6 @@ from storage import immutable
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
-__all__ = ["LogReader", "StreamBody", "StreamSlot", "StreamSlots"]
-
 
 @immutable
 class LogReader:

@@ -8,13 +8,11 @@ import re
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from storage import immutable
 
 if TYPE_CHECKING:
     import falcon
-
-__all__ = ["CSS", "JAVASCRIPT", "SVG", "StaticFile", "StaticFilesResource"]
 
 CSS = "text/css; charset=utf-8"
 JAVASCRIPT = "text/javascript; charset=utf-8"

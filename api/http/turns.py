@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from api.http.client_addresses import ClientAddresses
     from api.http.parser import Parser
 
-__all__ = ["Caller", "CallerKind", "Callers", "Task", "Turns"]
-
 _HOLD_SECONDS = 0.1
 """Seconds after which a caller's next task may begin although the one before has not ended."""
 

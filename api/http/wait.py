@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from api.http.slots import StreamSlots
     from storage import Clock
 
-__all__ = ["RequestWait"]
-
 _POLL_SECONDS = 0.5
 
 

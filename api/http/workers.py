@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 # Considered: waitress's `ThreadedTaskDispatcher` and other pools switch threads twice for each request, from the one
 # that reads to one that serves and back, and let all that serve compete for the GIL.
 
-__all__ = ["Workers"]
-
 _log = logging.getLogger(__name__)
 
 _LONG_SECONDS = 0.005

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from api.http.slots import LogReader
 from api.operations.things import job_in_build
 from storage import immutable
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from api.middleware.authentication import Access
     from api.middleware.rate_limits import RateLimits
     from storage import Build, Job, Storage
-
-__all__ = ["LogAccess", "ReadableLog", "log_missing"]
 
 _log = logging.getLogger(__name__)
 

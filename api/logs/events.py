@@ -6,7 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from api.http.slots import StreamBody, StreamSlots
 from api.http.wait import RequestWait
 from api.openapi.operations import Answer, Parameter, operation
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from storage import Clock, LogChunk, Storage
 
 # Considered: falcon's `Response.sse` exists only in ASGI apps.
-
-__all__ = ["ChunkRecord", "HistoryRecord", "LogEventsResource"]
 
 _BATCH_BYTES = 64 * 2**10
 _HISTORY = 2**20

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from api.request import ApiRequest
     from storage import Storage
 
-__all__ = ["JobLogResource"]
-
 
 class JobLogResource:
     """``…/jobs/{job_id}/log``."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from api.fields import NUMBER
 from api.http.byte_ranges import parse_range
 from api.http.files import SourceSlice
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from api.http.slots import LogReader, StreamSlots
     from api.request import ApiRequest
     from storage import Clock, JobLog
-
-__all__ = ["ERRORS", "PARAMETERS", "PART", "WHOLE", "GrowingLog", "LogRanges"]
 
 _SMALL = 64 * 2**10
 _MAX_WAIT = 30

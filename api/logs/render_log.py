@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from api.logs.ranges import ERRORS, PARAMETERS, PART, WHOLE, GrowingLog, LogRanges
 from api.openapi.operations import operation
 from storage import RENDER_LOG
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from api.logs.access import LogAccess
     from api.request import ApiRequest
     from storage import Storage
-
-__all__ = ["RenderLogResource"]
 
 
 class RenderLogResource:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from api.signing import Signer
     from storage import Clock
 
-__all__ = ["LogGrant", "LogTokenResource", "LogTokenResponse", "LogTokens"]
-
 _PURPOSE = "log-token"
 _LIFETIME = timedelta(hours=1)
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from api.request import ApiRequest
 
-__all__ = ["AccessLog"]
-
 _log = logging.getLogger(__name__)
 
 _SLUG = re.compile(r"[a-z0-9-]{1,63}", re.ASCII)

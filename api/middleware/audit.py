@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from api.request import ApiRequest
     from storage import Storage
 
-__all__ = ["AuditTrail", "subject_of"]
-
 _log = logging.getLogger(__name__)
 
 _CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})

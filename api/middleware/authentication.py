@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from api.operations.things import (
     build_of_path,
     is_member,
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     import falcon
 
     from api.middleware.rate_limits import RateLimits
-
-__all__ = ["Access", "BearerTokens", "Credentials", "KnownCallers", "Membership", "bearer_token"]
 
 _SEND_ONE = "send `Authorization: Bearer <token>`"
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 # Considered: `limits` counts in windows and has no token bucket; its memory storage takes any number of keys, and reads
 # the system's clock, which may jump.
 
-__all__ = ["BucketState", "TokenBuckets"]
-
 _MINUTE = 60.0
 
 

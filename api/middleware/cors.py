@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 # Considered: falcon's `CORSMiddleware` allows every header that a page asks for, compares origins case-sensitively and
 # sets no `Vary: Origin`, without which a cache gives one page's response to another.
 
-__all__ = ["Cors"]
-
 _METHODS = "GET, POST, PUT, PATCH, DELETE"
 _HEADERS = "authorization, content-type, last-event-id"
 _EXPOSED = (

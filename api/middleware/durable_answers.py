@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from storage import Storage
 
-__all__ = ["DurableAnswers"]
-
 
 class DurableAnswers:
     """Holds an answer back until all that it may tell is on the disk.

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
 
     from api.request import ApiRequest
 
-__all__ = ["Head"]
-
 
 class Head:
     """Middleware that lets every resource that answers GET answer HEAD."""

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
 
     from api.request import ApiRequest
 
-__all__ = ["Headers", "standard_headers"]
-
 
 def standard_headers(request_id: str) -> list[tuple[str, str]]:
     """Return the headers of the response to one request."""

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
 
 from api.bodies import body_bytes, parse_json
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from api.openapi.operations import Parameter
 from api.operations.operation import Submission
 
 if TYPE_CHECKING:
     import falcon
 
-
-__all__ = ["KEY_PARAMETERS", "read_submission"]
 
 B = TypeVar("B")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any, assert_never
 
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from api.http.client_addresses import ClientAddresses
 from api.middleware.buckets import TokenBuckets
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from api.request import ApiRequest
     from api.settings import RateLimitSettings
     from storage import Caller, Clock, User
-
-__all__ = ["PublicLimit", "RateLimits"]
 
 
 class RateLimits:

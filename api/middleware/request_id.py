@@ -7,8 +7,6 @@ import re
 import secrets
 from contextvars import ContextVar
 
-__all__ = ["RequestIdFilter", "enter_request"]
-
 _ACCEPTED = re.compile(r"[A-Za-z0-9._-]{20,200}", re.ASCII)
 _CURRENT: ContextVar[str] = ContextVar("request_id", default="-")
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from api.request import ApiRequest
 
-__all__ = ["RequestMetrics"]
-
 _NO_ROUTE = "-"
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _NO_METHOD = "other"

@@ -11,8 +11,6 @@ from api.openapi.operations import Answer, operation
 if TYPE_CHECKING:
     import falcon
 
-__all__ = ["ReferenceResource", "reference_files"]
-
 _HEAD = """<link rel="stylesheet" href="{root}docs/static/page.css">
 <link rel="stylesheet" href="{root}docs/static/swagger-ui.css">
 <script defer src="{root}docs/static/swagger-ui-bundle.js"></script>

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from api.openapi.operations import Endpoint, Routes
 
-__all__ = ["OpenApiResource", "document"]
-
 _REF = "#/components/schemas/{model}"
 _UUID = {"type": "string", "format": "uuid", "examples": ["0b9d6f0e-3f0c-4a53-9d0a-5f5f9d6c1d2e"]}
 _SLUG = {"type": "string", "minLength": 1, "maxLength": 63, "pattern": "^[a-z0-9]+(?:-[a-z0-9]+)*$"}

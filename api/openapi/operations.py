@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from api.request import ApiRequest
 
-__all__ = ["Answer", "Endpoint", "Operation", "Parameter", "Routes", "operation", "performs"]
-
 _METHODS = ("get", "put", "post", "delete", "patch")
 _ALWAYS = ("malformed_request", "headers_too_large", "internal_error", "busy")
 _AUTHORIZED = ("unauthorized", "rate_limited")

@@ -14,18 +14,6 @@ from storage import Token, TokenKind, immutable
 if TYPE_CHECKING:
     from api.fields import Moment, RequiredLongText
 
-__all__ = [
-    "ApiToken",
-    "UserToken",
-    "UserTokenCreateRequest",
-    "create_api_token",
-    "create_user_token",
-    "list_api_tokens",
-    "list_user_tokens",
-    "revoke_api_token",
-    "revoke_user_token",
-]
-
 _API_TOKENS = f"{USER}/api-tokens"
 _OF_USER = f"{NAMED_USER}/tokens"
 

@@ -19,14 +19,6 @@ if TYPE_CHECKING:
 
     from storage import Build, Storage, Uuid
 
-__all__ = [
-    "ArtifactRecord",
-    "download_artifact",
-    "list_build_artifacts",
-    "list_job_artifacts",
-    "stored_artifact",
-]
-
 _log = logging.getLogger(__name__)
 
 _LISTED = "A page of artifacts."

@@ -10,8 +10,6 @@ from api.operations.operation import GET, Call, Span, operation
 from api.operations.things import ORGANIZATION, ThisMembership
 from storage import AuditFilter, Page, Role, immutable
 
-__all__ = ["AuditEntry", "list_audit_entries"]
-
 
 @immutable
 class AuditEntry:

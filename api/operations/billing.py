@@ -9,8 +9,6 @@ from api.operations.operation import GET, Call, Span, operation
 from api.operations.things import BILLING, ThisMembership
 from storage import LedgerEntry, LedgerSource, Page, immutable
 
-__all__ = ["Transaction", "get_balance", "list_transactions"]
-
 
 @immutable
 class BalanceResponse:

@@ -26,19 +26,6 @@ if TYPE_CHECKING:
     from api.fields import Warnings
     from storage import Build, Uuid
 
-__all__ = [
-    "BuildRecord",
-    "approve_build",
-    "build_document",
-    "cancel_build",
-    "create_build",
-    "create_build_by_source",
-    "get_build",
-    "list_builds",
-    "rebuild_build",
-    "retry_build",
-]
-
 _BUILDS = f"{PIPELINE}/builds"
 _CREATED = "The build, which is planned and starts by itself."
 _NO_ROOM = ("pipeline_manual_disabled", "billing_insufficient_balance", "too_many_builds")

@@ -8,8 +8,6 @@ from api.operations.operation import DELETE, GET, Call, Whole, operation
 from api.operations.things import ORGANIZATION, PIPELINE, ThisMembership, ThisPipeline
 from storage import CacheEntry, Role
 
-__all__ = ["clear_pipeline_cache", "list_caches"]
-
 CacheList = Annotated[list[CacheEntry], Whole("The cached disks of an organization.", "CacheList")]
 
 

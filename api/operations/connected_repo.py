@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from storage import PushOutcome
 
-__all__ = ["Repo", "RepoHookResponse", "RepoWithPushes", "check_repo", "deploy_key_of", "make_repo_hook"]
-
 
 @immutable
 class Repo:

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from api.fields import CouponCode
 
-__all__ = ["redeem_coupon"]
-
 _REFUSALS: Mapping[type[StorageError], str] = MappingProxyType(
     {
         CouponUnknown: "coupon_not_found",

@@ -24,8 +24,6 @@ from storage import (
 if TYPE_CHECKING:
     from api.fields import InvitedEmail, InvitedRole, Value
 
-__all__ = ["INVITABLE", "accept_invite", "create_invite", "list_invites", "revoke_invite"]
-
 INVITABLE = (Role.ADMIN, Role.MEMBER)
 """The roles that an invite may give."""
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from storage import Job, Uuid
 
-__all__ = ["JobRecord", "get_job", "list_jobs"]
-
 
 @immutable
 class JobRecord:

@@ -6,8 +6,6 @@ from api.operations.operation import GET, PATCH, Call, operation
 from api.operations.things import USER, ThisUser
 from storage import immutable
 
-__all__ = ["get_mail_settings", "update_mail_settings"]
-
 _MAIL = f"{USER}/mail"
 
 

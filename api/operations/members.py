@@ -12,16 +12,6 @@ from storage import LastOwner, Member, MemberNotFound, Role, RoleInsufficient, i
 if TYPE_CHECKING:
     from api.fields import MemberRole
 
-__all__ = [
-    "AddMemberRequest",
-    "OrgMember",
-    "add_member",
-    "list_members",
-    "parse_role",
-    "remove_member",
-    "update_member",
-]
-
 _MEMBERS = f"{ORGANIZATION}/members"
 _MEMBER = f"{_MEMBERS}/{{user_id}}"
 

@@ -38,22 +38,6 @@ from storage import (
 if TYPE_CHECKING:
     from api.fields import EndpointUrl, EventNames
 
-__all__ = [
-    "MailTestRequest",
-    "NotificationPlace",
-    "create_notification",
-    "delete_notification",
-    "find_notification",
-    "find_notification_of_delivery",
-    "list_notification_deliveries",
-    "list_notifications",
-    "redeliver_notification",
-    "rotate_notification_secret",
-    "send_test_mail",
-    "test_notification",
-    "update_notification",
-]
-
 _NOTIFICATIONS = f"{PIPELINE}/notifications"
 _NOTIFICATION = f"{_NOTIFICATIONS}/{{id}}"
 _DELIVERIES = f"{_NOTIFICATION}/deliveries"

@@ -33,31 +33,6 @@ if TYPE_CHECKING:
     from api.operations.repositories import Connecting
     from api.settings import RateLimitSettings
 
-__all__ = [
-    "ABSENT",
-    "DELETE",
-    "GET",
-    "KEY_ERRORS",
-    "PATCH",
-    "POST",
-    "PUT",
-    "Call",
-    "Download",
-    "Found",
-    "HostOwner",
-    "Membership",
-    "Operation",
-    "Query",
-    "Service",
-    "Span",
-    "Submission",
-    "Whole",
-    "given",
-    "never",
-    "operation",
-    "owners_operation",
-]
-
 GET, POST, PUT, PATCH, DELETE = (
     HTTPMethod.GET,
     HTTPMethod.POST,

@@ -22,18 +22,6 @@ from storage import (
 if TYPE_CHECKING:
     from api.fields import RequiredText, Text
 
-__all__ = [
-    "ConfigureOrganizationRequest",
-    "CreateOrganizationRequest",
-    "HostedOrganization",
-    "configure_organization",
-    "create_organization",
-    "create_user_organization",
-    "get_organization",
-    "list_hosted_organizations",
-    "list_organizations",
-]
-
 _ORGANIZATIONS = "/api/v0/organizations"
 
 

@@ -24,8 +24,6 @@ from storage import (
 if TYPE_CHECKING:
     from api.fields import ConcurrencyLimit, LongText, RequiredText, Text
 
-__all__ = ["create_pipeline", "delete_pipeline", "get_pipeline", "list_pipelines", "update_pipeline"]
-
 _PIPELINES = f"{ORGANIZATION}/pipelines"
 
 

@@ -11,19 +11,6 @@ from api.operations.operation import GET, POST, Call, Found, Span, operation, ow
 from api.operations.things import REPOSITORY, ThisRepository
 from storage import Delivery, Page, Repository, Role, Storage, immutable, shown_as
 
-__all__ = [
-    "DeliveryWithBody",
-    "Report",
-    "ReportWithBody",
-    "connected_delivery",
-    "get_repo_delivery",
-    "get_report",
-    "list_repo_deliveries",
-    "list_reports",
-    "redeliver_report",
-    "redeliver_to_repo",
-]
-
 _DELIVERIES = f"{REPOSITORY}/deliveries"
 _DELIVERY = f"{_DELIVERIES}/{{delivery_id}}"
 _REPORTS = "/deliveries"

@@ -9,8 +9,6 @@ from api.operations.operation import GET, Call, operation
 from api.operations.things import REPOSITORIES, ThisMembership
 from storage import Repository, Storage, immutable
 
-__all__ = ["RepoSummary", "list_org_repos"]
-
 
 @immutable
 class RepoRegistration:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from api.fields import HostToken, RepositoryUrl, RequiredText
     from storage import HostConnection, Repository
 
-__all__ = ["Connecting", "connect_repo", "disconnect_repo", "get_repo", "update_repo"]
-
 _PUSHES = 20
 _MOST_AT_ONCE = 8
 

@@ -13,8 +13,6 @@ from storage import Page, Role, Schedule, TooManySchedules, immutable
 if TYPE_CHECKING:
     from api.fields import Cron, RequiredText, TimeZone
 
-__all__ = ["create_schedule", "delete_schedule", "list_schedules", "update_schedule"]
-
 _SCHEDULES = f"{PIPELINE}/schedules"
 _SCHEDULE = f"{_SCHEDULES}/{{id}}"
 

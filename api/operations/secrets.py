@@ -12,15 +12,6 @@ from storage import Role, Secret, SecretInvalid, SecretScope, immutable
 if TYPE_CHECKING:
     from api.fields import SecretValue
 
-__all__ = [
-    "delete_organization_secret",
-    "delete_pipeline_secret",
-    "list_organization_secrets",
-    "list_pipeline_secrets",
-    "set_organization_secret",
-    "set_pipeline_secret",
-]
-
 _OF_ORGANIZATION = f"{ORGANIZATION}/secrets"
 _OF_PIPELINE = f"{PIPELINE}/secrets"
 _LISTED = "The secrets, without their values."

@@ -25,37 +25,6 @@ from storage import (
     Visibility,
 )
 
-__all__ = [
-    "BILLING",
-    "BUILD",
-    "JOB",
-    "NAMED_USER",
-    "ORGANIZATION",
-    "PIPELINE",
-    "REPOSITORIES",
-    "REPOSITORY",
-    "USER",
-    "NamedUser",
-    "ReadableBuild",
-    "ReadableJob",
-    "ReadablePipeline",
-    "ThisBuild",
-    "ThisJob",
-    "ThisMembership",
-    "ThisPipeline",
-    "ThisRepository",
-    "ThisUser",
-    "build_of_path",
-    "connected_repository",
-    "is_member",
-    "job_in_build",
-    "member_build",
-    "member_organization",
-    "member_pipeline",
-    "readable_build",
-    "readable_pipeline",
-]
-
 BILLING = "/api/v0/billing"
 NAMED_USER = "/users/{email}"
 USER = "/api/v0/user"

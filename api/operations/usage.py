@@ -13,8 +13,6 @@ from api.operations.operation import GET, Call, Query, Whole, operation
 from api.operations.things import BILLING, ThisMembership
 from storage import UsageTooLong, Uuid, example, immutable, showing
 
-__all__ = ["get_usage", "list_usage_by_build", "list_usage_by_day"]
-
 _USAGE = f"{BILLING}/usage/{{org}}"
 _INSTANT = MappingProxyType({"examples": ["2030-01-01T00:00:00Z"], "format": "date-time", "type": "string"})
 _WINDOW = (

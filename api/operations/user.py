@@ -13,8 +13,6 @@ from storage import SoleOwner, User, immutable, shown_as
 if TYPE_CHECKING:
     from api.fields import RequiredText
 
-__all__ = ["CurrentUserResponse", "delete_current_user", "get_current_user", "update_current_user"]
-
 
 @immutable
 class CurrentUserResponse:

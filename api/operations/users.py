@@ -9,15 +9,6 @@ from api.operations.operation import DELETE, GET, POST, Call, owners_operation
 from api.operations.things import NAMED_USER, NamedUser
 from storage import SoleOwner, User, immutable, shown_as
 
-__all__ = [
-    "CreateUserRequest",
-    "create_owner_link",
-    "create_user",
-    "create_user_link",
-    "list_users",
-    "remove_user",
-]
-
 
 @immutable
 class CreateUserRequest:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from api.payments.settings import PaymentSettings
 
-__all__ = ["EventBody", "EventUnreadable", "read_event"]
-
 _SESSION_STATES = {
     "checkout.session.completed": PaymentState.PROCESSING,
     "checkout.session.async_payment_succeeded": PaymentState.PROCESSING,

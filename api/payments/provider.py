@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from api.payments.settings import PaymentSettings
     from storage import Organization
 
-__all__ = ["ORGANIZATION", "CheckoutSession", "KeyReused", "PaymentProvider", "ProviderFailed", "SignatureInvalid"]
-
 ORGANIZATION = "ci_daemon_organization"
 """The key of a session's metadata under which its organization's UUID is."""
 

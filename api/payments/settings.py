@@ -7,8 +7,6 @@ from urllib.parse import urlsplit
 
 from storage import immutable, setting
 
-__all__ = ["PaymentSettings"]
-
 _SECRET_KEY = re.compile(r"(?:sk|rk)_[A-Za-z0-9_]+", re.ASCII)
 _WEBHOOK_SECRET = re.compile(r"whsec_[A-Za-z0-9+/=_-]+", re.ASCII)
 _CURRENCY = re.compile(r"[a-z]{3}", re.ASCII)

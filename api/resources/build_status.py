@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from api.middleware.authentication import Access
     from storage import Storage
 
-__all__ = ["BadgeResource", "CctrayResource"]
-
 _SVG = "image/svg+xml"
 _XML = "application/xml"
 _MAX_PROJECTS = 1000

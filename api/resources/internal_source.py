@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from api.http.files import SourceSlice, StoredFile
 from api.openapi.operations import Answer, operation
 
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from api.middleware.rate_limits import RateLimits
     from storage import Storage
-
-__all__ = ["InternalSourceResource"]
 
 _GZIP = "application/gzip"
 _BEARER = re.compile(r"Bearer +(\S+)", re.IGNORECASE)

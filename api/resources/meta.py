@@ -14,8 +14,6 @@ from storage import JsonModel
 if TYPE_CHECKING:
     from api.engine import EngineInterface
 
-__all__ = ["HealthResource", "PingRecord", "PingResource"]
-
 
 class PingRecord(JsonModel):
     """The response to a ping."""

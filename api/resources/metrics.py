@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from api.http.client_addresses import is_local
 from api.middleware.authentication import bearer_token
 from api.openapi.operations import Answer, operation
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from api.middleware.rate_limits import RateLimits
-
-__all__ = ["MetricsResource"]
 
 
 class MetricsResource:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field, TypeAdapter, ValidationError
 
 from actors.source_hosts import PushedRef
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from api.fields import NUMBER
 from api.http.slots import LogReader
 from api.http.wait import RequestWait
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from api.engine import EngineInterface
     from api.http.slots import StreamSlots
     from storage import Clock, Delivery, PushOutcome, Repository, Storage
-
-__all__ = ["WAIT", "PushAnswers", "wait_seconds"]
 
 _MAX_WAIT = 10
 _SECONDS = TypeAdapter(Annotated[float, Field(ge=0, le=_MAX_WAIT), NUMBER])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from actors.source_hosts import DeliveryInvalid, DeliveryUnsigned, HostNotConfigured
 from api.bodies import answer
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from api.openapi.operations import Answer, Parameter, operation
 from api.resources.push_answers import WAIT, wait_seconds
 from storage import GIT, JsonModel
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from api.middleware.rate_limits import RateLimits
     from api.resources.push_answers import PushAnswers
     from storage import Storage
-
-__all__ = ["DeliveryResponse", "WebhookResource"]
 
 
 class DeliveryResponse(JsonModel):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from api.sign_in.passkeys import PasskeyChallengeResponse, PasskeyRegistration
 from storage import LastPasskey, PasskeyPurpose
 
@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from api.engine import EngineInterface
     from api.sign_in.relying_party import RelyingParty
     from storage import Caller, Passkey, Storage
-
-__all__ = ["AccountPasskeys"]
 
 
 class AccountPasskeys:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["agent_name"]
-
 _LONGEST = 1000
 """Characters of the header that are looked at; those of browsers are a quarter of this."""
 

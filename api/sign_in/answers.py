@@ -10,8 +10,6 @@ from storage import JsonModel
 if TYPE_CHECKING:
     import storage
 
-__all__ = ["AuthTokenResponse", "TokenResponse", "UserRecord"]
-
 
 class UserRecord(StoredRecord):
     """A user; ``name`` is null if the person has given none."""

@@ -14,8 +14,6 @@ from storage import immutable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Assertion", "Attestation", "CredentialUnreadable", "read_assertion", "read_attestation"]
-
 _BASE64 = re.compile(r"[A-Za-z0-9_-]*={0,2}", re.ASCII)
 _URL_SAFE = str.maketrans("+/", "-_")
 _TRANSPORTS = frozenset({"ble", "cable", "hybrid", "internal", "nfc", "smart-card", "usb"})

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from actors.mail import Mails
     from storage import SignUpPolicy, Storage, User
 
-__all__ = ["SignInMail"]
-
 
 class SignInMail:
     """Writes the links and the mails. An address that is none is ignored. Safe in any thread."""

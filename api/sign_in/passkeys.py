@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from api.fields import Text, Uuid
 from api.sign_in import webauthn
 from api.sign_in.browser_credentials import CredentialUnreadable, read_assertion, read_attestation
@@ -18,17 +18,6 @@ if TYPE_CHECKING:
 
     from api.sign_in.relying_party import RelyingParty
     from storage import NewPasskey, Passkey, PasskeyChallenge, Storage
-
-__all__ = [
-    "REGISTRATION_ERRORS",
-    "SIGN_IN_ERRORS",
-    "BrowserCredential",
-    "ChallengeId",
-    "NewCredential",
-    "PasskeyChallengeResponse",
-    "PasskeyRegistration",
-    "PasskeySignIn",
-]
 
 REGISTRATION_ERRORS = (
     "passkey_challenge_invalid",

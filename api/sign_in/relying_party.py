@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from api.settings import HttpSettings
     from api.sign_in.settings import IdentitySettings
 
-__all__ = ["RelyingParty"]
-
 _LOCAL = "localhost"
 _LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _DOMAIN = re.compile(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*", re.ASCII)

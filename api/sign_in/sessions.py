@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from api.http.client_addresses import ClientAddresses
     from storage import Storage, User
 
-__all__ = ["SessionStart"]
-
 
 class SessionStart:
     """Starts sessions. Safe in any thread."""

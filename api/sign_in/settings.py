@@ -12,8 +12,6 @@ from urllib.parse import urlsplit
 from api.sign_in.providers.settings import GithubSettings, GoogleSettings, OidcSettings
 from storage import SignUpMode, SignUpPolicy, immutable, setting
 
-__all__ = ["IdentitySettings"]
-
 _DOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?", re.ASCII | re.IGNORECASE)
 _ORIGIN = re.compile(r"https?://[a-z0-9.-]+(?::[0-9]{1,5})?/?", re.ASCII | re.IGNORECASE)
 

@@ -16,8 +16,6 @@ from tests.memory.provider import MemoryProvider
 if TYPE_CHECKING:
     from actors.vms import Images, VmSpec
 
-__all__ = ["FOLDER", "MEMBERS", "SimulatedFleet"]
-
 FOLDER = "BENCHMARK_FLEET_FOLDER"
 """The environment's variable for the folder of the guests' socket and key."""
 

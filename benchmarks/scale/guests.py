@@ -17,8 +17,6 @@ from typing import Any
 
 import asyncssh
 
-__all__ = ["HOST_KEY", "SOCKET"]
-
 SOCKET = "guests.socket"
 HOST_KEY = "host_key"
 _WIDTH = 100

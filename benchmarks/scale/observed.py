@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Observation", "Observer", "Rates"]
-
 _TICKS = os.sysconf("SC_CLK_TCK")
 _CHANGE_COUNTER = slice(8, 12)
 """In the header of SQLite's WAL index: the count of commits (sqlite.org/walformat.html)."""

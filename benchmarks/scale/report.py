@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from benchmarks.testbed import Testbed
 
-__all__ = ["SCALE"]
-
 _SIZES = (Size(200, 20), Size(2000, 200))
 _MB = 10**6
 

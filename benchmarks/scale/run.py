@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from benchmarks.testbed import Testbed
     from tests.e2e.daemon import Build
 
-__all__ = ["Phase", "Size", "run"]
-
 _ORGANIZATIONS = 10
 _JOBS_PER_BUILD = 20
 _CENTS = 10**9

@@ -21,8 +21,6 @@ from storage import immutable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["ArchiveFile", "ArchiveWriter", "ByteSink", "HashingFile", "archive_writer", "read_archive"]
-
 _COMPRESSION_LEVEL = 1
 _MAX_TRAILER = 2**20
 _READ_ERRORS = (EOFError, OSError, zlib.error, tarfile.TarError)

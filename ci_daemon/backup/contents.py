@@ -17,8 +17,6 @@ from storage.files import DATABASE, KEY
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["FROM_BACKUP", "SCRATCH", "STAGING", "is_saved", "undeclared_files"]
-
 SCRATCH = ".backup"
 STAGING = ".restoring"
 FROM_BACKUP = f"{CONFIGURATION}.from-backup"

@@ -14,8 +14,6 @@ from ci_daemon.backup.manifest import BackupError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["HardLinks"]
-
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _LINK_ERRORS = {errno.ELOOP, errno.ENOTDIR}

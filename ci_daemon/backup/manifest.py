@@ -10,8 +10,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from storage import immutable
 
-__all__ = ["CONFIGURATION", "MANIFEST", "ArchiveMember", "BackupError", "InvalidBackup", "Manifest"]
-
 CONFIGURATION = "ci-daemon.toml"
 MANIFEST = "manifest.json"
 

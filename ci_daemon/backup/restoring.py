@@ -19,8 +19,6 @@ from storage.files import DATABASE, KEY, sync_file_system, sync_folder
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["RestoreResult", "restore"]
-
 _ALLOWED_ENTRIES = {LOCK, STAGING, CONFIGURATION, IMAGES, "lost+found"}
 """Names that a state directory may contain before a restore."""
 

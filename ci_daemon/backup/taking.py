@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from storage import FrozenDatabase
 
-__all__ = ["Backup", "backup", "backup_to"]
-
 _MAX_TRIES = 5
 """Attempts at a snapshot of the database all of whose files can be linked."""
 

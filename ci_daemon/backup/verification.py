@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from storage import Discrepancy
 
-__all__ = ["KEY_PURPOSE", "Verification", "unpack", "verify", "verify_contents"]
-
 KEY_PURPOSE = b"backup"
 """Purpose of the derived key that identifies a key in manifests."""
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from ci_daemon.backup.verification import Verification
 
-__all__ = ["VerifiedStream", "verified_stream"]
-
 
 class _VerificationEnded(Exception):
     """The verification has ended before its stream."""

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from ci_daemon.config.keys import Section
 
-__all__ = ["commented_configuration"]
-
 _WIDTH = 100
 _HEADER = """\
 The configuration of ci-daemon. Every key is shown at its default, commented out: remove the # to change one.

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Literal, Union, get_args, get_origin
 if TYPE_CHECKING:
     from storage import Range
 
-__all__ = ["describe_type", "to_toml", "without_none"]
-
 _NOUNS: Mapping[object, str] = {int: "whole number", float: "number", str: "string", Path: "path"}
 
 

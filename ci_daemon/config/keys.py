@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from dataclasses import Field
 
-__all__ = ["Key", "Section", "sections"]
-
 
 @immutable
 class Key:

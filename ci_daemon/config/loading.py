@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from ci_daemon.config.reading import Setting
 
-__all__ = ["configuration_file", "explain", "load"]
-
 FILE_NAME = "ci-daemon.toml"
 SYSTEM_FILE = Path("/etc/ci-daemon") / FILE_NAME
 

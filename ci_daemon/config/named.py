@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from _typeshed import DataclassInstance
 
-__all__ = ["NAME_RULE", "is_section_name", "named_section", "named_sections", "section_type"]
-
 _NAME = re.compile(r"(?=.{1,40}$)[a-z][a-z0-9]*(?:-[a-z0-9]+)*", re.ASCII)
 
 NAME_RULE = "a name of lower-case letters, digits and single hyphens, of at most 40 characters"

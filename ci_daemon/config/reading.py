@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from _typeshed import DataclassInstance
 
-__all__ = ["ConfigError", "ConfigReader", "Setting"]
-
 T = TypeVar("T", bound="DataclassInstance")
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from ci_daemon.config.keys import Key, Section
 
-__all__ = ["with_reference"]
-
 _MARKER = "<!-- Everything below is made by `make docs` from the settings classes. -->\n"
 
 

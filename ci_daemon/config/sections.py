@@ -21,8 +21,6 @@ from ci_daemon.host.settings import JournalSettings
 from ci_daemon.tracing import TracingSettings
 from storage import BillingSettings, BuildSettings, immutable
 
-__all__ = ["Config"]
-
 
 @immutable
 class Config:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from _typeshed import DataclassInstance
 
-__all__ = ["InvalidSetting", "Keys", "Validation", "did_you_mean"]
-
 Keys = tuple[str, ...]
 T = TypeVar("T", bound="DataclassInstance")
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ci_daemon.convert.sources import Project
     from ci_daemon.draft import DraftPipeline
 
-__all__ = ["check", "converted"]
-
 _MAX_SECONDS_NAME = 63
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from ci_daemon.convert.located import Located
 
-__all__ = ["SET_BY_GITHUB", "TOKENS", "Environment", "UnknownExpression", "expressions", "filled"]
-
 _MATRIX = re.compile(r"matrix\.([\w-]+)")
 _SECRET = re.compile(r"secrets\.([A-Za-z_]\w*)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from ci_daemon.convert.located import Located
     from ci_daemon.convert.omissions import Omissions
 
-__all__ = ["IMAGE", "SETUPS", "action_of", "image_of", "set_up"]
-
 SETUPS = MappingProxyType({"actions/setup-python": "python", "actions/setup-node": "node", "actions/setup-go": "go"})
 """Actions that bring a language."""
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ci_daemon.convert.located import Located
     from ci_daemon.convert.omissions import Omissions
 
-__all__ = ["JobReader"]
-
 _NOTES = MappingProxyType(
     {
         "permissions": "jobs here get no token of the other system, so that there is nothing to permit",

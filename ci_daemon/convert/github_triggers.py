@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from ci_daemon.convert.omissions import Omissions
     from ci_daemon.draft.model import Trigger
 
-__all__ = ["triggers_of"]
-
 _TYPES = ("opened", "synchronize", "reopened", "closed", "ready_for_review")
 _SPECIAL = frozenset("?+[]!\\")
 _BY_HAND = "workflow_dispatch"

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ci_daemon.draft import DraftStep
     from ci_daemon.draft.model import Trigger
 
-__all__ = ["convert_gitlab"]
-
 _STAGES = (".pre", "build", "test", "deploy", ".post")
 _NOTES = {
     "name": "builds have the commit's message as their title",

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ci_daemon.convert.located import Located
     from ci_daemon.convert.omissions import Omissions
 
-__all__ = ["JobReader"]
-
 _KNOWN = frozenset(
     {"stage", "image", "script", "before_script", "after_script", "variables", "needs", "dependencies", "artifacts"}
     | {"timeout", "retry", "allow_failure", "parallel", "rules", "only", "when", "tags"}

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from ci_daemon.convert.omissions import Omissions
 
-__all__ = ["DEFAULTS", "GLOBAL_KEYS", "Merging", "with_includes"]
-
 DEFAULTS = frozenset({"image", "before_script", "after_script", "cache", "services"})
 """Defaults that may also stand at the top of a file."""
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from ci_daemon.convert.located import Located
     from ci_daemon.draft.model import Trigger
 
-__all__ = ["EVERY_PUSH", "covers", "events_of", "simplest"]
-
 EVERY_PUSH: tuple[Trigger, ...] = (Pushes(branches=("*",)), Pushes(tags=("*",)))
 """The events of a job without conditions."""
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ci_daemon.convert.located import Located
     from ci_daemon.convert.omissions import Omissions
 
-__all__ = ["Variables", "told_of_git"]
-
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _REFERENCE = re.compile(r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$([A-Za-z_][A-Za-z0-9_]*)")
 _EXPANDED = re.compile(r"\$\{?[#!]?([A-Za-z_][A-Za-z0-9_]*)")

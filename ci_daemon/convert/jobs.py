@@ -16,19 +16,6 @@ if TYPE_CHECKING:
     from ci_daemon.convert.located import Located
     from ci_daemon.draft import DraftStep
 
-__all__ = [
-    "MAX_CELLS",
-    "SET_HERE",
-    "Job",
-    "circular",
-    "in_order",
-    "label",
-    "levels",
-    "matrix",
-    "variables_in",
-    "waits_in_vain",
-]
-
 MAX_CELLS = 256
 """The most cells of a matrix; GitHub's own limit."""
 

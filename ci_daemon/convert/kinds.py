@@ -16,17 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import PurePath
 
-__all__ = [
-    "GITLAB_NAMES",
-    "WORKFLOW_FOLDERS",
-    "Kind",
-    "kind_of",
-    "other_files",
-    "refuse_other_form",
-    "refuse_other_name",
-    "refuse_other_text",
-]
-
 GITLAB_NAMES = (".gitlab-ci.yml", ".gitlab-ci.yaml")
 WORKFLOW_FOLDERS = (".github/workflows", ".forgejo/workflows", ".gitea/workflows")
 """Folders of workflows, in a repository: GitHub's, Forgejo's and Gitea's."""

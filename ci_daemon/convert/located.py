@@ -13,8 +13,6 @@ import yaml
 
 from storage import immutable
 
-__all__ = ["EMPTY", "MAX_BYTES", "Located", "NotReadable", "read"]
-
 MAX_BYTES = 512 * 1024
 """The most bytes of a file that are read."""
 

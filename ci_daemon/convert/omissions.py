@@ -10,8 +10,6 @@ from storage import immutable
 if TYPE_CHECKING:
     from ci_daemon.convert.located import Located
 
-__all__ = ["LeftOut", "Omission", "Omissions", "only"]
-
 
 @immutable
 class Omission:

@@ -23,8 +23,6 @@ from ci_daemon.convert.located import MAX_BYTES, Located, NotReadable, read
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Project", "read_file"]
-
 _MAX_MATCHES = 150
 _MAX_SEEN = 20_000
 _MAX_STARS = 6

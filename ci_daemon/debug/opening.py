@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from ci_daemon.debug.target import Target
     from storage import Storage
 
-__all__ = ["open_shell"]
-
 
 def open_shell(storage: Storage, images: vms.Images, providers: vms.Providers, config: Config, target: Target) -> Shell:
     """Connect to the target's VM, with the variables of its job. Raises VmError.

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from actors.vms import SshEndpoint
     from storage import Clock
 
-__all__ = ["Shell"]
-
 _PREPARE_SECONDS = 30.0
 _FOLDER = "/run/ci-daemon/debug"
 _SHELL = "for shell in /bin/bash /usr/bin/bash /usr/local/bin/bash /bin/sh; do [ -x $shell ] && exec $shell; done"

@@ -9,9 +9,6 @@ from storage import immutable
 if TYPE_CHECKING:
     from storage import Build, Hold, Job, Lease, Storage
 
-__all__ = ["NoTarget", "Target", "find_target"]
-
-
 _HELD = (
     "The VM of a failed job is held for a while if its build was created with `debug`, as by `ci-daemon submit --debug`"
 )

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from actors.vms import InteractiveSession
 
-__all__ = ["attach", "has_terminal", "local_pty"]
-
 _CHUNK_BYTES = 1 << 16
 
 

@@ -6,8 +6,6 @@ import re
 
 from storage import immutable
 
-__all__ = ["Check", "failed_from_message", "passed"]
-
 _COMMAND = re.compile(r"^(?P<detail>.*?):? run `(?:sudo )?(?P<fix>[^`]+)`\.?$", re.DOTALL)
 
 

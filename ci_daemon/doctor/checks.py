@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from ci_daemon.doctor.check import Check
 
-__all__ = ["run_checks"]
-
 
 def run_checks(state_dir: Path, environ: Mapping[str, str]) -> Iterator[Check]:
     """Yield the result of each check as soon as it is known."""

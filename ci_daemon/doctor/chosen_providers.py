@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from ci_daemon.config import Config
 
-__all__ = ["chosen_providers"]
-
 
 def chosen_providers(state_dir: Path, config: Config) -> set[str | None]:
     """Return the providers that the configuration or an organization chooses."""

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from ci_daemon.doctor.check import Check
 
-__all__ = ["FixResult", "apply_fixes", "fix_commands"]
-
 _INSTALL = "apt-get install -y "
 _ROOT_PATHS = ":/usr/sbin:/usr/bin:/sbin:/bin"
 """Folders of root's programs: after a plain `su`, PATH is still that of an ordinary user."""

@@ -24,18 +24,6 @@ from storage import error_reason
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "clock",
-    "namespaces",
-    "nearest_existing",
-    "needed_by_vms",
-    "overlay",
-    "packages",
-    "python",
-    "sub_ids",
-    "tun",
-]
-
 _OLDEST_PYTHON = (3, 11)
 _HEADER_BYTES = 12 * 512
 _HEADER_SECONDS = 0.02

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from actors.vms.sandbox import SandboxSettings
 
-__all__ = ["isolation"]
-
 _SYS_RESOURCE = 24
 _ALL_IDS = ["0", "0", "4294967295"]
 """The id map of the initial user namespace."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from actors.vms.qemu import QemuSettings
     from ci_daemon.config import Config
 
-__all__ = ["machines"]
-
 _DISKS = (("qemu-img", "qemu-utils"), ("mke2fs", "e2fsprogs"))
 
 

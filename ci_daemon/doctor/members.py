@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from actors.vms.incus import Access, IncusSettings, MemberReport
     from ci_daemon.config import Config
 
-__all__ = ["faults", "members"]
-
 _AT_ONCE = 16
 _SHARING = frozenset({"btrfs", "zfs", "lvm", "ceph"})
 _LEAST_FREE_SHARE = 0.1

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from actors.mail import MailSettings
 
-__all__ = ["address", "clock_synchronization", "environment", "hooks", "mail_server", "unit"]
-
 _SYSTEMD = Path("/run/systemd/system")
 _UNIT = "ci-daemon.service"
 _STATE_DIR = Path("/var/lib/ci-daemon")

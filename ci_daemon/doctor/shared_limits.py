@@ -13,8 +13,6 @@ from ci_daemon.doctor.check import Check, passed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["shared_limits"]
-
 _MINIMUMS = {
     "fs.pipe-user-pages-soft": (1 << 20, "one job with many pipes shrinks those of all others to 8 KiB"),
     "fs.epoll.max_user_watches": (1 << 26, "one job can take all epoll watches from the others"),

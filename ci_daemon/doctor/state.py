@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["configuration", "database", "default_image", "disk_space", "retention", "state_directory"]
-
 _GIB = 2**30
 _MIN_FREE_GIB = 5
 _PRIVATE = 0o077

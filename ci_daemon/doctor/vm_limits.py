@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from actors.vms.sandbox import VmLimits
 
-__all__ = ["vm_limits"]
-
 
 def vm_limits(limits: VmLimits) -> Iterator[Check]:
     """Check for each limit of a VM whether and how it is enforced.

@@ -10,16 +10,6 @@ from storage import immutable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "DAILY",
-    "DraftCache",
-    "DraftPipeline",
-    "DraftStep",
-    "PullRequests",
-    "Pushes",
-    "Trigger",
-]
-
 
 @immutable
 class DraftCache:

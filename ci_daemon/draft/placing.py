@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["PipelineExists", "place"]
-
 
 class PipelineExists(Exception):
     """A project has pipeline files already; the message names one."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from ci_daemon.draft.model import Trigger
 
-__all__ = ["command_of", "steps_of", "written"]
-
 _WIDTH = 120
 _INDENT = "    "
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")

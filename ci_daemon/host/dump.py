@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from queue import Queue
 
-__all__ = ["dump"]
-
 _log = logging.getLogger(__name__)
 
 _MAX_LISTED = 500

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from ci_daemon.host.settings import JournalSettings
 
-__all__ = ["JournalHandler", "LineFormatter", "set_level", "set_up", "silence", "under_journald"]
-
 _PRIORITIES = {logging.CRITICAL: 2, logging.ERROR: 3, logging.WARNING: 4, logging.INFO: 6, logging.DEBUG: 7}
 
 # Below these levels the libraries log only what their own authors need.

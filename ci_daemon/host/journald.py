@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 # Considered: `systemd-python` has no wheels, so each host would need a compiler and libsystemd's headers. `cysystemd`
 # has some, for glibc alone and with 3.5 MB of libraries; its `send` reports success where journald does not listen.
 
-__all__ = ["SOCKET", "Journal"]
-
 SOCKET = Path("/run/systemd/journal/socket")
 
 _FORBIDDEN = re.compile(r"[^A-Z0-9_]")

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["LOCK", "AlreadyServed", "Lock", "ServingProcess", "served_by", "serving"]
-
 LOCK = "ci-daemon.lock"
 """The name of the lock file."""
 

@@ -13,8 +13,6 @@ from storage import immutable
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-__all__ = ["Notifier"]
-
 _log = logging.getLogger(__name__)
 
 _MICROSECONDS = 1_000_000

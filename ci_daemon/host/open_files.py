@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import resource
 
-__all__ = ["TooFewFiles", "raise_open_file_limit"]
-
 _MIN_FILES = 512
 _WANTED_FILES = 65_536
 

@@ -17,8 +17,6 @@ from storage import PROVIDERS, boot_id
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["PLACE", "StateCopied", "check_place", "claim_place", "discard_vms", "engine_prefix", "is_copy"]
-
 PLACE = "ci-daemon.place"
 """The name of the file, which no backup has."""
 

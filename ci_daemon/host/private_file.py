@@ -8,8 +8,6 @@ from pathlib import Path
 
 from storage.files import sync_folder
 
-__all__ = ["write_private"]
-
 
 def write_private(file: Path, text: str) -> None:
     """Replace a file at once and on the disk; it belongs to whom the old one or the folder does."""

@@ -6,8 +6,6 @@ from typing import Literal
 
 from storage import immutable, setting
 
-__all__ = ["JournalSettings"]
-
 
 @immutable
 class JournalSettings:

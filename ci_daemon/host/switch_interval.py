@@ -12,8 +12,6 @@ from __future__ import annotations
 import sys
 import threading
 
-__all__ = ["adapt_switch_interval", "switch_interval"]
-
 _SHORTEST_SECONDS = 0.001
 _SECONDS_PER_THREAD = 20e-6
 

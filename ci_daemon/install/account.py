@@ -10,8 +10,6 @@ from storage import immutable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["check", "create", "ids"]
-
 _ID_COUNT = 65_536
 _FIRST_ID = 100_000
 _MAX_ID = 2**32 - 1

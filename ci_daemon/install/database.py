@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ci_daemon.install.host import Host
     from ci_daemon.install.release import Release
 
-__all__ = ["back_up", "has_newer_schema", "has_older_schema", "restore"]
-
 
 def has_newer_schema(host: Host, release: Release) -> bool:
     """Tell whether the database's schema is newer than the newest that a release knows."""

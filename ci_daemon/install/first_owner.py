@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from ci_daemon.install.host import Host
     from ci_daemon.install.release import Release
 
-__all__ = ["CREDIT_CENTS", "NewOwner", "create", "is_needed"]
-
 CREDIT_CENTS = 1000
 """The first credit of the first owner's organization, granted unless builds are free."""
 

@@ -14,8 +14,6 @@ from storage import immutable
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = ["SERVICE", "USER", "Host", "InstallError", "environment"]
-
 USER = "ci-daemon"
 """The system user and group of the service."""
 

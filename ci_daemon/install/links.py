@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from ci_daemon.install.host import Host
 
-__all__ = ["check", "make", "present", "remove"]
-
 
 def check(host: Host) -> str | None:
     """Return what is to be done, None if every link is there."""

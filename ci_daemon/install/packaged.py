@@ -15,8 +15,6 @@ from ci_daemon.install.host import Host, InstallError
 from ci_daemon.install.release import Release
 from ci_daemon.install.steps import InstallStep, preparation, requirement_steps, run_steps
 
-__all__ = ["RELEASE", "completing_steps", "configuring_steps", "is_packaged"]
-
 RELEASE = Release(Path("/usr/lib/ci-daemon"))
 """The program of the package: a virtual environment, as every release is."""
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from importlib.metadata import Distribution
 
-__all__ = ["Release", "all_except", "create", "current", "previous", "require_python_for_all", "set_current"]
-
 _PACKAGE = "ci-daemon"
 _LOCK = "requirements/run.txt"
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["RemovalStep", "data_files", "kept_parts", "removal_steps", "service_files"]
-
 _FOR_THE_NEXT = "the next installation uses it again; --data would remove it"
 
 

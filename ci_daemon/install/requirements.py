@@ -10,8 +10,6 @@ from ci_daemon.install.host import Host, InstallError
 if TYPE_CHECKING:
     from ci_daemon.install.release import Release
 
-__all__ = ["build_image", "check", "check_image", "install"]
-
 _HOST_CHECKS = {"uidmap", "network", "mmdebstrap", "git", "ssh", "namespaces", "tun"}
 """The doctor's checks of the host alone."""
 

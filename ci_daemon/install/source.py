@@ -17,8 +17,6 @@ from ci_daemon.install.host import InstallError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["SOURCE_FILE", "of_running_program", "pip_argument", "requirement", "resolve"]
-
 SOURCE_FILE = "origin"
 """The name of the file in a release that names its source."""
 

@@ -15,14 +15,6 @@ if TYPE_CHECKING:
 
     from ci_daemon.install.release import Release
 
-__all__ = [
-    "check_configuration",
-    "check_directory",
-    "create_configuration",
-    "create_directory",
-    "settings",
-]
-
 _SUB_ID_FOLDERS = {"images", "sandbox"}
 """Folders of the state directory whose files belong to sub-ids."""
 

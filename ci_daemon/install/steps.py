@@ -15,17 +15,6 @@ if TYPE_CHECKING:
     from ci_daemon.install.host import Host
     from ci_daemon.install.release import Release
 
-__all__ = [
-    "InstallStep",
-    "StepResult",
-    "missing_parts",
-    "plan",
-    "preparation",
-    "requirement_steps",
-    "run_steps",
-    "steps",
-]
-
 
 @immutable
 class InstallStep:

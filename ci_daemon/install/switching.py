@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from ci_daemon.install.release import Release
 
-__all__ = ["check", "needs_old_database", "roll_back", "switch"]
-
 _FAILURES = (InstallError, KeyboardInterrupt, OSError)
 
 

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from ci_daemon.install.release import Release
 
-__all__ = ["install", "is_active", "match", "refuse_override", "remove", "require_systemd", "start", "stop"]
-
 _LOG_LINES = 8
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from actors.render import DeclaredPipeline, RenderFailed
     from ci_daemon.lint.pipeline_files import PipelineFiles
 
-__all__ = ["check_declared", "check_ir", "refused"]
-
 _IN_GRAPH = re.compile(r"^graph\.nodes\[[0-9]+\]\.(step\.)?")
 """The part of a path that the language writes, and no author of a pipeline file."""
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from actors.ir import Plan
     from ci_daemon.lint.report import Place
 
-__all__ = ["doubts"]
-
 _GLOB = frozenset("*?[")
 _HIDES_FAILURES = (
     "a line that fails does not fail the step, which passes with its last line: begin the command with"

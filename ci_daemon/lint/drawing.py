@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from ci_daemon.lint.report import LintedPipeline
     from storage import NewJob
 
-__all__ = ["dot", "mermaid", "step_rows", "triggers_in_words"]
-
 _NOT_CACHED = "none"
 
 

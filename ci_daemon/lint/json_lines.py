@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["line_of"]
-
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["PipelineFiles"]
-
 _TEXTS = ("key", "label", "cmd")
 _MAKES_STEPS = "sh"
 

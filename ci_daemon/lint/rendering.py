@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from actors.ir import IrSettings
     from actors.render import Envelope
 
-__all__ = ["Source", "render_tree"]
-
 
 @immutable
 class Source:

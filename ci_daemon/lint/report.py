@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from actors.ir import Plan
     from storage import NewJob
 
-__all__ = ["Finding", "LintedPipeline", "Place", "Report", "parent_of", "waits_of"]
-
 
 @immutable
 class Place:

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["hides_failures"]
-
 _MAX_DEPTH = 50
 _ENDS_OF_WORDS = frozenset(" \t\n;&|<>()")
 _CLOSERS = {"if": "fi", "while": "done", "until": "done", "for": "done", "select": "done", "case": "esac", "{": "}"}

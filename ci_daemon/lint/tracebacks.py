@@ -6,8 +6,6 @@ import re
 
 from ci_daemon.lint.report import Finding, Place
 
-__all__ = ["failures_in"]
-
 _FRAME = re.compile(r'^  File "(?P<file>[^"\n]*)", line (?P<line>[0-9]{1,9})')
 _SOURCE = "    "
 _BEGINS = "Traceback (most recent call last):"

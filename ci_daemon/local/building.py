@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ci_daemon.submit import Archive, Screen, Summary
     from storage import Build, Pipeline
 
-__all__ = ["BuildRefused", "LocalRun"]
-
 _POLL_SECONDS = 0.05
 
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from ci_daemon.submit import Archive
 
-__all__ = ["TreeChanges"]
-
 _GIT = ".git"
 _QUIET_MS = 200
 """Changes that follow each other faster count as one, as when an editor or git writes many files."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ci_daemon.config import Config
     from ci_daemon.local.folders import LocalFolders
 
-__all__ = ["UNUSED_SECONDS", "clean_up"]
-
 _log = logging.getLogger(__name__)
 
 UNUSED_SECONDS = 30 * 86_400

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from actors.vms import Providers
     from storage import Storage
 
-__all__ = ["destroy_vms", "end_leases", "leave_nothing"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from actors.vms import Provider
     from storage import Clock, Lease, Shape, Storage
 
-__all__ = ["FirstVm"]
-
 
 class FirstVm:
     """A parked VM for the render, then another for the first job; without a render the first is the job's.

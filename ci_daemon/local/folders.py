@@ -20,8 +20,6 @@ from storage import immutable, slugify
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["CacheUnusable", "LocalFolders"]
-
 _NAME = "ci-daemon"
 _HASH_CHARS = 12
 

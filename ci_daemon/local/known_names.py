@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["remember"]
-
 _MAX_LINES = 1000
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]*")
 """Names that mean themselves in every shell; others come from strangers, and a Tab must not run them."""

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from actors import Engine
     from storage import Build, Job, Storage
 
-__all__ = ["LocalBuild"]
-
 _MAX_CHUNK = 1 << 20
 
 

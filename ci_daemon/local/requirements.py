@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from actors.vms import Images
 
-__all__ = ["HostUnfit", "check_host", "make_images"]
-
 _MAKES_IMAGES = "mmdebstrap"
 
 

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from actors.ir import Plan
     from storage import Job, NewJob
 
-__all__ = ["UnknownStep", "select_steps", "step_named"]
-
 S = TypeVar("S", "NewJob", "Job")
 
 

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from ci_daemon.local.folders import LocalFolders
     from storage import Lease, Shape
 
-__all__ = ["ORGANIZATION", "LocalService", "local_config", "local_service"]
-
 ORGANIZATION = "local"
 """The organization of all local pipelines."""
 

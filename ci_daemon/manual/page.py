@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from ci_daemon.command.support.exit_codes import ExitCode
     from ci_daemon.manual.pages import CommandPage
 
-__all__ = ["Edition", "manual_page"]
-
 _WIDTH = 70
 _JOINT = "\0"
 _QUOTED = re.compile(r"`([^`]+)`")

@@ -13,8 +13,6 @@ from storage import immutable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Accepted", "CommandPage", "Option", "Values", "pages"]
-
 _KNOWN = {
     "ORG": "org/",
     "ORG/PIPELINE": "pipeline/",

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from ci_daemon.command.support.exit_codes import ExitCode
     from ci_daemon.manual.pages import CommandPage
 
-__all__ = ["reference"]
-
 _OPENING = """\
 # Commands
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["MANUAL_PAGE", "SCRIPTS", "SHARED_FILES"]
-
 MANUAL_PAGE = "man/man1/ci-daemon.1"
 SCRIPTS = {
     "bash": "bash-completion/completions/ci-daemon",

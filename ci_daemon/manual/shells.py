@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from ci_daemon.manual.pages import CommandPage
 
-__all__ = ["SHELLS", "completion_script"]
-
 _BASH = """\
 # Completion of ci-daemon in bash. Only files need a process, which takes longer than all else.
 _ci_daemon_tables() {

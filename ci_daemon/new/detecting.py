@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from ci_daemon.new.project import Project
 
-__all__ = ["Found", "detect", "first_pipeline"]
-
 _IMAGE = "debian:12"
 _APT = "apt-get update && apt-get install -y --no-install-recommends"
 _SECONDS = 1800

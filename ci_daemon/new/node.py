@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from ci_daemon.new.project import Project
 
-__all__ = ["node"]
-
 _APT = "apt-get update && apt-get install -y --no-install-recommends nodejs npm ca-certificates git"
 _NO_TEST = "no test specified"
 _BUNDLE = "/etc/ssl/certs/ca-certificates.crt"

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["Project"]
-
 _MAX_BYTES = 1 << 20
 _MAX_FILES = 20_000
 _NOT_SOURCES = frozenset({"node_modules", "venv", "target", "build", "dist", "vendor"})

@@ -10,8 +10,6 @@ from ci_daemon.draft import DAILY, DraftCache, DraftStep
 if TYPE_CHECKING:
     from ci_daemon.new.project import Project
 
-__all__ = ["python"]
-
 _APT = "apt-get update && apt-get install -y --no-install-recommends python3 python3-venv ca-certificates git"
 _NEEDS = re.compile(r"requires-python\s*=\s*[\"'][^\"']*(?:>=|~=|==)\s*3\.([0-9]+)")
 _PYTHON_OF_DEBIAN = 11

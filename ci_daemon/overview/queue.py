@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from actors.scheduling import Capacity
     from storage import Clock, Job, Storage
 
-__all__ = ["WaitingBuild", "WaitingJob", "waiting_builds", "waiting_jobs"]
-
 _NOT_RUNNING = "waiting for a VM: the service does not run"
 
 

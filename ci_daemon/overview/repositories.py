@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from storage import Storage
 
-__all__ = ["repository_errors"]
-
 
 def repository_errors(storage: Storage) -> dict[int, str]:
     """Return why the last look at a repository, or the last report to its host, failed, by row id."""

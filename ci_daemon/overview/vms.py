@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from storage import Storage
 
-__all__ = ["VmInUse", "vms_in_use"]
-
 
 @immutable
 class VmInUse:

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from api.operations import Download
     from api.operations import Operation as Declared
 
-__all__ = ["Connection"]
-
 T = TypeVar("T")
 R = TypeVar("R")
 

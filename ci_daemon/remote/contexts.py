@@ -16,8 +16,6 @@ from storage import immutable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Context", "Contexts", "ContextsUnusable", "configuration_folder", "locked", "read_private"]
-
 _FILE = "contexts.json"
 _LOCK = "lock"
 _OTHERS = 0o077

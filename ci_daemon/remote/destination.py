@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from ci_daemon.remote.contexts import Context
 
-__all__ = ["LOOPBACK_URL", "Destination", "Wish", "find_destination"]
-
 LOOPBACK_URL = "http://127.0.0.1:8800"
 """The URL of a service on this host with the default configuration; a test compares it with that."""
 

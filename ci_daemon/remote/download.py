@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from api.operations import ArtifactRecord
     from ci_daemon.submit.retry import Backoff
 
-__all__ = ["DownloadRefused", "OpenFile", "download", "place"]
-
 _BLOCK = 1 << 20
 
 

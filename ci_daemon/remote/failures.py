@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
-__all__ = ["RequestFailed", "ServiceUnreachable"]
-
 
 class RequestFailed(Exception):
     """The service refused a request; ``code`` is an error code of the API, the message is for the user."""

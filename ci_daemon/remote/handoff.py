@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from ci_daemon.remote.connection import Connection
 
-__all__ = ["SignInFailed", "claim", "redeem", "start_handoff"]
-
 _PAGE = "/cli-login"
 _POLL_SECONDS = 1.0
 _MAX_SECONDS = 600.0

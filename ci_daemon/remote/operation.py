@@ -12,8 +12,6 @@ from storage import immutable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Nothing", "Operation", "Page", "filled"]
-
 T = TypeVar("T")
 
 _NOUNS = {"org": "organization"}

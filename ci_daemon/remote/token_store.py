@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from ci_daemon.remote.contexts import Context
 
-__all__ = ["TokenPlace", "TokenStore"]
-
 _FILE = "tokens.json"
 _SERVICE = "ci-daemon"
 _USABLE_PRIORITY = 1

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-__all__ = ["is_http_url", "is_this_host"]
-
 
 def is_http_url(url: str) -> bool:
     """Tell whether a URL consists of scheme, valid host, port and path, and nothing else."""

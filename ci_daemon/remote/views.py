@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from storage import immutable
 
-__all__ = [
-    "StatusView",
-    "TokenView",
-]
-
 
 @immutable
 class StatusView:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from api.operations import BuildRecord, JobRecord
     from ci_daemon.remote.connection import Connection
 
-__all__ = ["BuildReader", "BuildRecords", "OpenLog", "ServedBuild"]
-
 OpenLog: TypeAlias = "AbstractContextManager[tuple[Iterator[bytes], bool]]"
 """A log from some byte on: its chunks as they arrive, and whether they are its last."""
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from api.operations import BuildRecord
     from ci_daemon.submit.packing import Archive
 
-__all__ = ["Client"]
-
 _RENDER_SECONDS = 630.0
 
 

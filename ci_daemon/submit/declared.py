@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from actors.render import DeclaredPipeline, Envelope
 
-__all__ = ["SeveralPipelines", "declared_lines", "declared_slugs", "default_slug", "folder_slug", "select_declared"]
-
 _DSL = "harmont"
 _DECORATOR = "pipeline"
 

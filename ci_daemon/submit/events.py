@@ -9,8 +9,6 @@ from storage import immutable
 if TYPE_CHECKING:
     from api.operations import BuildRecord, JobRecord
 
-__all__ = ["BuildUpdated", "Event", "FollowStarted", "JobUpdated", "LogLine"]
-
 
 @immutable
 class FollowStarted:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ci_daemon.submit.build_reader import BuildReader
     from ci_daemon.submit.events import Event
 
-__all__ = ["Follower"]
-
 _WITHOUT_LOG = {JobState.SKIPPED, JobState.CANCELED}
 
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from ci_daemon.submit.build_reader import OpenLog
 
-__all__ = ["read_log"]
-
 _WAIT_SECONDS = 20
 _MIN_POLL_SECONDS = 0.3
 

@@ -17,8 +17,6 @@ from storage import immutable
 if TYPE_CHECKING:
     from ci_daemon.submit.working_tree import TreeEntry
 
-__all__ = ["Archive", "PackError", "pack"]
-
 _MAX_BYTES = 2**30
 """The most bytes of an archive, far more than any service accepts; it is made in memory."""
 

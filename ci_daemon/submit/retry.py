@@ -10,8 +10,6 @@ from ci_daemon.remote.failures import RequestFailed, ServiceUnreachable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Backoff", "retry"]
-
 T = TypeVar("T")
 
 _FIRST_PAUSE, _MAX_PAUSE = 0.1, 2.0

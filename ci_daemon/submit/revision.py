@@ -11,8 +11,6 @@ from storage import immutable
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["GitRevision", "ask_git", "git_revision"]
-
 _NO_COMMIT = "0" * 40
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ci_daemon.submit.events import Event
     from ci_daemon.submit.summary import Summary
 
-__all__ = ["Screen"]
-
 _NAME_COLOURS = ("cyan", "magenta", "blue", "yellow", "bright_cyan", "bright_magenta", "bright_blue", "green")
 _MAX_NAME_WIDTH = 32
 _BUILD = "build"

@@ -24,8 +24,6 @@ from ci_daemon.submit.working_tree import list_files
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["git_folder"]
-
 _ORIGIN = "refs/remotes/origin/"
 _SECONDS = 300.0
 _OF_CHECKOUT = ("core.autocrlf", "core.eol", "core.symlinks")

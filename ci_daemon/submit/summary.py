@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from api.operations import BuildRecord, JobRecord, billing
 
-__all__ = ["JobCost", "Summary", "summarize"]
-
 
 @immutable
 class JobCost:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from pathspec import GitIgnoreSpec
 
-__all__ = ["TreeEntry", "WorkingTree", "list_files"]
-
 _GIT = ".git"
 _SUBMODULE = "160000"
 _EXECUTABLE = "100755"

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from typing import TextIO
 
-__all__ = ["can_redraw", "shows_progress"]
-
 
 def can_redraw(stream: TextIO) -> bool:
     """Tell whether a stream is a terminal that can move its cursor."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["counted"]
-
 
 def counted(number: int, one: str, several: str | None = None) -> str:
     """Return a number with the word for what it counts; ``several`` is ``one`` and an s by default."""

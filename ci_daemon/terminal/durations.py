@@ -9,8 +9,6 @@ from storage import duration
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["precise_duration", "relative_time"]
-
 _MINUTE = 60
 
 

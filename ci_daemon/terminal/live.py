@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-__all__ = ["redraw", "repeat"]
-
 _REFRESH_SECONDS = 1.0
 
 

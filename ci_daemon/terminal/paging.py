@@ -13,8 +13,6 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["disable_pager", "print_paged"]
-
 _NO_PAGER = "cat"
 
 

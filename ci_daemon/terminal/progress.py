@@ -11,8 +11,6 @@ from ci_daemon.terminal.printable import printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["progress_line", "transfer_progress"]
-
 # ruff: noqa: PLC0415 - rich is imported only where it draws, because that takes longer than a small command
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["size_text"]
-
 _MIB, _GIB = 2**20, 2**30
 
 

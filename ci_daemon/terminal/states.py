@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["STATE_STYLES", "state_style"]
-
 _UNREMARKABLE = "dim"
 
 STATE_STYLES = {

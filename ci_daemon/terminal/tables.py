@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from rich.console import ConsoleOptions, RenderableType, RenderResult
 
-__all__ = ["DocumentTable", "fit_widths", "print_renderable", "property_table", "two_column_table"]
-
 _COLUMN_GAP = 2
 _WIDE_COLUMN = 12
 _MIN_WIDTH = 8

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from ci_daemon.tracing.spans import Span
 
-__all__ = ["OtlpExporter"]
-
 _TIMEOUT = 10.0
 _BATCH = 1000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

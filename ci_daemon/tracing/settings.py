@@ -6,8 +6,6 @@ import re
 
 from storage import immutable, setting
 
-__all__ = ["TracingSettings"]
-
 _URL = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
 
 

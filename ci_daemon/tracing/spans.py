@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from storage import Attempt, Build, Edge, Job
 
-__all__ = ["FinishedBuild", "Span", "build_spans"]
-
 Attributes: TypeAlias = Mapping[str, str | int | bool]
 
 _ROOT = ""

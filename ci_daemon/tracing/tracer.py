@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ci_daemon.tracing.spans import Span
     from storage import Build, Clock, Storage
 
-__all__ = ["Exporter", "Tracer", "TracingUnavailable", "open_exporter"]
-
 _log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 1.0

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from storage.database.connection import Database
     from storage.records import SessionOrigin
 
-__all__ = ["CliLogins"]
-
 _LIFETIMES = {CliLoginKind.NONCE: 60 * SECOND, CliLoginKind.CODE: 300 * SECOND}
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _CODE_LENGTH = 16

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from storage.database.connection import Database
     from storage.leases.holds import Holds
 
-__all__ = ["Accounts"]
-
 
 class Accounts:
     """Closes accounts. Safe in any thread."""

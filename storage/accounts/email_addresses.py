@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from storage.errors import EmailInvalid
 
-__all__ = ["email_address"]
-
 _PUBLIC = ".example.org"
 """Appended to the domain for the check: the library refuses private domains such as corp.local."""
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from storage.accounts.users import Users
     from storage.database.connection import Database
 
-__all__ = ["Identities"]
-
 _IDENTITY = Columns.of(Identity, IdentityRow)
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from storage.database.connection import Database
     from storage.records import Organization, User
 
-__all__ = ["Invites"]
-
 _LIFETIME = 7 * DAY
 _TOKEN_BYTES = 32
 _SECOND = 1_000_000

@@ -12,8 +12,6 @@ from storage.records import Member, Role
 if TYPE_CHECKING:
     from storage.database.connection import Database
 
-__all__ = ["Members"]
-
 _MEMBER = Columns.of(Member, UserRow, user_id=UserRow.id, role=MembershipRow.role)
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from storage.database.connection import Database
 
-__all__ = ["ORGANIZATION", "Organizations"]
-
 ORGANIZATION = Columns.of(Organization, OrganizationRow)
 _CHANGEABLE = tuple(OrganizationChanges.__annotations__)
 _MEMBERSHIP = Columns(lambda organization, role: (organization, role), ORGANIZATION, MembershipRow.role)

@@ -19,8 +19,6 @@ from storage.records import PasskeyChallenge, PasskeyPurpose
 if TYPE_CHECKING:
     from storage.database.connection import Database
 
-__all__ = ["PasskeyChallenges"]
-
 _BYTES = 32
 _LIFETIME = 300 * SECOND
 _MOST = 100_000

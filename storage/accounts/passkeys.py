@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from storage.database.connection import Database
     from storage.records import NewPasskey
 
-__all__ = ["Passkeys", "new_handle"]
-
 _HANDLE_BYTES = 16
 _MOST = 50
 

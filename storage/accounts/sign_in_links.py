@@ -17,8 +17,6 @@ from storage.records import SignInLink, SignInLinkKind, User
 if TYPE_CHECKING:
     from storage.database.connection import Database
 
-__all__ = ["SignInLinks"]
-
 _TOKEN_BYTES = 32
 _LIFETIMES = {
     SignInLinkKind.VERIFICATION: DAY,

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from storage.accounts.users import Users
     from storage.database.connection import Database
 
-__all__ = ["SignUps"]
-
 
 class SignUps:
     """Makes the accounts of people who may sign up. Safe in any thread.

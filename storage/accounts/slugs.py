@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["MAX_SLUG", "RESERVED_SLUGS", "slug_candidates", "slugify"]
-
 MAX_SLUG = 63
 RESERVED_SLUGS = frozenset(
     {

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from storage.database.connection import Database
     from storage.records import SessionOrigin
 
-__all__ = ["Tokens", "hashed"]
-
 _PREFIX = "ci_"
 _TOKEN_BYTES = 32
 _LAST_USED_INTERVAL = 60 * SECOND

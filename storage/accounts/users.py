@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from storage.accounts.organizations import Organizations
     from storage.database.connection import Database
 
-__all__ = ["USER_COLUMNS", "Users"]
-
 USER_COLUMNS = Columns.of(User, UserRow, personal_org_slug=OrganizationRow.slug)
 
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from storage.billing.ledger import Ledger
     from storage.database.connection import Database
 
-__all__ = ["Coupons"]
-
 _REDEMPTIONS = RedemptionRow.select(peewee.fn.COUNT(peewee.SQL("*"))).where(RedemptionRow.coupon == CouponRow.id)
 _COUPON = Columns.of(Coupon, CouponRow, redemptions=(_REDEMPTIONS, int))
 _NEW: Slots[NewCoupon] = Slots(NewCoupon, CouponRow)

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from storage.database.connection import Database
 
-__all__ = ["Ledger"]
-
 _ENTRY = Columns.of(LedgerEntry, LedgerRow)
 _BATCH = 1000
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from storage.billing.settings import BillingSettings
     from storage.database.connection import Database
 
-__all__ = ["Meter"]
-
 
 class Meter:
     """Measures and prices leases, inside the transactions of jobs and leases.

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from storage.database.connection import Database
     from storage.records import NewPaymentEvent
 
-__all__ = ["Payments"]
-
 _PAYMENT = Columns.of(Payment, PaymentRow, organization_id=PaymentRow.organization)
 _EVENT = Columns.of(PaymentEvent, PaymentEventRow)
 

@@ -8,8 +8,6 @@ if TYPE_CHECKING:
     from storage.billing.settings import BillingSettings
     from storage.records import Shape
 
-__all__ = ["MICRO_CENTS", "cost_cents", "price"]
-
 MICRO_CENTS = 1_000_000
 """Micro-cents in a cent."""
 

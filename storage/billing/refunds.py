@@ -6,8 +6,6 @@ import peewee
 
 from storage.models import PaymentRefundRow, PaymentRow, PaymentTotalRow
 
-__all__ = ["refunded"]
-
 
 def refunded() -> peewee.Node:
     """Return the cents of a payment that went back, for a query of payments.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from storage.data_classes import immutable
 from storage.settings import setting
 
-__all__ = ["BillingSettings"]
-
 
 @immutable
 class BillingSettings:

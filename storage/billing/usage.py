@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from storage.database.connection import Database
 
-__all__ = ["UsageReport"]
-
 _SLUG_UNLESS_DELETED = peewee.Case(None, [(PipelineRow.deleted_at.is_null(), PipelineRow.slug)])
 _BUILD = Columns.of(
     UsedBy,

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from storage.database.connection import Database
 
-__all__ = ["LedgerVerification"]
-
 
 class LedgerVerification:
     """Queries for what the ledger contradicts; each finds nothing in a sound ledger."""

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from storage.database.connection import Database
     from storage.records import Build
 
-__all__ = ["Approvals"]
-
 
 class Approvals:
     """Approves builds. An approval is of one build, and so of one commit. Safe in any thread."""

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from storage.files.artifacts import ArtifactFiles
     from storage.records import Build, Job, Page
 
-__all__ = ["Artifacts"]
-
 _PACKED = {"gzip": "application/gzip", "bzip2": "application/x-bzip2", "xz": "application/x-xz"}
 
 _ARTIFACT = Columns.of(Artifact, ArtifactRow, build_uuid=BuildRow.uuid, job_uuid=JobRow.uuid)

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from storage.database.connection import Database
     from storage.records import Outcome
 
-__all__ = ["Attempts"]
-
 _ATTEMPT = Columns.of(Attempt, AttemptRow)
 
 

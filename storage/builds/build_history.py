@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from storage.database.connection import Database
     from storage.records import Build
 
-__all__ = ["BuildHistory"]
-
 _PRICE = (
     LeaseRow.select(peewee.fn.COALESCE(peewee.fn.SUM(LeaseRow.amount_cents), 0))
     .join(JobRow, on=JobRow.id == LeaseRow.job)

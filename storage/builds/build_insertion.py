@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from storage.records import Build, BuildState, NewJob, Pipeline
     from storage.vault import Vault
 
-__all__ = ["BuildInserter"]
-
 _NEW: Slots[NewBuild] = Slots(NewBuild, BuildRow)
 
 

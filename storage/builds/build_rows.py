@@ -11,8 +11,6 @@ from storage.records import Build
 if TYPE_CHECKING:
     import peewee
 
-__all__ = ["BUILD", "counts", "existing_builds"]
-
 BUILD = Columns.of(
     Build,
     BuildRow,

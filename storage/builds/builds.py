@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from storage.records import Build, NewBuild, NewJob, Page, Pipeline
     from storage.vault import Vault
 
-__all__ = ["Builds"]
-
 
 class Builds:
     """Runs of pipelines. Builds of deleted pipelines are not found. Safe in any thread."""

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from storage.database.connection import Database
     from storage.records import Build, NewBuild, Pipeline
 
-__all__ = ["ConcurrencyGroups", "group_of"]
-
 
 @immutable
 class _Waiting:

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from storage.database.connection import Database
     from storage.leases.leases import Leases
 
-__all__ = ["ForceFinish"]
-
 _JOB_STATES = {BuildState.FAILED: JobState.FAILED, BuildState.CANCELED: JobState.CANCELED}
 
 

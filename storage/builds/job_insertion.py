@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from storage.database.connection import Database
     from storage.records import Build
 
-__all__ = ["JobInserter"]
 _NEW: Slots[NewJob] = Slots(NewJob, JobRow, shape=Slots(Shape, JobRow))
 
 

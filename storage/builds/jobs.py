@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from storage.database.connection import Database
     from storage.leases.holds import Holds
 
-__all__ = ["Jobs"]
-
 _NOTHING = Outcome()
 _WITH_VM = tuple(state for state in JobState if state.has_vm)
 

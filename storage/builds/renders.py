@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from storage.leases.leases import Leases
     from storage.records import Build, Lease, NewBuild, NewJob, Pipeline, Shape
 
-__all__ = ["Renders"]
-
 _MAX_KEPT = 500
 _MAX_KEPT_BYTES = 256 * 1024
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from storage.records import Build, BuildState, Job
     from storage.source_hosts.origins import BuildOrigins
 
-__all__ = ["Retries"]
-
 
 class Retries:
     """The only way of a job from a final state back to an unfinished one. Safe in any thread."""

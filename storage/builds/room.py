@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from storage.database.connection import Database
     from storage.files.sources import Sources
 
-__all__ = ["BuildRoom"]
-
 _GB = 2**30
 
 

@@ -15,8 +15,6 @@ from storage.models import BuildRow, RunnerTokenRow
 if TYPE_CHECKING:
     from storage.database.connection import Database
 
-__all__ = ["RunnerTokens"]
-
 _BYTES = 32
 
 

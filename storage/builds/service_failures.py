@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from storage.database.connection import Database
 
-__all__ = ["ServiceFailure", "ServiceFailures"]
-
 _NEWEST_JOBS = 10_000
 _OF_SERVICE = tuple(code for code in JobErrorCode if code.of_service)
 

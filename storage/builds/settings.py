@@ -5,8 +5,6 @@ from __future__ import annotations
 from storage.data_classes import immutable
 from storage.settings import setting
 
-__all__ = ["BuildSettings"]
-
 _MAX_BUILDS = 100_000
 _MAX_GB = 1_000_000
 

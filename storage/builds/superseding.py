@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from storage.database.connection import Database
     from storage.records import Build, NewOrigin
 
-__all__ = ["SupersededBuilds"]
-
 
 class SupersededBuilds:
     """Requests the cancel of builds of pushes and pull requests. Safe in any thread.

@@ -7,8 +7,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-__all__ = ["Clock", "SystemClock", "boot_id"]
-
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from storage.database.clock import Clock
 
-__all__ = ["Database"]
-
 _STUCK_SECONDS = 1
 _TURN_SECONDS = 0.5
 _MAX_IDLE = 8

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from storage.files.kinds import FileKind
 
-__all__ = ["FrozenDatabase", "check_database", "frozen", "up_to_date"]
-
 _COUNTED = ("organizations", "users", "pipelines", "builds", "jobs", "ledger_entries")
 _PAGES_PER_STEP = 1024
 _BUSY_SECONDS = 10

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["GroupSync"]
-
 
 class GroupSync:
     """The syncs of a write-ahead log. Safe in any thread.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-__all__ = ["DAY", "SECOND", "from_micros", "to_micros"]
-
 SECOND = 1_000_000
 DAY = 24 * 3600 * SECOND
 

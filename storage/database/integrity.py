@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from storage.database.clock import Clock
 
-__all__ = ["Damage", "Integrity"]
-
 _log = logging.getLogger(__name__)
 
 _REPAIR = (

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 
     from storage.database.connection import Database
 
-__all__ = ["APPLICATION_ID", "Migration", "migrate", "migrations", "schema_of_release", "version"]
-
-
 APPLICATION_ID = int.from_bytes(b"ci-d")
 
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from storage.database.connection import Database
 
-__all__ = ["NEWEST", "Columns", "Query", "Slots", "Write", "first", "insert_into", "slot", "written"]
-
 T = TypeVar("T")
 R = TypeVar("R", bound="DataclassInstance")
 Read: TypeAlias = Callable[[Any], Any]

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from storage.database.clock import Clock
 
-__all__ = ["Segment", "Timeline"]
-
 _LEAST_STEP = SECOND
 """Smaller differences come from the time between two readings; they harm nothing."""
 

@@ -6,7 +6,5 @@ from storage.files.artifacts import ARTIFACT
 from storage.files.logs import INDEX, LOG
 from storage.files.sources import ARCHIVE, MANIFEST, PARTIAL, PARTIAL_MANIFEST
 
-__all__ = ["FILE_KINDS"]
-
 FILE_KINDS = (ARCHIVE, PARTIAL, MANIFEST, PARTIAL_MANIFEST, INDEX, LOG, ARTIFACT)
 """In the order in which a backup may copy them."""

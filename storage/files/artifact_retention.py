@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from storage.files.artifacts import ArtifactFiles
     from storage.files.retention import KeptFiles
 
-__all__ = ["ArtifactRetention"]
-
 
 class ArtifactRetention(Retention):
     """Retention of artifacts. Safe in any thread.

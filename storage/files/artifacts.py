@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-__all__ = ["ARTIFACT", "ArtifactFiles"]
-
 ARTIFACT = FileKind(
     ARTIFACTS,
     "{build}/{artifact}",

@@ -28,8 +28,6 @@ from storage.data_classes import immutable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-__all__ = ["Bounds", "Confinement", "WorkFailed"]
-
 _Result = TypeVar("_Result")
 _OPEN_FILES = 64
 _MOST_ANSWER = 64 << 20

@@ -11,8 +11,6 @@ from storage.records import PROVIDERS
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["sync_file_system", "sync_folder", "why_no_files"]
-
 _FEW_INODES = 1000
 _OF_VMS = tuple(f"{provider}/{name}" for provider in PROVIDERS for name in (".", "vms", "snapshots"))
 _OF_THEIR_ROOT = tuple(f"{provider}/trees/{name}" for provider in PROVIDERS for name in (".", "disks", "snapshots"))

@@ -6,8 +6,6 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-__all__ = ["ARTIFACTS", "DATABASE", "KEY", "LOGS", "SOURCES", "FileKind"]
-
 ARTIFACTS = "artifacts"
 DATABASE = "ci-daemon.sqlite3"
 KEY = "secret.key"

@@ -8,8 +8,6 @@ from enum import IntEnum
 
 from storage.data_classes import immutable
 
-__all__ = ["LogKind", "LogRecord", "read_records", "record_count", "record_offset"]
-
 _FORMAT = struct.Struct("<QQqB7x")
 
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from storage.files.logs import LogFiles
     from storage.files.retention import KeptFiles
 
-__all__ = ["LogRetention"]
-
 
 class LogRetention(MeasuredRetention):
     """Retention of logs. Never touches an unfinished build's. Safe in any thread."""

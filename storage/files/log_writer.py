@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from storage.database.clock import Clock
     from storage.files.masking import Masker
 
-__all__ = ["LogWriter", "OutputShare", "share_of_output"]
-
 _RECORD_BYTES = 128 * 1024
 _TAIL_BYTES = 4 << 20
 _MAX_NOTICES = 64 * 1024

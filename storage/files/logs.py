@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from storage.database.clock import Clock
 
-__all__ = ["INDEX", "LOG", "RENDER_LOG", "JobLog", "LogChunk", "LogFiles"]
-
 RENDER_LOG = "render"
 """Takes the place of a job's UUID in the name of a render's log."""
 

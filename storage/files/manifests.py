@@ -23,17 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = [
-    "Difference",
-    "Entry",
-    "EntryKind",
-    "ManifestWriter",
-    "changed_entries",
-    "content_bytes",
-    "differences",
-    "new_manifest",
-]
-
 _SCHEMA = """
 CREATE TABLE {schema}.entries (
     path BLOB PRIMARY KEY,

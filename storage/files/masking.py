@@ -14,8 +14,6 @@ from storage.files.secret_encodings import can_be_masked, secret_encodings
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Masker"]
-
 _MASK = b"***"
 _LINEAR = Implementation.ContiguousNFA
 """Made in linear time; a DFA takes the square of a pattern's length."""

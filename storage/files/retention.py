@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from storage.database.connection import Database
 
-__all__ = ["KeptFiles", "MeasuredRetention", "Retention"]
-
 _BATCH = 500
 """Most builds per statement or transaction, so that a million builds do not block other writers."""
 

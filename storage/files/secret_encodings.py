@@ -14,8 +14,6 @@ from urllib.parse import quote, quote_plus
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["LEAST_LENGTH", "can_be_masked", "secret_encodings"]
-
 LEAST_LENGTH = 4
 """Least length of a secret between white space; without a shorter one, output could not be read."""
 

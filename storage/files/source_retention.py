@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from storage.files.retention import KeptFiles
     from storage.files.sources import Sources
 
-__all__ = ["SourceRetention"]
-
 
 class SourceRetention(MeasuredRetention):
     """Retention of source archives. Never touches an unfinished build's. Safe in any thread.

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-__all__ = ["ARCHIVE", "MANIFEST", "PARTIAL", "PARTIAL_MANIFEST", "Sources"]
-
 _SUFFIX = ".tar.gz"
 _MANIFEST = ".manifest"
 

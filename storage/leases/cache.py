@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from storage.leases.snapshots import Snapshots
     from storage.records import Job
 
-__all__ = ["Cache"]
-
 _log = logging.getLogger(__name__)
 
 _ENTRY = Columns.of(

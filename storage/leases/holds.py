@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from storage.billing.settings import BillingSettings
     from storage.database.connection import Database
 
-__all__ = ["Holds"]
-
 _HOLD = Columns.of(Hold, HoldRow, vm=LeaseRow.uuid)
 _HELD = Columns(
     lambda organization_id, job_id, shape: (organization_id, job_id, shape),

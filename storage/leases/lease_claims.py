@@ -13,8 +13,6 @@ from storage.records import LeaseState, Shape
 if TYPE_CHECKING:
     from storage.database.connection import Database
 
-__all__ = ["Claim", "LeaseClaims"]
-
 
 @immutable
 class Claim:

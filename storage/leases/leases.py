@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from storage.builds.jobs import Jobs
     from storage.database.connection import Database
 
-__all__ = ["Leases"]
-
 _LEASE = Columns.of(Lease, LeaseRow, shape=Columns.of(Shape, LeaseRow))
 
 

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from storage.database.connection import Database
     from storage.records import Job
 
-__all__ = ["Queue"]
-
-
 _PARENT = EdgeRow.select(EdgeRow.from_job).where(EdgeRow.to_job == JobRow.id, EdgeRow.kind == EdgeKind.BUILDS_IN)
 _QUEUED = Columns.of(
     QueuedJob,

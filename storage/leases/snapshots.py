@@ -11,8 +11,6 @@ from storage.records import EdgeKind, Snapshot
 if TYPE_CHECKING:
     from storage.database.connection import Database
 
-__all__ = ["Snapshots"]
-
 _SNAPSHOT = Columns.of(Snapshot, SnapshotRow)
 
 

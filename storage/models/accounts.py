@@ -19,20 +19,6 @@ from storage.records import (
     User,
 )
 
-__all__ = [
-    "CliLoginRow",
-    "IdentityRow",
-    "InviteRow",
-    "MembershipRow",
-    "OrganizationRow",
-    "PasskeyChallengeRow",
-    "PasskeyHandleRow",
-    "PasskeyRow",
-    "SignInLinkRow",
-    "TokenRow",
-    "UserRow",
-]
-
 
 class OrganizationRow(Row, table="organizations", record=Organization):
     """An organization and its balance, which a trigger keeps."""

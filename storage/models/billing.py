@@ -9,17 +9,6 @@ from storage.models.builds import JobRow
 from storage.models.row import Row
 from storage.records import Coupon, LedgerEntry, Payment, PaymentEvent, RefundReport, RefundTotal
 
-__all__ = [
-    "CouponRow",
-    "LedgerRow",
-    "PaymentEventRow",
-    "PaymentRefundRow",
-    "PaymentRow",
-    "PaymentTotalRow",
-    "RedemptionRow",
-    "RerunDebitRow",
-]
-
 
 class PaymentRow(Row, table="payments", record=Payment):
     """A payment session of an organization."""

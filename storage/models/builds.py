@@ -10,8 +10,6 @@ from storage.models.pipelines import PipelineRow
 from storage.models.row import Row
 from storage.records import Artifact, Attempt, Build, Edge, Job
 
-__all__ = ["ArtifactRow", "AttemptRow", "BuildRow", "EdgeRow", "JobRow"]
-
 
 class BuildRow(Row, table="builds", record=Build, joined=("organization_id", "organization_slug", "pipeline_slug")):
     """A build; ``env`` is sealed."""

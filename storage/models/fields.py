@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from enum import StrEnum
 
-__all__ = ["ChoiceField", "FlagField", "InstantField", "JsonField", "ListField"]
-
 
 class InstantField(peewee.BigIntegerField):
     """Microseconds since the epoch; an aware datetime in records."""

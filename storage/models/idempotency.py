@@ -10,8 +10,6 @@ from storage.models.fields import FlagField, InstantField
 from storage.models.row import Row
 from storage.records import RequestKey
 
-__all__ = ["KeyRow"]
-
 
 class KeyRow(Row, table="idempotency_keys", record=RequestKey, key=("user", "organization", "key")):
     """The build that a request with a key created, and the hash of that request."""

@@ -12,8 +12,6 @@ from storage.models.pipelines import PipelineRow
 from storage.models.row import Row
 from storage.records import CacheEntry, Hold, Lease, Snapshot
 
-__all__ = ["CacheRow", "HoldRow", "LeaseRow", "SnapshotRow"]
-
 
 class LeaseRow(Row, table="leases", record=Lease):
     """The lease of one VM."""

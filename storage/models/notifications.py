@@ -9,8 +9,6 @@ from storage.models.pipelines import PipelineRow
 from storage.models.row import Row
 from storage.records import Mail, Notification, NotificationDelivery
 
-__all__ = ["MailOptOutRow", "MailRow", "NotificationDeliveryRow", "NotificationRow"]
-
 
 class NotificationRow(Row, table="notifications", record=Notification, joined=("enabled",)):
     """A notification; ``sealed`` has the URL and the secrets of its endpoint."""

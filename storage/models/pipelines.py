@@ -9,8 +9,6 @@ from storage.models.fields import InstantField
 from storage.models.row import Row
 from storage.records import Pipeline, Schedule, Secret
 
-__all__ = ["PipelineRow", "ScheduleRow", "SecretRow"]
-
 
 class PipelineRow(Row, table="pipelines", record=Pipeline):
     """A pipeline and the number of its latest build."""

@@ -11,8 +11,6 @@ from storage.models.pipelines import PipelineRow
 from storage.models.row import Row
 from storage.records import Declaration, Render, Rendered
 
-__all__ = ["DeclarationRow", "RenderRow", "RenderedRow", "RunnerTokenRow"]
-
 
 class RenderRow(Row, table="renders", record=Render, joined=("organization_id",)):
     """The render of a build."""

@@ -14,8 +14,6 @@ from storage.models.fields import ChoiceField, FlagField, InstantField, JsonFiel
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-__all__ = ["Row"]
-
 _BY_TYPE: dict[str, type[peewee.Field[Any]]] = {
     "int": peewee.IntegerField,
     "str": peewee.TextField,

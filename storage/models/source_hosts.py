@@ -9,16 +9,6 @@ from storage.models.builds import BuildRow
 from storage.models.row import Row
 from storage.records import BuildOrigin, Delivery, HostConnection, PushOutcome, Repository, RepositoryHead
 
-__all__ = [
-    "BuildOriginRow",
-    "DeliveryRow",
-    "HostConnectionRow",
-    "PushOutcomeRow",
-    "RepositoryCredentialRow",
-    "RepositoryHeadRow",
-    "RepositoryRow",
-]
-
 
 class HostConnectionRow(Row, table="host_connections", record=HostConnection):
     """An account at a source host."""

@@ -7,8 +7,6 @@ import peewee
 from storage.models.fields import InstantField
 from storage.models.row import Row
 
-__all__ = ["ClockRow", "SwitchRow", "TracesSentRow"]
-
 
 class SwitchRow(Row, table="switches"):
     """A switch that is on."""

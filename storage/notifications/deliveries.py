@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from storage.notifications.notifications import Notifications
     from storage.records import EndpointAnswer
 
-__all__ = ["NotificationDeliveries"]
-
 _DELIVERY = Columns.of(NotificationDelivery, Row)
 _KEPT = 7 * DAY
 _PAUSES = tuple(each * SECOND for each in (5, 300, 1800, 7200, 18_000, 36_000, 36_000))

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from storage.database.connection import Database
     from storage.records import Build
 
-__all__ = ["EndedBuilds"]
-
 _ENDED = Columns(EndedBuild, BuildRow.id, BuildRow.recorded_at)
 _TOLD = Columns(ToldEnd, BuildRow.number, (BuildRow.told_state, BuildState))
 

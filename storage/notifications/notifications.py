@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from storage.records import EndpointAnswer
     from storage.vault import Vault
 
-__all__ = ["Notifications"]
-
 _NOTIFICATION = Columns.of(Notification, NotificationRow, enabled=(NotificationRow.disabled_at.is_null(), bool))
 _FAILING = Columns.of(
     FailingNotification, NotificationRow, organization_slug=OrganizationRow.slug, pipeline_slug=PipelineRow.slug

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from storage.database.connection import Database
     from storage.vault import Vault
 
-__all__ = ["MailOptOuts"]
-
 
 class MailOptOuts:
     """The addresses that get no mail about builds, in their normal form. Safe in any thread."""

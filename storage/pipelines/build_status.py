@@ -14,8 +14,6 @@ from storage.records import PipelineStatus, Visibility
 if TYPE_CHECKING:
     from storage.database.connection import Database
 
-__all__ = ["BuildStatus"]
-
 _Latest: Any = BuildRow.alias("latest")
 _Finished: Any = BuildRow.alias("finished")
 _STATUS = Columns(

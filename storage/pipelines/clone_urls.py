@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["clone_place", "repo_name"]
-
 _HOST = r"(?:[^@/]*@)?(?P<host>\[[^\]/]*\]|[^/:@]*)"
 _URL = re.compile(rf"[a-z][a-z0-9+.-]*://{_HOST}(?::[^/]*)?/(?P<path>[^?#]*)(?:[?#].*)?", re.IGNORECASE | re.DOTALL)
 _SCP = re.compile(r"(?:[^@/:]+@)?(?P<host>\[[^\]]+\]|[^/:@]+):(?P<path>[^?#]*)(?:[?#].*)?", re.DOTALL)

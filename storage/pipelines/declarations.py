@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from storage.pipelines.pipelines import Pipelines
     from storage.records import Pipeline
 
-__all__ = ["Declarations"]
-
 _DECLARATION = Columns.of(Declaration, DeclarationRow)
 _DECLARED: Slots[Declaration] = Slots(Declaration, DeclarationRow)
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from storage.database.connection import Database
     from storage.leases.holds import Holds
 
-__all__ = ["Pipelines"]
-
 _PIPELINE = Columns.of(Pipeline, PipelineRow)
 _NEW: Slots[NewPipeline] = Slots(NewPipeline, PipelineRow)
 _CHANGEABLE = tuple(PipelineChanges.__annotations__)

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from storage.database.connection import Database
     from storage.pipelines.pipelines import Pipelines
 
-__all__ = ["Schedules"]
-
 _SCHEDULE = Columns.of(Schedule, ScheduleRow)
 _NEW: Slots[NewSchedule] = Slots(NewSchedule, ScheduleRow)
 _CHANGED: Slots[Schedule] = Slots(Schedule, ScheduleRow)

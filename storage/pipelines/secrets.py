@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from storage.records import Build, Job
     from storage.vault import Vault
 
-__all__ = ["Secrets"]
-
 _SECRET = Columns.of(Secret, SecretRow)
 _SCOPE: Slots[SecretScope] = Slots(SecretScope, SecretRow)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}", re.ASCII)

@@ -11,26 +11,6 @@ from storage.records.pipelines import CancelSuperseded  # noqa: TC001 - a model 
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = [
-    "Caller",
-    "CliLoginKind",
-    "ForkApproval",
-    "Invite",
-    "InviteDraft",
-    "Member",
-    "Organization",
-    "OrganizationChanges",
-    "Role",
-    "SessionOrigin",
-    "SignInLink",
-    "SignInLinkKind",
-    "SignUpMode",
-    "SignUpPolicy",
-    "Token",
-    "TokenKind",
-    "User",
-]
-
 
 class Role(StrEnum):
     """A member's role in an organization, strongest first."""

@@ -9,8 +9,6 @@ from storage.data_classes import immutable
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["Artifact", "NewArtifact", "PastArtifact"]
-
 
 @immutable
 class NewArtifact:

@@ -9,8 +9,6 @@ from storage.data_classes import immutable
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["AuditEntry", "AuditFilter"]
-
 
 @immutable
 class AuditEntry:

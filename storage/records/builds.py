@@ -12,20 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-__all__ = [
-    "Build",
-    "BuildPeople",
-    "BuildState",
-    "FlakyStep",
-    "KeyUse",
-    "ListedBuild",
-    "NewBuild",
-    "PastBuild",
-    "RequestKey",
-    "SlowStep",
-    "WaitsFor",
-]
-
 
 class BuildState(StrEnum):
     """The state of a build, which follows from the states of its jobs.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["BuildErrorCode", "JobErrorCode"]
-
 
 class JobErrorCode(StrEnum):
     """The reasons why a job failed or timed out, besides its exit code (engine.md, "Error codes")."""

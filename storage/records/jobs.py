@@ -12,22 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-__all__ = [
-    "Attempt",
-    "AwaitingJob",
-    "Dependency",
-    "Edge",
-    "EdgeKind",
-    "Job",
-    "JobState",
-    "NewJob",
-    "Outcome",
-    "QueuedJob",
-    "Shape",
-    "Step",
-    "Turn",
-]
-
 
 class JobState(StrEnum):
     """The state of a job.

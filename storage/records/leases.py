@@ -11,20 +11,6 @@ from storage.records.jobs import Shape  # noqa: TC001 - for the columns of lease
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = [
-    "PROVIDERS",
-    "CacheEntry",
-    "Hold",
-    "HoldEnd",
-    "Lease",
-    "LeaseState",
-    "NewCacheEntry",
-    "PastUse",
-    "ProviderName",
-    "Snapshot",
-]
-
-
 ProviderName = Literal["sandbox", "qemu", "incus"]
 """The names by which the owner of a host chooses providers."""
 

@@ -10,8 +10,6 @@ from storage.data_classes import immutable
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["Discrepancy", "LedgerEntry", "LedgerSource"]
-
 
 class LedgerSource(StrEnum):
     """The sources of ledger entries."""

@@ -14,24 +14,6 @@ if TYPE_CHECKING:
 
     from storage.records.builds import BuildState
 
-__all__ = [
-    "BuildEvent",
-    "CreatedNotification",
-    "DeliveryState",
-    "EndedBuild",
-    "Endpoint",
-    "EndpointAnswer",
-    "FailingNotification",
-    "Letter",
-    "Mail",
-    "MailTotals",
-    "NewNotification",
-    "Notification",
-    "NotificationDelivery",
-    "NotificationKind",
-    "ToldEnd",
-]
-
 
 class NotificationKind(StrEnum):
     """The ways to tell: a signed webhook, a Slack-compatible one, or e-mail to a build's author."""

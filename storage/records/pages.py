@@ -6,8 +6,6 @@ from typing import Generic, TypeVar
 
 from storage.data_classes import immutable
 
-__all__ = ["Page"]
-
 T = TypeVar("T")
 
 

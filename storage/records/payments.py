@@ -11,21 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-__all__ = [
-    "Coupon",
-    "EventEffect",
-    "EventOutcome",
-    "NewCoupon",
-    "NewPaymentEvent",
-    "Payment",
-    "PaymentEvent",
-    "PaymentState",
-    "Redemption",
-    "RefundReport",
-    "RefundTotal",
-    "SessionReport",
-]
-
 
 class PaymentState(StrEnum):
     """The state of a payment session at the provider."""

@@ -13,22 +13,6 @@ if TYPE_CHECKING:
 
     from storage.records.builds import BuildState
 
-__all__ = [
-    "CancelSuperseded",
-    "Declaration",
-    "DeclaringRepository",
-    "NewPipeline",
-    "NewSchedule",
-    "Pipeline",
-    "PipelineChanges",
-    "PipelineStatus",
-    "Schedule",
-    "ScheduleChanges",
-    "Secret",
-    "SecretScope",
-    "Visibility",
-]
-
 
 class Visibility(StrEnum):
     """Read access to a pipeline's builds, jobs and logs: by members only, or by everyone."""

@@ -12,21 +12,6 @@ from storage.records.builds import BuildState  # noqa: TC001 - a model reads the
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = [
-    "BuildOrigin",
-    "Delivery",
-    "DeployKey",
-    "GitCredential",
-    "HostConnection",
-    "NewHostConnection",
-    "NewOrigin",
-    "OriginEvent",
-    "PushOutcome",
-    "RemoteRepository",
-    "Repository",
-    "RepositoryHead",
-]
-
 
 @immutable
 class NewHostConnection:

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from storage.records.jobs import Shape
 
-__all__ = ["BuildUsage", "DayUsage", "LeaseUsage", "Usage", "UsedBy"]
-
 
 @immutable
 class Usage:

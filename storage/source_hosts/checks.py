@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from storage.database.connection import Database
     from storage.source_hosts.repositories import Repositories
 
-__all__ = ["RepositoryChecks"]
-
 _REPOSITORY = Columns.of(Repository, RepositoryRow)
 _HEAD = Columns.of(RepositoryHead, RepositoryHeadRow)
 _FIRST_PAUSE = 60 * SECOND

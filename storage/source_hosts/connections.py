@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from storage.records import NewHostConnection
     from storage.vault import Vault
 
-__all__ = ["HostConnections"]
-
 _CONNECTION = Columns.of(HostConnection, HostConnectionRow)
 
 

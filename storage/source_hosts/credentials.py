@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from storage.records import Repository
     from storage.vault import Vault
 
-__all__ = ["RepositoryCredentials"]
-
 _Stored: TypeAlias = tuple[str | None, str, str, bytes]
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from storage.records import Page, Repository
     from storage.source_hosts.checks import RepositoryChecks
 
-__all__ = ["Deliveries"]
-
 _DELIVERY = Columns.of(Delivery, DeliveryRow)
 _KEPT = 7 * DAY
 _AT_ONCE = 100

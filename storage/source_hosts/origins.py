@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from storage.database.connection import Database
     from storage.records import Build, BuildState, NewOrigin
 
-__all__ = ["BuildOrigins"]
-
 _ORIGIN = Columns.of(BuildOrigin, BuildOriginRow)
 
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from storage.database.connection import Database
 
-__all__ = ["PushOutcomes"]
-
 _OUTCOME = Columns.of(PushOutcome, PushOutcomeRow)
 _KEPT = 7 * DAY
 _OF_ONE_REF = 20

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from storage.database.connection import Database
     from storage.records import HostConnection, Pipeline, RemoteRepository
 
-__all__ = ["GIT", "Repositories"]
-
 GIT = "git"
 """The provider of repositories on plain servers."""
 

@@ -93,6 +93,14 @@ def test_a_floor_imports_only_packages_of_the_floors_below(floor: str):
     assert not wrong
 
 
+@pytest.mark.parametrize("floor", sorted(OURS))
+def test_only_a_package_lists_its_public_names(floor: str):
+    """A module's own names begin with an underscore; a list of the others would only repeat them."""
+    listed = [str(file) for file in files(floor) if file.name != "__init__.py" and "\n__all__ = " in file.read_text()]
+    made_on_first_use = [file for file in listed if "on_first_use(__name__)" in Path(file).read_text()]
+    assert listed == made_on_first_use
+
+
 @pytest.mark.parametrize("package", FORBIDDEN)
 def test_a_package_imports_no_library_of_another(package: str):
     wrong = {

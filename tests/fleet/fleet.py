@@ -17,8 +17,6 @@ from tests.fleet.tree import FOLDER
 if TYPE_CHECKING:
     from tests.fleet.engine import Engine
 
-__all__ = ["POOL", "Fleet"]
-
 POOL = "fast"
 """The storage pool of every member: btrfs."""
 

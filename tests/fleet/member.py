@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from tests.fleet.engine import Engine
     from tests.fleet.switch import Switch
 
-__all__ = ["Member"]
-
 _ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": "/root",

@@ -14,8 +14,6 @@ from storage import SystemClock
 from tests.fleet.fleet import POOL
 from tests.fleet.prepared import CERTIFICATES, PreparedFleet, administered, write_settings
 
-__all__ = ["OwnMembers"]
-
 _NAME = "ci-contract"
 """The project, the network and its ACL, none of which the engine may have already."""
 

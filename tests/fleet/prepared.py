@@ -16,8 +16,6 @@ from ci_daemon.engine_setup import prepare_engine
 from storage import SystemClock
 from tests.fleet.fleet import POOL, Fleet
 
-__all__ = ["CERTIFICATES", "PreparedFleet", "administered", "write_settings"]
-
 CERTIFICATES = {"certificate": "client.crt", "key": "client.key", "server_certificate": "server.crt"}
 """The files of a way to an engine, by the settings that name them."""
 

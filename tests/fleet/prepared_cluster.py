@@ -16,8 +16,6 @@ from ci_daemon.engine_setup import prepare_engine
 from storage import SystemClock
 from tests.fleet.fleet import POOL, Fleet
 
-__all__ = ["configure", "prepare", "provider_of", "says"]
-
 _SECONDS = 60.0
 
 

@@ -15,8 +15,6 @@ from typing import Self
 
 from tests.fleet.certificate import Certificate
 
-__all__ = ["SkewedMember"]
-
 _VALID = timedelta(days=3650)
 _BLOCK_BYTES = 1 << 16
 _INSTANT = re.compile(rb"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d")

@@ -13,8 +13,6 @@ from tests.fleet.prepared import PreparedFleet
 if TYPE_CHECKING:
     from tests.fleet import engine
 
-__all__ = ["StandingFleets"]
-
 
 class StandingFleets(ExitStack):
     """Lone members that stand until the context is left, each started when it is first asked for."""

@@ -10,8 +10,6 @@ from typing import Self
 
 from actors.vms.sandbox.launcher.kernel import CLONE_NEWNET, join_descriptor
 
-__all__ = ["Switch", "entered_network"]
-
 _PREFIX = "10.98.0"
 
 

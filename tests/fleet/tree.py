@@ -9,8 +9,6 @@ from pathlib import Path
 from tests.debian import bootstrap, kept, of_host
 from tests.fleet.engine import ENGINES, Engine
 
-__all__ = ["FOLDER", "tree"]
-
 FOLDER = Path(__file__).parents[2] / ".run/fleet"
 
 _PACKAGES = ("btrfs-progs", "ca-certificates", "dnsmasq-base", "iproute2", "lxcfs", "nftables", "procps", "tini")

@@ -18,8 +18,6 @@ import paramiko
 from actors.vms import script
 from tests.memory.shell import UNKNOWN_EXIT, Shell
 
-__all__ = ["Guest"]
-
 _REFUSED = 69
 _WORKSPACE = "/workspace"
 _KILL_SECONDS = 10.0

@@ -30,8 +30,6 @@ from actors.vms.sandbox.keys import KeyPair
 from tests.memory.guest import Guest
 from tests.memory.server import serve
 
-__all__ = ["MemoryProvider", "World", "only"]
-
 
 class _Images(Protocol):
     """The source of images, whose names alone matter."""

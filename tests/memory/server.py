@@ -12,8 +12,6 @@ from paramiko.common import AUTH_FAILED, AUTH_SUCCESSFUL, OPEN_FAILED_ADMINISTRA
 
 from tests.memory.guest import Guest
 
-__all__ = ["serve"]
-
 
 def serve(guest: Guest, host_key: str, authorized_key: str) -> tuple[socket.socket, socket.socket]:
     """Serve one connection; return the sockets of client and server. Shutting down the second ends it.

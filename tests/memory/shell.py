@@ -8,8 +8,6 @@ import signal
 import threading
 from collections.abc import Callable, Mapping
 
-__all__ = ["UNKNOWN_EXIT", "Shell"]
-
 UNKNOWN_EXIT = 127
 
 _TOKEN = re.compile(r"""[ \t]*(\n|;|&&|\|\||>|(?:'[^']*'|"[^"\\`]*"|[^\s;&|<>'"`(){}\\])+)""")

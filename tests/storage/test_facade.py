@@ -15,7 +15,7 @@ FACADES = [
     ".".join(file.relative_to(CHECKOUT).with_suffix("").parts).removesuffix(".__init__")
     for floor in ("storage", "actors", "api", "ci_daemon")
     for file in sorted((CHECKOUT / floor).rglob("*.py"))
-    if "__getattr__ = on_first_use(__name__)" in file.read_text()
+    if "\n    __getattr__ = on_first_use(__name__)\n\n" in file.read_text()
 ]
 
 

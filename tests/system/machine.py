@@ -20,8 +20,6 @@ from tests.waiting import until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Machine"]
-
 _UNIFIED = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
 _CONTROLLERS = ("cpu", "memory", "pids")
 _ENVIRONMENT = {

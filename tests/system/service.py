@@ -13,9 +13,6 @@ from tests.waiting import until
 if TYPE_CHECKING:
     from tests.system.machine import Machine
 
-__all__ = ["Build", "Service", "let_make_groups"]
-
-
 _UNITS = "/etc/systemd/system"
 
 

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from tests.debian import bootstrap, kept, of_host
 
-__all__ = ["CHECKOUT", "FOLDER", "debian", "wheels"]
-
 CHECKOUT = Path(__file__).parents[2]
 FOLDER = CHECKOUT / ".run/machines"
 _LOCKS = [CHECKOUT / "requirements" / name for name in ("run.txt", "build.txt")]

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from actors.ir.globs import Globs, Places
 
-__all__ = ["Links", "Reached", "ReachedPath", "TooManyLinks"]
-
 _WORKSPACE = "/workspace"
 _MOST_HOPS = 40
 """As many links as Linux follows in one path."""

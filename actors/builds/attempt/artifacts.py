@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from actors.vms import Connection
     from storage import ArtifactFiles, Clock, NewArtifact
 
-__all__ = ["ArtifactStore", "Collected", "Collection"]
-
 _MAX_NAMES = 5
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
 

@@ -10,8 +10,6 @@ from storage import immutable
 if TYPE_CHECKING:
     from storage import Build, Job, Lease, Snapshot, Storage
 
-__all__ = ["Assignment", "parent_disk", "spec_of"]
-
 
 @immutable
 class Assignment:

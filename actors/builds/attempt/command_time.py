@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from actors.vms import Exited
     from storage import Storage
 
-__all__ = ["CommandTime"]
-
 
 class CommandTime:
     """The time that an attempt's command may take, and the time that it took.

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from actors.vms import Images, Providers
     from storage import Build, CacheEntry, Clock, Job, Lease, Storage
 
-__all__ = ["CacheNames", "DiskCache"]
-
 _log = logging.getLogger(__name__)
 
 _SHELL, _STRICT_SHELL = "bash -c", "bash -eo pipefail -c"

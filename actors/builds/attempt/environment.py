@@ -9,8 +9,6 @@ if TYPE_CHECKING:
 
     from storage import Build, Job
 
-__all__ = ["EnvironmentTooLarge", "declared_environment", "job_environment"]
-
 _DEFAULTS = {
     "HOME": "/root",
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",

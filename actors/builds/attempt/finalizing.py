@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from actors.metrics import EngineMetrics
     from actors.settings import JobSettings
 
-__all__ = ["Finalizer"]
-
 
 class Finalizer:
     """The phases from a command's exit to the record of its job's end. `finalize` blocks.

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from actors.builds.attempt.vm_connection import VmConnection
     from storage import Build, Clock, Job, LogWriter, OutputShare, Storage
 
-__all__ = ["NO_ROOM", "AttemptLog", "LogNotKept", "why_not_kept"]
-
 _logger = logging.getLogger(__name__)
 
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS}

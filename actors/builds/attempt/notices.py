@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from actors.vms import Images
     from storage import Job, Storage
 
-__all__ = ["opening_notices"]
-
 
 def opening_notices(assignment: Assignment, member: str | None, images: Images, storage: Storage) -> list[str]:
     """Return the lines that a job's log opens with; ``member`` is the one of a cluster that its VM is on."""

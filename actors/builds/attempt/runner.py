@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from actors.scheduling.parked_vms import ParkedConnections
     from storage import Build, Clock, Storage
 
-__all__ = ["AttemptRunner", "Prepared"]
-
 _log = logging.getLogger(__name__)
 
 _FLOOD_BYTES = 1 << 14

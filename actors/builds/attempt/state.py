@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from actors.metrics import EngineMetrics
     from storage import Storage
 
-__all__ = ["AttemptState"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-__all__ = ["Abandoned", "VmConnection"]
-
 _log = logging.getLogger(__name__)
 
 _RECONNECT_WAITS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)

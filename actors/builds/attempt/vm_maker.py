@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from actors.metrics import EngineMetrics
     from storage import Clock
 
-__all__ = ["VmMaker"]
-
 _log = logging.getLogger(__name__)
 
 _ROOM_PAUSE = 1.0

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from actors.builds.attempt.vm_connection import VmConnection
     from storage import Build, Clock, Lease, Snapshot, Storage
 
-__all__ = ["await_next_second", "build_of_job", "manifest_on_disk", "populate_workspace", "source_manifest"]
-
 _GB = 2**30
 _HOST_PAUSE = 1.0
 _SECOND = timedelta(seconds=1)

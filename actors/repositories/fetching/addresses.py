@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from actors.repositories.fetching.remote import Remote
     from actors.repositories.settings import RepositorySettings
 
-__all__ = ["allowed_address", "allowed_addresses"]
-
 _HTTPS_PORT = 443
 
 

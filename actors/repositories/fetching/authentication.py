@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from actors.repositories.fetching.remote import Remote
 
-__all__ = ["Authentication", "Credential", "authentication"]
-
 Credential: TypeAlias = GitCredential | DeployKey
 
 _HOST_ALIAS = "ci-daemon-repository"

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from actors.repositories.fetching.authentication import Credential
     from actors.vms.watched_process import Limits
 
-__all__ = ["TOO_LARGE", "AccessRefused", "CommitRefused", "Git", "GitError", "LimitReached"]
-
 TOO_LARGE = "the commit has more MB than the limit: raise source.max_mb"
 
 _MAX_OUTPUT = 64 << 20

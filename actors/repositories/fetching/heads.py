@@ -7,8 +7,6 @@ from contextlib import suppress
 
 from storage import immutable
 
-__all__ = ["FORMAT", "NAMES", "Heads", "default_branch", "found_heads", "listed_heads"]
-
 FORMAT = "%(objectname) %(objecttype) %(*objectname) %(*objecttype) %(refname)"
 """The format of `git for-each-ref` that `found_heads` reads."""
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from actors.repositories.fetching.mirror import Mirror
 
-__all__ = ["Selection", "fetch_objects", "object_path"]
-
 _AT_ONCE = 100
 
 

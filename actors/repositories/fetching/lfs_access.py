@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from actors.repositories.fetching.mirror import Mirror
 
-__all__ = ["LfsAccess", "access_by_ssh"]
-
 _SECONDS = 60.0
 _MOST_BYTES = 1 << 16
 _SHOWN = 200

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from actors.repositories.fetching.lfs_access import LfsAccess
     from actors.repositories.fetching.mirror import Mirror
 
-__all__ = ["LfsServer"]
-
 _MEDIA_TYPE = "application/vnd.git-lfs+json"
 _HEADERS = {"User-Agent": "ci-daemon", "Accept-Encoding": "identity"}
 _LONGEST_WAIT = 60.0

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from actors.repositories.fetching.authentication import Credential
     from actors.repositories.settings import RepositorySettings
 
-__all__ = ["PACKING", "Commit", "Mirror", "clean_up", "heads_at"]
-
 _MAX_NAME = 255
 _MAX_MESSAGE = 10_000
 _QUICK = 60.0

@@ -8,8 +8,6 @@ from urllib.parse import quote
 
 from storage import immutable
 
-__all__ = ["Remote", "RemoteInvalid"]
-
 _MAX_LENGTH = 1000
 _HOST = r"(?P<host>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])"
 _USER = r"(?:(?P<user>[A-Za-z0-9_][A-Za-z0-9._-]*)@)?"

@@ -13,8 +13,6 @@ from storage import DeployKey, error_reason
 if TYPE_CHECKING:
     from actors.repositories.fetching.remote import Remote
 
-__all__ = ["fingerprint", "host_key", "new_deploy_key"]
-
 _SECONDS = 15.0
 
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from actors.repositories.fetching.git import Git
 
-__all__ = ["LFS_CLEAN", "Checkout", "add_history", "make_history"]
-
 _HEADS = "refs/heads/"
 _MOST_DEPTH = 2_000
 

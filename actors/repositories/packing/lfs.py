@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from actors.repositories.fetching.mirror import Mirror
 
-__all__ = ["Pointer", "fetch_contents", "pointers_in", "without_excluded"]
-
 _POINTER = re.compile(
     rb"version https://git-lfs\.github\.com/spec/v1\noid sha256:(?P<oid>[0-9a-f]{64})\nsize (?P<size>[0-9]{1,15})\n"
 )

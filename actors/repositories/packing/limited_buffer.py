@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["LimitedBuffer"]
-
 
 class LimitedBuffer(io.BytesIO):
     """A buffer whose writes beyond a limit raise the given refusal."""

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from actors.repositories.packing.submodules import Submodule
     from actors.repositories.settings import SourceSettings
 
-__all__ = ["Extras", "pack_commit"]
-
 
 @immutable
 class Extras:

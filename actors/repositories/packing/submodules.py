@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from actors.repositories.fetching.mirror import Mirror
 
-__all__ = ["MOST_SUBMODULES", "Submodule", "submodules_of"]
-
 MOST_SUBMODULES = 256
 """The most submodules of a commit, with theirs."""
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from actors.source_hosts.commit_status import CommitStatus
     from actors.timed_http import Deadline
 
-__all__ = ["BitbucketApi", "Grant", "Workspace"]
-
 _EVENTS = [
     "repo:push",
     "pullrequest:created",

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from actors.source_hosts.webhook_secrets import WebhookSecrets
     from storage import Delivery, Repository, Storage
 
-__all__ = ["Bitbucket"]
-
 
 class Bitbucket:
     """The `SourceHost` of the repositories of connected workspaces."""

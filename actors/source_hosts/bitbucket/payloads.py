@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from actors.source_hosts.payload_types import AnyObject
 
-__all__ = ["events", "open_pull_requests", "repository_uuid"]
-
 _FOLDERS = {"branch": "heads", "tag": "tags", "annotated_tag": "tags"}
 _ACTIONS = {
     "pullrequest:created": "opened",

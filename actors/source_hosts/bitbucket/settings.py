@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from storage import immutable, is_secure_address, setting
 
-__all__ = ["BitbucketSettings"]
-
 
 @immutable
 class BitbucketSettings:

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from actors.source_hosts.bitbucket.api import Grant
     from storage import Clock, Delivery, HostConnection, Repository, Storage
 
-__all__ = ["BITBUCKET", "Workspaces"]
-
 BITBUCKET = "bitbucket"
 _TIMEOUT = 40.0
 _EARLY = timedelta(minutes=5)

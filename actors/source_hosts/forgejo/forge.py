@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from actors.source_hosts.commit_status import CommitStatus
     from actors.source_hosts.host import HostEvent, PullRequest
 
-__all__ = ["Forgejo"]
-
 _VERSIONS = {"forgejo": "/api/forgejo/v1/version", "gitea": "/api/v1/version"}
 _EVENTS = ["push", "delete", "pull_request", "pull_request_sync"]
 _STATES = {

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from actors.source_hosts.payload_types import AnyObject
 
-__all__ = ["events", "open_pull_requests", "repository_id"]
-
 _AGIT = 1
 _ACTIONS = {"synchronized": "synchronize"}
 

@@ -8,8 +8,8 @@ from storage import on_first_use
 
 if TYPE_CHECKING:
     from actors.source_hosts.github.api import GithubApi, GithubNotFound
-    from actors.source_hosts.github.host import GITHUB, Github
-    from actors.source_hosts.github.installations import Installations
+    from actors.source_hosts.github.host import Github
+    from actors.source_hosts.github.installations import GITHUB, Installations
     from actors.source_hosts.github.settings import GithubAppSettings
 else:
     __getattr__ = on_first_use(__name__)

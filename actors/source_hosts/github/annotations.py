@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from actors.test_reports import FailedTest, TestResults
 
-__all__ = ["annotated_tests", "summary_of_tests"]
-
 _MOST = 50
 """The most annotations that GitHub takes with one request."""
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from actors.source_hosts.github.settings import GithubAppSettings
     from storage import Clock
 
-__all__ = ["GithubApi", "GithubNotFound"]
-
 _PAGE = 100
 _MOST_PAGES = 200
 _RENEWED_BEFORE = timedelta(minutes=10)

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from actors.test_reports import TestResults
     from storage import Build, Job
 
-__all__ = ["TAIL_BYTES", "FinishedStep", "check_run"]
-
 TAIL_BYTES = 32 * 2**10
 """The bytes of a log's end that its last lines are taken from."""
 

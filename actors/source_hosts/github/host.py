@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from actors.test_reports import TestResults
     from storage import Delivery, HostConnection, Job, Repository, Storage
 
-__all__ = ["GITHUB", "Github"]
-
 _DELIVERY_ID = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
 _EVENT = re.compile(r"[a-z0-9_]{1,100}", re.ASCII)
 _LOOKED_AT = "installation looked at"

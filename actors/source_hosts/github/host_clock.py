@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from storage import Clock
 
-__all__ = ["HostClock"]
-
 
 class HostClock:
     """GitHub's time: this host's, which may be wrong, and how far GitHub's is ahead. Safe in any thread.

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from actors.source_hosts.github.api import GithubApi
     from storage import HostConnection, Storage
 
-__all__ = ["GITHUB", "Installations"]
-
 GITHUB = "github"
 
 _USER, _ADMIN, _ACTIVE = "User", "admin", "active"

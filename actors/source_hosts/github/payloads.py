@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from actors.source_hosts.host import HostEvent
 
-__all__ = ["APPROVE", "Account", "Payload", "events", "is_signed", "open_pull_requests"]
-
 APPROVE = "approve"
 """The identifier of the button of a check run that approves its build."""
 

@@ -7,8 +7,6 @@ from pathlib import Path
 
 from storage import immutable, is_secure_address, setting
 
-__all__ = ["PRIVATE_KEY", "GithubAppSettings"]
-
 PRIVATE_KEY = "github-app.pem"
 """The name of the systemd credential with the app's private key."""
 

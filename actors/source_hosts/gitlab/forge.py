@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from actors.source_hosts.commit_status import CommitStatus
     from actors.source_hosts.host import HostEvent, PullRequest
 
-__all__ = ["GitLab"]
-
 _STATES = {
     ReportState.WAITING: "pending",
     ReportState.RUNNING: "running",

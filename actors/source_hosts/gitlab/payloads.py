@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from actors.source_hosts.payload_types import AnyObject
 
-__all__ = ["events", "open_merge_requests", "project_id"]
-
 _ACTIONS = {"open": "opened", "reopen": "reopened", "close": "closed", "merge": "closed"}
 
 

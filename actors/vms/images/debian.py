@@ -20,8 +20,6 @@ from storage import immutable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-__all__ = ["RELEASES", "Recipe"]
-
 
 @immutable
 class _Release:

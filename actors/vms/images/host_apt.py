@@ -14,8 +14,6 @@ from urllib.parse import urlsplit
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["apt_options", "apt_sources", "certificates_in", "local_certificates", "own_options", "sources_for"]
-
 _BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
 _VENDOR_CERTIFICATES = Path("/usr/share/ca-certificates")
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----")

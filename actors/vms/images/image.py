@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["TREE", "Image", "ImageError", "is_complete", "record_use"]
-
 TREE = "tree"
 """The name of the tree in an image's folder."""
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from actors.vms.images.reference import Reference
     from actors.vms.sandbox.userns import IdMap
 
-__all__ = ["bootstrap", "check_shell", "pull", "unpack"]
-
 
 def bootstrap(recipe: Recipe, staging: Path, idmap: IdMap, progress: Callable[[str], None]) -> None:
     """Make the tree of a Debian or Ubuntu release with mmdebstrap. Raises VmError."""

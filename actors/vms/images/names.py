@@ -6,8 +6,6 @@ import re
 
 from actors.vms.provider import VmError
 
-__all__ = ["check_name", "folder_of", "is_name", "name_of"]
-
 _PART = r"[a-z0-9][a-z0-9._-]*"
 _NAME = re.compile(
     rf"({_PART}:[0-9]+/)?{_PART}(/{_PART})*(:[a-zA-Z0-9_][a-zA-Z0-9._-]*)?(@sha256:[0-9a-f]{{64}})?",

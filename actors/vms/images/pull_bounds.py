@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from actors.vms.sandbox.userns import IdMap
 
-__all__ = ["GB", "ImageTooLarge", "InsufficientDisk", "PullBounds", "PullOptions", "megabytes"]
-
 GB = 2**30
 _MB = 10**6
 _MAX_FILES = 2_000_000

@@ -8,8 +8,6 @@ from ipaddress import ip_address
 from actors.vms.provider import VmError
 from storage import immutable
 
-__all__ = ["Reference"]
-
 # docker-image-py reads the same references, but needs the extension module `regex` and takes three times as long to
 # import as `re`, for this one pattern.
 _PATTERN = re.compile(

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from actors.vms.images.reference import Reference
     from actors.vms.images.tree import Tree
 
-__all__ = ["DownloadedImage", "download"]
-
 _LAYOUT = "layout"
 _TAG = "image"
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from actors.vms.sandbox.userns import IdMap
 
-__all__ = ["RegistryNetwork"]
-
 _PROGRAM = Path(__file__).with_name("proxied.py")
 _MOST_HEAD = 1 << 14
 _BUFFER = 1 << 18

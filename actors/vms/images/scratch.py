@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from actors.vms.sandbox.userns import IdMap
 
-__all__ = ["scratch", "sweep_scratch"]
-
 _PLACE = Path("/var/tmp")  # noqa: S108 - the state directory is closed to the VMs' ids
 _NOTE = "scratch"
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from actors.vms.images.settings import ImageSettings
     from actors.vms.images.store import ImageStore
 
-__all__ = ["STANDARD", "Images", "resolve"]
-
 STANDARD = "debian:12"
 """The default image if none is configured or chosen."""
 

@@ -8,8 +8,6 @@ from pathlib import Path  # noqa: TC003 - the configuration's reader evaluates t
 
 from storage import immutable, setting
 
-__all__ = ["ImageSettings"]
-
 
 @immutable
 class ImageSettings:

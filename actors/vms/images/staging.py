@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from actors.vms.images.store_locks import StoreLocks
     from actors.vms.sandbox.userns import IdMap
 
-__all__ = ["Staging"]
-
 _PREFIX = ".making-"
 
 

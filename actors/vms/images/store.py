@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from actors.vms.images.staging import Staging
     from actors.vms.sandbox.userns import IdMap
 
-__all__ = ["ImageStore"]
-
 _LOCKS = ".locks"
 _DEFAULT = ".default"
 

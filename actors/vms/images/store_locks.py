@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-__all__ = ["StoreLocks"]
-
 _RENAMES = ".swap"
 _POLL_SECONDS = 0.2
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from actors.vms.sandbox.userns import IdMap
 
-__all__ = ["Tree", "can_be_base", "has_shell"]
-
 _CHUNK_BYTES = 1 << 20
 _MAGIC = {
     b"\x1f\x8b": ("--gzip", "gzip"),

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from actors.vms.incus.engine import Engine
     from actors.vms.incus.settings import IncusSettings
 
-__all__ = ["ROOT", "EngineAliases"]
-
 ROOT = "rootfs"
 """The folder in the tar that has the root file system."""
 

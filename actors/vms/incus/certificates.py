@@ -20,8 +20,6 @@ from storage import error_reason, immutable
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["JoinToken", "fingerprint_of", "new_certificate", "server_certificate"]
-
 _VALID_DAYS = 3650
 
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from actors.vms.incus.names import Names
     from actors.vms.incus.volumes import Volume, Volumes
 
-__all__ = ["EngineDisks"]
-
 
 class EngineDisks:
     """All disks and snapshots of one service on an engine."""

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     Query: TypeAlias = Mapping[str, str | int]
 
-__all__ = ["Access", "Engine", "access_of", "operation_of", "part"]
-
 _CONNECT_SECONDS = 3.0
 _DIAL_SECONDS = 10.0
 _UNACKNOWLEDGED_MS = 60_000

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from actors.vms.incus.engine import Engine
     from actors.vms.incus.settings import IncusSettings
 
-__all__ = ["EngineSetup", "SetupStep", "closed_networks"]
-
 _SHARING = frozenset({"btrfs", "zfs", "lvm", "ceph"})
 """Drivers of storage pools whose copies share their content."""
 

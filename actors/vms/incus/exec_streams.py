@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from actors.vms.incus.engine import Engine
 
-__all__ = ["ExecStreams", "Program", "Result"]
-
 _BLOCK_BYTES = 1 << 18
 _ERROR_BYTES = 4096
 _LAST_OUTPUT_SECONDS = 2.0

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from actors.vms.incus.member import Member
 
-__all__ = ["known_size", "note_size", "size_of"]
-
 _FILE = "size"
 _MB = 1024
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from actors.vms.incus.volumes import Volume, Volumes
     from actors.vms.sandbox.userns import IdMap
 
-__all__ = ["EngineImages", "EngineParts"]
-
 _UPLOAD_SECONDS = 1800.0
 _NO_MAPPING = "idmap"
 """The word in an engine's refusal to map ids as it mounts a volume."""

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from actors.vms.incus.engine import Access
 
-__all__ = ["MemberReport", "inspect_member", "member_addresses"]
-
 _CONTROL_GROUP = "cgroup"
 _ANSWER_SECONDS = 10.0
 

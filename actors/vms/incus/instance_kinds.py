@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from actors.vms.incus.settings import InstanceType
     from storage import Shape
 
-__all__ = ["CONTAINERS", "DISK_DEVICE", "KINDS", "MACHINES", "InstanceKind", "makes_machines"]
-
 DISK_DEVICE = "disk"
 """The device that is the disk of a job."""
 

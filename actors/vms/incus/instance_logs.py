@@ -10,8 +10,6 @@ from actors.vms.provider import VmError
 if TYPE_CHECKING:
     from actors.vms.incus.engine import Engine
 
-__all__ = ["errors_in", "errors_of"]
-
 _FILE = "lxc.log"
 _READ_SECONDS = 10.0
 _LEVEL = 3

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from actors.vms.incus.instance_kinds import InstanceKind
     from actors.vms.incus.names import Names
 
-__all__ = ["Instances"]
-
 _CREATE_SECONDS = 600.0
 """The first instance of an image on a member unpacks it."""
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from actors.vms.sandbox.vm_folder import VmFolder
     from storage import Clock, Shape
 
-__all__ = ["Launch"]
-
 _MIN_SECONDS = 0.001
 
 

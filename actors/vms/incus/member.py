@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from actors.vms.incus.engine import Engine
 
-__all__ = ["Member", "is_current", "member_urls", "members"]
-
 _ONLINE, _OFFLINE = "Online", "Offline"
 _MEMORY = 1 << 20
 _VOTERS = frozenset({"database", "database-leader"})

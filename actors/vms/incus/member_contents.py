@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from actors.vms.incus.engine import Engine
     from actors.vms.incus.settings import IncusSettings
 
-__all__ = ["MemberContents", "contents"]
-
 
 @immutable
 class MemberContents:

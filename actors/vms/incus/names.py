@@ -12,8 +12,6 @@ from storage import immutable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["BASE", "BYTES", "IMAGE", "OWNER", "PARENT", "STAMP", "Names"]
-
 OWNER = "user.ci-daemon.owner"
 """The label of an instance or volume of the service; its value is the service's prefix."""
 

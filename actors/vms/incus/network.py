@@ -15,8 +15,6 @@ from storage import immutable
 if TYPE_CHECKING:
     from actors.vms.incus.engine import Engine
 
-__all__ = ["Bridge"]
-
 
 @immutable
 class Bridge:

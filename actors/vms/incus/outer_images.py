@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from actors.vms.incus.names import Names
     from actors.vms.sandbox.host_vms import ImageRoots
 
-__all__ = ["OuterContent", "OuterImages"]
-
 _UPLOAD_SECONDS = 1800.0
 _KEY_CHARS = 20
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from actors.vms.incus.outer_images import OuterImages
     from storage import Shape
 
-__all__ = ["OuterLayers"]
-
 _PAUSE_SECONDS = 0.1
 _ADDRESSES = 8
 _TAKEN = "already"

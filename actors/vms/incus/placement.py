@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from actors.vms.incus.member import Member
     from storage import Shape
 
-__all__ = ["choose"]
-
 _MB = 1024
 _VCPUS_OF_A_CORE = 4
 """The vCPUs per core at which a member is full; the lease pool has the same default."""

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from actors.vms.incus.engine import Engine
     from storage import Clock
 
-__all__ = ["Places", "member_of"]
-
 _PLACE = "place"
 _PARKED = Shape(cpu=1, memory_gb=1)
 _FRESH_SECONDS = 1.0

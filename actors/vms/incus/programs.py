@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from actors.vms.provider import VmSpec
     from actors.vms.sandbox.keys import KeyPair
 
-__all__ = ["argv", "attach", "boot", "connect", "end", "job_of", "keys_of", "write_out"]
-
 _GB = 1 << 30
 _OPEN_FILES = 65_536
 _LIMITS = {resource.RLIMIT_SIGPENDING: 4096, resource.RLIMIT_MSGQUEUE: 100_000}

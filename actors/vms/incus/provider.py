@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from actors.vms.sandbox.userns import IdMap
     from storage import Clock
 
-__all__ = ["IncusProvider"]
-
 _IMAGE_GB = 8
 """The most GB that an image may take; the engine counts it as part of the disk."""
 

@@ -6,8 +6,6 @@ from http import HTTPStatus
 
 from actors.vms.provider import ProviderAway, VmError
 
-__all__ = ["EngineAway", "EngineError", "NotFound", "NotTrusted", "StartFailed", "refusal"]
-
 _NO_MAJORITY = (
     "dqlite leader", "cowsql leader", "database is locked", "no known leader", "checkpoint in progress",
     "failed to begin transaction",

@@ -8,8 +8,6 @@ from urllib.parse import urlsplit
 
 from storage import immutable, setting
 
-__all__ = ["IncusSettings", "InstanceType"]
-
 InstanceType: TypeAlias = Literal["container", "virtual-machine"]
 
 

@@ -22,17 +22,6 @@ if TYPE_CHECKING:
 
     from actors.vms.sandbox.userns import IdMap
 
-__all__ = [
-    "METADATA",
-    "PROGRAMS",
-    "ContainerImage",
-    "base_image",
-    "launcher_digest",
-    "launcher_files",
-    "tree_tar",
-    "unended_tar",
-]
-
 PROGRAMS = "/usr/lib/ci-daemon"
 """The folder of the launcher in the outer layer."""
 

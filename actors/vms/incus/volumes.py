@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from actors.vms.incus.engine import Engine
 
-__all__ = ["SHIFTED", "Volume", "Volumes", "names_of"]
-
 SHIFTED = "security.shifted"
 """The label "true" of a volume whose files have the ids that instances see.
 

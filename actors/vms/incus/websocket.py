@@ -16,8 +16,6 @@ from websockets.uri import parse_uri
 if TYPE_CHECKING:
     from websockets.typing import BytesLike
 
-__all__ = ["WebSocket"]
-
 _BLOCK_BYTES = 1 << 17
 """Bytes that are parsed at once: eight records of TLS or more, whose frames are cheaper together."""
 

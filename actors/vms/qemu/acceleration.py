@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from actors.vms.qemu.boot_files import BootFiles
     from actors.vms.sandbox.userns import IdMap
 
-__all__ = ["KVM", "Accelerator", "find_accelerator", "require_program"]
-
 _PROGRAM = "qemu-system-x86_64"
 KVM = Path("/dev/kvm")
 

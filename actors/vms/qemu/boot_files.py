@@ -14,8 +14,6 @@ from storage import immutable
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["BootFiles"]
-
 
 @immutable
 class BootFiles:

@@ -9,8 +9,6 @@ from actors.vms.sandbox.launcher.machine.qemu_process import FIRST_FILE
 from actors.vms.sandbox.launcher.machine.words import SSH_PORT
 from storage import Shape
 
-__all__ = ["DISK_PORT", "MOST_CPUS", "MOST_MEMORY_GB", "PARKED", "command_line", "file_node", "trial"]
-
 PARKED = Shape(cpu=1, memory_gb=1)
 """The shape of a machine that waits. The job's is no smaller, and what is missing is plugged in."""
 

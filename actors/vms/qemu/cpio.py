@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["archive"]
-
 _FOLDER, _FILE = 0o040755, 0o100755
 
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["Disk", "Disks"]
-
 _OVERLAY, _CHAIN = "overlay", "chain"
 _OPTIONS = "cluster_size=8k"
 """The default is 64 KiB, which each block of a guest's file system would take.

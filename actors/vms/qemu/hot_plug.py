@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from actors.vms.qemu.qmp import Qmp
     from storage import Shape
 
-__all__ = ["await_flat", "flatten", "job_drive", "memory_modules", "plug_disk", "plug_shape"]
-
 _FIRST_SET = 1000
 """The first of QEMU's sets of descriptors that have the layers of the job's disk."""
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from actors.vms.sandbox.userns import IdMap
     from actors.vms.sandbox.zygote import Zygote
 
-__all__ = ["ImageDisks"]
-
 _SUFFIX = ".ext4"
 _MB = 1 << 20
 _LEAST_BYTES = 256 * _MB

@@ -20,8 +20,6 @@ from actors.vms.sandbox import launcher
 if TYPE_CHECKING:
     from actors.vms.qemu.kernel_package import KernelPackage
 
-__all__ = ["TRIAL", "make_initramfs", "static_busybox"]
-
 TRIAL = "ci_daemon_trial"
 """The word on the kernel's command line that lets the machine say that it is ready, and end."""
 

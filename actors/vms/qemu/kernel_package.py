@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-__all__ = ["MODULES", "KernelPackage"]
-
 MODULES = ("virtio_pci", "virtio_blk", "virtio_net", "ext4")
 """The drivers that a machine needs, unless they are built in."""
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from actors.vms.sandbox.vm_folder import VmFolder
     from actors.vms.sandbox.zygote import Zygote
 
-__all__ = ["CONSOLE", "attach", "commands", "console_end", "let_end", "park"]
-
 CONSOLE = "console"
 """The file of a VM's folder that has what the guest printed."""
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from actors.vms.qemu.settings import QemuSettings
     from actors.vms.sandbox.userns import IdMap
 
-__all__ = ["Preparation", "Prepared"]
-
 
 @immutable
 class Prepared:

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from actors.vms.sandbox.userns import IdMap
     from storage import Clock, Shape
 
-__all__ = ["QemuProvider"]
-
 _GB, _MB = 1 << 30, 1 << 20
 _PROCESSES = 512
 """The most processes and threads of a machine on the host: QEMU, its monitor and its network."""

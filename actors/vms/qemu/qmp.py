@@ -14,8 +14,6 @@ from storage import error_reason
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["Qmp"]
-
 _LINE_BYTES = 1 << 20
 
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from actors.vms.provider import VmSpec
     from actors.vms.sandbox.keys import KeyPair
 
-__all__ = ["Seed"]
-
 _GB = 1 << 30
 _OPEN_FILES = 65_536
 _JOB_LIMITS = ((resource.RLIMIT_NOFILE, _OPEN_FILES, _OPEN_FILES),)

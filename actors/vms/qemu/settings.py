@@ -7,8 +7,6 @@ from typing import Literal, TypeAlias
 
 from storage import immutable, setting
 
-__all__ = ["Acceleration", "QemuSettings"]
-
 Acceleration: TypeAlias = Literal["auto", "kvm", "tcg"]
 
 

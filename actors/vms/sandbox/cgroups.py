@@ -19,8 +19,6 @@ from storage import immutable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["CONTROLLERS", "GroupLimits", "Hierarchy", "find_hierarchies", "remove_groups"]
-
 CONTROLLERS = ("cpu", "memory", "pids")
 
 _VMS_UNIT_GROUP = "ci.slice/ci-vms.slice/ci-daemon-vms.service"

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from actors.vms.sandbox.userns import IdMap
     from actors.vms.sandbox.zygote import Zygote
 
-__all__ = ["DiskKeepers"]
-
 _IDLE = 2
 """The most keepers that stay for the next request; a burst has more."""
 

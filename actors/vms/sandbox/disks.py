@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from actors.vms.sandbox.zygote import Zygote
 
-__all__ = ["MAX_LAYERS", "Disks", "LayerChain", "SnapshotInUse"]
-
 MAX_LAYERS = 64
 """The most snapshot layers of a disk. A mount takes a few more, in case a crash prevents flattening."""
 

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["CLOSED_NETWORKS", "ruleset"]
-
 CLOSED_NETWORKS = tuple(
     IPv4Network(network)
     for network in (

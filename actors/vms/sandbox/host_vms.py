@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from actors.vms.provider import VmSpec
     from actors.vms.sandbox.limits import VmLimits
 
-__all__ = ["HostVms", "ImageRoots", "SnapshotDisks", "stamp_of"]
-
 
 class ImageRoots(Protocol):
     """The source of images."""

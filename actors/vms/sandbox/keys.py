@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from storage import immutable
 
-__all__ = ["KeyPair"]
-
 
 @immutable
 class KeyPair:

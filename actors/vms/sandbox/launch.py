@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from actors.vms.sandbox.zygote import Zygote
     from storage import Clock
 
-__all__ = ["attach", "park"]
-
 _GREETING = b"SSH-"
 _READY = b"ready"
 _MIN_SECONDS = 0.001

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from storage import Shape
 
-__all__ = ["SERVICE_LIMITS", "VmLimits"]
-
 _GB = 1 << 30
 _NO_GROUP = {errno.ENOENT, errno.ENODEV}
 """Errors of a group that was just removed: of opening its file, and of writing to the open file."""

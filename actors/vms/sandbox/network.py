@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from actors.vms.sandbox.settings import NetworkSettings
 
-__all__ = ["NetworkPlan", "host_addresses", "plan_network"]
-
 RESOLVER = "10.0.2.3"
 """The address at which a VM finds the host's resolver, whatever its real address is."""
 

@@ -14,8 +14,6 @@ from storage import immutable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["ProcessIdentity"]
-
 _STATE, _STARTED = 0, 19
 
 

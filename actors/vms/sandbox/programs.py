@@ -7,8 +7,6 @@ import sys
 
 from actors.vms.sandbox import broker
 
-__all__ = ["BROKER_VARIABLE", "ENVIRONMENT", "launcher_argv"]
-
 ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 
 BROKER_VARIABLE = "CI_DAEMON_STARTER"

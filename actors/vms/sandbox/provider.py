@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from actors.vms.sandbox.userns import IdMap
     from storage import Clock
 
-__all__ = ["SandboxProvider"]
-
 _GB = 1 << 30
 _SERVICE = "@service"
 """The end of the name of the control groups of the service's own part of a VM."""

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-__all__ = ["measure"]
-
 _USAGE = re.compile(r"^usage_usec (\d+)$", re.MULTILINE)
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from storage import immutable, setting
 
-__all__ = ["NetworkSettings", "SandboxSettings"]
-
 
 @immutable
 class NetworkSettings:

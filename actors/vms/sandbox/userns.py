@@ -22,8 +22,6 @@ from storage import immutable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["Extent", "IdMap", "MappedProgramFailed", "NoSubIds", "restrict_to_owner", "run_mapped"]
-
 SIZE = 65536
 """The ids of a VM's outer user namespace, which include all users of the VM (``launcher/shares.py``)."""
 

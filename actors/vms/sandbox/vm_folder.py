@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["VmFolder", "VmRecord"]
-
 _BACKLOG = 128
 _PAUSE_SECONDS = 0.01
 _NO_LOCK = {errno.ENOENT, errno.ENOSPC, errno.EDQUOT}

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from actors.vms.sandbox.userns import IdMap
 
-__all__ = ["Zygote"]
-
 _Arguments: TypeAlias = dict[str, Any] | tuple[list[str], str, str, str]
 
 

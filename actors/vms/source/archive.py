@@ -23,8 +23,6 @@ from storage.files import Bounds, Entry, EntryKind, WorkFailed, new_manifest
 if TYPE_CHECKING:
     from storage.files import Confinement, ManifestWriter
 
-__all__ = ["DAMAGE_ERRORS", "SourceError", "write_manifest", "write_manifest_confined"]
-
 MAX_ENTRIES = 1_000_000
 MAX_NAME = 4_096
 MAX_NAMES = 128 << 20

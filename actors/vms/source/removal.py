@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from storage.files import Difference
 
-__all__ = ["removal_script"]
-
 _BATCH = 200
 """Names in one command, far below the bytes that Linux allows for arguments."""
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from actors.vms.ssh.connection import Connection
     from storage.files import Entry
 
-__all__ = ["update_workspace"]
-
 _CHUNK_BYTES = 1 << 18
 _PACKET = 1 << 16
 _TAR_BLOCK = 512

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from actors.vms.ssh.receive_limits import BoundedBuffer
 
-__all__ = ["Channel"]
-
 _Ends = tuple[paramiko.Message | None, paramiko.Message | None]
 _NONE: _Ends = (None, None)
 

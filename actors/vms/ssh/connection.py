@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from actors.vms.ssh.stream import Completed
     from storage import Clock
 
-__all__ = ["Connection", "HostKeyMismatch"]
-
 _KEEPALIVE_SECONDS = 15
 _LOOK_SECONDS = 5.0
 """Seconds between checks for a due keepalive. Paramiko checks ten times a second, for each VM."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from actors.vms.provider import VmError
 
-__all__ = ["CommandTimeout", "ConnectionLost", "OutputTooLong"]
-
 
 class ConnectionLost(VmError):
     """The connection failed, or ended a command without its exit status. A new one may work."""

@@ -12,8 +12,6 @@ from storage import immutable
 if TYPE_CHECKING:
     import paramiko
 
-__all__ = ["InteractiveSession", "Pty"]
-
 _CHUNK_BYTES = 1 << 16
 
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     import paramiko
 
-__all__ = ["remote_forward"]
-
 _CHUNK_BYTES = 1 << 16
 _LOOPBACK = "127.0.0.1"
 _CONNECT_SECONDS = 10.0

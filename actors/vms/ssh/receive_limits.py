@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from actors.vms.provider import SshSocket
 
-__all__ = ["BoundedBuffer", "BoundedSocket", "limit_unread"]
-
 _GREETING = b"SSH-"
 _MAX_GREETING_BYTES = 255
 _MAX_PACKET_BYTES = 1 << 18

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from storage import Clock
 
-__all__ = ["DISCONNECT_ERRORS", "Completed", "Deadline", "Stream"]
-
 _CHUNK_BYTES = 1 << 20
 _STDIN_CHUNK_BYTES = 1 << 16
 _MAX_STDERR_BYTES = 1 << 16

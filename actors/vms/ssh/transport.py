@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from actors.vms.ssh.stream import Deadline
 
-__all__ = ["Transport"]
-
 _SESSION = "session"
 _SOCKET = "direct-streamlocal@openssh.com"
 _LOOK_SECONDS = 0.1

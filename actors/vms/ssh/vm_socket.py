@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from actors.vms.ssh.channel import Channel
     from actors.vms.ssh.stream import Deadline
 
-__all__ = ["VmSocket"]
-
 _LINE_BYTES = 1 << 12
 
 

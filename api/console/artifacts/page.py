@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from api.console.artifacts.preview import image_type, text_of
 from api.console.pages import Page
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from api.http.files import SourceSlice
 from api.operations.artifacts import stored_artifact
 from api.operations.things import job_in_build
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     import falcon
 
     from api.console.site import Site
-
-__all__ = ["ArtifactPage"]
 
 _TEXT_BYTES = 128 * 2**10
 _LARGEST_IMAGE = 20 * 2**20

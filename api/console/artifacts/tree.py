@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from storage import Artifact
 
-__all__ = ["Folder", "KeptFile", "trees"]
-
 _DEEPEST = 16
 
 

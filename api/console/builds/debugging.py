@@ -10,8 +10,6 @@ from storage import MICRO_CENTS, immutable
 if TYPE_CHECKING:
     from storage import Build, Hold, Job, Storage
 
-__all__ = ["HeldVm", "held_vms", "shell_line"]
-
 
 @immutable
 class HeldVm:

@@ -7,8 +7,6 @@ import re
 
 from storage import immutable
 
-__all__ = ["Position", "cause_of", "position_of"]
-
 _IN_JSON = re.compile(r": line ([0-9]{1,9}) column ([0-9]{1,9})$")
 _IN_FILE = re.compile(
     r'^  File "/workspace/(?P<file>\.hm/[^"\n]{1,500})", line (?P<line>[0-9]{1,9}).*\n(?P<source>(?:    .*\n?){0,3})',

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from api.http.slots import StreamSlots
     from storage import Build
 
-__all__ = ["BuildEvents"]
-
 _HEARTBEAT_SECONDS = 15.0
 _TAG = re.compile(r"[0-9a-f]{16}")
 _RETRY = b"retry: 3000\n\n"

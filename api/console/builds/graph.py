@@ -11,8 +11,6 @@ from storage import immutable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["GraphEdge", "GraphLayout", "GraphNode", "Line", "PlacedNode", "critical_path", "lay_out"]
-
 NODE_WIDTH, NODE_HEIGHT = 192, 40
 _GAP_X, _GAP_Y = 56, 12
 _MARGIN = 12

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from api.console.builds.states import BuildView, JobView
 
-__all__ = ["LiveBuild", "LiveBuilds", "Moment"]
-
 _KEPT = 16
 _PAUSE_SECONDS = 0.5
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from api.console.site import Site
     from storage import Build
 
-__all__ = ["BuildPage"]
-
 _VIEWS = (("jobs", "Jobs"), ("graph", "Graph"), ("time", "Time line"), ("tests", "Tests"), ("artifacts", "Artifacts"))
 _FOR_MEMBERS = {"tests", "artifacts"}
 _NAMES = tuple(name for name, _ in _VIEWS)

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from api.engine import EngineInterface
     from storage import Build, Job, Storage
 
-__all__ = ["BuildView", "JobView", "view_of"]
-
 
 @immutable
 class JobView:

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from actors.test_reports import TestCase
 
-__all__ = ["CaseHistory", "CaseName", "Histories", "PastReport", "PastRun", "ReportOutcomes", "outcomes_of"]
-
 _WORST = (CaseOutcome.FAILED, CaseOutcome.PASSED, CaseOutcome.SKIPPED)
 _WIDTH, _HEIGHT, _STEP = 7, 12, 9
 

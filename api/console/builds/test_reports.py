@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from api.console.builds.test_history import CaseHistory, ReportOutcomes
     from storage import Artifact, Build, Job, Storage
 
-__all__ = ["MOST_SHOWN", "BuildTests", "ShownTest", "ShownTests", "TestReports"]
-
 MOST_SHOWN = 500
 """The most tests in a list of a page."""
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from storage import Attempt, Job
 
-__all__ = ["Bar", "Lane", "TimeLine", "time_line"]
-
 WIDTH = 1000.0
 _LEAST = 2.0
 

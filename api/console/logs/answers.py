@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from storage import JsonModel
 
-__all__ = ["GroupRecord", "OutlineRecord", "SearchRecord", "TimesRecord"]
-
 
 class GroupRecord(JsonModel):
     """A group of lines, from 0; ``last`` is null while it has no end."""

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from api.http.files import ByteSource
 
-__all__ = ["BLOCK_BYTES", "Group", "LogOutline"]
-
 BLOCK_BYTES = 64 * 2**10
 _PIECE_BYTES = 2**20
 _MOST_GROUPS = 2000

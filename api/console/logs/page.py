@@ -13,7 +13,7 @@ from api.console.logs.answers import GroupRecord, OutlineRecord, SearchRecord, T
 from api.console.logs.outline import BLOCK_BYTES, LogOutline
 from api.console.logs.search import search
 from api.console.pages import Page
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from api.operations.things import job_in_build
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from api.http.slots import StreamSlots
     from api.logs.access import LogAccess, ReadableLog
     from storage import Build, Job, JobLog
-
-__all__ = ["JobPage", "LogParts"]
 
 _SHOWN_BYTES = 32 * 2**10
 _MOST_FOUND = 5000

@@ -9,8 +9,6 @@ from storage import immutable
 if TYPE_CHECKING:
     from api.http.files import ByteSource
 
-__all__ = ["Found", "search"]
-
 _PIECE_BYTES = 2**20
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from api.console.pages import Page, whole_number
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from storage import BuildEvent, NotificationKind, Role
 
 if TYPE_CHECKING:
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import falcon
 
     from api.console.site import Site
-
-__all__ = ["NotificationsPage", "notification_of"]
 
 _MOST = 100
 _DELIVERIES = 30

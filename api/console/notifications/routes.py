@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from api.console.site import Site
     from api.openapi.operations import Routes
 
-__all__ = ["add_notification_pages"]
-
 
 def add_notification_pages(routes: Routes, site: Site) -> None:
     """Route the pages of notifications."""

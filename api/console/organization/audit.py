@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from api.console.site import Site
 
-__all__ = ["AuditPage"]
-
 _ENTRIES = 50
 
 

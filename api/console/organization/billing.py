@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from api.payments.provider import PaymentProvider
     from storage import BuildUsage, DayUsage
 
-__all__ = ["BillingPage"]
-
 _DAYS = 30
 _BUILDS = 20
 _JOBS = 50

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from api.console.site import Site
     from storage import CacheEntry
 
-__all__ = ["CachesPage", "PipelineCache"]
-
 
 @immutable
 class PipelineCache:

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from api.console.pages import Page
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import falcon
 
     from api.console.site import Site
-
-__all__ = ["CheckoutEndPage", "checkout_of"]
 
 _AMOUNT = re.compile(r"([0-9]{1,9})(?:[.,]([0-9]{2}))?", re.ASCII)
 

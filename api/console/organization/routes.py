@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from api.openapi.operations import Routes
     from api.payments.provider import PaymentProvider
 
-__all__ = ["add_organization_pages"]
-
 
 def add_organization_pages(
     routes: Routes,

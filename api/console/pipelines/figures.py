@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from storage import PastBuild
 
-__all__ = ["BuildBar", "Figures", "figures_of"]
-
 BAR_HEIGHT = 28.0
 _LEAST = 4.0
 _JUDGED = {BuildState.PASSED, BuildState.FAILED}

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from api.console.site import Site
     from storage import Build, Organization
 
-__all__ = ["HomePage", "OrganizationNews"]
-
 _MOST_ORGANIZATIONS = 50
 _MOST_UNFINISHED = 20
 _MOST_FAILED = 5

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from api.console.site import Site
     from storage import Build
 
-__all__ = ["BuildLine", "line_of"]
-
 _MOST_NAMES = 3
 
 

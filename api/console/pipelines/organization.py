@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from api.console.pages import Page
 from api.console.pipelines.figures import BAR_HEIGHT, Figures, figures_of
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from storage import RESERVED_SLUGS, Role, immutable, slugify
 
 if TYPE_CHECKING:
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from api.console.site import Site
     from storage import Pipeline
-
-__all__ = ["OrganizationPage", "PipelineLine"]
 
 _BARS = 20
 _MOST_PIPELINES = 500

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from api.console.site import Site
     from storage import PastBuild
 
-__all__ = ["PipelinePage"]
-
 _BUILDS = 30
 _PLOTTED = 100
 _STEPS = 5

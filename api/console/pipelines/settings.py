@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from api.console.pages import Page
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from storage import Role, SecretScope, Visibility
 
 if TYPE_CHECKING:
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import falcon
 
     from api.console.site import Site
-
-__all__ = ["PipelineSettingsPage", "build_of", "rebuild_of", "settings_of"]
 
 _MOST_SCHEDULES = 100
 

@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from api.console.pages import Page, redirect
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from api.openapi.operations import performs
 
 if TYPE_CHECKING:
     import falcon
 
     from api.resources.source_hosts.bitbucket import BitbucketResource
-
-__all__ = ["BitbucketPage"]
 
 
 class BitbucketPage(Page):

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from api.console.site import Site
     from storage import HostConnection, Repository
 
-__all__ = ["ConnectedAccount", "RepositoriesPage", "installation_of"]
-
 
 @immutable
 class ConnectedAccount:

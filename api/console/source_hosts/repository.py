@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from api.console.site import Site
 
-__all__ = ["RepositoryPage"]
-
 _DELIVERIES = 30
 _OUTCOMES = 20
 _MOST_SHOWN = 256 * 1024

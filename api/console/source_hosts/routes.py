@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from api.openapi.operations import Routes
     from api.signing import Signer
 
-__all__ = ["add_source_host_pages"]
-
 _LIST = "/{org}/repositories"
 
 

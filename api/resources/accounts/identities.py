@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from api.bodies import answer
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from api.fields import StoredRecord, Timestamp, Uuid
 from api.openapi.operations import Answer, operation
 from storage import JsonModel, LastIdentity
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from api.middleware.rate_limits import RateLimits
     from api.sign_in.providers.configured import IdentityProviders
     from storage import Caller, Storage
-
-__all__ = ["IdentitiesResource", "IdentityListResponse", "IdentityRecord", "remove_identity"]
 
 
 class IdentityRecord(StoredRecord):

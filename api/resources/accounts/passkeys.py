@@ -24,14 +24,6 @@ if TYPE_CHECKING:
     from api.sign_in.account_passkeys import AccountPasskeys
     from storage import Caller, Storage
 
-__all__ = [
-    "PasskeyListResponse",
-    "PasskeyRecord",
-    "PasskeyRegisterFinalizeRequest",
-    "PasskeyRegisterOptionsResponse",
-    "PasskeysResource",
-]
-
 
 class PasskeyRecord(StoredRecord):
     """A passkey; ``aaguid`` names the model of its authenticator."""

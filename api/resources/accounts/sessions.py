@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from api.bodies import answer
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from api.fields import StoredRecord, Timestamp, Uuid
 from api.openapi.operations import Answer, operation
 from storage import JsonModel
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from api.middleware.authentication import Access, BearerTokens
     from api.middleware.rate_limits import RateLimits
     from storage import Storage
-
-__all__ = ["LogoutResource", "SessionListResponse", "SessionRecord", "SessionsResource"]
 
 
 class SessionRecord(StoredRecord):

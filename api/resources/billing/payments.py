@@ -10,7 +10,7 @@ from uuid import uuid4
 from pydantic import Field
 
 from api.bodies import answer, body_bytes, parse_json
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from api.fields import RequestBody, check_body
 from api.middleware.idempotency import KEY_PARAMETERS, read_submission
 from api.openapi.operations import Answer, Parameter, operation
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from api.middleware.authentication import Access, Membership
     from api.middleware.rate_limits import RateLimits
-
-__all__ = ["CheckoutRequest", "CheckoutResource", "CheckoutResponse", "PaymentEventResponse", "PaymentEventsResource"]
 
 _log = logging.getLogger(__name__)
 

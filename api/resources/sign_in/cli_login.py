@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import AfterValidator, Field, StringConstraints
 
 from api.bodies import answer, read_body, read_optional_body
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from api.fields import NOT_BLANK, RequestBody, RequiredText, Text, not_blank
 from api.openapi.operations import Answer, operation
 from storage import JsonModel
@@ -23,18 +23,6 @@ if TYPE_CHECKING:
     from api.middleware.rate_limits import RateLimits
     from api.sign_in.sessions import SessionStart
     from storage import Caller, Storage
-
-__all__ = [
-    "CliClaimRequest",
-    "CliClaimV2Request",
-    "CliCodeResponse",
-    "CliLoginResource",
-    "CliRedeemRequest",
-    "CliRedeemV2Request",
-    "CliTokenResponse",
-    "CliTransferRequest",
-    "CliTransferV2Request",
-]
 
 _SESSION_ERRORS = ("session_required",)
 _CLAIM_ERRORS = ("cli_code_invalid", "rate_limited")

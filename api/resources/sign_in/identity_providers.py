@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field, StringConstraints
 
 from api.bodies import answer, read_body
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from api.fields import RequestBody, Text
 from api.openapi.operations import Answer, operation
 from api.sign_in.answers import AuthTokenResponse, UserRecord
@@ -26,15 +26,6 @@ if TYPE_CHECKING:
     from api.sign_in.providers.bounded_http import ProviderConnection
     from api.sign_in.providers.provider import Provider
     from api.sign_in.providers.sign_in import ProviderSignIn
-
-__all__ = [
-    "AuthGithubRequest",
-    "AuthGoogleRequest",
-    "AuthOidcRequest",
-    "AuthProviderListResponse",
-    "AuthProviderRecord",
-    "IdentityProvidersResource",
-]
 
 _log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from api.bodies import answer, read_body
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from api.fields import RequestBody, RequiredText, Text
 from api.openapi.operations import Answer, operation
 from api.sign_in.answers import AuthTokenResponse, UserRecord
@@ -40,13 +40,6 @@ if TYPE_CHECKING:
     from api.sign_in.relying_party import RelyingParty
     from api.sign_in.sessions import SessionStart
     from storage import Storage, User
-
-__all__ = [
-    "PasskeySignUpResource",
-    "PasskeySignupBeginRequest",
-    "PasskeySignupFinalizeRequest",
-    "PasskeySignupOptionsRequest",
-]
 
 _SIGN_UP = PasskeyPurpose.SIGN_UP
 _ERRORS = ("rate_limited", "passkey_token_invalid", "passkey_signup_email_taken", "signup_closed")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from api.bodies import answer, read_body
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from api.fields import RequestBody, RequiredText
 from api.openapi.operations import Answer, operation
 from api.sign_in.answers import AuthTokenResponse, UserRecord
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from api.sign_in.relying_party import RelyingParty
     from api.sign_in.sessions import SessionStart
     from storage import Storage, User
-
-__all__ = ["RecoverBeginRequest", "RecoverFinalizeRequest", "RecoverOptionsRequest", "RecoveryResource"]
 
 _RECOVERY = PasskeyPurpose.RECOVERY
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from actors.source_hosts import ConnectRefused, HostError, HostNotConfigured
 from api.bodies import answer, read_body
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from api.fields import RequestBody, RequiredLongText
 from api.openapi.operations import Answer, operation
 from storage import HostConnectedElsewhere, JsonModel, Role
@@ -20,17 +20,6 @@ if TYPE_CHECKING:
     from api.middleware.authentication import Access
     from api.signing import Signer
     from storage import Clock, HostConnection, Repository
-
-__all__ = [
-    "BitbucketOAuthUrlResponse",
-    "BitbucketRepoList",
-    "BitbucketRepoRecord",
-    "BitbucketResource",
-    "BitbucketWorkspaceList",
-    "BitbucketWorkspaceRecord",
-    "ConnectBitbucketRequest",
-    "ConnectBitbucketResponse",
-]
 
 _PURPOSE = "connect workspaces of Bitbucket"
 _LIFETIME = timedelta(seconds=600)

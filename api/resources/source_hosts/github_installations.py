@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, WithJsonSchema
 from actors.source_hosts import HostError
 from actors.source_hosts.github import GITHUB, GithubNotFound
 from api.bodies import answer, read_body
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from api.fields import RequestBody, StoredRecord, Timestamp
 from api.openapi.operations import Answer, operation
 from storage import HostConnectedElsewhere, JsonModel, Role
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from actors.source_hosts.github import Installations
     from api.middleware.authentication import Access, Membership
     from storage import HostConnection, Repository, Storage
-
-__all__ = ["ConnectInstallationRequest", "GithubInstallationRecord", "GithubInstallationsResource", "GithubRepoRecord"]
 
 _ERRORS = ("organization_not_found", "insufficient_org_role")
 _LARGEST_ID = 2**53 - 1

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
     from ipaddress import IPv4Network, IPv6Network
 
-__all__ = ["ProviderConnection", "ProviderHttp"]
-
 _TOO_LATE = "the provider does not answer in time"
 _MOST_BYTES = 512 * 2**10
 _HEADERS = {"User-Agent": "ci-daemon", "Accept": "application/json", "Accept-Encoding": "identity"}

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from api.sign_in.settings import IdentitySettings
     from storage import Clock
 
-__all__ = ["IdentityProviders", "TooManyAtOnce"]
-
 _MOST_AT_ONCE = 32
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from api.sign_in.providers.token_endpoint import ClientAuth
     from storage import Clock
 
-__all__ = ["Discovery", "Metadata"]
-
 T = TypeVar("T")
 
 _KEPT_SECONDS = 3600

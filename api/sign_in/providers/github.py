@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from api.sign_in.providers.settings import GithubSettings
     from storage import ProvenIdentity
 
-__all__ = ["Github"]
-
 
 class Github:
     """Signing in with GitHub. Safe in any thread."""

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from api.sign_in.providers.settings import GoogleSettings
     from storage import ProvenIdentity
 
-__all__ = ["Google"]
-
 
 class Google:
     """Signing in with Google. Safe in any thread."""

@@ -15,8 +15,6 @@ from storage import immutable
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = ["ALGORITHMS", "Expected", "KeyUnknown", "key_set", "verified_claims"]
-
 ALGORITHMS = frozenset(
     {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519"}
 )

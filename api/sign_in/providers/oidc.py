@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from api.sign_in.providers.token_endpoint import Tokens
     from storage import Clock, ProvenIdentity
 
-__all__ = ["Oidc"]
-
 _EMAIL = ("email", "email_verified")
 
 

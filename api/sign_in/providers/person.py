@@ -7,8 +7,6 @@ from collections.abc import Mapping
 
 from storage import EmailInvalid, ProvenIdentity, email_address, immutable
 
-__all__ = ["CodeExchange", "ProviderError", "from_claims", "from_github"]
-
 _SUBJECT = re.compile(r"[ -~]{1,255}", re.ASCII)
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
 _LONGEST_NAME = 255

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from api.sign_in.providers.person import CodeExchange
     from storage import ProvenIdentity
 
-__all__ = ["About", "AuthorizeStep", "ProofMissing", "Provider"]
-
 
 class ProofMissing(Exception):
     """The page must send ``field`` too, because the provider supports it."""

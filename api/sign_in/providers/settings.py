@@ -11,8 +11,6 @@ from storage import immutable, required_setting, setting
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["GithubSettings", "GoogleSettings", "OidcSettings"]
-
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+", re.ASCII)
 
 

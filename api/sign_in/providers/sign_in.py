@@ -6,7 +6,7 @@ import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from api.sign_in.providers.configured import TooManyAtOnce
 from api.sign_in.providers.person import ProviderError
 from api.sign_in.providers.provider import ProofMissing
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from api.sign_in.providers.provider import AuthorizeStep, Provider
     from api.sign_in.sessions import SessionStart
     from storage import SignUpPolicy, Storage, User
-
-__all__ = ["ProviderSignIn"]
 
 _log = logging.getLogger(__name__)
 

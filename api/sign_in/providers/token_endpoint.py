@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from api.sign_in.providers.bounded_http import ProviderConnection
     from api.sign_in.providers.person import CodeExchange
 
-__all__ = ["ClientAuth", "TokenEndpoint", "Tokens"]
-
 ClientAuth = Literal["basic", "post"]
 
 _WORD = re.compile(r"[a-z0-9_]{1,60}", re.ASCII)

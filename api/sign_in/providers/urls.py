@@ -10,8 +10,6 @@ from urllib.parse import urlsplit
 if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
-__all__ = ["is_loopback_url", "is_secure_url"]
-
 _PLAIN = re.compile(r"https?://[!-~]+", re.ASCII | re.IGNORECASE)
 _NEVER = re.compile(r"[\\\"<>^`{|}@]")
 """Characters that parsers disagree about; "@" would put a name before the host."""

@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from api.sign_in.relying_party import RelyingParty
     from storage import Passkey
 
-__all__ = ["creation_options", "request_options", "verify_assertion", "verify_attestation"]
-
 _TIMEOUT_MS = 300_000
 _LONGEST_KEY = 1024
 _ALGORITHMS = [COSEAlgorithmIdentifier.ECDSA_SHA_256, COSEAlgorithmIdentifier.RSASSA_PKCS1_v1_5_SHA_256]

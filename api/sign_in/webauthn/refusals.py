@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["AnswerRefused", "UserNotVerified"]
-
 
 class AnswerRefused(Exception):
     """An authenticator's answer is not accepted; the message says why."""

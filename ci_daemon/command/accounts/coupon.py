@@ -19,8 +19,6 @@ from storage import CouponTaken, CouponUnknown, NewCoupon
 if TYPE_CHECKING:
     from storage import Coupon
 
-__all__ = ["coupon"]
-
 _COLUMNS = ("code", "credit_cents", "redemptions", "max_redemptions", "expires_at", "note")
 _CODE = re.compile(r"[A-Z0-9][A-Z0-9-]{2,62}[A-Z0-9]", re.ASCII | re.IGNORECASE)
 _MAX_REDEMPTIONS = 10**9

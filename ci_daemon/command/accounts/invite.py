@@ -11,8 +11,6 @@ from ci_daemon.command.support.person import email_address
 from ci_daemon.command.support.session import Session, pass_session
 from storage import Role, document_of
 
-__all__ = ["invite"]
-
 _COLUMNS = ("id", "email", "role", "expires_at")
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from storage import Storage
 
-__all__ = ["ledger"]
-
 _COLUMNS = ("id", "created_at", "source", "amount_cents", "balance_cents", "description")
 
 

@@ -14,8 +14,6 @@ from storage import Role, document_of
 if TYPE_CHECKING:
     from api.doors import Door
 
-__all__ = ["member"]
-
 _WITH_ARTICLE: dict[str, str] = {Role.OWNER: "an owner", Role.ADMIN: "an admin", Role.MEMBER: "a member"}
 _role_choice = click.Choice([role.value for role in Role])
 

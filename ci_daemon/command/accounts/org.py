@@ -20,8 +20,6 @@ from ci_daemon.command.support.setting_options import (
 from ci_daemon.command.support.texts import one_line
 from storage import PROVIDERS, CancelSuperseded, ForkApproval, document_of
 
-__all__ = ["org"]
-
 _COLUMNS = ("slug", "name", "balance_cents", "weight", "fail_fast", "url")
 _SETTINGS = ("weight", "fail_fast", "cancel_superseded", "fork_approval", "fork_secrets", "provider", "strict_shell")
 _MAX_WEIGHT = 1_000_000

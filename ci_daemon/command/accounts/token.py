@@ -17,8 +17,6 @@ from storage import TokenKind, document_of
 if TYPE_CHECKING:
     from api.doors import Door
 
-__all__ = ["token"]
-
 _COLUMNS = ("id", "kind", "description", "created_at", "expires_at", "last_used_at")
 _API_KEY = "api-key"
 _WORDS = {_API_KEY: "API key", "session": "session"}

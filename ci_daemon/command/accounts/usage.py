@@ -13,8 +13,6 @@ from ci_daemon.command.support.session import Session, pass_session
 from ci_daemon.command.support.timestamps import timestamp
 from storage import document_of
 
-__all__ = ["usage"]
-
 _DAY = timedelta(days=1)
 _DAY_COLUMNS = ("date", "cpu_seconds", "memory_gb_seconds", "disk_gb_seconds", "total_cents")
 _BUILD_COLUMNS = ("pipeline_slug", "build_number", "started_at", "job_count", "total_cents")

@@ -11,8 +11,6 @@ from ci_daemon.command.support.session import Session, pass_session
 from ci_daemon.terminal.counts import counted
 from storage import document_of
 
-__all__ = ["user"]
-
 _COLUMNS = ("email", "name", "personal_org_slug", "created_at")
 
 

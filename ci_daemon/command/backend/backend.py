@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from ci_daemon.command.backend.repositories import Repositories
 
-__all__ = ["Backend"]
-
 
 class Backend(Protocol):
     """The nouns of the box, or those of a server."""

@@ -12,17 +12,6 @@ if TYPE_CHECKING:
 
     from storage import GitCredential
 
-__all__ = [
-    "HostedRepository",
-    "Repositories",
-    "Repository",
-    "RepositoryChanges",
-    "RepositoryDetails",
-    "RepositoryHook",
-    "RepositoryKey",
-    "RepositoryPush",
-]
-
 
 @immutable
 class Repository:

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from api.doors import Door
     from api.operations import ArtifactRecord
 
-__all__ = ["artifact"]
-
 _COLUMNS = ("path", "job", "file_size", "created_at")
 
 _job_option = click.option("--job", "step", metavar="STEP", help="Only those of the job with this key.")

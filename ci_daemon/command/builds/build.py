@@ -17,8 +17,6 @@ from ci_daemon.command.support.names import BuildName, PipelineName, build_argum
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.terminal.printable import printable
 
-__all__ = ["build"]
-
 _COLUMNS = ("number", "state", "branch", "commit", "created_at", "took_seconds")
 _JOB_COLUMNS = ("key", "name", "state", "took_seconds", "attempt", "reason")
 

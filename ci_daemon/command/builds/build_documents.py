@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from api.operations import BuildRecord, JobRecord
     from ci_daemon.command.support.names import PipelineName
 
-__all__ = ["build_document", "job_document", "reason"]
-
 _SHOWN_OF_BUILD = (
     "number",
     "state",

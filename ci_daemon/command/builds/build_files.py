@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ci_daemon.submit import BuildReader
     from storage import Build, Storage
 
-__all__ = ["BuildFiles", "build_reader"]
-
 _MAX_CHUNK = 1 << 20
 _POLL_SECONDS = 0.3
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from api.operations import BuildRecord
     from ci_daemon.submit import BuildReader, LogLine
 
-__all__ = ["logs"]
-
 _POLL_SECONDS = 0.3
 
 

@@ -18,8 +18,6 @@ from ci_daemon.command.support.session import Session, pass_session
 if TYPE_CHECKING:
     from ci_daemon.submit import BuildReader, Screen, Summary
 
-__all__ = ["watch"]
-
 
 @click.command(cls=SharedCommand, name="watch", reads=True)
 @build_argument

@@ -21,8 +21,6 @@ from storage import MICRO_CENTS, HoldEnd, SystemClock
 if TYPE_CHECKING:
     from storage import Storage
 
-__all__ = ["debug"]
-
 _SEPARATOR = "--"
 
 

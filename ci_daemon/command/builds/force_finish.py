@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from storage import Lease, Storage
 
-__all__ = ["force_finish"]
-
 
 @click.command(cls=Command, name="force-finish")
 @build_argument

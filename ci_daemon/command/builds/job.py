@@ -10,8 +10,6 @@ from ci_daemon.command.support.command_classes import Group, SharedCommand
 from ci_daemon.command.support.names import BuildName, build_argument
 from ci_daemon.command.support.session import Failure, Session, pass_session
 
-__all__ = ["job"]
-
 _COLUMNS = ("key", "name", "state", "took_seconds", "attempt", "reason")
 
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from storage import AuditEntry, Storage
 
-__all__ = ["audit"]
-
 _COLUMNS = ("at", "actor", "origin", "action", "subject", "note")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _AGE = re.compile(r"([1-9][0-9]{0,5})([smhd])", re.ASCII)

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from storage import Build, Hold, Job, Lease, Storage
 
-__all__ = ["lease"]
-
 _COLUMNS = ("id", "state", "age_seconds", "build", "job", "provider", "member", "shape", "cents", "image")
 _MIN_ID = 4
 

@@ -18,8 +18,6 @@ from ci_daemon.command.support.session import Failure, Session, pass_session
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["logs"]
-
 _UNIT = "ci-daemon.service"
 _JOURNALS = (Path("/run/log/journal"), Path("/var/log/journal"))
 """The folders of journals, with one for each machine in them; journald(8)."""

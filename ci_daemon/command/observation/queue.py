@@ -15,8 +15,6 @@ from ci_daemon.host.lock import served_by
 from ci_daemon.providers import pool_capacity
 from storage import SystemClock
 
-__all__ = ["queue"]
-
 _EMPTY = "no job waits for a VM"
 _COLUMNS = ("position", "build", "step", "since", "reason")
 

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from ci_daemon.host.lock import ServingProcess
     from storage import FailingNotification, ServiceFailure, Storage
 
-__all__ = ["status"]
-
 _GIB = 2**30
 _MAX_ERRORS = 5
 _TIMEOUT = 2.0

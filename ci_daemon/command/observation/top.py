@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from ci_daemon.config import Config
     from storage import Storage
 
-__all__ = ["top"]
-
 _MAX_QUEUED = 10
 _MIB = 2**20
 _WORK_COLUMNS = ("build", "step", "state", "age_seconds", "CPU", "memory", "log", "VM")

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from ci_daemon.backup import Backup, Manifest, RestoreResult, Verification
 
-__all__ = ["backup", "restore"]
-
 _MIB = 2**20
 _STREAM = Path("-")
 

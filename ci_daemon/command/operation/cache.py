@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from storage import CacheEntry, Storage
 
-__all__ = ["cache"]
-
 F = TypeVar("F", bound="Callable[..., object]")
 
 _MIB = 2**20

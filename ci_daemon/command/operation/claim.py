@@ -10,8 +10,6 @@ from ci_daemon.host.lock import served_by
 from ci_daemon.host.place import claim_place, discard_vms, engine_prefix, is_copy
 from ci_daemon.terminal.counts import counted
 
-__all__ = ["claim"]
-
 
 @click.command(cls=Command)
 @click.option("--copy", is_flag=True, help="The original lives on: its VMs stay its own.")

@@ -15,8 +15,6 @@ from ci_daemon.terminal.counts import counted
 if TYPE_CHECKING:
     from storage import Storage
 
-__all__ = ["drain", "resume"]
-
 _POLL_SECONDS = 0.5
 
 

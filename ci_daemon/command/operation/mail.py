@@ -17,8 +17,6 @@ from storage import SystemClock
 if TYPE_CHECKING:
     from storage import Mail
 
-__all__ = ["mail"]
-
 _COLUMNS = ("to", "kind", "created_at", "state", "attempts", "next_attempt_at", "last_error")
 _EMPTY = "no mail waits, and none was given up in the last week"
 _NO_SERVER = (

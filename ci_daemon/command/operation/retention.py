@@ -12,8 +12,6 @@ from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.terminal.counts import counted
 from storage import CONFIRM, SystemClock, step_text
 
-__all__ = ["retention"]
-
 _MB = 10**6
 
 

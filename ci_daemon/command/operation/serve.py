@@ -19,8 +19,6 @@ from ci_daemon.host.notify import Notifier
 if TYPE_CHECKING:
     from ci_daemon.config import Config
 
-__all__ = ["serve"]
-
 
 @click.command(cls=Command, reads=True)
 @click.option(

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from api.doors import Door
 
-__all__ = ["notify"]
-
 _COLUMNS = ("id", "kind", "events", "origin", "enabled", "failing_since", "last_error")
 _DELIVERY_COLUMNS = ("id", "event", "build_number", "created_at", "state", "attempts", "http_status", "last_error")
 _MAX_URL = 4096

@@ -20,8 +20,6 @@ from ci_daemon.command.support.texts import one_line
 from ci_daemon.terminal.counts import counted
 from storage import Visibility, document_of
 
-__all__ = ["pipeline"]
-
 _COLUMNS = ("slug", "name", "repository", "visibility", "fail_fast")
 _SETTINGS = ("fail_fast", "concurrency_group", "concurrency_limit", "cancel_superseded", "strict_shell")
 _MAX_TEXT = 255

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from ci_daemon.command.backend.repositories import Repository
 
-__all__ = ["repo"]
-
 _COLUMNS = ("org", "url", "provider", "repo_name", "poll_seconds", "checked_at", "last_error")
 
 _PUSH_COLUMNS = ("recorded_at", "name", "commit", "outcome")

@@ -19,20 +19,6 @@ from storage import GitCredential
 if TYPE_CHECKING:
     from storage import DeployKey, Repository
 
-__all__ = [
-    "HOOK_ADVICE",
-    "given_password",
-    "key_lines",
-    "org_option",
-    "poll_seconds",
-    "rotate_key",
-    "server_key",
-    "token_file_option",
-    "trust",
-    "url_argument",
-    "user_option",
-]
-
 HOOK_ADVICE = "to have pushes reported at once, run this as its owner in the folder of the bare repository:"
 _MAX_TOKEN = 64 * 1024
 _DAY = 86_400

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
     from storage import GitCredential, Repository, Storage
 
-__all__ = ["connect"]
-
 _MAX_TOKEN = 4096
 _POLL_SECONDS = 60
 _EXAMPLES = """\b

@@ -15,8 +15,6 @@ from storage import document_of
 if TYPE_CHECKING:
     from storage import Schedule
 
-__all__ = ["schedule"]
-
 _COLUMNS = ("id", "cron", "timezone", "branch", "next_at", "last_build_number", "last_error")
 
 _timezone_option = click.option("--timezone", metavar="ZONE", help="The time zone, as in Europe/Berlin.")

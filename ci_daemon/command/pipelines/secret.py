@@ -15,8 +15,6 @@ from storage import Masker, document_of, immutable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["secret"]
-
 F = TypeVar("F", bound="Callable[..., object]")
 
 _COLUMNS = ("name", "created_at", "updated_at")

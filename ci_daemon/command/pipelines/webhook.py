@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from api.doors import Door
 
-__all__ = ["webhook"]
-
 _COLUMNS = ("id", "provider", "event", "url", "received_at", "state", "attempts", "outcome", "last_error")
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from ci_daemon.convert import Omission
 
-__all__ = ["convert"]
-
 
 @click.command(cls=CallerCommand, reads=True)
 @click.argument("path", metavar="[FILE|DIR]", default=".", type=click.Path(exists=True, path_type=Path))

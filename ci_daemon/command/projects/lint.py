@@ -24,8 +24,6 @@ from ci_daemon.terminal.tables import DocumentTable, print_renderable
 if TYPE_CHECKING:
     from ci_daemon.lint import LintedPipeline, Report
 
-__all__ = ["lint"]
-
 _COLUMNS = ("step", "name", "starts_from", "waits_for", "cache")
 
 

@@ -11,8 +11,6 @@ from ci_daemon import new as beginning
 from ci_daemon.command.support.command_classes import CallerCommand
 from ci_daemon.command.support.session import Failure, Session, pass_session
 
-__all__ = ["new"]
-
 _DOCSTRING = "The pipeline of this project, as `ci-daemon new` began it."
 
 

@@ -22,8 +22,6 @@ from ci_daemon.providers import open_images, open_providers
 from ci_daemon.terminal.printable import printable
 from storage import SystemClock
 
-__all__ = ["render"]
-
 
 @click.command(cls=CallerCommand, reads=True)
 @click.argument("tree", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))

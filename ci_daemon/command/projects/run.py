@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from ci_daemon.submit import Screen, Summary
     from storage import Build
 
-__all__ = ["run"]
-
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _HOLD_SECONDS = 86_400
 _SWITCH_SECONDS = 0.001

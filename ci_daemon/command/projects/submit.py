@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from api.operations import BuildRecord
     from ci_daemon.submit import Archive, Client, GitRevision, Screen, Summary
 
-__all__ = ["submit"]
-
 _UNKNOWN_PIPELINE = "unknown pipeline"
 """The service's message if DIR declares several pipelines, and none with the requested slug."""
 _REJECTED = "build_plan_rejected"

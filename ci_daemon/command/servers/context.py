@@ -16,8 +16,6 @@ from ci_daemon.remote.token_store import TokenStore
 if TYPE_CHECKING:
     from ci_daemon.remote.contexts import Context
 
-__all__ = ["context"]
-
 _COLUMNS = ("name", "url", "email", "current")
 
 

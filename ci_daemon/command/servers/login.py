@@ -26,8 +26,6 @@ from ci_daemon.remote.urls import is_http_url, is_this_host
 if TYPE_CHECKING:
     from ci_daemon.remote.connection import Connection
 
-__all__ = ["login", "logout"]
-
 _UNAUTHORIZED = 401
 
 

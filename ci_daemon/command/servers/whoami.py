@@ -8,8 +8,6 @@ from api.operations import user as users
 from ci_daemon.command.support.command_classes import CallerCommand
 from ci_daemon.command.support.session import Session, pass_session
 
-__all__ = ["whoami"]
-
 
 @click.command(cls=CallerCommand, reads=True)
 @pass_session

@@ -14,8 +14,6 @@ from ci_daemon.manual import SHELLS, completion_script, pages
 if TYPE_CHECKING:
     from ci_daemon.command.support.session import Session
 
-__all__ = ["completion"]
-
 
 @click.command(cls=CallerCommand, reads=True)
 @click.argument("shell", metavar="bash|zsh|fish", type=click.Choice([*SHELLS]))

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from ci_daemon.config import Config, Setting
 
-__all__ = ["config"]
-
 _HIDDEN = "(hidden)"
 _OTHERS_MAY_READ = 0o004
 

@@ -19,8 +19,6 @@ from ci_daemon.command.support.session import Session, pass_session
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["doctor"]
-
 
 @click.command(cls=CallerCommand)
 @click.option("--fix", is_flag=True, help="Run the commands that are safe to run; most need root.")

@@ -9,8 +9,6 @@ from ci_daemon.command.support.lookup import find_organization
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from storage import HostConnectedElsewhere, SystemClock
 
-__all__ = ["github"]
-
 
 @click.group(cls=Group)
 def github() -> None:

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from actors.vms.images import Image
     from ci_daemon.config import Config
 
-__all__ = ["image"]
-
 _COLUMNS = ("name", "default", "mib", "users", "source", "last_used_at")
 _OF_ENGINE = "incus:"
 _MIB = 2**20

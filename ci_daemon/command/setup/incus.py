@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from actors.vms.incus import IncusSettings, MemberContents
 
-__all__ = ["incus"]
-
 _COLUMNS = ("name", "state", "cpus", "memory_mb", "memory_free_mb", "vms", "snapshots", "images", "message")
 
 

@@ -13,8 +13,6 @@ from ci_daemon.command.support.session import Failure, Session, pass_session
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["init"]
-
 _ALLOWED_ENTRIES = {"ci-daemon.toml", "ci-daemon.lock", "images", "lost+found"}
 """Names that a directory may contain before it becomes a state directory."""
 

@@ -45,8 +45,6 @@ from ci_daemon.install.host import environment
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["install", "uninstall"]
-
 
 @click.command(cls=CallerCommand)
 @click.option(

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from ci_daemon.command.support.session import Session
 
-__all__ = ["CommandAudit", "audit_command", "command_audit", "write"]
-
 _PASSWORD = re.compile(r"(//)[^/@\s]*@")
 
 

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     import click
 
-__all__ = ["HEADINGS", "Catalog", "lines"]
-
 HEADINGS: Mapping[str, Mapping[str, str]] = {
     "Set up": {
         "install": "Install or upgrade the service on this host.",

@@ -4,7 +4,5 @@ from __future__ import annotations
 
 import click
 
-__all__ = ["CENTS"]
-
 CENTS = click.IntRange(1, 10**11)
 """The type of an amount: whole cents, at most a billion units of the currency."""

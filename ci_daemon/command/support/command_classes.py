@@ -11,8 +11,6 @@ from ci_daemon.command.support.identity import become_owner
 from ci_daemon.command.support.names import BuildName, PipelineName
 from ci_daemon.command.support.session import Failure, Session
 
-__all__ = ["CallerCommand", "Command", "Group", "RootGroup", "ServerCommand", "SharedCommand"]
-
 _ONE_DOCUMENT = "Print one JSON document."
 
 

@@ -8,8 +8,6 @@ import click
 
 from ci_daemon.command.support.session import Failure
 
-__all__ = ["confirm"]
-
 
 def confirm(question: str) -> None:
     """Ask at the terminal.

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from _typeshed import DataclassInstance
 
-__all__ = ["document_of", "given"]
-
 
 def document_of(record: DataclassInstance) -> dict[str, object]:
     """Return the fields of a data class, with instants and states as text."""

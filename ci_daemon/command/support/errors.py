@@ -25,8 +25,6 @@ from ci_daemon.submit.packing import PackError
 from ci_daemon.tracing import TracingUnavailable
 from storage import StorageError, UserUnknown, error_reason
 
-__all__ = ["EXPECTED_ERRORS", "error_message"]
-
 EXPECTED_ERRORS = (
     AlreadyServed,
     ApiError,

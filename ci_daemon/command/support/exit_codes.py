@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["MEANINGS", "ExitCode"]
-
 
 class ExitCode(IntEnum):
     """An exit code of the command itself; `debug` and `logs` may end with that of a program they run."""

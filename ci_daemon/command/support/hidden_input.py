@@ -8,8 +8,6 @@ import click
 
 from ci_daemon.command.support.session import Failure
 
-__all__ = ["hidden_line"]
-
 _MAX_LENGTH = 1024
 
 

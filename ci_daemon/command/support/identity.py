@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["as_owner", "become_owner"]
-
 T = TypeVar("T")
 
 

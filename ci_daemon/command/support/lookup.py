@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from ci_daemon.command.support.names import BuildName
     from storage import Build, Organization, Pipeline, Repository, Storage
 
-__all__ = ["find_build", "find_organization", "find_pipeline", "find_repository"]
-
 
 def find_organization(storage: Storage, slug: str) -> Organization:
     """Return an organization by its slug. Raises Failure."""

@@ -8,8 +8,6 @@ import click
 
 from ci_daemon.command.support.session import Failure
 
-__all__ = ["BuildName", "PipelineName", "build_argument", "pipeline_argument", "short_id"]
-
 _SHORT_ID = 8
 
 

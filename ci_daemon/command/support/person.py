@@ -7,8 +7,6 @@ import click
 import storage
 from ci_daemon.command.support.texts import one_line
 
-__all__ = ["display_name", "email_address"]
-
 _MAX_LENGTH = 255
 
 display_name = one_line(_MAX_LENGTH)

@@ -14,8 +14,6 @@ from storage import BuildState, slugify
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["EXIT_CODES", "check_slug", "ir_option", "pipeline_ir", "strict_shell_flag"]
-
 EXIT_CODES: Mapping[BuildState, ExitCode] = {
     BuildState.PASSED: ExitCode.SUCCESS,
     BuildState.FAILED: ExitCode.FAILURE,

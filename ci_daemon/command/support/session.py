@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from ci_daemon.remote.destination import Destination, Wish
     from storage import Storage
 
-__all__ = ["DEFAULT_STATE_DIR", "Failure", "Session", "pass_session"]
-
 DEFAULT_STATE_DIR = Path("/var/lib/ci-daemon")
 T = TypeVar("T")
 

@@ -11,8 +11,6 @@ from storage import CancelSuperseded
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["DEFAULT", "settings_in_words", "strict_shell_of", "strict_shell_option", "superseded_option"]
-
 DEFAULT = "default"
 """The value of a setting that is left to the next larger unit."""
 

@@ -6,8 +6,6 @@ import io
 import os
 import sys
 
-__all__ = ["prepare_streams"]
-
 _STDERR = 2
 
 

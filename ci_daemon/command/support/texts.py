@@ -9,8 +9,6 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["note_option", "one_line", "watch_option"]
-
 F = TypeVar("F", bound="Callable[..., object]")
 
 _MAX_NOTE = 10_000

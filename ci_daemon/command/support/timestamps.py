@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["timestamp"]
-
 
 def timestamp(at: datetime) -> str:
     """Return an aware UTC instant as ISO 8601 with six digits and a Z."""

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from falcon import testing
 
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from api.middleware.authentication import Access, BearerTokens
 from api.middleware.rate_limits import RateLimits
 from api.request import ApiRequest

@@ -6,7 +6,7 @@ import falcon
 from falcon import testing
 
 from api import RateLimitSettings
-from api.errors.responses import ApiError
+from api.errors.catalog import ApiError
 from api.middleware.rate_limits import RateLimits
 from tests.clock import ManualClock
 

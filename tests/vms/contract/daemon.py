@@ -10,8 +10,6 @@ from pathlib import Path
 from actors.vms import VmSpec
 from tests.vms.contract.hosts import HOSTS, IMAGE
 
-__all__ = ["Daemon"]
-
 
 class Daemon:
     """A process that opens a provider in a folder, says so, makes a VM, says so, and waits."""

@@ -5,8 +5,6 @@ Those of `HOGS` print "up" once they have begun.
 
 from __future__ import annotations
 
-__all__ = ["HOGS", "MEMORY"]
-
 MEMORY = """\
 import os
 blocks = []

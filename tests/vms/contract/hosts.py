@@ -31,8 +31,6 @@ from tests.fleet.standing import StandingFleets
 from tests.machines import share_image_disks, unpacked_kernel, unpacked_member_kernel
 from tests.memory.provider import MemoryProvider, World
 
-__all__ = ["HOSTS", "IMAGE", "PROCESSES", "Cases", "Host", "processes_in"]
-
 IMAGE = "debian:12"
 _SLOW_SECONDS = 1200.0
 PROCESSES = 300

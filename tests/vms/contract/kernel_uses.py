@@ -6,8 +6,6 @@ what fails for another reason can, since code of the kernel has run for it that 
 
 from __future__ import annotations
 
-__all__ = ["CALLS", "DEVICES", "FILE_SYSTEMS", "SOCKETS"]
-
 FILE_SYSTEMS = r"""
 import ctypes, errno, json, os
 libc = ctypes.CDLL(None, use_errno=True)

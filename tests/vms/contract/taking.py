@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["AS_SEVERAL_USERS", "IN_FLIGHT", "PIPES", "PIPE_BYTES", "TAKERS", "TERMINALS", "taking"]
-
 AS_SEVERAL_USERS = """\
 import ctypes, os, signal, struct
 libc = ctypes.CDLL(None, use_errno=True)

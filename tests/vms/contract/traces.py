@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-__all__ = ["LEAVE", "OWN_KERNEL_PLACES", "PLACES", "SEEK"]
-
 PLACES = {
     "abstract socket",
     "file in memory",

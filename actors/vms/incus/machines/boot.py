@@ -16,8 +16,6 @@ from actors.vms.qemu.kernel_package import KernelPackage
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["boot_digest", "efi_stub", "machine_boot", "machine_kernel"]
-
 _STUB = "usr/lib/systemd/boot/efi/linuxx64.efi.stub"
 _SHARE = "9p"
 """The driver of the file system by which the engine brings its agent; kernels for clouds lack it."""

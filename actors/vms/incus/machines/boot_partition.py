@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import struct
 
-__all__ = ["boot_partition"]
-
 _SECTOR = 512
 _CLUSTER = 4096
 _CLUSTERS = 16_384

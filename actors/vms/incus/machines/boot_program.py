@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["boot_program"]
-
 _HEADERS_AT = 0x3C
 _SECTION = "<8sIIIIIIHHI"
 _SECTION_BYTES = struct.calcsize(_SECTION)

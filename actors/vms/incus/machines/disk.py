@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from actors.vms.sandbox.userns import IdMap
 
-__all__ = ["disk_program", "make_machine_disk"]
-
 _PACKAGES = {"qemu-img": "qemu-utils", "mke2fs": "e2fsprogs"}
 _MB = 1 << 20
 _SECTOR = 512

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from actors.vms.sandbox.userns import IdMap
 
-__all__ = ["MachineImage"]
-
 _DISK = "rootfs.img"
 _BLOCK_BYTES = 1 << 20
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from ci_daemon.command.support.session import Session
     from storage import Storage
 
-__all__ = ["BoxBackend"]
-
 
 class BoxBackend:
     """The nouns in an open storage.

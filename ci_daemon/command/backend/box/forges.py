@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ci_daemon.command.backend.repositories import HostedRepository
     from storage import Organization, Repository, Storage
 
-__all__ = ["connect_at_forge", "disconnect_at_forge"]
-
 
 def connect_at_forge(
     session: Session, storage: Storage, organization: Organization, hosted: HostedRepository

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ci_daemon.command.support.session import Session
     from storage import Repository, Storage
 
-__all__ = ["BoxRepositories", "BoxRepository", "deploy_key", "repository_of"]
-
 _PUSHES = 20
 
 

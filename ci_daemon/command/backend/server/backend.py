@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from ci_daemon.command.backend.repositories import Repositories
     from ci_daemon.remote.destination import Destination
 
-__all__ = ["ServerBackend"]
-
 
 class ServerBackend:
     """The nouns that the API of a server has."""

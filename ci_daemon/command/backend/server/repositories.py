@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from ci_daemon.remote.connection import Connection
 
-__all__ = ["ServerRepositories"]
-
 
 class ServerRepositories:
     """Repositories by the API. Those on plain git servers are connected by the owner of the host alone."""

@@ -7,8 +7,6 @@ from pathlib import Path
 from actors.vms import Connection, in_job
 from actors.vms.sandbox.vm_folder import VmFolder
 
-__all__ = ["CONFINED", "IMAGE", "PROCESSES", "SECONDS", "confinement", "qemu_of", "says"]
-
 IMAGE = "debian:12"
 SECONDS = 1200.0
 PROCESSES = 300

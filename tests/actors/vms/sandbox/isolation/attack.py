@@ -6,8 +6,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CALLS"]
-
 CALLS = """\
 import ctypes, errno, json, mmap, os, platform, signal, socket
 libc = ctypes.CDLL(None, use_errno=True)

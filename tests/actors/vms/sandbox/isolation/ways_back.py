@@ -6,8 +6,6 @@ one of them, to the service's folder, or to a process of the service.
 
 from __future__ import annotations
 
-__all__ = ["WAYS"]
-
 WAYS = r"""
 import ctypes, fcntl, itertools, os, signal, socket, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)
