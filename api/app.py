@@ -154,7 +154,7 @@ def create_app(
         rate_limits,
         settings.url,
         creation,
-        Connecting(connector or RepositoryConnector(storage, {}, settings.url)),
+        Connecting(lambda: connector or RepositoryConnector(storage, {}, settings.url)),
     )
     door = HttpDoor(service, access, pager, rates)
     tokens, addresses = LogTokens(signer, clock), ClientAddresses(settings.trusted_proxies)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from api.console.source_hosts.routes import add_source_host_pages
-from api.operations import connected_repo, repo_deliveries, repo_summaries, repositories
+from api.operations import repo_deliveries, repositories
 from api.resources.source_hosts.bitbucket import BitbucketResource
 from api.resources.source_hosts.github_installations import GithubInstallationsResource
 
@@ -35,13 +35,13 @@ def add_source_hosts(
     """Route what is connected at source hosts; ``access`` is that of programs."""
     door.add(
         routes,
-        repo_summaries.list_org_repos,
+        repositories.list_org_repos,
         repositories.connect_repo,
         repositories.get_repo,
         repositories.update_repo,
         repositories.disconnect_repo,
-        connected_repo.check_repo,
-        connected_repo.make_repo_hook,
+        repositories.check_repo,
+        repositories.make_repo_hook,
         repo_deliveries.list_repo_deliveries,
         repo_deliveries.get_repo_delivery,
         repo_deliveries.redeliver_to_repo,

@@ -17,10 +17,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from actors.ir import IrSettings
-    from actors.mail import Mails
     from actors.render import Envelope
     from api.builds.creation import BuildCreation
-    from api.engine import ChangeWatch, EngineInterface
+    from api.engine import ChangeWatch
     from api.operations.operation import Download, Operation
     from storage import Clock, Job, Page, Storage
 
@@ -34,7 +33,7 @@ _BLOCK = 1 << 20
 _NO_BUILDS_HERE = "only the service, in its own process, renders and watches builds"
 
 
-class _OtherProcess:
+class OtherProcess:
     """The engine of a service in another process, which looks each second for work in the storage."""
 
     draining = False
@@ -78,13 +77,19 @@ class _OtherProcess:
         """Return None: the service alone knows."""
 
 
-def _creation(storage: Storage, engine: EngineInterface, limits: IrSettings, clock: Clock) -> BuildCreation:
+def service_elsewhere(storage: Storage, clock: Clock) -> Service:
+    """Return the parts of a service that runs in another process, or will."""
+    return Service(storage, clock, OtherProcess(storage))
+
+
+def creation_elsewhere(service: Service, limits: IrSettings) -> BuildCreation:
     """Return the creation of builds that the service renders and runs, for which nobody waits here."""
     # Only here, because planning takes long to import.
     from api.builds.creation import BuildCreation  # noqa: PLC0415
     from api.builds.render_wait import RendersElsewhere  # noqa: PLC0415
 
-    return BuildCreation(storage, engine, limits, RendersElsewhere(storage, engine, clock))
+    storage, engine = service.storage, service.engine
+    return BuildCreation(storage, engine, limits, RendersElsewhere(storage, engine, service.clock))
 
 
 class LocalDoor:
@@ -96,23 +101,9 @@ class LocalDoor:
 
     owners = True
 
-    def __init__(
-        self,
-        storage: Storage,
-        clock: Clock,
-        actor: str,
-        origin: str,
-        limits: IrSettings | None = None,
-        mails: Mails | None = None,
-    ) -> None:
-        """Lead to operations; to those that create builds only with ``limits``, those of a pipeline's IR.
-
-        Without ``mails`` none is written.
-        """
+    def __init__(self, service: Service, actor: str, origin: str) -> None:
         self._owner = HostOwner(actor)
-        engine = _OtherProcess(storage)
-        creation = None if limits is None else _creation(storage, engine, limits, clock)
-        self._call = Call(Service(storage, clock, engine, mails, creation=creation), self._owner)
+        self._call = Call(service, self._owner)
         self._origin = origin
 
     def perform(self, operation: Operation[R], names: Mapping[str, str], body: object = None) -> R:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from actors.mail import Mails
+    from actors.repositories import RepositorySettings
     from api.builds.creation import BuildCreation
     from api.engine import EngineInterface
     from api.http.files import StoredFile
@@ -84,7 +85,10 @@ class Service:
     """The creation of builds; None in a command that creates none."""
 
     connecting: Connecting | None = None
-    """The way to the hosts of repositories; None outside of the service's own process."""
+    """The way to the hosts of repositories; None in a command that asks none."""
+
+    git: RepositorySettings | None = None
+    """The bounds of reading repositories; None in the service, whose actors read them, and in other commands."""
 
 
 @immutable

@@ -8,7 +8,6 @@ from storage import on_first_use
 
 if TYPE_CHECKING:
     from ci_daemon.overview.queue import WaitingBuild, WaitingJob, waiting_builds, waiting_jobs
-    from ci_daemon.overview.repositories import repository_errors
     from ci_daemon.overview.vms import VmInUse, vms_in_use
 else:
     __getattr__ = on_first_use(__name__)
@@ -17,7 +16,6 @@ __all__ = [
     "VmInUse",
     "WaitingBuild",
     "WaitingJob",
-    "repository_errors",
     "vms_in_use",
     "waiting_builds",
     "waiting_jobs",

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from actors.repositories import fingerprint
 from api.console.pages import Page, whole_number
-from api.operations.connected_repo import deploy_key_of
 from api.operations.repo_deliveries import connected_delivery
+from api.operations.repositories import deploy_key_of
 from api.operations.things import connected_repository
 from storage import GIT, Role
 

@@ -8,7 +8,7 @@ from api.console.operation_form import OperationForm, given, leads_to, shows
 from api.console.source_hosts.bitbucket import BitbucketPage
 from api.console.source_hosts.list import RepositoriesPage, installation_of
 from api.console.source_hosts.repository import RepositoryPage
-from api.operations import connected_repo, repo_deliveries, repositories
+from api.operations import repo_deliveries, repositories
 from api.resources.source_hosts.bitbucket import BitbucketResource
 from api.resources.source_hosts.github_installations import GithubInstallationsResource
 
@@ -54,9 +54,9 @@ def add_source_host_pages(
     again = leads_to(lambda params, _: f"{params['org']}/repositories/{params['id']}")
     routes.add_page(one, page_of_one)
     routes.add_page(f"{one}/disconnect", OperationForm(site, repositories.disconnect_repo, back))
-    routes.add_page(f"{one}/check", OperationForm(site, connected_repo.check_repo, again))
+    routes.add_page(f"{one}/check", OperationForm(site, repositories.check_repo, again))
     shown = shows(site, "source_hosts/hook")
-    routes.add_page(f"{one}/hook", OperationForm(site, connected_repo.make_repo_hook, shown))
+    routes.add_page(f"{one}/hook", OperationForm(site, repositories.make_repo_hook, shown))
     routes.add_page(f"{one}/deliveries/{{delivery_id}}", page_of_one, "delivery")
     form = OperationForm(site, repo_deliveries.redeliver_to_repo, again)
     routes.add_page(f"{one}/deliveries/{{delivery_id}}/redeliver", form)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from api import ApiError
-from api.operations import organizations, repo_deliveries, repo_summaries
+from api.operations import organizations, repo_deliveries, repositories
 from ci_daemon.command.support.command_classes import Group, SharedCommand
 from ci_daemon.command.support.session import Session, pass_session
 from ci_daemon.remote.failures import RequestFailed
@@ -74,10 +74,10 @@ def redeliver(session: Session, *, delivery: str) -> None:
     session.answer(document_of(again), f"{delivery} is processed again")
 
 
-def _repositories(door: Door) -> Iterator[tuple[repo_summaries.RepoSummary, dict[str, str]]]:
+def _repositories(door: Door) -> Iterator[tuple[repositories.RepoSummary, dict[str, str]]]:
     """Yield the repositories that the caller may see, each with the names in its path."""
     for org in door.rows(organizations.list_organizations, {}):
-        for each in door.rows(repo_summaries.list_org_repos, {"org": org.slug}):
+        for each in door.rows(repositories.list_org_repos, {"org": org.slug}):
             yield each, {"org": org.slug, "id": each.uuid}
 
 
@@ -93,7 +93,7 @@ def _reports(door: Door, limit: int) -> Iterator[repo_deliveries.Report]:
 
 def _found(
     door: Door, delivery: str
-) -> tuple[repo_summaries.RepoSummary, dict[str, str], repo_deliveries.DeliveryWithBody]:
+) -> tuple[repositories.RepoSummary, dict[str, str], repo_deliveries.DeliveryWithBody]:
     """Return a delivery with its repository, as no path of the API has its ID alone.
 
     Raises ApiError, or what the door raises.

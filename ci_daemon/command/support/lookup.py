@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ci_daemon.command.support.session import Failure
 
 if TYPE_CHECKING:
     from ci_daemon.command.support.names import BuildName
-    from storage import Build, Organization, Pipeline, Repository, Storage
+    from storage import Build, Organization, Pipeline, Storage
 
 
 def find_organization(storage: Storage, slug: str) -> Organization:
@@ -35,14 +34,3 @@ def find_build(storage: Storage, name: BuildName) -> Build:
         pipeline = name.of_pipeline
         raise Failure(f"{pipeline} has no build {name.number}: `ci-daemon build list {pipeline}` shows all")
     return build
-
-
-def find_repository(storage: Storage, url: str, org: str) -> Repository:
-    """Return a connected repository by its URL or path. Raises Failure."""
-    organization = find_organization(storage, org)
-    found = storage.repositories.find(organization.id, url)
-    if found is None and "://" not in url:
-        found = storage.repositories.find(organization.id, str(Path(url).resolve()))
-    if found is None:
-        raise Failure(f"{url} is not connected to {org}: `ci-daemon repo list` shows what is")
-    return found

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+    from actors.source_hosts import RepositoryConnector
     from api.doors import Door, LocalDoor
-    from ci_daemon.command.backend.backend import Backend
+    from api.operations.operation import Service
     from ci_daemon.config import Config
     from ci_daemon.remote.connection import Connection
     from ci_daemon.remote.destination import Destination, Wish
@@ -174,23 +175,6 @@ class Session:
         return found
 
     @contextmanager
-    def backend(self) -> Iterator[Backend]:
-        """Open the data of a command that the box and a server both have.
-
-        Raises Failure, ContextsUnusable and StorageError.
-        """
-        if self.server() is None:
-            from ci_daemon.command.backend.box import BoxBackend
-
-            with self.storage_without_billing() as storage:
-                yield BoxBackend(self, storage)
-            return
-        from ci_daemon.command.backend.server.backend import ServerBackend
-
-        with closing(ServerBackend(self.signed_in())) as backend:
-            yield backend
-
-    @contextmanager
     def door(self) -> Iterator[Door]:
         """Open the way to the operations of a command that the box and a server both have.
 
@@ -206,12 +190,8 @@ class Session:
     @contextmanager
     def owners_door(self) -> Iterator[LocalDoor]:
         """Open the owner's way to the operations, on the box. Raises Failure and StorageError."""
-        from api.doors import LocalDoor
-        from storage import SystemClock
-
-        self.audited = True
         with self.storage_without_billing() as storage:
-            yield LocalDoor(storage, SystemClock(), self.operator, self.origin)
+            yield self._local(self._service(storage))
 
     @contextmanager
     def building_door(self) -> Iterator[Door]:
@@ -223,12 +203,11 @@ class Session:
             with self.connection() as connection:
                 yield connection
             return
-        from api.doors import LocalDoor
-        from storage import SystemClock
+        from api.doors.local import creation_elsewhere
 
-        self.audited = True
         with self.storage() as storage:
-            yield LocalDoor(storage, SystemClock(), self.operator, self.origin, self.config().ir)
+            service = self._service(storage)
+            yield self._local(replace(service, creation=creation_elsewhere(service, self.config().ir)))
 
     @contextmanager
     def mailing_door(self) -> Iterator[LocalDoor]:
@@ -237,14 +216,54 @@ class Session:
         Raises Failure, StorageError and ConfigError.
         """
         from actors.mail import Mails
-        from api.doors import LocalDoor
-        from storage import SystemClock
 
-        self.audited, config = True, self.config()
+        config = self.config()
         with self.storage_without_billing() as storage:
             url = config.http.url
             mails = Mails(storage, url, config.http.front_end(url)) if config.mail.host else None
-            yield LocalDoor(storage, SystemClock(), self.operator, self.origin, mails=mails)
+            yield self._local(replace(self._service(storage), mails=mails))
+
+    @contextmanager
+    def repositories_door(self) -> Iterator[Door]:
+        """Open the way to operations that ask the servers of repositories, or tell them where the service is.
+
+        Raises Failure, ContextsUnusable, StorageError and ConfigError.
+        """
+        if self.server() is not None:
+            with self.connection() as connection:
+                yield connection
+            return
+        with self.owners_repositories_door() as door:
+            yield door
+
+    @contextmanager
+    def owners_repositories_door(self) -> Iterator[LocalDoor]:
+        """Open the owner's way to them, on the box. Raises Failure, StorageError and ConfigError."""
+        from api.operations.repositories import Connecting
+
+        config, url = self.config(), self.service_url()
+        with self.storage_without_billing() as storage:
+            service = self._service(storage)
+
+            def connector() -> RepositoryConnector:
+                from ci_daemon.source_hosts import open_source_hosts
+
+                return open_source_hosts(storage, config, service.clock, url).connector
+
+            yield self._local(replace(service, url=url, connecting=Connecting(connector), git=config.repositories))
+
+    def _service(self, storage: Storage) -> Service:
+        from api.doors.local import service_elsewhere
+        from storage import SystemClock
+
+        return service_elsewhere(storage, SystemClock())
+
+    def _local(self, service: Service) -> LocalDoor:
+        """Return the owner's way to the operations, which writes the audit."""
+        from api.doors import LocalDoor
+
+        self.audited = True
+        return LocalDoor(service, self.operator, self.origin)
 
     @contextmanager
     def connection(self) -> Iterator[Connection]:

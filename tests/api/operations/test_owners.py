@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from api.doors.http import HttpDoor
-from api.doors.local import LocalDoor
+from api.doors.local import LocalDoor, service_elsewhere
 from api.errors.catalog import ApiError
 from api.openapi.operations import Routes
 from api.operations import api_tokens
@@ -18,7 +18,7 @@ from tests.records import new_owner
 
 @pytest.fixture
 def door(storage: Storage, clock: ManualClock) -> LocalDoor:
-    return LocalDoor(storage, clock, "root", "uid 0")
+    return LocalDoor(service_elsewhere(storage, clock), "root", "uid 0")
 
 
 def test_http_leads_to_none_of_them():

@@ -1,1 +1,0 @@
-"""The nouns of a server: operations of its API, as the person who is signed in."""
