@@ -12,7 +12,6 @@ from api.operations import (
     billing,
     builds,
     caches,
-    coupons,
     invites,
     jobs,
     mail_settings,
@@ -250,7 +249,7 @@ def add_billing(routes: Routes, door: HttpDoor) -> None:
         usage.get_usage,
         usage.list_usage_by_day,
         usage.list_usage_by_build,
-        coupons.redeem_coupon,
+        billing.redeem_coupon,
     )
 
 

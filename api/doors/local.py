@@ -113,11 +113,16 @@ class LocalDoor:
             self._note(operation, names, result)
         return result
 
-    def rows(self, operation: Operation[Page[Any]] | Operation[list[Any]], names: Mapping[str, str]) -> Iterator[Any]:
-        """Yield the rows of a list, to its end."""
+    def rows(
+        self,
+        operation: Operation[Page[Any]] | Operation[list[Any]],
+        names: Mapping[str, str],
+        body: object = None,
+    ) -> Iterator[Any]:
+        """Yield the rows of a list, to its end; ``body`` says which, if the operation takes one."""
         after: int | None = None
         while True:
-            page = operation.perform(self._call, names, dict, partial(_span, after))
+            page = operation.perform(self._call, names, lambda: body, partial(_span, after))
             if isinstance(page, list):
                 yield from page
                 return

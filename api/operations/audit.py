@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime  # noqa: TC003 - the model of a record reads the annotations
-from typing import Self
+from typing import Annotated, Self
 
 import storage
-from api.operations.operation import GET, Call, Span, operation
+from api.operations.operation import GET, Call, Span, operation, owners_operation
 from api.operations.things import ORGANIZATION, ThisMembership
 from storage import AuditFilter, Page, Role, immutable
 
@@ -39,3 +39,32 @@ def list_audit_entries(call: Call, membership: ThisMembership, span: Span) -> Pa
     wanted = AuditFilter(organization=membership.organization.slug)
     page = call.storage.audit.page(span.limit, span.after, wanted)
     return Page(tuple(map(AuditEntry.of, page.rows)), page.next_key)
+
+
+@immutable
+class ChangesAfter:
+    """The body of `list_changes_after`: at most ``limit`` wanted entries past the key ``after``."""
+
+    after: int
+    limit: int
+    wanted: AuditFilter
+
+
+@owners_operation("listChanges", GET, "/audit")
+def list_changes(call: Call, body: AuditFilter, span: Span) -> Page[storage.AuditEntry]:
+    """List the wanted changes, newest first."""
+    return call.storage.audit.page(span.limit, span.after, body)
+
+
+@owners_operation("listChangesAfter", GET, "/audit/after")
+def list_changes_after(
+    call: Call, body: ChangesAfter
+) -> Annotated[list[storage.AuditEntry], "The wanted changes, oldest first."]:
+    """List wanted changes past one of them, oldest first."""
+    return call.storage.audit.following(body.after, body.limit, body.wanted)
+
+
+@owners_operation("getLastChange", GET, "/audit/last")
+def get_last_change(call: Call) -> int:
+    """Return the key of the newest change; 0 if there is none."""
+    return call.storage.audit.last_id()

@@ -4,9 +4,35 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from api.operations.operation import DELETE, GET, Call, Whole, operation
-from api.operations.things import ORGANIZATION, PIPELINE, ThisMembership, ThisPipeline
-from storage import CacheEntry, Role
+from api.operations.operation import DELETE, GET, Call, Whole, operation, owners_operation
+from api.operations.things import ORGANIZATION, PIPELINE, ThisMembership, ThisPipeline, member_organization
+from storage import CacheEntry, Role, immutable
+
+
+@immutable
+class CacheSelection:
+    """The cached disks of an organization and of pipelines of this slug; of all by default."""
+
+    org: str | None = None
+    pipeline: str | None = None
+
+
+@immutable
+class CacheUse:
+    """The use of cached disks."""
+
+    entries: int
+    bytes: int
+    hits: int
+
+
+@immutable
+class ClearedCaches:
+    """The number of entries that were removed, and of disks that were deleted."""
+
+    entries: int
+    freed: int
+
 
 CacheList = Annotated[list[CacheEntry], Whole("The cached disks of an organization.", "CacheList")]
 
@@ -24,3 +50,41 @@ def clear_pipeline_cache(call: Call, member: ThisMembership, pipeline: ThisPipel
     Disks are removed as soon as no unfinished build needs them.
     """
     call.storage.cache.drop(call.storage.cache.entries(member.organization.slug, pipeline.slug))
+
+
+@owners_operation("listCachedDisks", GET, "/caches")
+def list_cached_disks(call: Call, body: CacheSelection) -> CacheList:
+    """List the selected disks of all organizations, least recently used first."""
+    return _selected(call, body)
+
+
+@owners_operation("getCacheUse", GET, "/caches/use")
+def get_cache_use(call: Call, body: CacheSelection) -> CacheUse:
+    """Count the selected disks, their bytes with the disks below them, and the jobs that they saved."""
+    from actors.cleanup import SnapshotForest  # noqa: PLC0415 - what makes VMs, which a list needs not
+
+    entries = _selected(call, body)
+    used_bytes = SnapshotForest(call.storage.snapshots.all()).bytes(entry.snapshot for entry in entries)
+    return CacheUse(len(entries), used_bytes, sum(entry.hits for entry in entries))
+
+
+@owners_operation("clearCaches", DELETE, "/caches")
+def clear_caches(call: Call, body: CacheSelection) -> ClearedCaches:
+    """Forget the selected disks, and delete all that no unfinished build needs.
+
+    Raises TypeError if this door reaches no VMs.
+    """
+    from actors.cleanup import free_disks  # noqa: PLC0415 - as above
+
+    if call.service.providers is None:
+        raise TypeError("this door reaches no VMs")
+    dropped = _selected(call, body)
+    call.storage.cache.drop(dropped)
+    return ClearedCaches(len(dropped), free_disks(call.storage, call.service.providers))
+
+
+def _selected(call: Call, selection: CacheSelection) -> list[CacheEntry]:
+    """Return the selected disks. Raises ApiError ``organization_not_found``."""
+    if selection.org is not None:
+        member_organization(call.storage, call.caller, selection.org)
+    return call.storage.cache.entries(selection.org, selection.pipeline)

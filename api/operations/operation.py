@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from actors.mail import Mails
     from actors.repositories import RepositorySettings
+    from actors.vms import Providers
     from api.builds.creation import BuildCreation
     from api.engine import EngineInterface
     from api.http.files import StoredFile
@@ -86,6 +87,9 @@ class Service:
 
     connecting: Connecting | None = None
     """The way to the hosts of repositories; None in a command that asks none."""
+
+    providers: Providers | None = None
+    """The makers of VMs; None in the service, whose actors make them, and in commands that need none."""
 
     git: RepositorySettings | None = None
     """The bounds of reading repositories; None in the service, whose actors read them, and in other commands."""

@@ -10,7 +10,7 @@ from api.console.organization.billing import BillingPage
 from api.console.organization.caches import CachesPage
 from api.console.organization.checkout import CheckoutEndPage, checkout_of
 from api.console.organization.people import OrganizationSettingsPage
-from api.operations import caches, coupons, invites, members, secrets
+from api.operations import billing, caches, invites, members, secrets
 from api.resources.billing.payments import CheckoutResource
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def add_organization_pages(
     routes.add_page("/{org}/caches/{pipeline}/clear", form)
 
     routes.add_page("/{org}/billing", BillingPage(site, payments))
-    form = OperationForm(site, coupons.redeem_coupon, _back_to("billing"), given("code"))
+    form = OperationForm(site, billing.redeem_coupon, _back_to("billing"), given("code"))
     routes.add_page("/{org}/billing/coupons", form)
     checkout = CheckoutResource(storage, access, rates, payments)
     form = OperationForm(site, checkout.on_post, shows(site, "organization/checkout"), checkout_of)

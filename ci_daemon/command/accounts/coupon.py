@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING
 
 import click
 
+from api.operations import billing
 from ci_daemon.command.support.cents import CENTS
 from ci_daemon.command.support.command_classes import Group
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.command.support.texts import note_option
-from ci_daemon.command.support.timestamps import timestamp
 from ci_daemon.terminal.counts import counted
-from storage import CouponTaken, CouponUnknown, NewCoupon
-
-if TYPE_CHECKING:
-    from storage import Coupon
+from storage import CouponTaken, NewCoupon, document_of
 
 _COLUMNS = ("code", "credit_cents", "redemptions", "max_redemptions", "expires_at", "note")
 _CODE = re.compile(r"[A-Z0-9][A-Z0-9-]{2,62}[A-Z0-9]", re.ASCII | re.IGNORECASE)
@@ -68,22 +64,22 @@ def create(
     session: Session, *, code: str, cents: int, max_redemptions: int | None, expires: datetime | None, note: str | None
 ) -> None:
     """Create the coupon CODE, which gives each organization that redeems it CENTS (whole cents), once."""
-    with session.storage_without_billing() as storage:
+    body = NewCoupon(code, cents, max_redemptions, expires, note)
+    with session.owners_door() as door:
         try:
-            created = storage.coupons.create(NewCoupon(code, cents, max_redemptions, expires, note))
+            created = door.perform(billing.create_coupon, {"code": code}, body)
         except CouponTaken as error:
             raise Failure(f"{error}: choose another code") from None
-    session.answer(
-        _document(created), f"created the coupon {created.code}, worth {counted(created.credit_cents, 'cent')}"
-    )
+    words = f"created the coupon {created.code}, worth {counted(created.credit_cents, 'cent')}"
+    session.answer(document_of(created), words)
 
 
 @coupon.command(name="list", reads=True)
 @pass_session
 def list_coupons(session: Session) -> None:
     """List the coupons, oldest first, with the number of redemptions of each."""
-    with session.storage_without_billing() as storage:
-        documents = [_document(each) for each in storage.coupons.all()]
+    with session.owners_door() as door:
+        documents = [document_of(each) for each in door.rows(billing.list_coupons, {})]
     session.table(documents, _COLUMNS, "there are no coupons: `ci-daemon coupon create` makes one")
 
 
@@ -92,22 +88,6 @@ def list_coupons(session: Session) -> None:
 @pass_session
 def disable(session: Session, *, code: str) -> None:
     """Make the coupon CODE expire now. Credit that was redeemed stays."""
-    with session.storage_without_billing() as storage:
-        try:
-            ended = storage.coupons.disable(code)
-        except CouponUnknown:
-            raise Failure(f"there is no coupon {code}: `ci-daemon coupon list` shows all") from None
-    document = _document(ended)
-    session.answer(document, f"the coupon {ended.code} has expired")
-
-
-def _document(each: Coupon) -> dict[str, object]:
-    return {
-        "code": each.code,
-        "credit_cents": each.credit_cents,
-        "redemptions": each.redemptions,
-        "max_redemptions": each.max_redemptions,
-        "expires_at": each.expires_at and timestamp(each.expires_at),
-        "note": each.note,
-        "created_at": timestamp(each.created_at),
-    }
+    with session.owners_door() as door:
+        ended = door.perform(billing.disable_coupon, {"code": code})
+    session.answer(document_of(ended), f"the coupon {ended.code} has expired")

@@ -12,17 +12,13 @@ import click
 from api.operations import billing
 from ci_daemon.command.support.cents import CENTS
 from ci_daemon.command.support.command_classes import Group, SharedCommand
-from ci_daemon.command.support.lookup import find_organization
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.command.support.texts import note_option
-from ci_daemon.command.support.timestamps import timestamp
 from ci_daemon.terminal.counts import counted
-from storage import LedgerSource, document_of
+from storage import document_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from storage import Storage
+    from api.operations import Operation
 
 _COLUMNS = ("id", "created_at", "source", "amount_cents", "balance_cents", "description")
 
@@ -53,7 +49,7 @@ def list_entries(session: Session, *, org: str, limit: int) -> None:
 @pass_session
 def grant(session: Session, *, org: str, cents: int, note: str | None) -> None:
     """Give the organization ORG credit of CENTS (whole cents), which its jobs spend."""
-    _credit(session, org, cents, LedgerSource.ADMIN_GRANT, note, "granted")
+    _credit(session, org, cents, billing.grant_credit, note, "granted")
 
 
 @ledger.command()
@@ -63,7 +59,7 @@ def grant(session: Session, *, org: str, cents: int, note: str | None) -> None:
 @pass_session
 def refund(session: Session, *, org: str, cents: int, note: str) -> None:
     """Refund CENTS (whole cents) of its jobs' cost to the organization ORG. The debits stay as they are."""
-    _credit(session, org, cents, LedgerSource.REFUND, note, "refunded")
+    _credit(session, org, cents, billing.refund_credit, note, "refunded")
 
 
 @ledger.command(reads=True)
@@ -74,8 +70,8 @@ def export(session: Session, *, org: str, as_csv: bool) -> None:
     """Print every entry of the organization ORG, oldest first, with the balance after it."""
     if as_csv and session.json:
         raise click.UsageError("choose one of --csv and --json")
-    with session.storage() as storage:
-        entries = _entries(storage, find_organization(storage, org).id)
+    with session.owners_door() as door:
+        entries = map(document_of, door.rows(billing.export_ledger, {"org": org}))
         if as_csv:
             writer = csv.DictWriter(sys.stdout, _COLUMNS, lineterminator="\n")
             writer.writeheader()
@@ -88,8 +84,8 @@ def export(session: Session, *, org: str, as_csv: bool) -> None:
 @pass_session
 def verify(session: Session) -> None:
     """Compare balances with their entries, debits with what VMs cost, and top-ups with payments."""
-    with session.storage() as storage:
-        found = storage.ledger.verify()
+    with session.owners_door() as door:
+        found = [*door.rows(billing.verify_ledger, {})]
     documents = [{"organization": each.organization_slug, "problem": each.problem} for each in found]
     session.table(documents, ("organization", "problem"), "balances, debits and payments are correct")
     if found:
@@ -97,26 +93,10 @@ def verify(session: Session) -> None:
         raise Failure(f"the ledger has {discrepancies}, listed above: restore a backup, or report this")
 
 
-def _credit(session: Session, org: str, cents: int, source: LedgerSource, note: str | None, verb: str) -> None:
-    with session.storage() as storage:
-        organization = find_organization(storage, org)
-        entry = storage.ledger.append(organization.id, cents, source, note)
-        balance = storage.ledger.balance(organization.id)
-    session.answer(
-        {"id": entry.uuid, "organization": org, "amount_cents": cents, "balance_cents": balance},
-        f"{verb} {counted(cents, 'cent')} to {org}, which now has {balance}",
-    )
-
-
-def _entries(storage: Storage, organization_id: int) -> Iterator[dict[str, object]]:
-    balance = 0
-    for entry in storage.ledger.entries(organization_id):
-        balance += entry.amount_cents
-        yield {
-            "id": entry.uuid,
-            "created_at": timestamp(entry.created_at),
-            "source": entry.source.value,
-            "amount_cents": entry.amount_cents,
-            "balance_cents": balance,
-            "description": entry.description,
-        }
+def _credit(
+    session: Session, org: str, cents: int, operation: Operation[billing.Credited], note: str | None, verb: str
+) -> None:
+    with session.owners_door() as door:
+        made = door.perform(operation, {"org": org}, billing.CreditRequest(cents, note))
+    words = f"{verb} {counted(cents, 'cent')} to {org}, which now has {made.balance_cents}"
+    session.answer(document_of(made), words)

@@ -6,20 +6,22 @@ import json
 import re
 import time
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import click
 
+from api.operations import audit as operations
 from ci_daemon.command.support.command_classes import Command
 from ci_daemon.command.support.session import Session, pass_session
-from ci_daemon.command.support.timestamps import timestamp
 from ci_daemon.terminal.printable import printable
-from storage import AuditFilter
+from storage import AuditFilter, document_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-    from storage import AuditEntry, Storage
+    from api.doors import LocalDoor
+    from storage import AuditEntry
 
 _COLUMNS = ("at", "actor", "origin", "action", "subject", "note")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -80,42 +82,33 @@ def audit(
     retention.audit_days.
     """
     audit_filter = AuditFilter(since, until, by, action, org)
-    with session.storage_without_billing() as storage:
-        last = storage.audit.last_id()
-        entries = storage.audit.page(limit, None, audit_filter).rows
+    with session.owners_door() as door:
+        last = door.perform(operations.get_last_change, {})
+        entries = [*islice(door.rows(operations.list_changes, {}, audit_filter), limit)]
         if follow:
-            _follow(session, storage, [entry for entry in entries if entry.id <= last], audit_filter, last)
-    session.table([_document(entry) for entry in entries], _COLUMNS, "no changes are recorded")
+            _follow(session, door, [entry for entry in entries if entry.id <= last], audit_filter, last)
+    session.table([document_of(entry) for entry in entries], _COLUMNS, "no changes are recorded")
 
 
 def _follow(
-    session: Session, storage: Storage, entries: Iterable[AuditEntry], audit_filter: AuditFilter, last: int
+    session: Session, door: LocalDoor, entries: Iterable[AuditEntry], audit_filter: AuditFilter, last: int
 ) -> None:
     """Print the given entries and then new ones until Ctrl-C."""
     _print(session, reversed(list(entries)))
     while True:
-        newest = storage.audit.last_id()
-        while found := storage.audit.following(last, _BATCH, audit_filter):
+        newest = door.perform(operations.get_last_change, {})
+        while found := [*_after(door, last, audit_filter)]:
             _print(session, found)
             last = found[-1].id
         last = max(last, newest)
         time.sleep(_POLL_SECONDS)
 
 
+def _after(door: LocalDoor, last: int, audit_filter: AuditFilter) -> Iterator[AuditEntry]:
+    return door.rows(operations.list_changes_after, {}, operations.ChangesAfter(last, _BATCH, audit_filter))
+
+
 def _print(session: Session, entries: Iterable[AuditEntry]) -> None:
-    for document in map(_document, entries):
+    for document in map(document_of, entries):
         line = json.dumps(document) if session.json else "  ".join(printable(document[key]) for key in _COLUMNS)
         click.echo(line)
-
-
-def _document(entry: AuditEntry) -> dict[str, object]:
-    return {
-        "id": entry.uuid,
-        "at": timestamp(entry.at),
-        "actor": entry.actor,
-        "origin": entry.origin,
-        "action": entry.action,
-        "organization": entry.organization,
-        "subject": entry.subject,
-        "note": entry.note,
-    }

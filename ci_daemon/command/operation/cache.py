@@ -6,18 +6,17 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from actors.cleanup import SnapshotForest, free_disks
+from api.operations import caches
 from ci_daemon.command.support.command_classes import Group
-from ci_daemon.command.support.session import Failure, Session, pass_session
+from ci_daemon.command.support.session import Session, pass_session
 from ci_daemon.command.support.timestamps import timestamp
-from ci_daemon.providers import open_images, open_providers
 from ci_daemon.terminal.counts import counted
-from storage import SystemClock
+from storage import document_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from storage import CacheEntry, Storage
+    from storage import CacheEntry
 
 F = TypeVar("F", bound="Callable[..., object]")
 
@@ -45,8 +44,9 @@ def list_entries(session: Session, *, org: str | None, pipeline: str | None) -> 
 
     The size is that of a disk without the one below it; it is measured soon after a disk is stored.
     """
-    with session.storage() as storage:
-        documents = [_document(entry) for entry in _entries(storage, org, pipeline)]
+    with session.owners_door() as door:
+        entries = door.rows(caches.list_cached_disks, {}, caches.CacheSelection(org, pipeline))
+        documents = [_document(entry) for entry in entries]
     if not session.json:
         documents = [{**each, "key": str(each["key"])[:_KEY_PREFIX]} for each in documents]
     session.table(documents, _COLUMNS, "nothing is cached")
@@ -58,14 +58,12 @@ def list_entries(session: Session, *, org: str | None, pipeline: str | None) -> 
 def stats(session: Session, *, org: str | None, pipeline: str | None) -> None:
     """Show the number of cached disks, their size including the disks below them, and their cache hits."""
     max_bytes = session.config().cache.max_bytes
-    with session.storage() as storage:
-        entries = _entries(storage, org, pipeline)
-        used_bytes = SnapshotForest(storage.snapshots.all()).bytes(entry.snapshot for entry in entries)
-    hits = sum(entry.hits for entry in entries)
+    with session.owners_door() as door:
+        used = door.perform(caches.get_cache_use, {}, caches.CacheSelection(org, pipeline))
     session.answer(
-        {"entries": len(entries), "bytes": used_bytes, "max_bytes": max_bytes, "hits": hits},
-        f"{counted(len(entries), 'cached disk')}: {used_bytes // _MIB} of {max_bytes // _MIB} MiB,"
-        f" {counted(hits, 'job')} saved",
+        {"entries": used.entries, "bytes": used.bytes, "max_bytes": max_bytes, "hits": used.hits},
+        f"{counted(used.entries, 'cached disk')}: {used.bytes // _MIB} of {max_bytes // _MIB} MiB,"
+        f" {counted(used.hits, 'job')} saved",
     )
 
 
@@ -74,23 +72,10 @@ def stats(session: Session, *, org: str | None, pipeline: str | None) -> None:
 @pass_session
 def clear(session: Session, *, org: str | None, pipeline: str | None) -> None:
     """Empty the cache, and delete the disks that no unfinished build needs. The service may run."""
-    config = session.config()
-    with session.storage() as storage:
-        entries = _entries(storage, org, pipeline)
-        storage.cache.drop(entries)
-        providers = open_providers(session.state_dir, config, open_images(session.state_dir, config), SystemClock())
-        freed = free_disks(storage, providers)
-    session.answer(
-        {"entries": len(entries), "freed": freed},
-        f"removed {counted(len(entries), 'cache entry', 'cache entries')} and freed {counted(freed, 'disk')}",
-    )
-
-
-def _entries(storage: Storage, org: str | None, pipeline: str | None) -> list[CacheEntry]:
-    """Return the selected entries. Raises Failure if the organization does not exist."""
-    if org is not None and storage.organizations.by_slug(org) is None:
-        raise Failure(f"there is no organization {org}: `ci-daemon org list` shows all")
-    return storage.cache.entries(org, pipeline)
+    with session.vms_door() as door:
+        cleared = door.perform(caches.clear_caches, {}, caches.CacheSelection(org, pipeline))
+    entries, disks = counted(cleared.entries, "cache entry", "cache entries"), counted(cleared.freed, "disk")
+    session.answer(document_of(cleared), f"removed {entries} and freed {disks}")
 
 
 def _document(entry: CacheEntry) -> dict[str, object]:

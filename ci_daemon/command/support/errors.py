@@ -56,6 +56,7 @@ _ADVICE = {
     "organization_not_found": "`ci-daemon org list` shows yours",
     "pipeline_not_found": "`ci-daemon pipeline list ORG` shows all",
     "build_not_found": "`ci-daemon build list ORG/PIPELINE` shows all",
+    "coupon_not_found": "`ci-daemon coupon list` shows all",
     "schedule_not_found": "`ci-daemon schedule list ORG PIPELINE` shows all",
     "notification_not_found": "`ci-daemon notify list ORG PIPELINE` shows those of a pipeline",
     "notification_delivery_not_found": "`ci-daemon notify deliveries ID` shows those of a notification",

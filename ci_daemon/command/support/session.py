@@ -252,6 +252,17 @@ class Session:
 
             yield self._local(replace(service, url=url, connecting=Connecting(connector), git=config.repositories))
 
+    @contextmanager
+    def vms_door(self) -> Iterator[LocalDoor]:
+        """Open the owner's way to operations that delete VMs or disks. Raises Failure, StorageError and ConfigError."""
+        from ci_daemon.providers import open_images, open_providers
+
+        config = self.config()
+        with self.storage_without_billing() as storage:
+            service = self._service(storage)
+            providers = open_providers(self.state_dir, config, open_images(self.state_dir, config), service.clock)
+            yield self._local(replace(service, providers=providers))
+
     def _service(self, storage: Storage) -> Service:
         from api.doors.local import service_elsewhere
         from storage import SystemClock

@@ -30,7 +30,7 @@ def test_an_entry_has_actor_action_origin_and_subject(run: Run, run_json: RunJso
     run_json("coupon", "create", "WELCOME", "100", "--max", "3")
     entries = run_json("audit")
     assert [[each[key] for key in ("actor", "action", "subject", "organization", "note")] for each in entries] == [
-        ["ada", "coupon create", "WELCOME 100", None, "--max 3"],
+        ["ada", "createCoupon", "WELCOME", None, "box"],
         ["ada", "configureOrganization", "bob-example-org", "bob-example-org", "box"],
         ["ada", "createUser", f"bob@example.org/{added['uuid']}", None, "box"],
     ]

@@ -67,7 +67,7 @@ def test_clearing_removes_only_matching_entries(run: Run, capsys: pytest.Capture
 @pytest.mark.parametrize("command", ["list", "stats", "clear"])
 def test_a_missing_organization_is_reported(run: Run, capsys: pytest.CaptureFixture[str], command: str):
     assert run("cache", command, "--org", "nobody") == 1
-    assert "there is no organization nobody" in capsys.readouterr().err
+    assert 'there is no organization "nobody"' in capsys.readouterr().err
 
 
 def test_a_budget_below_zero_is_refused(run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):

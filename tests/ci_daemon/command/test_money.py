@@ -125,8 +125,8 @@ def test_verification_compares_payments_and_ends_with_1(state: Path, run: Run, c
         (["ledger", "refund", "acme", "5"], 2, "Missing option '--note'"),
         (["ledger", "refund", "acme", "5", "--note", " "], 2, "give 1 to 10000 characters"),
         (["ledger", "refund", "acme", "0", "--note", "x"], 2, "0 is not in the range"),
-        (["ledger", "refund", "nobody", "5", "--note", "x"], 1, "there is no organization nobody"),
-        (["ledger", "export", "nobody"], 1, "there is no organization nobody"),
+        (["ledger", "refund", "nobody", "5", "--note", "x"], 1, 'there is no organization "nobody"'),
+        (["ledger", "export", "nobody"], 1, 'there is no organization "nobody"'),
         (["ledger", "export", "acme", "--csv", "--json"], 2, "choose one of --csv and --json"),
         (["coupon", "create", "abc", "5"], 2, "give 4 to 64 letters"),
         (["coupon", "create", "abc def", "5"], 2, "give 4 to 64 letters"),
@@ -137,7 +137,7 @@ def test_verification_compares_payments_and_ends_with_1(state: Path, run: Run, c
         (["coupon", "create", "code", "5", "--expires", "2020-01-01"], 2, "is not a day on which a coupon can end"),
         (["coupon", "create", "code", "5", "--expires", "9999-12-31"], 2, "is not a day on which a coupon can end"),
         (["coupon", "create", "code", "5", "--expires", "soon"], 2, "is not a day on which a coupon can end"),
-        (["coupon", "disable", "code"], 1, "there is no coupon code: `ci-daemon coupon list` shows"),
+        (["coupon", "disable", "code"], 1, 'there is no coupon "code": `ci-daemon coupon list` shows'),
     ],
 )
 def test_impossible_requests_are_refused_with_the_reason(
