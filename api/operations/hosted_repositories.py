@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from storage import Storage
 
 POLL_SECONDS = 60
-"""The seconds between two looks at a repository on a plain git server, unless its owner says otherwise."""
+"""The seconds between two looks at a repository on a plain git server, by default."""
 
 _REPOSITORIES = "/repositories/{org}"
 _REPOSITORY = f"{_REPOSITORIES}/{{id}}"
@@ -44,9 +44,9 @@ _REFUSED = "repo_connect_refused"
 
 @immutable
 class HostedRepo:
-    """A connected repository of any organization. ``last_error`` is also why its host is not told of builds.
+    """A connected repository of any organization.
 
-    ``account`` is whose token it is at its host.
+    ``last_error`` is also why its host is not told of builds, ``account`` whose token it is at its host.
     """
 
     uuid: str
@@ -79,9 +79,10 @@ class HostedRepo:
 
 @immutable
 class PlainRepo(HostedRepo):
-    """A repository that was just connected. ``hook`` says whether its hook is installed; else its lines are there.
+    """A repository that was just connected.
 
-    ``unread`` is why it cannot be read yet. A repository that is fetched by ssh has a key.
+    ``hook`` says whether its hook is installed; else its lines are there. ``unread`` is why it cannot be read yet. A
+    repository that is fetched by ssh has a key.
     """
 
     hook: bool
@@ -100,7 +101,7 @@ class RemovedRepo(HostedRepo):
 
 @immutable
 class RepoKey:
-    """The public deploy key of a repository, and its server's trusted key; ``was`` is the one that it replaced."""
+    """The public deploy key of a repository, and its server's trusted key, which before ``was`` another."""
 
     uuid: str
     deploy_key: str
@@ -267,7 +268,7 @@ def _address(url: str) -> str:
 
 
 def _credential(address: str, known_as: str, password: GitCredential | None) -> GitCredential | DeployKey | None:
-    """Return the credential of a new repository: the password that was given, or a new key. Raises ApiError."""
+    """Return what a new repository is read with: the password given, or a new key. Raises ApiError."""
     protocol = Remote.parse(address).protocol
     if password is not None:
         if protocol != "https":

@@ -92,7 +92,7 @@ class Service:
     """The makers of VMs; None in the service, whose actors make them, and in commands that need none."""
 
     git: RepositorySettings | None = None
-    """The bounds of reading repositories; None in the service, whose actors read them, and in other commands."""
+    """The bounds of reading repositories; None in the service, whose actors read them."""
 
 
 @immutable

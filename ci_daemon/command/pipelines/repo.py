@@ -332,7 +332,7 @@ def _find(door: Door, org: str, url: str) -> dict[str, str]:
 
 
 def _details(door: Door, org: str, uuid: str) -> dict[str, Any]:
-    """Return the document of a repository as `repo list` has it on the box, or with a server as `repo show` has it."""
+    """Return the document of a repository, with all that this door shows of it."""
     if door.owners:
         return next(each for each in _listed(door, org) if each["id"] == uuid)
     return _document(org, door.perform(repositories.get_repo, {"org": org, "id": uuid}))

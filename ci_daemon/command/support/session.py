@@ -254,7 +254,10 @@ class Session:
 
     @contextmanager
     def vms_door(self) -> Iterator[LocalDoor]:
-        """Open the owner's way to operations that delete VMs or disks. Raises Failure, StorageError and ConfigError."""
+        """Open the owner's way to operations that delete VMs or disks.
+
+        Raises Failure, StorageError and ConfigError.
+        """
         from ci_daemon.providers import open_images, open_providers
 
         config = self.config()
