@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from contextlib import AbstractContextManager
 
-    from api.doors.local import LocalDoor
+    from api.doors.local import LocalDoor, creation_elsewhere, service_elsewhere
     from api.operations.operation import Download, Operation
     from storage import Page
 else:
     __getattr__ = on_first_use(__name__)
 
-__all__ = ["Door", "LocalDoor"]
+__all__ = ["Door", "LocalDoor", "creation_elsewhere", "service_elsewhere"]
 
 R = TypeVar("R")
 

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from api.operations.artifacts import ArtifactRecord
     from api.operations.builds import BuildRecord
     from api.operations.jobs import JobRecord
-    from api.operations.operation import Download, Operation
+    from api.operations.operation import Download, Operation, Service
 else:
     __getattr__ = on_first_use(__name__)
 
-__all__ = ["ArtifactRecord", "BuildRecord", "Download", "JobRecord", "Operation"]
+__all__ = ["ArtifactRecord", "BuildRecord", "Download", "JobRecord", "Operation", "Service"]

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from actors.cleanup import SnapshotForest
 from actors.vms import sandbox
-from api.operations.hosted_repositories import repository_errors
+from api.operations import hosted_repositories
 from ci_daemon import overview
 from ci_daemon.command.support.command_classes import Command
 from ci_daemon.command.support.exit_codes import ExitCode
@@ -255,7 +255,7 @@ def _mail(mail: Mapping[str, Any]) -> str:
 
 
 def _failing_repositories(storage: Storage) -> list[dict[str, object]]:
-    errors = repository_errors(storage)
+    errors = hosted_repositories.repository_errors(storage)
     failing = [each for each in storage.repositories.all() if each.id in errors][:_MAX_ERRORS]
     return [{"url": each.url, "last_error": printable(errors[each.id])} for each in failing]
 

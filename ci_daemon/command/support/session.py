@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from actors.source_hosts import RepositoryConnector
     from api.doors import Door, LocalDoor
-    from api.operations.operation import Service
+    from api.operations import Service
     from ci_daemon.config import Config
     from ci_daemon.remote.connection import Connection
     from ci_daemon.remote.destination import Destination, Wish
@@ -203,7 +203,7 @@ class Session:
             with self.connection() as connection:
                 yield connection
             return
-        from api.doors.local import creation_elsewhere
+        from api.doors import creation_elsewhere
 
         with self.storage() as storage:
             service = self._service(storage)
@@ -239,7 +239,7 @@ class Session:
     @contextmanager
     def owners_repositories_door(self) -> Iterator[LocalDoor]:
         """Open the owner's way to them, on the box. Raises Failure, StorageError and ConfigError."""
-        from api.operations.repositories import Connecting
+        from api.operations import repositories
 
         config, url = self.config(), self.service_url()
         with self.storage_without_billing() as storage:
@@ -250,7 +250,9 @@ class Session:
 
                 return open_source_hosts(storage, config, service.clock, url).connector
 
-            yield self._local(replace(service, url=url, connecting=Connecting(connector), git=config.repositories))
+            yield self._local(
+                replace(service, url=url, connecting=repositories.Connecting(connector), git=config.repositories)
+            )
 
     @contextmanager
     def vms_door(self) -> Iterator[LocalDoor]:
@@ -267,7 +269,7 @@ class Session:
             yield self._local(replace(service, providers=providers))
 
     def _service(self, storage: Storage) -> Service:
-        from api.doors.local import service_elsewhere
+        from api.doors import service_elsewhere
         from storage import SystemClock
 
         return service_elsewhere(storage, SystemClock())
