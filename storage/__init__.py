@@ -7,23 +7,18 @@ from typing import TYPE_CHECKING
 from storage.facade import on_first_use
 
 if TYPE_CHECKING:
-    from storage.accounts.email_addresses import email_address
+    from storage.accounts.names import RESERVED_SLUGS, email_address, slugify
     from storage.accounts.passkeys import new_handle
-    from storage.accounts.slugs import RESERVED_SLUGS, slugify
     from storage.audit import append_to_audit
-    from storage.billing.prices import MICRO_CENTS, cost_cents
-    from storage.billing.settings import BillingSettings
-    from storage.builds.service_failures import ServiceFailure
+    from storage.billing.prices import MICRO_CENTS, BillingSettings, cost_cents
+    from storage.builds.build_history import ServiceFailure
     from storage.builds.settings import BuildSettings
     from storage.clock_steps import CONFIRM, ClockJump, step_text
     from storage.data_classes import example, immutable, shown_as
-    from storage.database.clock import Clock, SystemClock, boot_id
+    from storage.database.clock import Clock, SystemClock, Timeline, boot_id, duration
     from storage.database.copying import FrozenDatabase, check_database, frozen, up_to_date
     from storage.database.schema import schema_of_release
-    from storage.database.timeline import Timeline
     from storage.documents import Uuid, document_of, record_of, showing, shown_fields
-    from storage.durations import duration
-    from storage.error_reasons import error_reason
     from storage.errors import (
         AlreadyInitialized,
         ApprovalNotAwaited,
@@ -79,13 +74,13 @@ if TYPE_CHECKING:
         TooManySchedules,
         UsageTooLong,
         UserUnknown,
+        error_reason,
     )
-    from storage.files.all_kinds import FILE_KINDS
     from storage.files.artifacts import ArtifactFiles
     from storage.files.folders import why_no_files
-    from storage.files.kinds import FileKind
+    from storage.files.kinds import FILE_KINDS, RENDER_LOG, FileKind
     from storage.files.log_writer import LogWriter, OutputShare
-    from storage.files.logs import RENDER_LOG, JobLog, LogChunk, LogFiles
+    from storage.files.logs import JobLog, LogChunk, LogFiles
     from storage.files.masking import Masker
     from storage.files.retention import KeptFiles, Retention
     from storage.json_model import JsonModel

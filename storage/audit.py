@@ -10,9 +10,8 @@ from uuid import uuid4
 
 import peewee
 
-from storage.database.clock import SystemClock
+from storage.database.clock import SystemClock, to_micros
 from storage.database.connection import Database
-from storage.database.instants import to_micros
 from storage.database.schema import schema_of_release, version
 from storage.database.statements import NEWEST, Columns, Query, Write, first, insert_into, slot
 from storage.files.kinds import DATABASE

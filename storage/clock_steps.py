@@ -14,11 +14,8 @@ from typing import TYPE_CHECKING, Any
 import peewee
 
 from storage.data_classes import immutable
-from storage.database.clock import boot_id
-from storage.database.instants import DAY, SECOND, from_micros
+from storage.database.clock import DAY, SECOND, Segment, boot_id, duration, from_micros
 from storage.database.statements import Columns, Query, Write, slot
-from storage.database.timeline import Segment
-from storage.durations import duration
 from storage.errors import DatabaseUnavailable
 from storage.models import (
     BuildOriginRow,
@@ -35,8 +32,8 @@ from storage.records import JobState
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from storage.database.clock import Timeline
     from storage.database.connection import Database
-    from storage.database.timeline import Timeline
 
 _log = logging.getLogger(__name__)
 

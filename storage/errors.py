@@ -1,7 +1,8 @@
-"""Errors of the storage. Every message says what to do."""
+"""Errors of the storage, of which every message says what to do, and the reason in any error's words."""
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import TYPE_CHECKING
 
@@ -265,3 +266,16 @@ class TooManyOrganizations(StorageError):
 
 class UsageTooLong(StorageError):
     """The window has more days or leases than one answer may contain."""
+
+
+_NUMBERS = re.compile(r"\[(Errno -?\d+|SSL(: \w+)?)\] | \(_ssl\.c:\d+\)")
+
+
+def error_reason(error: Exception) -> str:
+    """Return why something failed, for people: "Connection refused", without "[Errno 111]" before it.
+
+    An error without a text gives the name of its type. The text is used, and not ``strerror``, because libraries copy
+    the text of an OSError into errors of their own.
+    """
+    nothing = "timed out" if isinstance(error, TimeoutError) else type(error).__name__
+    return _NUMBERS.sub("", str(error)) or nothing

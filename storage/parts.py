@@ -7,73 +7,51 @@ from typing import TYPE_CHECKING
 from storage.facade import on_first_use
 
 if TYPE_CHECKING:
-    from storage.accounts.cli_logins import CliLogins
     from storage.accounts.closing import Accounts
-    from storage.accounts.identities import Identities
     from storage.accounts.invites import Invites
-    from storage.accounts.members import Members
-    from storage.accounts.organizations import Organizations
-    from storage.accounts.passkey_challenges import PasskeyChallenges
-    from storage.accounts.passkeys import Passkeys
-    from storage.accounts.sign_in_links import SignInLinks
-    from storage.accounts.sign_ups import SignUps
-    from storage.accounts.tokens import Tokens
+    from storage.accounts.organizations import Members, Organizations
+    from storage.accounts.passkeys import PasskeyChallenges, Passkeys
+    from storage.accounts.sign_in import Identities, SignInLinks, SignUps
+    from storage.accounts.tokens import CliLogins, Tokens
     from storage.accounts.users import Users
     from storage.audit import Audit
-    from storage.billing.coupons import Coupons
     from storage.billing.ledger import Ledger
-    from storage.billing.metering import Meter
-    from storage.billing.payments import Payments
-    from storage.billing.usage import UsageReport
-    from storage.builds.approvals import Approvals
+    from storage.billing.payments import Coupons, Payments
+    from storage.billing.usage import Meter, UsageReport
     from storage.builds.artifacts import Artifacts
-    from storage.builds.attempts import Attempts
-    from storage.builds.build_history import BuildHistory
-    from storage.builds.builds import Builds
-    from storage.builds.concurrency import ConcurrencyGroups
-    from storage.builds.force_finish import ForceFinish
-    from storage.builds.jobs import Jobs
-    from storage.builds.renders import Renders
+    from storage.builds.build_history import BuildHistory, ServiceFailures
+    from storage.builds.builds import Approvals, Builds, ForceFinish
+    from storage.builds.concurrency import ConcurrencyGroups, SupersededBuilds
+    from storage.builds.insertion import IdempotencyKeys
+    from storage.builds.jobs import Attempts, Jobs
+    from storage.builds.renders import Renders, RunnerTokens
     from storage.builds.retries import Retries
     from storage.builds.room import BuildRoom
-    from storage.builds.runner_tokens import RunnerTokens
-    from storage.builds.service_failures import ServiceFailures
-    from storage.builds.superseding import SupersededBuilds
     from storage.clock_steps import ClockSteps
     from storage.database.integrity import Integrity
-    from storage.files.all_kinds import FILE_KINDS
-    from storage.files.artifact_retention import ArtifactRetention
     from storage.files.artifacts import ArtifactFiles
     from storage.files.confinement import Confinement
-    from storage.files.log_retention import LogRetention
+    from storage.files.kinds import FILE_KINDS
     from storage.files.logs import LogFiles
-    from storage.files.source_retention import SourceRetention
+    from storage.files.retention import ArtifactRetention, LogRetention, SourceRetention
     from storage.files.sources import Sources
-    from storage.idempotency import IdempotencyKeys
-    from storage.leases.cache import Cache
+    from storage.leases.cache import Cache, Snapshots
     from storage.leases.holds import Holds
     from storage.leases.leases import Leases
     from storage.leases.queue import Queue
-    from storage.leases.snapshots import Snapshots
-    from storage.mail import MailQueue
-    from storage.notifications.deliveries import NotificationDeliveries
-    from storage.notifications.ended_builds import EndedBuilds
+    from storage.mail import MailOptOuts, MailQueue
+    from storage.notifications.deliveries import EndedBuilds, NotificationDeliveries
     from storage.notifications.notifications import Notifications
-    from storage.notifications.opt_outs import MailOptOuts
     from storage.pipelines.build_status import BuildStatus
     from storage.pipelines.declarations import Declarations
     from storage.pipelines.pipelines import Pipelines
     from storage.pipelines.schedules import Schedules
     from storage.pipelines.secrets import Secrets
-    from storage.source_hosts.checks import RepositoryChecks
-    from storage.source_hosts.connections import HostConnections
-    from storage.source_hosts.credentials import RepositoryCredentials
+    from storage.service_state import Switches, TracesSent
+    from storage.source_hosts.connections import HostConnections, RepositoryCredentials
     from storage.source_hosts.deliveries import Deliveries
-    from storage.source_hosts.origins import BuildOrigins
-    from storage.source_hosts.outcomes import PushOutcomes
-    from storage.source_hosts.repositories import Repositories
-    from storage.switches import Switches
-    from storage.traces import TracesSent
+    from storage.source_hosts.origins import BuildOrigins, PushOutcomes
+    from storage.source_hosts.repositories import Repositories, RepositoryChecks
 else:
     __getattr__ = on_first_use(__name__)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import peewee
 
 from storage import parts
-from storage.billing.settings import BillingSettings
+from storage.billing.prices import BillingSettings
 from storage.builds.settings import BuildSettings
 from storage.database.connection import Database
 from storage.database.schema import migrate, migrations, version
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from storage.database.clock import Clock
-    from storage.database.timeline import Timeline
+    from storage.database.clock import Clock, Timeline
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from storage.accounts.tokens import hashed
-from storage.database.instants import DAY, from_micros, to_micros
+from storage.database.clock import DAY, SECOND, from_micros, to_micros
 from storage.database.statements import Columns, Query, Write, first, insert_into, slot, written
 from storage.errors import InviteInvalid, InviteUnacceptable, TooManyInvites
 from storage.models import InviteRow, MembershipRow, OrganizationRow, UserRow
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 _LIFETIME = 7 * DAY
 _TOKEN_BYTES = 32
-_SECOND = 1_000_000
 
 _INVITE = Columns.of(Invite, InviteRow)
 
@@ -93,7 +92,7 @@ class Invites:
                 raise InviteInvalid(f"{email} has an invite already: revoke it to send another")
             recent = self._recent.all(inviter_id=inviter_id, since=now - DAY, limit=most_a_day)
             if len(recent) >= most_a_day:
-                raise TooManyInvites(most_a_day, retry_in=ceil((recent[-1] + DAY - now) / _SECOND))
+                raise TooManyInvites(most_a_day, retry_in=ceil((recent[-1] + DAY - now) / SECOND))
             invite_id = self._insert.insert(
                 uuid=str(uuid4()),
                 organization_id=organization_id,

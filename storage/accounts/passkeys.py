@@ -1,4 +1,8 @@
-"""Passkeys of accounts (wire-decisions.md, "Sign-in")."""
+"""Passkeys of accounts, and their challenges (wire-decisions.md, "Sign-in").
+
+A challenge is bound to a purpose and an owner, and answered once. The owner is a text that nobody else can present,
+such as the token of a link; only its hash is stored.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +12,21 @@ from uuid import uuid4
 
 import peewee
 
+from storage.accounts.tokens import hashed
+from storage.database.clock import SECOND
 from storage.database.statements import Columns, Query, Write, first, insert_into, slot, written
 from storage.errors import LastPasskey, PasskeyTaken, TooManyPasskeys
-from storage.models import IdentityRow, PasskeyHandleRow, PasskeyRow
+from storage.models import IdentityRow, PasskeyChallengeRow, PasskeyHandleRow, PasskeyRow
 from storage.models.fields import ListField
-from storage.records import Passkey
+from storage.records import Passkey, PasskeyChallenge, PasskeyPurpose
 
 if TYPE_CHECKING:
     from storage.database.connection import Database
     from storage.records import NewPasskey
 
+
 _HANDLE_BYTES = 16
-_MOST = 50
+_MOST_PASSKEYS = 50
 
 _PASSKEY = Columns.of(Passkey, PasskeyRow, handle=PasskeyHandleRow.handle)
 
@@ -83,8 +90,10 @@ class Passkeys:
         with self._database.write():
             if self._by_credential.one(credential_id=new.credential_id) is not None:
                 raise PasskeyTaken("this passkey is registered already: sign in with it")
-            if (self._count.one(user_id=user_id) or 0) >= _MOST:
-                raise TooManyPasskeys(f"an account has at most {_MOST} passkeys: delete one that you do not use")
+            if (self._count.one(user_id=user_id) or 0) >= _MOST_PASSKEYS:
+                raise TooManyPasskeys(
+                    f"an account has at most {_MOST_PASSKEYS} passkeys: delete one that you do not use"
+                )
             if self._handle.one(user_id=user_id) is None:
                 self._insert_handle.run(user_id=user_id, handle=handle)
             passkey_id = self._insert.insert(
@@ -140,3 +149,70 @@ class Passkeys:
 def new_handle() -> bytes:
     """Return a new handle for an account."""
     return secrets.token_bytes(_HANDLE_BYTES)
+
+
+_CHALLENGE_BYTES = 32
+_CHALLENGE_LIFETIME = 300 * SECOND
+_MOST_CHALLENGES = 100_000
+"""Challenges at once; the oldest go first, so that nobody can fill the disk by asking for more."""
+
+_CHALLENGE = Columns.of(PasskeyChallenge, PasskeyChallengeRow)
+
+
+class PasskeyChallenges:
+    """Challenges, each usable once within 300 seconds. Safe in any thread."""
+
+    def __init__(self, database: Database, most: int = _MOST_CHALLENGES) -> None:
+        self._database = database
+        self._most = most
+        self._insert = Write(database, insert_into(PasskeyChallengeRow))
+        self._by_id = Query(
+            database,
+            PasskeyChallengeRow.select(*_CHALLENGE.selected).where(PasskeyChallengeRow.id == slot("id")),
+            _CHALLENGE,
+        )
+        self._take = Query(
+            database,
+            PasskeyChallengeRow.delete()
+            .where(
+                PasskeyChallengeRow.uuid == slot("uuid"),
+                PasskeyChallengeRow.purpose == slot("purpose"),
+                PasskeyChallengeRow.owner == slot("owner"),
+                PasskeyChallengeRow.expires_at > slot("now"),
+            )
+            .returning(*_CHALLENGE.selected),
+            _CHALLENGE,
+        )
+        self._forget = Write(
+            database, PasskeyChallengeRow.delete().where(PasskeyChallengeRow.expires_at <= slot("now"))
+        )
+        self._forget_oldest = Write(
+            database, PasskeyChallengeRow.delete().where(PasskeyChallengeRow.id <= slot("last"))
+        )
+
+    def issue(self, purpose: PasskeyPurpose, owner: str, handle: bytes | None = None) -> PasskeyChallenge:
+        """Return a new challenge.
+
+        Args:
+            purpose: what its answer is for.
+            owner: what the caller must present with the answer; empty for a sign-in, which anybody may ask for.
+            handle: that of the account which gets a passkey; None for a sign-in.
+        """
+        with self._database.write():
+            now = self._database.now()
+            self._forget.run(now=now)
+            row_id = self._insert.insert(
+                uuid=str(uuid4()),
+                purpose=purpose,
+                owner=hashed(owner),
+                challenge=secrets.token_bytes(_CHALLENGE_BYTES),
+                handle=handle,
+                expires_at=now + _CHALLENGE_LIFETIME,
+            )
+            self._forget_oldest.run(last=row_id - self._most)
+            return written(self._by_id.one(id=row_id))
+
+    def take(self, uuid: str, purpose: PasskeyPurpose, owner: str) -> PasskeyChallenge | None:
+        """Use up a challenge; None if it is unknown, used, expired, or for another purpose or owner."""
+        with self._database.write():
+            return self._take.one(uuid=uuid, purpose=purpose, owner=hashed(owner), now=self._database.now())

@@ -1,12 +1,37 @@
-"""Prices of leases (wire-decisions.md, "Billing"). Pure integer arithmetic."""
+"""Prices of leases: their settings and their arithmetic (wire-decisions.md, "Billing")."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from storage.data_classes import immutable
+from storage.settings import setting
+
 if TYPE_CHECKING:
-    from storage.billing.settings import BillingSettings
     from storage.records import Shape
+
+
+@immutable
+class BillingSettings:
+    """Section ``[billing]``: prices of VMs per second, in micro-cents.
+
+    Every lease is debited, so that a team sees what it uses. If all prices are 0, builds are free.
+    """
+
+    cpu: int = setting(10_000, "The price of one vCPU.", at_least=0)
+    memory_gb: int = setting(5_000, "The price of one GB of memory.", at_least=0)
+    disk_gb: int = setting(100, "The price of one GB of disk.", at_least=0)
+    require_credit: bool = setting(
+        default=False,
+        description="Let an organization create builds only while its balance is above 0; without it, a negative"
+        " balance has no effect.",
+    )
+
+    @property
+    def free(self) -> bool:
+        """True if all prices are 0."""
+        return self.cpu == self.memory_gb == self.disk_gb == 0
+
 
 MICRO_CENTS = 1_000_000
 """Micro-cents in a cent."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import peewee
 
-from storage.database.instants import from_micros
+from storage.database.clock import from_micros
 from storage.database.statements import Columns, Query, Slots, SqlValue, Write, first, insert_into, slot
 from storage.models import ArtifactRow, BuildRow, JobRow
 from storage.records import Artifact, NewArtifact, PastArtifact
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from storage.builds.attempts import Attempts
+    from storage.builds.jobs import Attempts
     from storage.database.connection import Database
     from storage.files.artifacts import ArtifactFiles
     from storage.records import Build, Job, Page

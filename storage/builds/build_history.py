@@ -1,4 +1,4 @@
-"""Lists of builds for people: unfinished and failed ones of organizations, the last of pipelines."""
+"""Lists of builds for people, the last builds of pipelines, and failures of the service."""
 
 from __future__ import annotations
 
@@ -11,16 +11,29 @@ from typing import TYPE_CHECKING, Any
 import peewee
 
 from storage.builds.build_rows import BUILD, counts, existing_builds
-from storage.database.instants import SECOND
+from storage.data_classes import immutable
+from storage.database.clock import SECOND
 from storage.database.statements import NEWEST, Columns, Query, first, slot
-from storage.models import BuildOriginRow, BuildRow, JobRow, LeaseRow, PipelineRow, UserRow
-from storage.records import BuildPeople, BuildState, FlakyStep, JobState, ListedBuild, Page, PastBuild, SlowStep
+from storage.models import BuildOriginRow, BuildRow, JobRow, LeaseRow, OrganizationRow, PipelineRow, UserRow
+from storage.records import (
+    BuildPeople,
+    BuildState,
+    FlakyStep,
+    JobErrorCode,
+    JobState,
+    ListedBuild,
+    Page,
+    PastBuild,
+    SlowStep,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
     from storage.database.connection import Database
     from storage.records import Build
+
 
 _PRICE = (
     LeaseRow.select(peewee.fn.COALESCE(peewee.fn.SUM(LeaseRow.amount_cents), 0))
@@ -264,3 +277,61 @@ def _with_people(builds: peewee.ModelSelect[BuildRow]) -> peewee.ModelSelect[Bui
         .join(BuildOriginRow, outer, on=BuildOriginRow.build == BuildRow.id)
         .join_from(BuildRow, UserRow, outer, on=UserRow.id == BuildRow.created_by)
     )
+
+
+_NEWEST_JOBS = 10_000
+_OF_SERVICE = tuple(code for code in JobErrorCode if code.of_service)
+
+
+@immutable
+class ServiceFailure:
+    """A job that did not fail through its command; ``forced_by`` is the operator who ended its VM, if any."""
+
+    organization: str
+    pipeline: str
+    number: int
+    step_key: str
+    error_code: str
+    error_message: str | None
+    finished_at: datetime
+    forced_by: str | None
+
+
+class ServiceFailures:
+    """Recent failures of jobs, at a cost that does not grow with the number of jobs. Safe in any thread."""
+
+    def __init__(self, database: Database) -> None:
+        failure = Columns.of(
+            ServiceFailure,
+            JobRow,
+            organization=OrganizationRow.slug,
+            pipeline=PipelineRow.slug,
+            number=BuildRow.number,
+            forced_by=LeaseRow.killed_by,
+        )
+        newest = JobRow.alias()
+        recent = JobRow.id > newest.select(peewee.fn.MAX(newest.id) - _NEWEST_JOBS)
+        failures = (
+            JobRow.select(*failure.selected)
+            .join(BuildRow)
+            .join(PipelineRow)
+            .join(OrganizationRow)
+            .join(
+                LeaseRow,
+                peewee.JOIN.LEFT_OUTER,
+                on=(LeaseRow.job == JobRow.id) & (LeaseRow.attempt == JobRow.attempt),
+            )
+            .where(recent, JobRow.error_code.in_(_OF_SERVICE), JobRow.finished_at.is_null(is_null=False))
+            .order_by(JobRow.id.desc())
+            .limit(slot("limit"))
+        )
+        self._latest = Query(database, failures.where(LeaseRow.killed_by.is_null()), failure)
+        self._forced = Query(database, failures.where(LeaseRow.killed_by.is_null(is_null=False)), failure)
+
+    def latest(self, limit: int) -> list[ServiceFailure]:
+        """Return the latest failures through the service among the newest 10 000 jobs, newest first."""
+        return self._latest.all(limit=limit)
+
+    def forced(self, limit: int) -> list[ServiceFailure]:
+        """Return the latest failures that an operator forced among the newest 10 000 jobs, newest first."""
+        return self._forced.all(limit=limit)

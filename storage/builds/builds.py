@@ -1,28 +1,35 @@
-"""Builds: created in one transaction, then moved from state to state by compare-and-set."""
+"""Builds: created in one transaction, then moved from state to state by compare-and-set.
+
+Builds of pull requests from forks wait for an approval, until somebody has looked at their commit.
+"""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 import peewee
 
-from storage.builds.build_insertion import BuildInserter
 from storage.builds.build_rows import BUILD, counts, existing_builds
-from storage.database.instants import to_micros
+from storage.builds.insertion import BuildInserter
+from storage.database.clock import to_micros
 from storage.database.statements import NEWEST, Query, Write, first, slot, written
+from storage.errors import ApprovalNotAwaited, BuildFinished
 from storage.models import BuildRow, JobRow, OrganizationRow, PipelineRow
-from storage.records import BuildState, JobState
+from storage.records import BuildErrorCode, BuildState, JobErrorCode, JobState, Lease, LeaseState, Outcome, WaitsFor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from storage.audit import Audit
     from storage.builds.concurrency import ConcurrencyGroups
+    from storage.builds.insertion import IdempotencyKeys
+    from storage.builds.jobs import Jobs
     from storage.database.connection import Database
     from storage.files.sources import Sources
-    from storage.idempotency import IdempotencyKeys
+    from storage.leases.leases import Leases
     from storage.records import Build, NewBuild, NewJob, Page, Pipeline
     from storage.vault import Vault
 
@@ -274,3 +281,117 @@ class Builds:
 def _in_range(number: int) -> int:
     """Clamp a build number from a request to the range of SQLite; no build has the largest number."""
     return min(max(number, 0), NEWEST)
+
+
+class Approvals:
+    """Approves builds. An approval is of one build, and so of one commit. Safe in any thread."""
+
+    def __init__(self, database: Database, builds: Builds, groups: ConcurrencyGroups) -> None:
+        self._database = database
+        self._builds = builds
+        self._groups = groups
+        self._approve = Write(
+            database,
+            BuildRow.update({BuildRow.approved_by: slot("by"), BuildRow.approved_at: slot("now")}).where(
+                BuildRow.id == slot("id"),
+                BuildRow.waits_for == WaitsFor.APPROVAL,
+                BuildRow.finished_at.is_null(),
+                BuildRow.cancel_requested == 0,
+            ),
+        )
+
+    def approve(self, build_id: int, by: str) -> Build:
+        """Let a build run, in the name of a person; return it. Raises ApprovalNotAwaited.
+
+        It may still have to wait for its turn in its concurrency group.
+        """
+        with self._database.write():
+            if not self._approve.run(id=build_id, by=by, now=self._database.now()):
+                raise ApprovalNotAwaited(_refusal(written(self._builds.get(build_id))))
+            self._groups.let_in(written(self._builds.get(build_id)))
+            return written(self._builds.get(build_id))
+
+
+def _refusal(build: Build) -> str:
+    """Return why a build cannot be approved: somebody did already, or nobody has to."""
+    if build.approved_by is None or build.approved_at is None:
+        return "it does not wait for an approval"
+    return f"{build.approved_by} approved it at {build.approved_at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+_JOB_STATES = {BuildState.FAILED: JobState.FAILED, BuildState.CANCELED: JobState.CANCELED}
+
+
+class ForceFinish:
+    """Ends whole builds in one transaction that writes all that a normal end writes. Safe in any thread."""
+
+    def __init__(self, database: Database, builds: Builds, jobs: Jobs, leases: Leases, audit: Audit) -> None:
+        self._database = database
+        self._builds = builds
+        self._jobs = jobs
+        self._leases = leases
+        self._audit = audit
+
+    def end(
+        self,
+        build_id: int,
+        state: BuildState,
+        *,
+        actor: str,
+        note: str,
+        origin: str | None = None,
+        billable: bool = True,
+    ) -> list[Lease]:
+        """End a build as ``failed`` or ``canceled``, and each of its unfinished jobs, with their debits.
+
+        If ``billable``, running jobs are debited and their VMs noted as killed by ``actor``; the caller passes False if
+        the service is at fault. ``note`` becomes the build's error message and goes into the audit log.
+
+        Returns the live leases, whose VMs the caller must destroy. Raises BuildFinished, and ValueError for another
+        state.
+        """
+        if state not in _JOB_STATES:
+            raise ValueError(f"a build is not forced to be {state}")
+        code = BuildErrorCode.INTERNAL_ERROR if state is BuildState.FAILED else None
+        failure = Outcome(error_code=JobErrorCode.INTERNAL_ERROR, error_message=note)
+        with self._database.write():
+            build = written(self._builds.get(build_id))
+            if build.state.terminal:
+                raise BuildFinished(f"build {build.name} is {build.state} already: nothing to do")
+            leases: list[Lease] = []
+            for job in self._jobs.of_build(build_id):
+                if job.state.terminal:
+                    continue
+                lease = self._leases.of_job(job.id)
+                target = _end_of(job.state, _JOB_STATES[state])
+                self._jobs.finish(
+                    job.id,
+                    job.state,
+                    target,
+                    failure if target is JobState.FAILED else Outcome(),
+                    lease_id=lease.id if lease and job.state is not JobState.SCHEDULED else None,
+                    billable=billable,
+                )
+                if lease is not None and lease.state is not LeaseState.ENDED:
+                    leases.append(lease)
+                    if billable:
+                        self._leases.kill(lease.id, actor)
+            self._builds.move(build_id, build.state, state, error_code=code, error_message=note)
+            action, organization = f"force-finish {state}", build.organization_slug
+            self._audit.write(actor, action, build.name, note, origin=origin, organization=organization)
+        return leases
+
+
+def _end_of(state: JobState, forced: JobState) -> JobState:
+    """Return a job's final state: ``forced``, unless the job has no VM, is already ending or has ended."""
+    match state:
+        case JobState.PENDING | JobState.SCHEDULED | JobState.CANCELING:
+            return JobState.CANCELED
+        case JobState.TIMING_OUT:
+            return JobState.TIMED_OUT
+        case JobState.ASSIGNED | JobState.RUNNING:
+            return forced
+        case JobState.PASSED | JobState.FAILED | JobState.SKIPPED | JobState.CANCELED | JobState.TIMED_OUT:
+            return state
+        case _:
+            assert_never(state)

@@ -1,16 +1,18 @@
-"""Renders of builds, and the cache of their results (pipeline-ir.md, "Rendering")."""
+"""Renders of builds, their cache, and the tokens of runners (pipeline-ir.md, "Rendering")."""
 
 from __future__ import annotations
 
 import json
+import secrets
 from typing import TYPE_CHECKING
 
 import peewee
 
-from storage.builds.job_insertion import JobInserter
-from storage.database.instants import to_micros
+from storage.accounts.tokens import hashed
+from storage.builds.insertion import JobInserter
+from storage.database.clock import to_micros
 from storage.database.statements import Columns, Query, Write, insert_into, slot, written
-from storage.models import BuildRow, KeyRow, PipelineRow, RenderedRow, RenderRow
+from storage.models import BuildRow, KeyRow, PipelineRow, RenderedRow, RenderRow, RunnerTokenRow
 from storage.records import BuildState, Render, Rendered, WaitsFor
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from storage.database.connection import Database
     from storage.leases.leases import Leases
     from storage.records import Build, Lease, NewBuild, NewJob, Pipeline, Shape
+
 
 _MAX_KEPT = 500
 _MAX_KEPT_BYTES = 256 * 1024
@@ -198,3 +201,38 @@ class Renders:
             return None
         build = written(self._builds.get(build_id))
         return None if build.state.terminal else build
+
+
+_BYTES = 32
+
+
+class RunnerTokens:
+    """At most one token per build, of which only the SHA-256 is stored. Safe in any thread."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._build = Query(
+            database,
+            RunnerTokenRow.select(BuildRow.uuid)
+            .join(BuildRow)
+            .where(RunnerTokenRow.hash == slot("hash"), BuildRow.finished_at.is_null()),
+            lambda row: str(row[0]),
+        )
+        self._replace = Write(database, insert_into(RunnerTokenRow).on_conflict("REPLACE"))
+        self._delete = Write(database, RunnerTokenRow.delete().where(RunnerTokenRow.build == slot("build_id")))
+
+    def mint(self, build_id: int) -> str:
+        """Return a new token of a build, which replaces an earlier one."""
+        token = secrets.token_urlsafe(_BYTES)
+        with self._database.write():
+            self._replace.run(build_id=build_id, hash=hashed(token))
+        return token
+
+    def build(self, token: str) -> str | None:
+        """Return the UUID of a token's build; None if the token is invalid or the build finished."""
+        return self._build.one(hash=hashed(token))
+
+    def revoke(self, build_id: int) -> None:
+        """Revoke a build's token, if it has one."""
+        with self._database.write():
+            self._delete.run(build_id=build_id)

@@ -15,10 +15,9 @@ import apsw
 import peewee
 from playhouse.apsw_ext import APSWDatabase
 
+from storage.database.clock import SECOND, Timeline, to_micros
 from storage.database.group_sync import GroupSync
-from storage.database.instants import SECOND, to_micros
 from storage.database.integrity import Damage
-from storage.database.timeline import Timeline
 from storage.errors import DatabaseBusy, DatabaseDamaged, DatabaseGone, DatabaseUnavailable, StorageClosed
 
 if TYPE_CHECKING:

@@ -10,23 +10,13 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from storage.files.folders import sync_folder
-from storage.files.kinds import ARTIFACTS, FileKind
+from storage.files.kinds import ARTIFACT
 from storage.records import NewArtifact
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import datetime
     from pathlib import Path
-
-ARTIFACT = FileKind(
-    ARTIFACTS,
-    "{build}/{artifact}",
-    """
-    SELECT builds.uuid, artifacts.uuid FROM artifacts JOIN builds ON builds.id = artifacts.build_id
-    WHERE builds.artifacts_expired_at IS NULL
-    """,
-    always=True,
-)
 
 
 class ArtifactFiles:

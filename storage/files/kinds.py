@@ -1,4 +1,4 @@
-"""The folders of a state directory, and the type of the kinds of files that its writers declare."""
+"""Names in a state directory: its database, its key, and each kind of the other files."""
 
 from __future__ import annotations
 
@@ -50,3 +50,50 @@ class FileKind:
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
         return re.compile(_PART.join(map(re.escape, _PLACE.split(self.template))), re.ASCII)
+
+
+RENDER_LOG = "render"
+"""Takes the place of a job's UUID in the name of a render's log."""
+
+_LOGS_OF_ROWS = f"""
+SELECT builds.uuid, jobs.uuid, attempts.number
+FROM attempts JOIN jobs ON jobs.id = attempts.job_id JOIN builds ON builds.id = jobs.build_id
+WHERE builds.logs_expired_at IS NULL
+UNION ALL
+SELECT builds.uuid, jobs.uuid, 0 FROM jobs JOIN builds ON builds.id = jobs.build_id
+WHERE builds.logs_expired_at IS NULL AND jobs.cache_hit = 1 AND jobs.attempt = 0
+UNION ALL
+SELECT builds.uuid, '{RENDER_LOG}', 1 FROM renders JOIN builds ON builds.id = renders.build_id
+WHERE builds.logs_expired_at IS NULL AND renders.finished_at IS NOT NULL
+"""  # noqa: S608 - a constant
+
+INDEX = FileKind(LOGS, "{build}/{job}/{attempt}.idx", _LOGS_OF_ROWS)
+LOG = FileKind(LOGS, "{build}/{job}/{attempt}.log", _LOGS_OF_ROWS)
+"""Copied after its index: readers ignore bytes that the index does not name yet."""
+
+ARCHIVE = FileKind(
+    SOURCES,
+    "{build}.tar.gz",
+    "SELECT uuid FROM builds WHERE finished_at IS NULL AND has_source = 1",
+    always=True,
+)
+"""Backups leave out the archives of finished builds, which only a rebuild needs."""
+
+PARTIAL = FileKind(SOURCES, "{build}.partial")
+MANIFEST = FileKind(SOURCES, "{build}.manifest")
+"""Without rows: it is useful only with disks, which backups leave out."""
+
+PARTIAL_MANIFEST = FileKind(SOURCES, "{build}.manifest.{token}.partial")
+
+ARTIFACT = FileKind(
+    ARTIFACTS,
+    "{build}/{artifact}",
+    """
+    SELECT builds.uuid, artifacts.uuid FROM artifacts JOIN builds ON builds.id = artifacts.build_id
+    WHERE builds.artifacts_expired_at IS NULL
+    """,
+    always=True,
+)
+
+FILE_KINDS = (ARCHIVE, PARTIAL, MANIFEST, PARTIAL_MANIFEST, INDEX, LOG, ARTIFACT)
+"""In the order in which a backup may copy them."""

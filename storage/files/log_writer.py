@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from storage.data_classes import immutable
-from storage.database.instants import to_micros
+from storage.database.clock import to_micros
 from storage.files.folders import sync_folder
 from storage.files.log_index import LogKind, LogRecord, read_records, record_count, record_offset
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from storage.data_classes import immutable
-from storage.files.kinds import LOGS, FileKind
+from storage.files.kinds import INDEX, LOG
 from storage.files.log_index import LogKind, LogRecord, read_records, record_count
 from storage.files.log_writer import LogWriter, OutputShare, share_of_output
 from storage.files.masking import Masker
@@ -18,25 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from storage.database.clock import Clock
-
-RENDER_LOG = "render"
-"""Takes the place of a job's UUID in the name of a render's log."""
-
-_ROWS = f"""
-SELECT builds.uuid, jobs.uuid, attempts.number
-FROM attempts JOIN jobs ON jobs.id = attempts.job_id JOIN builds ON builds.id = jobs.build_id
-WHERE builds.logs_expired_at IS NULL
-UNION ALL
-SELECT builds.uuid, jobs.uuid, 0 FROM jobs JOIN builds ON builds.id = jobs.build_id
-WHERE builds.logs_expired_at IS NULL AND jobs.cache_hit = 1 AND jobs.attempt = 0
-UNION ALL
-SELECT builds.uuid, '{RENDER_LOG}', 1 FROM renders JOIN builds ON builds.id = renders.build_id
-WHERE builds.logs_expired_at IS NULL AND renders.finished_at IS NOT NULL
-"""  # noqa: S608 - a constant
-
-INDEX = FileKind(LOGS, "{build}/{job}/{attempt}.idx", _ROWS)
-LOG = FileKind(LOGS, "{build}/{job}/{attempt}.log", _ROWS)
-"""Copied after its index: readers ignore bytes that the index does not name yet."""
 
 _RECORDS_PER_READ = 512
 _NOTHING_HIDDEN = Masker()

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import peewee
 
 from storage.data_classes import immutable
-from storage.database.instants import to_micros
+from storage.database.clock import to_micros
 from storage.database.statements import Columns, Query, Write, first, slot
-from storage.models import BuildRow
+from storage.models import ArtifactRow, BuildRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from storage.database.connection import Database
+    from storage.files.artifacts import ArtifactFiles
+    from storage.files.logs import LogFiles
+    from storage.files.sources import Sources
+
 
 _BATCH = 500
 """Most builds per statement or transaction, so that a million builds do not block other writers."""
@@ -142,3 +146,88 @@ class MeasuredRetention(Retention):
     @abstractmethod
     def _bytes_of(self, build_uuid: str) -> int:
         """Return the size of a build's files on disk; 0 if it has none."""
+
+
+class ArtifactRetention(Retention):
+    """Retention of artifacts. Safe in any thread.
+
+    A build counts with the full size of its artifacts, even if it shares the bytes with another one. The rows are
+    deleted with the files; the build's row keeps the instant of their expiry.
+    """
+
+    def __init__(self, database: Database, files: ArtifactFiles) -> None:
+        super().__init__(database, BuildRow.artifact_bytes, BuildRow.artifacts_expired_at)
+        self._files = files
+        self._uuids = Query(
+            database,
+            ArtifactRow.select(ArtifactRow.uuid).join(BuildRow).where(BuildRow.uuid == slot("build_uuid")),
+            lambda row: str(row[0]),
+        )
+        self._delete = Write(database, ArtifactRow.delete().where(ArtifactRow.build == slot("build_id")))
+
+    def remove_orphans(self, before: datetime) -> int:
+        """Remove the files without a row that are older than an instant; return how many.
+
+        A newer file may be about to get its row, which is written after it.
+        """
+        removed = 0
+        for build_uuid in self._files.builds():
+            old = set(self._files.older(build_uuid, before))
+            orphans = old - set(self._uuids.all(build_uuid=build_uuid)) if old else old
+            self._files.remove(build_uuid, orphans)
+            removed += len(orphans)
+        return removed
+
+    def _remove(self, kept: KeptFiles) -> None:
+        self._files.remove_build(kept.build_uuid)
+        with self._database.write():
+            self._delete.run(build_id=kept.build_id)
+
+
+class LogRetention(MeasuredRetention):
+    """Retention of logs. Never touches an unfinished build's. Safe in any thread."""
+
+    def __init__(self, database: Database, logs: LogFiles) -> None:
+        super().__init__(database, BuildRow.log_bytes, BuildRow.logs_expired_at)
+        self._logs = logs
+        self._known = Query(database, BuildRow.select(BuildRow.id).where(BuildRow.uuid == slot("uuid")), first)
+
+    def remove_orphans(self) -> list[str]:
+        """Remove the logs of builds without a row; return the names of their folders."""
+        orphans = [name for name in self._logs.builds() if self._known.one(uuid=name) is None]
+        for name in orphans:
+            self._logs.remove(name)
+        return orphans
+
+    def _remove(self, kept: KeptFiles) -> None:
+        self._logs.remove(kept.build_uuid)
+
+    def _bytes_of(self, build_uuid: str) -> int:
+        return self._logs.bytes_of(build_uuid)
+
+
+class SourceRetention(MeasuredRetention):
+    """Retention of source archives. Never touches an unfinished build's. Safe in any thread.
+
+    A build counts with the full size of its archive, even if it shares the bytes with the build that it repeats.
+    """
+
+    def __init__(self, database: Database, sources: Sources) -> None:
+        has_source = BuildRow.has_source == 1
+        super().__init__(database, BuildRow.source_bytes, BuildRow.source_expired_at, has_source)
+        self._sources = sources
+        uuids = BuildRow.select(BuildRow.uuid)
+        self._unfinished = Query(database, uuids.where(BuildRow.finished_at.is_null()), lambda row: str(row[0]))
+        self._kept_uuids = Query(
+            database, uuids.where(has_source, BuildRow.source_expired_at.is_null()), lambda row: str(row[0])
+        )
+
+    def owners(self) -> set[str]:
+        """Return the UUIDs of the builds that keep their archive, or have not finished."""
+        return {*self._unfinished.all(), *self._kept_uuids.all()}
+
+    def _bytes_of(self, build_uuid: str) -> int:
+        return self._sources.bytes_of(build_uuid)
+
+    def _remove(self, kept: KeptFiles) -> None:
+        self._sources.remove(kept.build_uuid)

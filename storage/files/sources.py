@@ -9,29 +9,15 @@ from typing import TYPE_CHECKING
 
 from storage.errors import DatabaseUnavailable
 from storage.files.folders import sync_folder
-from storage.files.kinds import SOURCES, FileKind
+from storage.files.kinds import ARCHIVE, MANIFEST, PARTIAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable
     from datetime import datetime
     from pathlib import Path
 
-_SUFFIX = ".tar.gz"
-_MANIFEST = ".manifest"
-
-ARCHIVE = FileKind(
-    SOURCES,
-    f"{{build}}{_SUFFIX}",
-    "SELECT uuid FROM builds WHERE finished_at IS NULL AND has_source = 1",
-    always=True,
-)
-"""Backups leave out the archives of finished builds, which only a rebuild needs."""
-
-PARTIAL = FileKind(SOURCES, "{build}.partial")
-MANIFEST = FileKind(SOURCES, f"{{build}}{_MANIFEST}")
-"""Without rows: it is useful only with disks, which backups leave out."""
-
-PARTIAL_MANIFEST = FileKind(SOURCES, f"{{build}}{_MANIFEST}.{{token}}.partial")
+_SUFFIX = ARCHIVE.template.removeprefix("{build}")
+_MANIFEST = MANIFEST.template.removeprefix("{build}")
 _TRANSIENT_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 
 

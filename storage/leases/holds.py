@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import peewee
 
 from storage.billing.prices import MICRO_CENTS, price
-from storage.database.instants import SECOND, to_micros
+from storage.database.clock import SECOND, to_micros
 from storage.database.statements import Columns, Query, Write, insert_into, slot, written
 from storage.models import BuildRow, HoldRow, JobRow, LeaseRow
 from storage.records import Hold, HoldEnd, Shape
 
 if TYPE_CHECKING:
     from storage.billing.ledger import Ledger
-    from storage.billing.settings import BillingSettings
+    from storage.billing.prices import BillingSettings
     from storage.database.connection import Database
 
 _HOLD = Columns.of(Hold, HoldRow, vm=LeaseRow.uuid)

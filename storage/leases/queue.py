@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import peewee
 
 from storage.data_classes import immutable
-from storage.database.instants import SECOND, to_micros
+from storage.database.clock import SECOND, to_micros
 from storage.database.statements import Columns, Query, Write, first, slot
 from storage.models import BuildRow, EdgeRow, JobRow, LeaseRow, OrganizationRow
 from storage.records import AwaitingJob, EdgeKind, JobState, PastUse, QueuedJob, Shape

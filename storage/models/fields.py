@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import peewee
 
-from storage.database.instants import from_micros, to_micros
+from storage.database.clock import from_micros, to_micros
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from uuid import uuid4
 import peewee
 
 from storage.data_classes import immutable
-from storage.database.instants import DAY, from_micros
+from storage.database.clock import DAY, from_micros
 from storage.database.statements import Columns, Query, Slots, SqlValue, Write, first, insert_into, slot, written
 from storage.errors import PipelineGone, TooManyNotifications
 from storage.models import NotificationRow, OrganizationRow, PipelineRow

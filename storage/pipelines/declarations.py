@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import peewee
 
-from storage.accounts.slugs import slug_candidates, slugify
+from storage.accounts.names import slug_candidates, slugify
 from storage.database.statements import Columns, Query, Slots, Write, insert_into, slot, written
 from storage.errors import SlugTaken
 from storage.models import DeclarationRow, PipelineRow, RepositoryRow

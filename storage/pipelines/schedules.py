@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import peewee
 
-from storage.database.instants import to_micros
+from storage.database.clock import to_micros
 from storage.database.statements import Columns, Query, Slots, Write, first, insert_into, slot, written
 from storage.errors import PipelineGone, TooManySchedules
 from storage.models import PipelineRow, ScheduleRow

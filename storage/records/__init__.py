@@ -15,11 +15,17 @@ if TYPE_CHECKING:
         Caller,
         CliLoginKind,
         ForkApproval,
+        Identity,
         Invite,
         InviteDraft,
         Member,
+        NewPasskey,
         Organization,
         OrganizationChanges,
+        Passkey,
+        PasskeyChallenge,
+        PasskeyPurpose,
+        ProvenIdentity,
         Role,
         SessionOrigin,
         SignInLink,
@@ -30,29 +36,56 @@ if TYPE_CHECKING:
         TokenKind,
         User,
     )
-    from storage.records.artifacts import Artifact, NewArtifact, PastArtifact
     from storage.records.audit import AuditEntry, AuditFilter
+    from storage.records.billing import (
+        BuildUsage,
+        Coupon,
+        DayUsage,
+        Discrepancy,
+        EventEffect,
+        EventOutcome,
+        LeaseUsage,
+        LedgerEntry,
+        LedgerSource,
+        NewCoupon,
+        NewPaymentEvent,
+        Payment,
+        PaymentEvent,
+        PaymentState,
+        Redemption,
+        RefundReport,
+        RefundTotal,
+        SessionReport,
+        Usage,
+        UsedBy,
+    )
     from storage.records.builds import (
+        Artifact,
         Build,
         BuildPeople,
         BuildState,
         FlakyStep,
         KeyUse,
         ListedBuild,
+        NewArtifact,
         NewBuild,
+        PastArtifact,
         PastBuild,
+        Render,
+        Rendered,
         RequestKey,
         SlowStep,
         WaitsFor,
     )
-    from storage.records.error_codes import BuildErrorCode, JobErrorCode
     from storage.records.jobs import (
         Attempt,
         AwaitingJob,
+        BuildErrorCode,
         Dependency,
         Edge,
         EdgeKind,
         Job,
+        JobErrorCode,
         JobState,
         NewJob,
         Outcome,
@@ -73,7 +106,6 @@ if TYPE_CHECKING:
         ProviderName,
         Snapshot,
     )
-    from storage.records.ledger import Discrepancy, LedgerEntry, LedgerSource
     from storage.records.notifications import (
         BuildEvent,
         CreatedNotification,
@@ -92,20 +124,6 @@ if TYPE_CHECKING:
         ToldEnd,
     )
     from storage.records.pages import Page
-    from storage.records.payments import (
-        Coupon,
-        EventEffect,
-        EventOutcome,
-        NewCoupon,
-        NewPaymentEvent,
-        Payment,
-        PaymentEvent,
-        PaymentState,
-        Redemption,
-        RefundReport,
-        RefundTotal,
-        SessionReport,
-    )
     from storage.records.pipelines import (
         CancelSuperseded,
         Declaration,
@@ -121,8 +139,6 @@ if TYPE_CHECKING:
         SecretScope,
         Visibility,
     )
-    from storage.records.renders import Render, Rendered
-    from storage.records.sign_in import Identity, NewPasskey, Passkey, PasskeyChallenge, PasskeyPurpose, ProvenIdentity
     from storage.records.source_hosts import (
         BuildOrigin,
         Delivery,
@@ -137,7 +153,6 @@ if TYPE_CHECKING:
         Repository,
         RepositoryHead,
     )
-    from storage.records.usage import BuildUsage, DayUsage, LeaseUsage, Usage, UsedBy
 else:
     __getattr__ = on_first_use(__name__)
 

@@ -1,4 +1,4 @@
-"""Builds, requests that create them, and past builds for lists and plots."""
+"""Builds, requests that create them, their renders and artifacts, and past builds for lists and plots."""
 
 from __future__ import annotations
 
@@ -239,3 +239,66 @@ class FlakyStep:
 
     name: str
     commits: int
+
+
+@immutable
+class Render:
+    """The render of a build. ``source_url`` is the URL of its archive, None if the archive is on the host.
+
+    ``lease_id`` is the lease of its latest VM; ``rejected`` is True if the build was refused.
+    """
+
+    build_id: int
+    organization_id: int
+    source_url: str | None
+    lease_id: int | None
+    finished_at: datetime | None
+    rejected: bool
+
+
+@immutable
+class Rendered:
+    """The result of rendering an archive: the discovery envelope as JSON, and the output of the files."""
+
+    envelope: str
+    log: bytes
+
+
+@immutable
+class NewArtifact:
+    """A written file without a row yet. ``path`` is relative to the workspace, ``sha256`` in hex."""
+
+    uuid: str
+    path: str
+    file_size: int
+    sha256: str
+
+
+@immutable
+class Artifact:
+    """A file that a job keeps."""
+
+    id: int
+    uuid: str
+    build_uuid: str
+    job_uuid: str
+    path: str
+    mime_type: str
+    file_size: int
+    sha256: str
+    created_at: datetime
+
+    @property
+    def filename(self) -> str:
+        """The last part of the path."""
+        return self.path.rpartition("/")[2]
+
+
+@immutable
+class PastArtifact:
+    """An artifact, with the number and commit of its build, and the step that kept it."""
+
+    number: int
+    commit: str | None
+    step_key: str
+    artifact: Artifact

@@ -1,21 +1,25 @@
-"""Accounts at source hosts that are connected to organizations (wire-decisions.md, "Source hosts")."""
+"""Accounts at source hosts that organizations connect, and credentials of repositories.
+
+See wire-decisions.md, "Source hosts".
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 from uuid import uuid4
 
-from storage.database.statements import Columns, Query, Write, insert_into, slot, written
+from storage.database.statements import Columns, Query, SqlValue, Write, insert_into, slot, written
 from storage.errors import HostConnectedElsewhere
-from storage.models import HostConnectionRow, OrganizationRow
-from storage.records import HostConnection
+from storage.models import HostConnectionRow, OrganizationRow, RepositoryCredentialRow
+from storage.records import DeployKey, GitCredential, HostConnection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from storage.database.connection import Database
-    from storage.records import NewHostConnection
+    from storage.records import NewHostConnection, Repository
     from storage.vault import Vault
+
 
 _CONNECTION = Columns.of(HostConnection, HostConnectionRow)
 
@@ -154,3 +158,58 @@ def _context(connection: HostConnection) -> bytes:
 
 def _sealed(row: Sequence[bytes | None]) -> bytes | None:
     return row[0]
+
+
+_Stored: TypeAlias = tuple[str | None, str, str, bytes]
+
+
+class RepositoryCredentials:
+    """One credential for each repository that needs one. Safe in any thread."""
+
+    def __init__(self, database: Database, vault: Vault) -> None:
+        self._database = database
+        self._vault = vault
+        row = RepositoryCredentialRow
+        this = row.repository == slot("id")
+        self._get = Query(
+            database, row.select(row.username, row.public_key, row.host_key, row.secret).where(this), _stored_credential
+        )
+        self._put = Write(database, insert_into(row).on_conflict("REPLACE"))
+        self._remove = Write(database, row.delete().where(this))
+
+    def of(self, repository: Repository) -> GitCredential | DeployKey | None:
+        """Return a repository's credential. Raises SealBroken if the key of the service is another."""
+        found = self._get.one(id=repository.id)
+        if found is None:
+            return None
+        username, public_key, host_key, sealed = found
+        secret = self._vault.open(sealed, _context_of_repository(repository)).decode()
+        return DeployKey(secret, public_key, host_key) if username is None else GitCredential(username, secret)
+
+    def put(self, repository: Repository, credential: GitCredential | DeployKey) -> None:
+        """Give a repository a credential, in place of any other."""
+        columns: dict[str, SqlValue] = {"username": None, "public_key": None, "host_key": None}
+        if isinstance(credential, GitCredential):
+            columns["username"], secret = credential.username, credential.password
+        else:
+            secret = credential.private_key
+            columns |= {"public_key": credential.public_key, "host_key": credential.host_key}
+        columns["secret"] = self._vault.seal(secret.encode(), _context_of_repository(repository))
+        with self._database.write():
+            self._put.run(repository_id=repository.id, **columns)
+
+    def remove(self, repository: Repository) -> None:
+        """Forget a repository's credential."""
+        with self._database.write():
+            self._remove.run(id=repository.id)
+
+
+def _stored_credential(row: Sequence[str | bytes | None]) -> _Stored:
+    username, public_key, host_key, secret = row
+    return (
+        None if username is None else str(username), str(public_key), str(host_key), bytes(secret)  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def _context_of_repository(repository: Repository) -> bytes:
+    return f"repository {repository.uuid}".encode()

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import peewee
 
-from storage.database.instants import DAY, SECOND
+from storage.database.clock import DAY, SECOND
 from storage.database.statements import NEWEST, Columns, Query, Write, first, insert_into, slot
 from storage.models import DeliveryRow
 from storage.records import Delivery
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from storage.database.connection import Database
     from storage.records import Page, Repository
-    from storage.source_hosts.checks import RepositoryChecks
+    from storage.source_hosts.repositories import RepositoryChecks
 
 _DELIVERY = Columns.of(Delivery, DeliveryRow)
 _KEPT = 7 * DAY

@@ -20,18 +20,16 @@ from actors.scheduling.parked_vms import ParkedConnections
 from actors.vms.sandbox import SandboxProvider, VmLimits, launch
 from actors.vms.sandbox.disks import Disks
 from ci_daemon.command import main
-from storage.builds.attempts import Attempts
 from storage.builds.builds import Builds
-from storage.builds.jobs import Jobs
+from storage.builds.jobs import Attempts, Jobs
 from storage.database.connection import Database
 from storage.files import log_writer
 from storage.files.artifacts import ArtifactFiles
 from storage.files.log_writer import LogWriter
 from storage.files.sources import Sources
-from storage.leases.cache import Cache
+from storage.leases.cache import Cache, Snapshots
 from storage.leases.holds import Holds
 from storage.leases.leases import Leases
-from storage.leases.snapshots import Snapshots
 
 if TYPE_CHECKING:
     from collections.abc import Callable

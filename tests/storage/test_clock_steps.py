@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage import JobState, NewBuild, Outcome, Storage
-from storage.database.timeline import Timeline
+from storage.database.clock import Timeline
 from tests.clock import ManualClock
 from tests.records import new_job, new_pipeline, started
 

@@ -12,7 +12,7 @@ import pytest
 
 from actors.vms import CommandState, Connection, in_job, inspect
 from storage import Build, BuildState, Hold, HoldEnd, JobState, Lease
-from storage.database.instants import to_micros
+from storage.database.clock import to_micros
 from tests.actors.conftest import Host, images_in_memory
 from tests.e2e.pipelines import Graph, one
 from tests.memory.provider import MemoryProvider

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from storage import PasskeyPurpose, Storage, new_handle
-from storage.accounts.passkey_challenges import PasskeyChallenges
+from storage.accounts.passkeys import PasskeyChallenges
 from storage.database.connection import Database
 from tests.clock import ManualClock
 from tests.state import run_sql

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage import slugify
-from storage.accounts.slugs import MAX_SLUG, slug_candidates
+from storage.accounts.names import MAX_SLUG, slug_candidates
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ import pytest
 
 from storage import Storage, Token, TokenKind, User
 from storage.accounts.tokens import Tokens
+from storage.database.clock import from_micros
 from storage.database.connection import Database
-from storage.database.instants import from_micros
 from tests.clock import ManualClock
 from tests.state import database_in, run_sql
 

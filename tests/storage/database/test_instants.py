@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.database.instants import from_micros, to_micros
+from storage.database.clock import from_micros, to_micros
 
 
 @given(st.datetimes(timezones=st.just(UTC)))

@@ -7,7 +7,7 @@ import apsw
 import pytest
 
 from storage import Hold, HoldEnd, Job, JobState, Storage
-from storage.database.instants import from_micros
+from storage.database.clock import from_micros
 from tests.records import new_job
 from tests.state import run_sql
 from tests.storage.model import MICRO_CENTS_A_SECOND

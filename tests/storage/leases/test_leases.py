@@ -193,7 +193,7 @@ def test_a_clock_that_jumps_costs_nothing_within_one_boot(
     clock.advance(**jump)
     monkeypatch.setattr(clock, "monotonic", lambda: uptime)
     if rebooted:
-        monkeypatch.setattr("storage.billing.metering.boot_id", lambda: "another")
+        monkeypatch.setattr("storage.billing.usage.boot_id", lambda: "another")
     world.finish(job, lease)
     over = storage.leases.get(lease.id)
     assert over is not None

@@ -1,4 +1,4 @@
-"""Slugs: the readable names in URLs (wire-decisions.md, "Slugs")."""
+"""Names of accounts in their normal form: slugs and e-mail addresses (wire-decisions.md, "Slugs")."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ import unicodedata
 from itertools import count
 from typing import TYPE_CHECKING
 
+from storage.errors import EmailInvalid
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
 
 MAX_SLUG = 63
 RESERVED_SLUGS = frozenset(
@@ -55,3 +58,18 @@ def slug_candidates(slug: str) -> Iterator[str]:
     yield slug
     suffixes = (f"-{number}" for number in count(2))
     yield from (slug[: MAX_SLUG - len(suffix)].rstrip("-") + suffix for suffix in suffixes)
+
+
+_PUBLIC = ".example.org"
+"""Appended to the domain for the check: the library refuses private domains such as corp.local."""
+
+
+def email_address(text: str) -> str:
+    """Return an address trimmed, in lower case, with its domain in ASCII. Raises EmailInvalid."""
+    from email_validator import EmailNotValidError, validate_email  # noqa: PLC0415 - 60 ms for a command that needs none
+
+    try:
+        found = validate_email(f"{text.strip()}{_PUBLIC}", check_deliverability=False, allow_smtputf8=False)
+    except EmailNotValidError as error:
+        raise EmailInvalid(str(error)) from None
+    return (found.ascii_email or "").lower().removesuffix(_PUBLIC)

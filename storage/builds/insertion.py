@@ -1,4 +1,7 @@
-"""Insertion of a new build: its source archive, its number, its row, its jobs and its idempotency key."""
+"""Insertion of a new build: source archive, number, row, jobs and idempotency key.
+
+See wire-decisions.md, "Idempotency".
+"""
 
 from __future__ import annotations
 
@@ -10,23 +13,23 @@ import peewee
 
 from storage.builds.build_rows import BUILD, existing_builds
 from storage.builds.concurrency import group_of
-from storage.builds.job_insertion import JobInserter
-from storage.database.statements import Query, Slots, SqlValue, Write, first, insert_into, slot, written
-from storage.errors import DatabaseNotSynced, PipelineGone, SourceGone
-from storage.models import BuildRow, OrganizationRow, PipelineRow
-from storage.records import NewBuild
+from storage.database.clock import DAY
+from storage.database.statements import Columns, Query, Slots, SqlValue, Write, first, insert_into, slot, written
+from storage.errors import DatabaseNotSynced, KeyUsed, PipelineGone, SourceGone
+from storage.models import BuildRow, EdgeRow, JobRow, KeyRow, OrganizationRow, PipelineRow
+from storage.records import JobState, KeyUse, NewBuild, NewJob, RequestKey, Shape
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from storage.builds.concurrency import ConcurrencyGroups
     from storage.database.connection import Database
     from storage.files.sources import Sources
-    from storage.idempotency import IdempotencyKeys
-    from storage.records import Build, BuildState, NewJob, Pipeline
+    from storage.records import Build, BuildState, Pipeline
     from storage.vault import Vault
 
-_NEW: Slots[NewBuild] = Slots(NewBuild, BuildRow)
+
+_NEW_BUILD: Slots[NewBuild] = Slots(NewBuild, BuildRow)
 
 
 class BuildInserter:
@@ -127,7 +130,7 @@ class BuildInserter:
                     "strict_shell": self._host_strict_shell if strict_shell is None else bool(strict_shell),
                     "env": self._vault.seal(json.dumps(dict(new.env)).encode()) if new.env else None,
                 }
-                build_id = self._insert.insert(**_NEW(new) | fields)
+                build_id = self._insert.insert(**_NEW_BUILD(new) | fields)
                 build = written(self._inserted.one(id=build_id))
                 self._jobs.insert(build, jobs, now)
                 if new.key is not None:
@@ -148,3 +151,111 @@ class BuildInserter:
                 self._sources.link(new.source_of, uuid)
             except FileNotFoundError:
                 raise SourceGone("the source archive of this build is no longer kept") from None
+
+
+_NEW_JOB: Slots[NewJob] = Slots(NewJob, JobRow, shape=Slots(Shape, JobRow))
+
+
+class JobInserter:
+    """Inserts the jobs of a new build, inside the caller's transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._insert_job = Write(
+            database,
+            insert_into(
+                JobRow,
+                "disk",
+                "exit_code",
+                "error_code",
+                "error_message",
+                "attempts_before",
+                "not_before",
+                "awaited_image",
+                "started_at",
+                "finished_at",
+            ),
+        )
+        self._insert_edge = Write(database, insert_into(EdgeRow))
+        self._ids = Query(
+            database,
+            JobRow.select(JobRow.id).where(JobRow.build == slot("build_id")).order_by(JobRow.position),
+            first,
+        )
+
+    def insert(self, build: Build, jobs: Sequence[NewJob], now: int) -> None:
+        """Insert jobs, with their index in the list as position, and an edge for each dependency.
+
+        The cached disks of an untrusted build have keys that only its pull request's builds have.
+        """
+        self._insert_job.run_many(_job_slots(job, position, build, now) for position, job in enumerate(jobs))
+        ids = self._ids.all(build_id=build.id)
+        self._insert_edge.run_many(
+            {"from_id": ids[prerequisite], "to_id": job_id, "kind": kind, "continue_on_failure": continue_on_failure}
+            for job_id, job in zip(ids, jobs, strict=True)
+            for prerequisite, kind, continue_on_failure in job.depends_on
+        )
+
+
+def _job_slots(job: NewJob, position: int, build: Build, now: int) -> Mapping[str, SqlValue]:
+    values = _NEW_JOB(job)
+    ready = not job.depends_on and build.waits_for is None
+    if job.cache_key is not None and build.untrusted_origin is not None:
+        values["cache_key"] = f"{build.untrusted_origin}:{job.cache_key}"
+    values |= {
+        "uuid": str(uuid4()),
+        "build_id": build.id,
+        "organization_id": build.organization_id,
+        "position": position,
+        "state": JobState.SCHEDULED if ready else JobState.PENDING,
+        "attempt": 0,
+        "soft_failed": False,
+        "cache_hit": False,
+        "created_at": now,
+        "scheduled_at": now if ready else None,
+        "queued_at": now if ready else None,
+    }
+    return values
+
+
+_USE = Columns(KeyUse, KeyRow.build, KeyRow.rejected, (KeyRow.request_hash == slot("request_hash"), bool))
+_KEY: Slots[RequestKey] = Slots(RequestKey, KeyRow)
+
+
+class IdempotencyKeys:
+    """The keys of the requests that created builds in the last 24 h, per user and organization.
+
+    A key whose pipeline was deleted counts as unused. Safe in any thread.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        this = (KeyRow.user == slot("user_id")) & (KeyRow.organization == slot("organization_id"))
+        self._find = Query(
+            database,
+            KeyRow.select(*_USE.selected)
+            .join(BuildRow)
+            .join(PipelineRow)
+            .where(
+                this, KeyRow.key == slot("key"), KeyRow.created_at > slot("after"), PipelineRow.deleted_at.is_null()
+            ),
+            _USE,
+        )
+        self._forget = Write(database, KeyRow.delete().where(KeyRow.created_at <= slot("before")))
+        self._replace = Write(database, insert_into(KeyRow).on_conflict("REPLACE"))
+
+    def find(self, key: RequestKey) -> KeyUse | None:
+        """Return the earlier use of a key, by the same request or another one."""
+        return self._find.one(
+            **_KEY(key),
+            after=self._database.ago(DAY),
+        )
+
+    def claim(self, key: RequestKey, build_id: int, *, rejected: bool) -> None:
+        """Store a key with the build that its request created, in the build's transaction. Raises KeyUsed."""
+        with self._database.write():
+            now = self._database.now()
+            self._forget.run(before=self._database.ago(DAY))
+            use = self.find(key)
+            if use is not None:
+                raise KeyUsed(use)
+            self._replace.run(**_KEY(key), build_id=build_id, rejected=rejected, created_at=now)
