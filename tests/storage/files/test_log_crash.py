@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 from hypothesis import given
@@ -17,6 +18,7 @@ _CHECKOUT = Path(__file__).parents[3]
 _WRITER = """
 import sys
 from pathlib import Path
+from tempfile import mkdtemp
 from storage import LogFiles, SystemClock
 
 writer = LogFiles(Path(sys.argv[1]), sys.maxsize, SystemClock()).writer("build", "job", 1)
@@ -68,9 +70,9 @@ def _written(directory: Path) -> bytes:
 
 @given(st.integers(0, 96), st.integers(0, 15), st.binary(max_size=40))
 def test_whatever_a_crash_cut_off_index_and_data_agree_again(
-    tmp_path_factory: pytest.TempPathFactory, index_bytes: int, log_bytes: int, junk: bytes
+    memory_disk: Path, index_bytes: int, log_bytes: int, junk: bytes
 ):
-    directory = tmp_path_factory.mktemp("logs")
+    directory = Path(mkdtemp(dir=memory_disk))
     whole = _written(directory)
     log, index = _files(directory)
     log.write_bytes(whole[:log_bytes] + junk)

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import mkdtemp
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -119,9 +120,9 @@ PIECES = st.lists(st.one_of(ALPHABET.map(str.encode), st.binary(max_size=3)), ma
 
 @given(VALUES, PIECES, st.sets(st.integers(0, 30)))
 def test_a_log_equals_the_masked_whole_output(
-    tmp_path_factory: pytest.TempPathFactory, values: Sequence[str], pieces: Sequence[bytes], reopen_at: set[int]
+    memory_disk: Path, values: Sequence[str], pieces: Sequence[bytes], reopen_at: set[int]
 ):
-    logs, masker = _logs(tmp_path_factory.mktemp("logs")), Masker.hiding(values)
+    logs, masker = _logs(Path(mkdtemp(dir=memory_disk))), Masker.hiding(values)
     output = b"".join(pieces)
     writer = logs.writer("build", "job", 1, masker)
     begun = 0

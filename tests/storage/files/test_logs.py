@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 from hypothesis import given
@@ -144,9 +145,9 @@ def test_more_records_than_are_read_at_once_all_come(logs: LogFiles):
     st.integers(0, 400),
 )
 def test_however_output_is_cut_up_the_log_is_its_bytes(
-    tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes], reopen_at: list[int], after: int
+    memory_disk: Path, pieces: list[bytes], reopen_at: list[int], after: int
 ):
-    logs = LogFiles(tmp_path_factory.mktemp("logs"), sys.maxsize, ManualClock())
+    logs = LogFiles(Path(mkdtemp(dir=memory_disk)), sys.maxsize, ManualClock())
     writer = logs.writer("build", "job", 1)
     for position, piece in enumerate(pieces):
         writer.output(piece)
