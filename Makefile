@@ -79,13 +79,13 @@ $(VENV)/.complete $(RUN)/venv/.complete: setup.cfg pyproject.toml .ci/venv
 
 # Coverage is that of pytest's workers: its start-up hook reads COVERAGE_PROCESS_START, and each worker writes a file of
 # its own next to COVERAGE_FILE for `combine`. Test files start in the order of their names, those that are marked as long
-# before the others. Many tests wait for something else than the CPU, so three workers keep two cores busy.
+# before the others. Many tests wait for something else than the CPU, so four workers keep two cores busy.
 # A test that still hangs after its timeout ends the run, with the stacks of all threads.
 test: export COVERAGE_FILE := $(CURDIR)/$(RUN)/coverage/data
 test:
 	@$(MAKE) --no-print-directory --jobs 3 --output-sync test-ready
 	@rm -rf $(RUN)/coverage && mkdir -p $(RUN)/coverage
-	COVERAGE_PROCESS_START=$(CURDIR)/setup.cfg $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder \
+	COVERAGE_PROCESS_START=$(CURDIR)/setup.cfg $(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder \
 		--max-worker-restart 0 -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report --include='ci_daemon/*'
