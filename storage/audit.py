@@ -15,8 +15,9 @@ from storage.database.connection import Database
 from storage.database.schema import schema_of_release, version
 from storage.database.statements import NEWEST, Columns, Query, Write, first, insert_into, slot
 from storage.files.kinds import DATABASE
-from storage.models import AuditRow
-from storage.records import AuditEntry, AuditFilter, Page
+from storage.models.audit import AuditRow
+from storage.records.audit import AuditEntry, AuditFilter
+from storage.records.pages import Page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -17,17 +17,12 @@ from storage.data_classes import immutable
 from storage.database.clock import DAY, SECOND, Segment, boot_id, duration, from_micros
 from storage.database.statements import Columns, Query, Write, slot
 from storage.errors import DatabaseUnavailable
-from storage.models import (
-    BuildOriginRow,
-    ClockRow,
-    DeliveryRow,
-    HoldRow,
-    JobRow,
-    MailRow,
-    NotificationDeliveryRow,
-    RepositoryRow,
-)
-from storage.records import JobState
+from storage.models.builds import JobRow
+from storage.models.leases import HoldRow
+from storage.models.notifications import MailRow, NotificationDeliveryRow
+from storage.models.source_hosts import BuildOriginRow, DeliveryRow, RepositoryRow
+from storage.models.switches import ClockRow
+from storage.records.jobs import JobState
 
 if TYPE_CHECKING:
     from datetime import datetime

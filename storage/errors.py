@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from storage.records import KeyUse, Role
+    from storage.records.accounts import Role
+    from storage.records.builds import KeyUse
 
 
 class StorageError(Exception):

@@ -17,8 +17,8 @@ import peewee
 
 from storage.database.clock import DAY, SECOND, to_micros
 from storage.database.statements import Columns, Query, Write, first, insert_into, slot
-from storage.models import MailOptOutRow, MailRow
-from storage.records import Letter, Mail, MailTotals
+from storage.models.notifications import MailOptOutRow, MailRow
+from storage.records.notifications import Letter, Mail, MailTotals
 
 if TYPE_CHECKING:
     from datetime import datetime

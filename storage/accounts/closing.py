@@ -12,21 +12,19 @@ import peewee
 
 from storage.database.statements import Query, Write, first, slot
 from storage.errors import SoleOwner
-from storage.models import (
+from storage.models.accounts import (
     CliLoginRow,
     IdentityRow,
-    MailOptOutRow,
-    MailRow,
     MembershipRow,
-    NotificationRow,
     OrganizationRow,
-    PipelineRow,
-    ScheduleRow,
     SignInLinkRow,
     TokenRow,
     UserRow,
 )
-from storage.records import Role, Visibility
+from storage.models.notifications import MailOptOutRow, MailRow, NotificationRow
+from storage.models.pipelines import PipelineRow, ScheduleRow
+from storage.records.accounts import Role
+from storage.records.pipelines import Visibility
 
 if TYPE_CHECKING:
     from storage.accounts.passkeys import Passkeys

@@ -11,13 +11,13 @@ from storage.accounts.tokens import hashed
 from storage.database.clock import DAY, SECOND, from_micros, to_micros
 from storage.database.statements import Columns, Query, Write, first, insert_into, slot, written
 from storage.errors import InviteInvalid, InviteUnacceptable, TooManyInvites
-from storage.models import InviteRow, MembershipRow, OrganizationRow, UserRow
-from storage.records import Invite, InviteDraft, Role
+from storage.models.accounts import InviteRow, MembershipRow, OrganizationRow, UserRow
+from storage.records.accounts import Invite, InviteDraft, Role
 
 if TYPE_CHECKING:
     from storage.accounts.organizations import Organizations
     from storage.database.connection import Database
-    from storage.records import Organization, User
+    from storage.records.accounts import Organization, User
 
 _LIFETIME = 7 * DAY
 _TOKEN_BYTES = 32

@@ -11,13 +11,14 @@ import peewee
 from storage.accounts.names import RESERVED_SLUGS, slug_candidates, slugify
 from storage.database.statements import Columns, Query, Write, first, insert_into, slot, written
 from storage.errors import LastOwner, MemberNotFound, NameUnusable, RoleInsufficient, TooManyOrganizations
-from storage.models import MembershipRow, OrganizationRow, UserRow
-from storage.records import Member, Organization, OrganizationChanges, Page, Role
+from storage.models.accounts import MembershipRow, OrganizationRow, UserRow
+from storage.records.accounts import Member, Organization, OrganizationChanges, Role
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from storage.database.connection import Database
+    from storage.records.pages import Page
 
 
 ORGANIZATION = Columns.of(Organization, OrganizationRow)

@@ -16,13 +16,13 @@ from storage.accounts.tokens import hashed
 from storage.database.clock import SECOND
 from storage.database.statements import Columns, Query, Write, first, insert_into, slot, written
 from storage.errors import LastPasskey, PasskeyTaken, TooManyPasskeys
-from storage.models import IdentityRow, PasskeyChallengeRow, PasskeyHandleRow, PasskeyRow
+from storage.models.accounts import IdentityRow, PasskeyChallengeRow, PasskeyHandleRow, PasskeyRow
 from storage.models.fields import ListField
-from storage.records import Passkey, PasskeyChallenge, PasskeyPurpose
+from storage.records.accounts import Passkey, PasskeyChallenge, PasskeyPurpose
 
 if TYPE_CHECKING:
     from storage.database.connection import Database
-    from storage.records import NewPasskey
+    from storage.records.accounts import NewPasskey
 
 
 _HANDLE_BYTES = 16

@@ -14,8 +14,16 @@ from storage.accounts.tokens import hashed
 from storage.database.clock import DAY, SECOND
 from storage.database.statements import Columns, Query, Write, first, insert_into, slot, written
 from storage.errors import EmailUnproven, LastIdentity, SignUpClosed
-from storage.models import IdentityRow, InviteRow, OrganizationRow, PasskeyRow, SignInLinkRow, UserRow
-from storage.records import Identity, ProvenIdentity, SignInLink, SignInLinkKind, SignUpMode, SignUpPolicy, User
+from storage.models.accounts import IdentityRow, InviteRow, OrganizationRow, PasskeyRow, SignInLinkRow, UserRow
+from storage.records.accounts import (
+    Identity,
+    ProvenIdentity,
+    SignInLink,
+    SignInLinkKind,
+    SignUpMode,
+    SignUpPolicy,
+    User,
+)
 
 if TYPE_CHECKING:
     from storage.accounts.users import Users

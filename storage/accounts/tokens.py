@@ -20,14 +20,14 @@ from storage.accounts.users import USER_COLUMNS
 from storage.database.clock import DAY, SECOND, to_micros
 from storage.database.statements import Columns, Query, Write, first, insert_into, slot, written
 from storage.errors import DatabaseUnavailable
-from storage.models import CliLoginRow, OrganizationRow, TokenRow, UserRow
-from storage.records import Caller, CliLoginKind, Token, TokenKind
+from storage.models.accounts import CliLoginRow, OrganizationRow, TokenRow, UserRow
+from storage.records.accounts import Caller, CliLoginKind, Token, TokenKind
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from storage.database.connection import Database
-    from storage.records import SessionOrigin
+    from storage.records.accounts import SessionOrigin
 
 
 _PREFIX = "ci_"

@@ -7,8 +7,8 @@ from uuid import uuid4
 
 from storage.database.statements import Columns, Query, Write, insert_into, slot, written
 from storage.errors import EmailTaken
-from storage.models import OrganizationRow, UserRow
-from storage.records import Role, User
+from storage.models.accounts import OrganizationRow, UserRow
+from storage.records.accounts import Role, User
 
 if TYPE_CHECKING:
     from storage.accounts.organizations import Organizations

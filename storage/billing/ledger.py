@@ -8,25 +8,18 @@ from uuid import uuid4
 import peewee
 
 from storage.database.statements import NEWEST, Columns, Query, Write, first, insert_into, slot, written
-from storage.models import (
-    BuildRow,
-    HoldRow,
-    JobRow,
-    LeaseRow,
-    LedgerRow,
-    OrganizationRow,
-    PaymentRefundRow,
-    PaymentRow,
-    PaymentTotalRow,
-    PipelineRow,
-    RerunDebitRow,
-)
-from storage.records import Discrepancy, LedgerEntry, LedgerSource, Page, PaymentState
+from storage.models.accounts import OrganizationRow
+from storage.models.billing import LedgerRow, PaymentRefundRow, PaymentRow, PaymentTotalRow, RerunDebitRow
+from storage.models.builds import BuildRow, JobRow
+from storage.models.leases import HoldRow, LeaseRow
+from storage.models.pipelines import PipelineRow
+from storage.records.billing import Discrepancy, LedgerEntry, LedgerSource, PaymentState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from storage.database.connection import Database
+    from storage.records.pages import Page
 
 
 _ENTRY = Columns.of(LedgerEntry, LedgerRow)

@@ -16,17 +16,17 @@ from storage.billing.ledger import refunded
 from storage.database.clock import to_micros
 from storage.database.statements import Columns, Query, Slots, Write, first, insert_into, slot, written
 from storage.errors import CouponClaimed, CouponExhausted, CouponExpired, CouponTaken, CouponUnknown
-from storage.models import (
+from storage.models.accounts import OrganizationRow
+from storage.models.billing import (
     CouponRow,
     LedgerRow,
-    OrganizationRow,
     PaymentEventRow,
     PaymentRefundRow,
     PaymentRow,
     PaymentTotalRow,
     RedemptionRow,
 )
-from storage.records import (
+from storage.records.billing import (
     Coupon,
     EventEffect,
     EventOutcome,
@@ -44,7 +44,7 @@ from storage.records import (
 if TYPE_CHECKING:
     from storage.billing.ledger import Ledger
     from storage.database.connection import Database
-    from storage.records import NewPaymentEvent
+    from storage.records.billing import NewPaymentEvent
 
 
 _PAYMENT = Columns.of(Payment, PaymentRow, organization_id=PaymentRow.organization)

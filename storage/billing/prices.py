@@ -8,7 +8,7 @@ from storage.data_classes import immutable
 from storage.settings import setting
 
 if TYPE_CHECKING:
-    from storage.records import Shape
+    from storage.records.jobs import Shape
 
 
 @immutable

@@ -16,8 +16,11 @@ from storage.billing.prices import cost_cents
 from storage.database.clock import DAY, SECOND, boot_id, to_micros
 from storage.database.statements import Columns, Query, Write, slot, written
 from storage.errors import UsageTooLong
-from storage.models import AttemptRow, BuildRow, HoldRow, JobRow, LeaseRow, PipelineRow
-from storage.records import BuildUsage, DayUsage, LeaseUsage, Shape, Usage, UsedBy
+from storage.models.builds import AttemptRow, BuildRow, JobRow
+from storage.models.leases import HoldRow, LeaseRow
+from storage.models.pipelines import PipelineRow
+from storage.records.billing import BuildUsage, DayUsage, LeaseUsage, Usage, UsedBy
+from storage.records.jobs import Shape
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -11,8 +11,8 @@ import peewee
 
 from storage.database.clock import from_micros
 from storage.database.statements import Columns, Query, Slots, SqlValue, Write, first, insert_into, slot
-from storage.models import ArtifactRow, BuildRow, JobRow
-from storage.records import Artifact, NewArtifact, PastArtifact
+from storage.models.builds import ArtifactRow, BuildRow, JobRow
+from storage.records.builds import Artifact, NewArtifact, PastArtifact
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from storage.builds.jobs import Attempts
     from storage.database.connection import Database
     from storage.files.artifacts import ArtifactFiles
-    from storage.records import Build, Job, Page
+    from storage.records.builds import Build
+    from storage.records.jobs import Job
+    from storage.records.pages import Page
 
 _PACKED = {"gzip": "application/gzip", "bzip2": "application/x-bzip2", "xz": "application/x-xz"}
 

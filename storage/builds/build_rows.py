@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from storage.database.statements import Columns
-from storage.models import BuildRow, OrganizationRow, PipelineRow
-from storage.records import Build
+from storage.models.accounts import OrganizationRow
+from storage.models.builds import BuildRow
+from storage.models.pipelines import PipelineRow
+from storage.records.builds import Build
 
 if TYPE_CHECKING:
     import peewee

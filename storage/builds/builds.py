@@ -16,8 +16,12 @@ from storage.builds.insertion import BuildInserter
 from storage.database.clock import to_micros
 from storage.database.statements import NEWEST, Query, Write, first, slot, written
 from storage.errors import ApprovalNotAwaited, BuildFinished
-from storage.models import BuildRow, JobRow, OrganizationRow, PipelineRow
-from storage.records import BuildErrorCode, BuildState, JobErrorCode, JobState, Lease, LeaseState, Outcome, WaitsFor
+from storage.models.accounts import OrganizationRow
+from storage.models.builds import BuildRow, JobRow
+from storage.models.pipelines import PipelineRow
+from storage.records.builds import BuildState, WaitsFor
+from storage.records.jobs import BuildErrorCode, JobErrorCode, JobState, Outcome
+from storage.records.leases import Lease, LeaseState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +34,10 @@ if TYPE_CHECKING:
     from storage.database.connection import Database
     from storage.files.sources import Sources
     from storage.leases.leases import Leases
-    from storage.records import Build, NewBuild, NewJob, Page, Pipeline
+    from storage.records.builds import Build, NewBuild
+    from storage.records.jobs import NewJob
+    from storage.records.pages import Page
+    from storage.records.pipelines import Pipeline
     from storage.vault import Vault
 
 

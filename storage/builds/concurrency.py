@@ -11,12 +11,18 @@ import peewee
 
 from storage.data_classes import immutable
 from storage.database.statements import NEWEST, Columns, Query, SqlValue, Write, first, slot
-from storage.models import BuildOriginRow, BuildRow, EdgeRow, JobRow, PipelineRow
-from storage.records import BuildErrorCode, BuildState, JobState, OriginEvent, Turn, WaitsFor
+from storage.models.builds import BuildRow, EdgeRow, JobRow
+from storage.models.pipelines import PipelineRow
+from storage.models.source_hosts import BuildOriginRow
+from storage.records.builds import BuildState, WaitsFor
+from storage.records.jobs import BuildErrorCode, JobState, Turn
+from storage.records.source_hosts import OriginEvent
 
 if TYPE_CHECKING:
     from storage.database.connection import Database
-    from storage.records import Build, NewBuild, NewOrigin, Pipeline
+    from storage.records.builds import Build, NewBuild
+    from storage.records.pipelines import Pipeline
+    from storage.records.source_hosts import NewOrigin
 
 
 @immutable

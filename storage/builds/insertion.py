@@ -16,8 +16,12 @@ from storage.builds.concurrency import group_of
 from storage.database.clock import DAY
 from storage.database.statements import Columns, Query, Slots, SqlValue, Write, first, insert_into, slot, written
 from storage.errors import DatabaseNotSynced, KeyUsed, PipelineGone, SourceGone
-from storage.models import BuildRow, EdgeRow, JobRow, KeyRow, OrganizationRow, PipelineRow
-from storage.records import JobState, KeyUse, NewBuild, NewJob, RequestKey, Shape
+from storage.models.accounts import OrganizationRow
+from storage.models.builds import BuildRow, EdgeRow, JobRow
+from storage.models.idempotency import KeyRow
+from storage.models.pipelines import PipelineRow
+from storage.records.builds import KeyUse, NewBuild, RequestKey
+from storage.records.jobs import JobState, NewJob, Shape
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,7 +29,8 @@ if TYPE_CHECKING:
     from storage.builds.concurrency import ConcurrencyGroups
     from storage.database.connection import Database
     from storage.files.sources import Sources
-    from storage.records import Build, BuildState, Pipeline
+    from storage.records.builds import Build, BuildState
+    from storage.records.pipelines import Pipeline
     from storage.vault import Vault
 
 

@@ -9,8 +9,8 @@ import peewee
 
 from storage.database.clock import SECOND
 from storage.database.statements import Columns, Query, Write, first, insert_into, slot
-from storage.models import AttemptRow, BuildRow, EdgeRow, JobRow
-from storage.records import Attempt, Edge, EdgeKind, Job, JobState, Outcome, Shape
+from storage.models.builds import AttemptRow, BuildRow, EdgeRow, JobRow
+from storage.records.jobs import Attempt, Edge, EdgeKind, Job, JobState, Outcome, Shape
 
 if TYPE_CHECKING:
     from storage.billing.ledger import Ledger

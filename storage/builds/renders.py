@@ -12,8 +12,11 @@ from storage.accounts.tokens import hashed
 from storage.builds.insertion import JobInserter
 from storage.database.clock import to_micros
 from storage.database.statements import Columns, Query, Write, insert_into, slot, written
-from storage.models import BuildRow, KeyRow, PipelineRow, RenderedRow, RenderRow, RunnerTokenRow
-from storage.records import BuildState, Render, Rendered, WaitsFor
+from storage.models.builds import BuildRow
+from storage.models.idempotency import KeyRow
+from storage.models.pipelines import PipelineRow
+from storage.models.renders import RenderedRow, RenderRow, RunnerTokenRow
+from storage.records.builds import BuildState, Render, Rendered, WaitsFor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +25,10 @@ if TYPE_CHECKING:
     from storage.builds.builds import Builds
     from storage.database.connection import Database
     from storage.leases.leases import Leases
-    from storage.records import Build, Lease, NewBuild, NewJob, Pipeline, Shape
+    from storage.records.builds import Build, NewBuild
+    from storage.records.jobs import NewJob, Shape
+    from storage.records.leases import Lease
+    from storage.records.pipelines import Pipeline
 
 
 _MAX_KEPT = 500

@@ -8,8 +8,10 @@ import peewee
 
 from storage.database.statements import Query, Write, first, slot
 from storage.errors import BuildBusy, BuildNotFinished
-from storage.models import BuildRow, HoldRow, JobRow, LeaseRow
-from storage.records import JobState, LeaseState
+from storage.models.builds import BuildRow, JobRow
+from storage.models.leases import HoldRow, LeaseRow
+from storage.records.jobs import JobState
+from storage.records.leases import LeaseState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,7 +19,8 @@ if TYPE_CHECKING:
     from storage.builds.concurrency import ConcurrencyGroups
     from storage.database.connection import Database
     from storage.leases.holds import Holds
-    from storage.records import Build, BuildState, Job
+    from storage.records.builds import Build, BuildState
+    from storage.records.jobs import Job
     from storage.source_hosts.origins import BuildOrigins
 
 

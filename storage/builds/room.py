@@ -8,7 +8,8 @@ import peewee
 
 from storage.database.statements import Query, first, slot
 from storage.errors import TooManyBuilds
-from storage.models import BuildRow, PipelineRow
+from storage.models.builds import BuildRow
+from storage.models.pipelines import PipelineRow
 
 if TYPE_CHECKING:
     from storage.builds.settings import BuildSettings

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import peewee
 
-from storage.records import Page
+from storage.records.pages import Page
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from storage.files.folders import sync_folder
 from storage.files.kinds import ARTIFACT
-from storage.records import NewArtifact
+from storage.records.builds import NewArtifact
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

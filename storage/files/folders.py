@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from storage.files.kinds import ARTIFACTS, LOGS, SOURCES
-from storage.records import PROVIDERS
+from storage.records.leases import PROVIDERS
 
 if TYPE_CHECKING:
     from pathlib import Path

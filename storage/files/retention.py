@@ -10,7 +10,7 @@ import peewee
 from storage.data_classes import immutable
 from storage.database.clock import to_micros
 from storage.database.statements import Columns, Query, Write, first, slot
-from storage.models import ArtifactRow, BuildRow
+from storage.models.builds import ArtifactRow, BuildRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

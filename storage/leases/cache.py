@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING
 import peewee
 
 from storage.database.statements import Columns, Query, Slots, Write, first, insert_into, slot
-from storage.models import BuildRow, CacheRow, EdgeRow, JobRow, LeaseRow, OrganizationRow, PipelineRow, SnapshotRow
-from storage.records import BuildState, CacheEntry, EdgeKind, JobState, NewCacheEntry, Outcome, Snapshot
+from storage.models.accounts import OrganizationRow
+from storage.models.builds import BuildRow, EdgeRow, JobRow
+from storage.models.leases import CacheRow, LeaseRow, SnapshotRow
+from storage.models.pipelines import PipelineRow
+from storage.records.builds import BuildState
+from storage.records.jobs import EdgeKind, JobState, Outcome
+from storage.records.leases import CacheEntry, NewCacheEntry, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,7 +24,7 @@ if TYPE_CHECKING:
     from storage.builds.jobs import Jobs
     from storage.database.connection import Database
     from storage.files.logs import LogFiles
-    from storage.records import Job
+    from storage.records.jobs import Job
 
 
 _log = logging.getLogger(__name__)

@@ -9,8 +9,10 @@ import peewee
 from storage.billing.prices import MICRO_CENTS, price
 from storage.database.clock import SECOND, to_micros
 from storage.database.statements import Columns, Query, Write, insert_into, slot, written
-from storage.models import BuildRow, HoldRow, JobRow, LeaseRow
-from storage.records import Hold, HoldEnd, Shape
+from storage.models.builds import BuildRow, JobRow
+from storage.models.leases import HoldRow, LeaseRow
+from storage.records.jobs import Shape
+from storage.records.leases import Hold, HoldEnd
 
 if TYPE_CHECKING:
     from storage.billing.ledger import Ledger

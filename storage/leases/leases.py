@@ -14,8 +14,10 @@ import peewee
 from storage.data_classes import immutable
 from storage.database.clock import SECOND, boot_id, to_micros
 from storage.database.statements import Columns, Query, Slots, Write, first, insert_into, slot, written
-from storage.models import BuildRow, JobRow, LeaseRow
-from storage.records import JobState, Lease, LeaseState, Shape
+from storage.models.builds import BuildRow, JobRow
+from storage.models.leases import LeaseRow
+from storage.records.jobs import JobState, Shape
+from storage.records.leases import Lease, LeaseState
 
 if TYPE_CHECKING:
     from storage.billing.usage import Meter

@@ -9,15 +9,18 @@ import peewee
 from storage.data_classes import immutable
 from storage.database.clock import SECOND, to_micros
 from storage.database.statements import Columns, Query, Write, first, slot
-from storage.models import BuildRow, EdgeRow, JobRow, LeaseRow, OrganizationRow
-from storage.records import AwaitingJob, EdgeKind, JobState, PastUse, QueuedJob, Shape
+from storage.models.accounts import OrganizationRow
+from storage.models.builds import BuildRow, EdgeRow, JobRow
+from storage.models.leases import LeaseRow
+from storage.records.jobs import AwaitingJob, EdgeKind, JobState, QueuedJob, Shape
+from storage.records.leases import PastUse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime, timedelta
 
     from storage.database.connection import Database
-    from storage.records import Job
+    from storage.records.jobs import Job
 
 _PARENT = EdgeRow.select(EdgeRow.from_job).where(EdgeRow.to_job == JobRow.id, EdgeRow.kind == EdgeKind.BUILDS_IN)
 _QUEUED = Columns.of(

@@ -6,7 +6,7 @@ import peewee
 
 from storage.models.fields import ChoiceField, InstantField
 from storage.models.row import Row
-from storage.records import (
+from storage.records.accounts import (
     CliLoginKind,
     Identity,
     Invite,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import peewee
 
 from storage.models.row import Row
-from storage.records import AuditEntry
+from storage.records.audit import AuditEntry
 
 
 class AuditRow(Row, table="audit_entries", record=AuditEntry):

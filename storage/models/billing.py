@@ -7,7 +7,7 @@ import peewee
 from storage.models.accounts import OrganizationRow
 from storage.models.builds import JobRow
 from storage.models.row import Row
-from storage.records import Coupon, LedgerEntry, Payment, PaymentEvent, RefundReport, RefundTotal
+from storage.records.billing import Coupon, LedgerEntry, Payment, PaymentEvent, RefundReport, RefundTotal
 
 
 class PaymentRow(Row, table="payments", record=Payment):

@@ -8,7 +8,8 @@ from storage.models.accounts import OrganizationRow
 from storage.models.fields import InstantField
 from storage.models.pipelines import PipelineRow
 from storage.models.row import Row
-from storage.records import Artifact, Attempt, Build, Edge, Job
+from storage.records.builds import Artifact, Build
+from storage.records.jobs import Attempt, Edge, Job
 
 
 class BuildRow(Row, table="builds", record=Build, joined=("organization_id", "organization_slug", "pipeline_slug")):

@@ -8,7 +8,7 @@ from storage.models.accounts import OrganizationRow, UserRow
 from storage.models.builds import BuildRow
 from storage.models.fields import FlagField, InstantField
 from storage.models.row import Row
-from storage.records import RequestKey
+from storage.records.builds import RequestKey
 
 
 class KeyRow(Row, table="idempotency_keys", record=RequestKey, key=("user", "organization", "key")):

@@ -10,7 +10,7 @@ from storage.models.builds import BuildRow, JobRow
 from storage.models.fields import InstantField
 from storage.models.pipelines import PipelineRow
 from storage.models.row import Row
-from storage.records import CacheEntry, Hold, Lease, Snapshot
+from storage.records.leases import CacheEntry, Hold, Lease, Snapshot
 
 
 class LeaseRow(Row, table="leases", record=Lease):

@@ -7,7 +7,7 @@ import peewee
 from storage.models.fields import InstantField
 from storage.models.pipelines import PipelineRow
 from storage.models.row import Row
-from storage.records import Mail, Notification, NotificationDelivery
+from storage.records.notifications import Mail, Notification, NotificationDelivery
 
 
 class NotificationRow(Row, table="notifications", record=Notification, joined=("enabled",)):

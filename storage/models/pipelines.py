@@ -7,7 +7,7 @@ import peewee
 from storage.models.accounts import OrganizationRow
 from storage.models.fields import InstantField
 from storage.models.row import Row
-from storage.records import Pipeline, Schedule, Secret
+from storage.records.pipelines import Pipeline, Schedule, Secret
 
 
 class PipelineRow(Row, table="pipelines", record=Pipeline):

@@ -9,7 +9,8 @@ from storage.models.fields import InstantField
 from storage.models.leases import LeaseRow
 from storage.models.pipelines import PipelineRow
 from storage.models.row import Row
-from storage.records import Declaration, Render, Rendered
+from storage.records.builds import Render, Rendered
+from storage.records.pipelines import Declaration
 
 
 class RenderRow(Row, table="renders", record=Render, joined=("organization_id",)):

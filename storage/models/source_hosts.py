@@ -7,7 +7,7 @@ import peewee
 from storage.models.accounts import OrganizationRow
 from storage.models.builds import BuildRow
 from storage.models.row import Row
-from storage.records import BuildOrigin, Delivery, HostConnection, PushOutcome, Repository, RepositoryHead
+from storage.records.source_hosts import BuildOrigin, Delivery, HostConnection, PushOutcome, Repository, RepositoryHead
 
 
 class HostConnectionRow(Row, table="host_connections", record=HostConnection):

@@ -13,16 +13,19 @@ import peewee
 from storage.builds.build_rows import counts
 from storage.database.clock import DAY, SECOND, to_micros
 from storage.database.statements import NEWEST, Columns, Query, Write, insert_into, slot, written
-from storage.models import BuildRow
-from storage.models import NotificationDeliveryRow as Row
-from storage.records import BuildState, EndedBuild, NotificationDelivery, Page, ToldEnd
+from storage.models.builds import BuildRow
+from storage.models.notifications import NotificationDeliveryRow as Row
+from storage.records.builds import BuildState
+from storage.records.notifications import EndedBuild, NotificationDelivery, ToldEnd
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from storage.database.connection import Database
     from storage.notifications.notifications import Notifications
-    from storage.records import Build, EndpointAnswer
+    from storage.records.builds import Build
+    from storage.records.notifications import EndpointAnswer
+    from storage.records.pages import Page
 
 
 _DELIVERY = Columns.of(NotificationDelivery, Row)

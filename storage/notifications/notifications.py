@@ -17,15 +17,24 @@ from storage.data_classes import immutable
 from storage.database.clock import DAY, from_micros
 from storage.database.statements import Columns, Query, Slots, SqlValue, Write, first, insert_into, slot, written
 from storage.errors import PipelineGone, TooManyNotifications
-from storage.models import NotificationRow, OrganizationRow, PipelineRow
-from storage.records import Endpoint, FailingNotification, NewNotification, Notification, NotificationKind, Page
+from storage.models.accounts import OrganizationRow
+from storage.models.notifications import NotificationRow
+from storage.models.pipelines import PipelineRow
+from storage.records.notifications import (
+    Endpoint,
+    FailingNotification,
+    NewNotification,
+    Notification,
+    NotificationKind,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from storage.database.connection import Database
     from storage.pipelines.pipelines import Pipelines
-    from storage.records import EndpointAnswer
+    from storage.records.notifications import EndpointAnswer
+    from storage.records.pages import Page
     from storage.vault import Vault
 
 _NOTIFICATION = Columns.of(Notification, NotificationRow, enabled=(NotificationRow.disabled_at.is_null(), bool))

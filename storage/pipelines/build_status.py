@@ -8,8 +8,11 @@ import peewee
 
 from storage.builds.build_rows import counts
 from storage.database.statements import Columns, Query, slot
-from storage.models import BuildRow, DeclarationRow, MembershipRow, OrganizationRow, PipelineRow
-from storage.records import PipelineStatus, Visibility
+from storage.models.accounts import MembershipRow, OrganizationRow
+from storage.models.builds import BuildRow
+from storage.models.pipelines import PipelineRow
+from storage.models.renders import DeclarationRow
+from storage.records.pipelines import PipelineStatus, Visibility
 
 if TYPE_CHECKING:
     from storage.database.connection import Database

@@ -12,16 +12,18 @@ import peewee
 from storage.accounts.names import slug_candidates, slugify
 from storage.database.statements import Columns, Query, Slots, Write, insert_into, slot, written
 from storage.errors import SlugTaken
-from storage.models import DeclarationRow, PipelineRow, RepositoryRow
+from storage.models.pipelines import PipelineRow
+from storage.models.renders import DeclarationRow
+from storage.models.source_hosts import RepositoryRow
 from storage.pipelines.clone_urls import clone_place
-from storage.records import Declaration, DeclaringRepository, NewPipeline, Visibility
+from storage.records.pipelines import Declaration, DeclaringRepository, NewPipeline, Visibility
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from storage.database.connection import Database
     from storage.pipelines.pipelines import Pipelines
-    from storage.records import Pipeline
+    from storage.records.pipelines import Pipeline
 
 _DECLARATION = Columns.of(Declaration, DeclarationRow)
 _DECLARED: Slots[Declaration] = Slots(Declaration, DeclarationRow)

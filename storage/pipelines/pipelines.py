@@ -10,23 +10,26 @@ import peewee
 
 from storage.database.statements import Columns, Query, Slots, Write, first, insert_into, slot, written
 from storage.errors import PipelineBusy, PipelineGone, SlugTaken
-from storage.models import (
-    BuildRow,
-    CacheRow,
-    DeclarationRow,
-    NotificationRow,
-    OrganizationRow,
-    PipelineRow,
-    ScheduleRow,
-    SecretRow,
+from storage.models.accounts import OrganizationRow
+from storage.models.builds import BuildRow
+from storage.models.leases import CacheRow
+from storage.models.notifications import NotificationRow
+from storage.models.pipelines import PipelineRow, ScheduleRow, SecretRow
+from storage.models.renders import DeclarationRow
+from storage.records.pipelines import (
+    CancelSuperseded,
+    NewPipeline,
+    Pipeline,
+    PipelineChanges,
 )
-from storage.records import CancelSuperseded, NewPipeline, Page, Pipeline, PipelineChanges
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from storage.database.connection import Database
     from storage.leases.holds import Holds
+    from storage.records.pages import Page
+
 
 _PIPELINE = Columns.of(Pipeline, PipelineRow)
 _NEW: Slots[NewPipeline] = Slots(NewPipeline, PipelineRow)

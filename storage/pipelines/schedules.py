@@ -12,8 +12,8 @@ import peewee
 from storage.database.clock import to_micros
 from storage.database.statements import Columns, Query, Slots, Write, first, insert_into, slot, written
 from storage.errors import PipelineGone, TooManySchedules
-from storage.models import PipelineRow, ScheduleRow
-from storage.records import NewSchedule, Page, Schedule, ScheduleChanges
+from storage.models.pipelines import PipelineRow, ScheduleRow
+from storage.records.pipelines import NewSchedule, Schedule, ScheduleChanges
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from storage.database.connection import Database
     from storage.pipelines.pipelines import Pipelines
+    from storage.records.pages import Page
 
 _SCHEDULE = Columns.of(Schedule, ScheduleRow)
 _NEW: Slots[NewSchedule] = Slots(NewSchedule, ScheduleRow)

@@ -10,14 +10,16 @@ import peewee
 
 from storage.database.statements import Columns, Query, Slots, SqlValue, Write, first, insert_into, slot, written
 from storage.errors import PipelineGone, SealBroken, SecretInvalid, SecretNotFound
-from storage.models import AttemptRow, PipelineRow, SecretRow
-from storage.records import Secret, SecretScope
+from storage.models.builds import AttemptRow
+from storage.models.pipelines import PipelineRow, SecretRow
+from storage.records.pipelines import Secret, SecretScope
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from storage.database.connection import Database
-    from storage.records import Build, Job
+    from storage.records.builds import Build
+    from storage.records.jobs import Job
     from storage.vault import Vault
 
 _SECRET = Columns.of(Secret, SecretRow)

@@ -10,14 +10,15 @@ from uuid import uuid4
 
 from storage.database.statements import Columns, Query, SqlValue, Write, insert_into, slot, written
 from storage.errors import HostConnectedElsewhere
-from storage.models import HostConnectionRow, OrganizationRow, RepositoryCredentialRow
-from storage.records import DeployKey, GitCredential, HostConnection
+from storage.models.accounts import OrganizationRow
+from storage.models.source_hosts import HostConnectionRow, RepositoryCredentialRow
+from storage.records.source_hosts import DeployKey, GitCredential, HostConnection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from storage.database.connection import Database
-    from storage.records import NewHostConnection, Repository
+    from storage.records.source_hosts import NewHostConnection, Repository
     from storage.vault import Vault
 
 

@@ -9,14 +9,15 @@ import peewee
 
 from storage.database.clock import DAY, SECOND
 from storage.database.statements import NEWEST, Columns, Query, Write, first, insert_into, slot
-from storage.models import DeliveryRow
-from storage.records import Delivery
+from storage.models.source_hosts import DeliveryRow
+from storage.records.source_hosts import Delivery
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from storage.database.connection import Database
-    from storage.records import Page, Repository
+    from storage.records.pages import Page
+    from storage.records.source_hosts import Repository
     from storage.source_hosts.repositories import RepositoryChecks
 
 _DELIVERY = Columns.of(Delivery, DeliveryRow)

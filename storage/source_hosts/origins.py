@@ -8,14 +8,17 @@ import peewee
 
 from storage.database.clock import DAY, SECOND
 from storage.database.statements import Columns, Query, Write, first, insert_into, slot
-from storage.models import BuildOriginRow, BuildRow, PushOutcomeRow
-from storage.records import BuildErrorCode, BuildOrigin, PushOutcome
+from storage.models.builds import BuildRow
+from storage.models.source_hosts import BuildOriginRow, PushOutcomeRow
+from storage.records.jobs import BuildErrorCode
+from storage.records.source_hosts import BuildOrigin, PushOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from storage.database.connection import Database
-    from storage.records import Build, BuildState, NewOrigin
+    from storage.records.builds import Build, BuildState
+    from storage.records.source_hosts import NewOrigin
 
 
 _ORIGIN = Columns.of(BuildOrigin, BuildOriginRow)

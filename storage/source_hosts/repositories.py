@@ -16,15 +16,18 @@ from storage.accounts.tokens import hashed
 from storage.database.clock import SECOND
 from storage.database.statements import Columns, Query, SqlValue, Write, insert_into, slot, written
 from storage.errors import RepositoryConnected
-from storage.models import OrganizationRow, PipelineRow, RepositoryHeadRow, RepositoryRow
+from storage.models.accounts import OrganizationRow
+from storage.models.pipelines import PipelineRow
+from storage.models.source_hosts import RepositoryHeadRow, RepositoryRow
 from storage.pipelines.clone_urls import clone_place
-from storage.records import Repository, RepositoryHead
+from storage.records.source_hosts import Repository, RepositoryHead
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from storage.database.connection import Database
-    from storage.records import HostConnection, Pipeline, RemoteRepository
+    from storage.records.pipelines import Pipeline
+    from storage.records.source_hosts import HostConnection, RemoteRepository
 
 
 GIT = "git"

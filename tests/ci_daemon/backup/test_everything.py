@@ -13,10 +13,11 @@ import apsw
 import pytest
 
 from ci_daemon.backup import backup, restore, undeclared_files
-from storage import FILE_KINDS, BuildState, models
+from storage import FILE_KINDS, BuildState
 from storage.models.fields import ChoiceField
 from tests.ci_daemon.backup.api_reader import everything_read
 from tests.ci_daemon.backup.everything import Everything, reopened
+from tests.tables import all_models
 
 DATABASE = "ci-daemon.sqlite3"
 _OF_SQLITE = "sqlite_%"
@@ -55,8 +56,7 @@ def test_what_is_saved_here_is_all_that_there_is(everything: Everything, databas
 def test_every_choice_is_made_once(database: apsw.Connection):
     """Builds and jobs of every outcome, leases, holds and entries of every kind."""
     missing = []
-    for name in models.__all__:
-        model = getattr(models, name)
+    for model in all_models():
         for field in model._meta.sorted_fields:
             if isinstance(field, ChoiceField):
                 table, column = model._meta.table_name, field.column_name

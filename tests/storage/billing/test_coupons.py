@@ -15,7 +15,7 @@ from storage import (
     NewCoupon,
     Storage,
 )
-from storage.records import Redemption
+from storage.records.billing import Redemption
 from tests.clock import ManualClock
 from tests.storage.world import World
 

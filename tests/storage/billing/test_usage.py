@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from storage import Build, JobState, LeaseUsage, Outcome, Shape, Storage, Usage, UsageTooLong
-from storage.records import UsedBy
+from storage.records.billing import UsedBy
 from tests.clock import ManualClock
 from tests.records import new_job
 from tests.storage.world import World

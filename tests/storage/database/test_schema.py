@@ -7,11 +7,13 @@ import apsw
 import peewee
 import pytest
 
-from storage import MigrationFailed, SchemaTooNew, models
+from storage import MigrationFailed, SchemaTooNew
 from storage.database.connection import Database
 from storage.database.schema import Migration, migrate, migrations
+from storage.models.builds import AttemptRow
 from storage.models.fields import ChoiceField
 from tests.clock import ManualClock
+from tests.tables import all_models
 
 
 @pytest.fixture
@@ -103,11 +105,7 @@ class _Interrupted(Database):
 
 def test_the_models_match_the_migrated_schema(database: Database):
     migrate(database, migrations())
-    modelled = {
-        model._meta.table_name: model
-        for name in models.__all__
-        if issubclass(model := getattr(models, name), peewee.Model)
-    }
+    modelled = {model._meta.table_name: model for model in all_models()}
     tables = {
         name for name, sql in _schema(database) if (sql or "").startswith("CREATE TABLE") and "sqlite_" not in name
     }
@@ -184,10 +182,9 @@ def test_every_table_is_strict_about_types(database: Database):
 
 def test_the_choices_of_columns_are_those_of_the_enums(database: Database):
     migrate(database, migrations())
-    for name in models.__all__:
-        model = getattr(models, name)
+    for model in all_models():
         for field in model._meta.sorted_fields:
-            if isinstance(field, ChoiceField) and model is not models.AttemptRow:
+            if isinstance(field, ChoiceField) and model is not AttemptRow:
                 (sql,) = (sql for table, sql in _schema(database) if table == model._meta.table_name)
                 (choices,) = re.findall(rf"CHECK \(\s*{field.column_name} IN \(([^)]*)\)", sql)
                 assert set(re.findall(r"'(\w+)'", choices)) == set(field.by_value)

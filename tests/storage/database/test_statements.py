@@ -11,7 +11,7 @@ import pytest
 from storage import Edge, EdgeKind, NewJob, Page, Shape, Storage
 from storage.database.connection import Database
 from storage.database.statements import Columns, Query, Slots, Write, slot, written
-from storage.models import EdgeRow, JobRow
+from storage.models.builds import EdgeRow, JobRow
 from tests.clock import ManualClock
 from tests.storage.world import new_job
 
