@@ -26,8 +26,15 @@ run: DIR := examples/hello
 # PROVIDER=qemu runs it in machines with a kernel of their own.
 PROVIDER := sandbox
 run: export CI_DAEMON_POOL_PROVIDER = $(PROVIDER)
-run: ready
+run: .ci/host
+	@.ci/host vms >/dev/null
+	@$(MAKE) --no-print-directory --jobs 2 $(RUN)/venv/.complete run-image
 	@$(PROGRAM) run $(DIR)
+
+# It is made beside the environment, by a Python without packages.
+.PHONY: run-image
+run-image:
+	@"$$(.ci/host)" .ci/image
 
 # After Ctrl-C no VM is left: `--wait` is for those of jobs, and none is parked.
 serve: export CI_DAEMON_POOL_PARKED ?= 0
@@ -45,7 +52,7 @@ $(RUN)/token: | ready
 	@$(SERVICE) ledger grant ada-example-org 10000 --note "a first session" >/dev/null
 	@umask 077 && $(SERVICE) token create $(ACCOUNT) | sed 's/.*: //' >$@
 
-# Of running, and of developing.
+# Of serving, and of developing.
 ready: SERVICE = $(PROGRAM) --state-dir $(STATE)
 ready: $(RUN)/venv/.complete
 	@$(MAKE_READY)

@@ -1,4 +1,4 @@
-"""`.ci/venv` on minimal machines, with only the programs that a test puts on the PATH."""
+"""`.ci/venv` and `.ci/host` on minimal machines, with only the programs that a test puts on the PATH."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 SCRIPT = Path(__file__).parent.parent.parent / ".ci" / "venv"
 
 OLD = "exit 1"
+INSTALL = "install -y -qq --no-install-recommends python3.11-venv"
 WITHOUT_VENV = 'case "$2" in *ensurepip*) exit 1 ;; *%d.%d*) echo python3.11-venv ;; esac'
 MAKES_VENV = """
 case "$*" in
@@ -93,7 +94,7 @@ def test_root_updates_old_lists_and_installs_missing_packages(machine: Machine):
     machine.has("apt-get", 'echo "$*" >>apt; case "$1" in update) exit 0 ;; esac; exit 1')
     assert machine.set_up().returncode != 0
     asked = (machine.root / "apt").read_text().splitlines()
-    assert asked == ["install -y -qq python3.11-venv", "update -qq", "install -y -qq python3.11-venv"]
+    assert asked == [INSTALL, "update -qq", INSTALL]
 
 
 def installed(machine: Machine) -> list[str]:
@@ -146,3 +147,17 @@ def test_unavailable_packages_are_reported_last(machine: Machine):
     assert done.returncode == 1
     assert done.stderr.startswith("pip cannot install the Python packages, and says why above: ")
     assert done.stderr.endswith(" mend that, then run this again\n")
+
+
+def test_what_vms_need_is_asked_for_at_once(machine: Machine):
+    machine.has("python3", WITHOUT_VENV)
+    done = subprocess.run(
+        ["/bin/sh", str(SCRIPT.with_name("host")), "vms"],
+        env={"PATH": str(machine.root / "bin")}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == (
+        "python3 has no venv module, and the image of VMs cannot be made, and ids of VMs cannot be mapped,"
+        " and VMs have no network: run `sudo apt-get install -y python3.11-venv"
+        " mmdebstrap uidmap slirp4netns`, then this again\n"
+    )

@@ -27,10 +27,12 @@ class _Release:
     suite: str
     keyring: str
     components: str
+    merges: bool = False
+    """If set, a package would merge `/usr`, by perl, unless mmdebstrap does."""
 
 
-def _debian(suite: str) -> _Release:
-    return _Release("debian", suite, "debian-archive-keyring", "main")
+def _debian(suite: str, *, merges: bool = False) -> _Release:
+    return _Release("debian", suite, "debian-archive-keyring", "main", merges)
 
 
 def _ubuntu(suite: str) -> _Release:
@@ -39,7 +41,7 @@ def _ubuntu(suite: str) -> _Release:
 
 RELEASES = MappingProxyType({
     "debian:11": _debian("bullseye"),
-    "debian:12": _debian("bookworm"),
+    "debian:12": _debian("bookworm", merges=True),
     "debian:13": _debian("trixie"),
     "ubuntu:22.04": _ubuntu("jammy"),
     "ubuntu:24.04": _ubuntu("noble"),
@@ -47,10 +49,52 @@ RELEASES = MappingProxyType({
 """Releases that images can be built of, by image name."""
 
 _PACKAGES = (
-    "ca-certificates", "curl", "git", "iproute2", "make", "mount", "openssh-server", "procps", "python3",
+    "ca-certificates", "curl", "iproute2", "make", "mount", "openssh-server", "procps", "python3",
     "python3-venv", "unzip", "xz-utils",
 )  # fmt: skip
-_NEVER_UNPACKED = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/info/*", "/usr/share/locale/*")
+_NEVER_UNPACKED = """\
+path-exclude=/usr/share/man/*
+path-exclude=/usr/share/doc/*
+path-include=/usr/share/doc/*/copyright
+path-exclude=/usr/share/info/*
+path-exclude=/usr/share/locale/*
+"""
+_REMOVE_UNPACKED = """
+cd "$1/usr/share"
+rm -rf man/* info/* locale/*
+find doc ! -type d ! -name copyright -delete
+"""
+"""Remove the same from what mmdebstrap unpacks.
+
+As options of mmdebstrap, the paths would take as long as all of the unpacking.
+"""
+
+_KEEP_FROM_MAKING_KEYS = """
+mkdir -p "$1/etc/ssh"
+touch "$1/etc/ssh/ssh_host_rsa_key" "$1/etc/ssh/ssh_host_ecdsa_key" "$1/etc/ssh/ssh_host_ed25519_key"
+"""
+_MERGING = Path("/usr/share/mmdebstrap/hooks/merged-usr")
+_INSTALL_GIT = """
+set -e
+export APT_CONFIG="$MMDEBSTRAP_APT_CONFIG"
+cd "$1/tmp"
+echo "I: installing git" >&2
+apt-get -qq download git
+dpkg-deb --raw-extract git_*.deb git
+for each in daemon http-backend http-push imap-send shell; do rm -f git/usr/lib/git-core/git-$each; done
+rm -f git/usr/bin/git-shell git/usr/bin/scalar git/usr/lib/git-core/scalar
+ln -f git/usr/bin/git git/usr/lib/git-core/git
+sed -E -i '/^Depends:/s/, (perl|liberror-perl|git-man)(:any)?( \\([^)]*\\))?//g' git/DEBIAN/control
+sed -E -i '/(git-(daemon|http-backend|http-push|imap-send|shell)|scalar)$/d' git/DEBIAN/md5sums
+dpkg-deb -Znone --build git git.deb >/dev/null
+apt-get -qq --yes -oDPkg::Chroot-Directory="$1" install "$1/tmp/git.deb" >/dev/null
+rm -r git git.deb git_*.deb
+"""
+"""Install git without perl and its manual, and without what only servers and senders of mail need.
+
+That halves the image. Each step that installs git by apt gets all of it.
+"""
+
 _KEYRINGS = Path("/usr/share/keyrings")
 _CERTIFICATES = "/usr/local/share/ca-certificates"
 _LAST_LINES = 15
@@ -132,19 +176,31 @@ class Recipe:
         argv += [f"--include={','.join(_PACKAGES)}", f"--components={self.release.components}"]
         argv += [f"--aptopt={line}" for line in ['Acquire::Languages "none";', *apt_options()]]
         argv += ["--dpkgopt=force-unsafe-io"]
-        argv += [f"--dpkgopt=path-exclude={pattern}" for pattern in _NEVER_UNPACKED]
-        argv += ["--dpkgopt=path-include=/usr/share/doc/*/copyright"]
-        argv += [f"--customize-hook={hook}" for hook in self._hooks(folder)]
+        if self.release.merges and _MERGING.is_dir():
+            argv += [f"--hook-dir={_MERGING}"]
+        argv += [f"--extract-hook={hook}" for hook in self._extract_hooks(folder)]
+        argv += [f"--customize-hook={hook}" for hook in self._customize_hooks()]
         return [*argv, self.release.suite, "-"]
 
-    def _hooks(self, folder: Path) -> Iterable[str]:
+    def _extract_hooks(self, folder: Path) -> Iterable[str]:
+        """Yield what is done when the essential packages are unpacked, but nothing is configured yet."""
+        never_unpacked = folder / "never-unpacked"
+        never_unpacked.write_text(_NEVER_UNPACKED, encoding="ascii")
+        yield f"upload {never_unpacked} /etc/dpkg/dpkg.cfg.d/ci-daemon"
+        yield _REMOVE_UNPACKED
+        yield _KEEP_FROM_MAKING_KEYS
         certificates = folder / "certificates"
         certificates.mkdir()
         for number, text in enumerate(local_certificates(), start=1):
             (certificates / f"host-{number}.crt").write_text(text + "\n", encoding="ascii")
         if any(certificates.iterdir()):
+            yield f'mkdir -p "$1{_CERTIFICATES}"'
             yield f"sync-in {certificates} {_CERTIFICATES}"
-            yield f'chown -R 0:0 "$1{_CERTIFICATES}"; chroot "$1" update-ca-certificates'
+            yield f'chown -R 0:0 "$1{_CERTIFICATES}"'
+
+    def _customize_hooks(self) -> Iterable[str]:
+        """Yield what is done when all packages are installed."""
+        yield _INSTALL_GIT
         yield 'rm -f "$1"/etc/ssh/ssh_host_*'
         yield 'mkdir -p "$1/workspace"'
         yield ': >"$1/etc/resolv.conf"; echo localhost >"$1/etc/hostname"'
@@ -175,7 +231,7 @@ def _reason(output: Iterable[str], failure: VmError | None) -> str:
 def _read_stderr(lines: IO[bytes], progress: Callable[[str], None], last: deque[str]) -> None:
     for line in lines:
         text = line.decode(errors="replace").strip()
-        if re.match(r"[IWE]: ", text):
+        if re.match(r"[IWE]: (?!running .*hook)", text):
             progress(text[3:])
         if text:
             last.append(text)

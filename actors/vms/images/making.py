@@ -18,10 +18,16 @@ if TYPE_CHECKING:
     from actors.vms.images.reference import Reference
     from actors.vms.sandbox.userns import IdMap
 
+_BYTES = 500 << 20
+"""The most that a release takes while it is made, with its packages.
+
+In memory, no write of dpkg waits for a disk.
+"""
+
 
 def bootstrap(recipe: Recipe, staging: Path, idmap: IdMap, progress: Callable[[str], None]) -> None:
     """Make the tree of a Debian or Ubuntu release with mmdebstrap. Raises VmError."""
-    with scratch(staging, idmap) as folder, recipe.tar(folder, progress) as tar:
+    with scratch(staging, idmap, memory=_BYTES) as folder, recipe.tar(folder, progress) as tar:
         unpack(tar, staging, idmap)
 
 

@@ -38,7 +38,7 @@ class TestBuilding:
         assert list((tree / "etc" / "ssh").glob("ssh_host_*")) == []
         assert image_store.can_be_base("debian:12")
         facts = next(image for image in image_store.list() if image.name == "debian:12")
-        assert facts.size < 350 << 20
+        assert facts.size < 240 << 20
 
     def test_an_unknown_release_names_those_there_are(self, store: ImageStore):
         with pytest.raises(VmError, match=r"debian:12, .*ubuntu:24\.04\): see .*image import"):

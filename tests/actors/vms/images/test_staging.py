@@ -7,6 +7,8 @@ import os
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
+
 from actors.vms import ImageStore
 from actors.vms.images.scratch import scratch
 from actors.vms.images.staging import Staging
@@ -14,12 +16,14 @@ from actors.vms.images.store_locks import StoreLocks
 from actors.vms.sandbox import IdMap, run_mapped
 
 
-def test_the_folder_that_a_dead_build_worked_in_is_swept(tmp_path: Path, idmap: IdMap):
+@pytest.mark.parametrize("memory", [0, 1], ids=["on disk", "in memory"])
+def test_the_folder_that_a_dead_build_worked_in_is_swept(tmp_path: Path, idmap: IdMap, memory: int):
     making = tmp_path / ".making-dead@1"
     making.mkdir()
     (tmp_path / ".locks").mkdir()
     with ExitStack() as alive:
-        folder = alive.enter_context(scratch(making, idmap))
+        folder = alive.enter_context(scratch(making, idmap, memory=memory))
+        assert folder.parent == Path("/dev/shm" if memory else "/var/tmp")
         assert folder.stat().st_mode & 0o777 == 0o710
         run_mapped(["mkdir", "inside"], idmap=idmap.with_caller(), cwd=folder)
         ImageStore(tmp_path, idmap).sweep()
