@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Images are large and the same in every checkout; set this to share them.
 export CI_DAEMON_IMAGES_DIR ?= $(CURDIR)/$(RUN)/images
 
-.PHONY: run serve ready setup test test-newest test-ready test-browser test-machines test-members test-qemu test-crash test-power test-leaks test-fleet test-system test-packages lint types docs
+.PHONY: run serve ready setup host test test-newest test-ready test-browser test-machines test-members test-qemu test-crash test-power test-leaks test-fleet test-system test-packages lint types docs
 .PHONY: dist deb pictures bench clean
 
 # What it caches is below the checkout, too.
@@ -58,9 +58,13 @@ ready: $(RUN)/venv/.complete
 	@$(MAKE_READY)
 
 setup: SERVICE = $(BIN)/ci-daemon --state-dir $(STATE)
-setup: $(VENV)/.complete
-	@$(MAKE_READY)
+setup: host
 	@$(MAKE_IMAGE)
+
+host: SERVICE = $(BIN)/ci-daemon --state-dir $(STATE)
+host: $(VENV)/.complete
+	@[ -e $(STATE)/ci-daemon.toml ] || echo "making a state directory, and installing what the doctor misses on this host"
+	@$(MAKE_READY)
 
 define MAKE_READY
 set -e; $(SERVICE) init >/dev/null; \
@@ -90,7 +94,7 @@ $(VENV)/.complete $(RUN)/venv/.complete: setup.cfg pyproject.toml .ci/venv
 # A test that still hangs after its timeout ends the run, with the stacks of all threads.
 test: export COVERAGE_FILE := $(CURDIR)/$(RUN)/coverage/data
 test:
-	@$(MAKE) --no-print-directory --jobs 3 --output-sync test-ready
+	@$(MAKE) --no-print-directory --jobs 3 test-ready
 	@rm -rf $(RUN)/coverage && mkdir -p $(RUN)/coverage
 	COVERAGE_PROCESS_START=$(CURDIR)/setup.cfg $(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder \
 		--max-worker-restart 0 -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true
@@ -103,18 +107,20 @@ test-newest:
 	@rm -f $(RUN)/newest/.complete
 	@$(MAKE) --no-print-directory VENV=$(RUN)/newest LOCK= test
 
-# All that is done before the tests. Parts of it run at once, but apt serves one caller at a time.
+# All that is done before the tests. Each step that takes longer than a second says for what it is, and does so as it
+# begins. Parts run at once, but apt serves one caller at a time.
 test-ready: setup lint types $(RUN)/tests-collected $(TEST_PROGRAMS)/.complete $(TEST_PROGRAMS)/oidc-provider/.complete $(TEST_PROGRAMS)/axe/.complete $(TEST_PROGRAMS)/octokit/.complete test-browser test-machines test-members
 
 # pytest compiles the tests in a way of its own. Without this each of its workers would compile all, and under coverage.
 $(RUN)/tests-collected: $(shell find tests -name '*.py') | setup $(TEST_PROGRAMS)/octokit/.complete
+	@echo "compiling the tests"
 	@$(BIN)/python -m pytest --collect-only -qq >$@.log || { cat $@.log; exit 1; }
 	@touch $@
 
 # A registry to pull images from, busybox, of which a test makes the smallest image, git by ssh and with LFS, shells that
 # complete, and what checks the manual page. fish finds its functions beside itself only if its `etc` is there, too.
-$(TEST_PROGRAMS)/.complete: .ci/unpack Makefile | setup
-	@.ci/unpack $(TEST_PROGRAMS) docker-registry busybox-static openssh-server libwrap0 git-lfs fish fish-common libpcre2-32-0 zsh mandoc
+$(TEST_PROGRAMS)/.complete: .ci/unpack Makefile | host
+	@.ci/unpack "tests with a registry, git servers, shells and the manual page" $(TEST_PROGRAMS) docker-registry busybox-static openssh-server libwrap0 git-lfs fish fish-common libpcre2-32-0 zsh mandoc
 	@ln -sfn ../etc $(TEST_PROGRAMS)/usr/etc
 	@touch $@
 
@@ -128,17 +134,19 @@ test-machines: $(TEST_PROGRAMS)/kernel/.complete $(TEST_PROGRAMS)/member-kernel/
 	@.ci/install qemu-img qemu-utils "tests of machines"
 
 $(TEST_PROGRAMS)/kernel/.complete: .ci/kernel | $(TEST_PROGRAMS)/.complete
-	@.ci/kernel $(@D) linux-image-cloud-amd64
+	@.ci/kernel "tests of machines" $(@D) linux-image-cloud-amd64
 	@touch $@
 
 # The kernel of machines on members, which must have 9p, and the firmware that starts it.
 $(TEST_PROGRAMS)/member-kernel/.complete: .ci/kernel | $(TEST_PROGRAMS)/kernel/.complete
-	@.ci/kernel $(@D) linux-image-amd64 systemd-boot-efi ovmf
+	@.ci/kernel "tests of machines on members" $(@D) linux-image-amd64 systemd-boot-efi ovmf
 	@touch $@
 
 # The Debian of a member of Incus, which takes under a minute, once. Only root can run one.
 test-members: | test-machines
-	@[ "$$(id -u)" != 0 ] || { .ci/install mmdebstrap mmdebstrap "tests with Incus" && .ci/install ip iproute2 "tests with Incus" && $(BIN)/python -m tests.fleet.tree incus >/dev/null; }
+	@[ "$$(id -u)" != 0 ] || { .ci/install mmdebstrap mmdebstrap "tests with Incus" && .ci/install ip iproute2 "tests with Incus" && \
+		{ ls -d $(RUN)/fleet/incus-* >/dev/null 2>&1 || echo "making a Debian with Incus, for tests on a member"; } && \
+		$(BIN)/python -m tests.fleet.tree incus >/dev/null; }
 
 # An OpenID Connect issuer to sign in with.
 $(TEST_PROGRAMS)/oidc-provider/.complete: .ci/npm tests/api/sign_in/oidc_provider/package-lock.json $(VENV)/.complete
