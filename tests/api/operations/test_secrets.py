@@ -73,15 +73,6 @@ def test_members_read_names_and_admins_set_and_delete(ada: Account, bob: Account
         assert [answered.status_code for answered in answers] == [400, 200, 404, 204]
 
 
-def test_a_non_member_sees_nothing(world: World, ada: Account, bob: Account, secrets: str):
-    for path, method in ((secrets, "GET"), (f"{secrets}/TOKEN", "PUT"), (f"{secrets}/TOKEN", "DELETE")):
-        assert world.anonymous.simulate_request(method, path).status_code == 401
-        answered = bob.client.simulate_request(method, path)
-        assert (answered.status_code, answered.json["error"]["code"]) == (404, "organization_not_found")
-    answered = ada.client.simulate_put(f"{ada.path}/pipelines/none/secrets/TOKEN", json={"value": "a"})
-    assert (answered.status_code, answered.json["error"]["code"]) == (404, "pipeline_not_found")
-
-
 @pytest.mark.parametrize(
     ("name", "body", "message"),
     [

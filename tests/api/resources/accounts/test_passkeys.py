@@ -86,11 +86,6 @@ def test_an_account_with_fifty_passkeys_gets_no_more(ada: Account, browser: Brow
     assert "at most 50" in refused.json["error"]["message"]
 
 
-def test_an_api_key_registers_none(ada: Account):
-    for action in ("options", "finalize"):
-        assert code(ada.client.simulate_post(f"{REGISTER}/{action}", json={})) == (403, "session_required")
-
-
 def test_a_deleted_passkey_signs_nobody_in(ada: Account, browser: Browser):
     first, second = with_passkey(ada), with_passkey(ada)
     uuid = ada.world.storage.passkeys.of_user(ada.user.id)[0].uuid

@@ -70,11 +70,6 @@ def test_any_other_window_is_refused(ada: Account, path: str, query: str):
     assert answered.json["error"]["code"] == "billing_usage_window_invalid"
 
 
-def test_the_use_of_vms_is_for_members_only(world: World, bob: Account, path: str):
-    assert bob.client.simulate_get(path, params=WINDOW).json["error"]["code"] == "organization_not_found"
-    assert world.anonymous.simulate_get(path, params=WINDOW).status_code == 401
-
-
 def test_a_series_has_a_bucket_for_each_day(ada: Account, pipeline: PipelinePath):
     pipeline.build().job().run_for(100)
     window = {"from": "2026-01-01T12:00:00Z", "to": "2026-01-03T00:00:00.000001Z"}
