@@ -14,7 +14,7 @@ from storage import immutable
 from storage.files import Bounds, WorkFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from storage.files import Confinement
 
@@ -28,6 +28,10 @@ LONGEST_NAME = 200
 _LONGEST_PATH = 400
 _LONGEST_OUTPUT = 8192
 _LONGEST_OUTPUTS = 2**20
+_PART = 500
+"""The tests that another process sends at once, so that decoding them keeps no other thread waiting for long."""
+
+_Values = tuple[str, str, float, str, str, str, int]
 _LINE = re.compile(r"[0-9]{1,7}")
 _OUTPUTS = {"failure", "error", "skipped", "system-out", "system-err"}
 
@@ -103,29 +107,33 @@ def read_confined(confinement: Confinement, owner: str, path: Path) -> TestRepor
     """
     if path.stat().st_size <= _LARGEST_HERE:
         return read_report(path.read_bytes())
+    cases: list[TestCase] = []
+    counts = Counter[CaseOutcome]()
+    parts = confinement.each(
+        _values, str(path), bounds=_BOUNDS, owner=owner, errors=(NotReport, ReportUnreadable, OSError)
+    )
     try:
-        cases, counts = confinement.run(
-            _values, str(path), bounds=_BOUNDS, owner=owner, errors=(NotReport, ReportUnreadable, OSError)
-        )
+        for values, more in parts:
+            cases += (TestCase(*each[:3], CaseOutcome(each[3]), *each[4:]) for each in values)
+            counts.update({CaseOutcome(outcome): count for outcome, count in more.items()})
     except WorkFailed as error:
         raise ReportUnreadable(f"it cannot be read: {error}") from None
-    return TestReport(
-        tuple(
-            TestCase(suite, name, seconds, CaseOutcome(outcome), output, file, line)
-            for suite, name, seconds, outcome, output, file, line in cases
-        ),
-        Counter({CaseOutcome(outcome): count for outcome, count in counts.items()}),
-    )
+    return TestReport(tuple(cases), counts)
 
 
-def _values(path: str) -> tuple[list[tuple[str, str, float, str, str, str, int]], dict[str, int]]:
-    """Return what a file's report is made of. It runs in a process of its own."""
+def _values(path: str) -> Iterator[tuple[list[_Values], dict[str, int]]]:
+    """Yield the tests of a file's report in parts, at last with its counts. It runs in a process of its own."""
     report = read_report(Path(path).read_bytes())
-    cases = [
-        (case.suite, case.name, case.seconds, case.outcome.value, case.output, case.file, case.line)
-        for case in report.cases
-    ]
-    return cases, {outcome.value: count for outcome, count in report.counts.items()}
+    for first in range(0, len(report.cases), _PART):
+        part = report.cases[first : first + _PART]
+        yield (
+            [
+                (case.suite, case.name, case.seconds, case.outcome.value, case.output, case.file, case.line)
+                for case in part
+            ],
+            {},
+        )
+    yield [], {outcome.value: count for outcome, count in report.counts.items()}
 
 
 @dataclass(slots=True)

@@ -19,21 +19,26 @@ import socket
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from storage.data_classes import immutable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
 _Result = TypeVar("_Result")
 _OPEN_FILES = 64
 _MOST_ANSWER = 64 << 20
 _LONGEST_NAME = 200
 _AT_ONCE = 4
-_EXPECTED, _FAILED = "expected", "failed"
+_HEAD = 8
+"""The bytes of a message's length, which comes first."""
+
+_PIECE = 1 << 20
+_RESULT, _PART, _EXPECTED, _FAILED = "result", "part", "expected", "failed"
 
 
 class WorkFailed(Exception):
@@ -75,6 +80,37 @@ class Confinement:
 
         Raises one of ``errors`` with its message if the function raises it, and WorkFailed.
         """
+        with closing(self._messages(work, arguments, bounds, owner, errors)) as messages:
+            _, result = next(messages)
+            return cast("_Result", result)
+
+    def each(
+        self,
+        work: Callable[..., Iterator[_Result]],
+        *arguments: object,
+        bounds: Bounds,
+        owner: str,
+        errors: tuple[type[Exception], ...] = (),
+    ) -> Iterator[_Result]:
+        """Yield what a generator function yields, as `run` returns a result.
+
+        So a long result comes in parts: no other thread runs while JSON is decoded, 30 ms for two megabytes at once.
+        """
+        with closing(self._messages(work, arguments, bounds, owner, errors)) as messages:
+            for kind, value in messages:
+                if kind != _PART:
+                    return
+                yield cast("_Result", value)
+
+    def _messages(
+        self,
+        work: Callable[..., object],
+        arguments: tuple[object, ...],
+        bounds: Bounds,
+        owner: str,
+        errors: tuple[type[Exception], ...],
+    ) -> Generator[tuple[str, object]]:
+        """Yield the parts and the result of a work in the owner's turn, or raise its error."""
         request = {
             "module": work.__module__,
             "name": work.__qualname__,
@@ -83,20 +119,20 @@ class Confinement:
             "bounds": [bounds.cpu_seconds, bounds.memory_bytes, bounds.seconds],
         }
         with self._turn(owner), self._room:
-            answer = self._answer(work.__module__, json.dumps(request).encode())
-        if not answer:
-            raise WorkFailed(
-                f"it took more than {bounds.cpu_seconds} s of CPU time, {bounds.seconds} s in all, or"
-                f" {bounds.memory_bytes >> 20} MiB of memory"
-            )
-        kind, value = json.loads(answer)
-        if kind == _EXPECTED:
-            name, told = value
-            raise next(each for each in errors if each.__name__ == name)(*told)
-        if kind == _FAILED:
-            raise WorkFailed(value)
-        result: _Result = value
-        return result
+            for answer in self._answers(work.__module__, json.dumps(request).encode()):
+                kind, value = json.loads(answer)
+                if kind == _EXPECTED:
+                    name, told = value
+                    raise next(each for each in errors if each.__name__ == name)(*told)
+                if kind == _FAILED:
+                    raise WorkFailed(value)
+                yield kind, value
+                if kind == _RESULT:
+                    return
+        raise WorkFailed(
+            f"it took more than {bounds.cpu_seconds} s of CPU time, {bounds.seconds} s in all, or"
+            f" {bounds.memory_bytes >> 20} MiB of memory"
+        )
 
     def close(self) -> None:
         """End the zygote and what it forked. Idempotent; a later work starts another."""
@@ -122,17 +158,18 @@ class Confinement:
                 if not turn.waiting:
                     del self._turns[owner]
 
-    def _answer(self, module: str, request: bytes) -> bytes:
-        """Return what a fork of the zygote answers; nothing if it was ended."""
+    def _answers(self, module: str, request: bytes) -> Iterator[bytes]:
+        """Yield what a fork of the zygote answers, until it ends. Raises WorkFailed if it is too much."""
         here, there = socket.socketpair()
         with here, there:
             self._send(there, module)
             there.close()
-            try:
-                here.sendall(len(request).to_bytes(8, "big") + request)
-                return _read(here)
-            except ConnectionError:
-                return b""
+            left = _MOST_ANSWER
+            with suppress(ConnectionError):
+                here.sendall(len(request).to_bytes(_HEAD, "big") + request)
+                while answer := _read(here, left):
+                    left -= len(answer)
+                    yield answer
 
     def _send(self, connection: socket.socket, module: str) -> None:
         """Give the zygote a connection to fork for; start another zygote if it has ended."""
@@ -179,20 +216,24 @@ def _passed(control: socket.socket, connection: socket.socket, module: str) -> b
     return True
 
 
-def _read(connection: socket.socket) -> bytes:
+def _read(connection: socket.socket, most_bytes: int = _MOST_ANSWER) -> bytes:
     """Return a message, which follows its length; nothing if it ends before. Raises WorkFailed."""
+    head = connection.recv(_HEAD, socket.MSG_WAITALL)
+    size = int.from_bytes(head, "big")
+    if size > most_bytes:
+        raise WorkFailed(f"its result has more than {_MOST_ANSWER >> 20} MiB")
     read = bytearray()
-    wanted = 8
-    while len(read) < wanted:
-        part = connection.recv(1 << 20)
+    while len(read) < size:
+        part = connection.recv(min(size - len(read), _PIECE))
         if not part:
             return b""
         read += part
-        if wanted == 8 and len(read) >= wanted:  # noqa: PLR2004 - the length's own length
-            wanted += int.from_bytes(read[:8], "big")
-            if wanted > _MOST_ANSWER:
-                raise WorkFailed(f"its result has more than {_MOST_ANSWER >> 20} MiB")
-    return bytes(read[8:])
+    return bytes(read)
+
+
+def _write(connection: socket.socket, kind: str, value: object) -> None:
+    answer = json.dumps((kind, value)).encode()
+    connection.sendall(len(answer).to_bytes(_HEAD, "big") + answer)
 
 
 def serve(control_handle: int) -> None:
@@ -231,15 +272,19 @@ def _work(connection: socket.socket) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (allowed, allowed))
     with suppress(OSError):  # the unit of systemd forbids it
         os.nice(5)
-    answer = json.dumps(_outcome(request)).encode()
-    with suppress(BrokenPipeError):  # of a service that is gone
-        connection.sendall(len(answer).to_bytes(8, "big") + answer)
+    with suppress(BrokenPipeError):  # of a service that is gone, or waits no more
+        _write(connection, *_outcome(request, connection))
 
 
-def _outcome(request: dict[str, Any]) -> tuple[str, object]:
+def _outcome(request: dict[str, Any], connection: socket.socket) -> tuple[str, object]:
+    """Return how a work ended, with its result or the text of its error; its parts are sent as they come."""
     try:
-        work = getattr(import_module(request["module"]), request["name"])
-        return "", work(*request["arguments"])
+        result = getattr(import_module(request["module"]), request["name"])(*request["arguments"])
+        if not isinstance(result, Iterator):
+            return _RESULT, result
+        for part in result:
+            _write(connection, _PART, part)
+        return _RESULT, None
     except MemoryError:
         return _FAILED, f"it took more than {request['bounds'][1] >> 20} MiB of memory"
     except Exception as error:  # noqa: BLE001 - the boundary of a work: the caller is told

@@ -47,6 +47,20 @@ def refuse() -> None:
     raise KeyError(message)
 
 
+def numbers(most: int) -> Iterator[list[int]]:
+    yield from ([number] for number in range(most))
+
+
+def some_then_end() -> Iterator[int]:
+    yield 1
+    end()
+
+
+def too_much_in_parts() -> Iterator[str]:
+    while True:
+        yield "x" * (1 << 20)
+
+
 def fill() -> None:
     raise OSError(28, "No space left on device")
 
@@ -73,6 +87,23 @@ def test_a_result_comes_back_and_an_expected_error_is_raised(confinement: Confin
     assert caught.value.errno == 28
     with pytest.raises(WorkFailed, match="KeyError: 'not this one'"):
         confinement.run(refuse, bounds=BOUNDS, owner="acme")
+
+
+def test_a_long_result_comes_in_parts(confinement: Confinement):
+    assert list(confinement.each(numbers, 3, bounds=BOUNDS, owner="acme")) == [[0], [1], [2]]
+    for first in confinement.each(numbers, 10**9, bounds=BOUNDS, owner="acme"):
+        assert first == [0]
+        break
+    assert confinement.run(add, 1, 2, bounds=BOUNDS, owner="acme") == 3
+
+
+def test_parts_that_do_not_end_are_a_failure(confinement: Confinement):
+    parts = confinement.each(some_then_end, bounds=BOUNDS, owner="acme")
+    assert next(parts) == 1
+    with pytest.raises(WorkFailed, match="CPU time"):
+        next(parts)
+    with pytest.raises(WorkFailed, match="more than 64 MiB"):
+        list(confinement.each(too_much_in_parts, bounds=BOUNDS, owner="acme"))
 
 
 @pytest.mark.parametrize(
