@@ -29,7 +29,7 @@ _LONGEST_PATH = 400
 _LONGEST_OUTPUT = 8192
 _LONGEST_OUTPUTS = 2**20
 _PART = 500
-"""The tests that another process sends at once, so that decoding them keeps no other thread waiting for long."""
+"""The tests that another process sends at once: no other thread runs while they are decoded."""
 
 _Values = tuple[str, str, float, str, str, str, int]
 _LINE = re.compile(r"[0-9]{1,7}")
@@ -122,7 +122,7 @@ def read_confined(confinement: Confinement, owner: str, path: Path) -> TestRepor
 
 
 def _values(path: str) -> Iterator[tuple[list[_Values], dict[str, int]]]:
-    """Yield the tests of a file's report in parts, at last with its counts. It runs in a process of its own."""
+    """Yield the tests of a file's report in parts, at last its counts. Runs in another process."""
     report = read_report(Path(path).read_bytes())
     for first in range(0, len(report.cases), _PART):
         part = report.cases[first : first + _PART]

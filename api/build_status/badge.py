@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import unicodedata
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
 
-from storage import BuildState
+from api.state_looks import look_of
 
 if TYPE_CHECKING:
-    from storage import PipelineStatus
+    from storage import BuildState, PipelineStatus
 
-_GREEN, _RED, _YELLOW, _GREY = "#1a7f37", "#cf222e", "#9a6700", "#57606a"
-"""Colours on which white text has a contrast of at least 4.5."""
+_GREY = "#57606a"
+_COLOURS = {"green": "#1a7f37", "red": "#cf222e", "yellow": "#9a6700", "dim": _GREY}
+"""Colours by their names in a terminal, on which white text has a contrast of at least 4.5."""
 
 _LABEL_COLOUR = "#24292f"
 _FONT = "Verdana,DejaVu Sans,Geneva,sans-serif"
@@ -59,17 +60,7 @@ def badge_of(status: PipelineStatus) -> str:
 
 def colour_of(state: BuildState) -> str:
     """Return the colour of a state: what the command prints it in."""
-    match state:
-        case BuildState.PASSED:
-            return _GREEN
-        case BuildState.FAILED | BuildState.FAILING:
-            return _RED
-        case BuildState.RUNNING:
-            return _YELLOW
-        case BuildState.SCHEDULED | BuildState.CANCELING | BuildState.CANCELED:
-            return _GREY
-        case _:
-            assert_never(state)
+    return _COLOURS[look_of(state).colour]
 
 
 def badge(label: str, value: str, colour: str) -> str:

@@ -11,9 +11,10 @@ from urllib.parse import urlencode
 import falcon
 
 from api.console.logs.plain_text import plain_text
-from api.console.words import instant, money, state_sign, state_word
+from api.console.words import instant, money
 from api.errors.catalog import ApiError
 from api.http.html_pages import path_to_root
+from api.state_looks import look_of, state_word
 from storage import duration
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def _templates() -> Environment:
     templates.filters |= {
         "instant": instant,
         "duration": duration,
-        "state_sign": state_sign,
+        "look": look_of,
         "state_word": state_word,
         "money": money,
         "plain": plain_text,

@@ -1,4 +1,4 @@
-"""Instants, states and amounts in words, as pages show them."""
+"""Instants, titles and amounts in words, as pages show them."""
 
 from __future__ import annotations
 
@@ -7,35 +7,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from datetime import datetime
 
-_SIGNS = {
-    "passed": "✓",
-    "failed": "✗",
-    "failing": "✗",
-    "timed_out": "✗",
-    "running": "●",
-    "assigned": "●",
-    "canceling": "●",
-    "timing_out": "●",
-    "canceled": "⊘",
-    "skipped": "»",
-}
-_SIGN_OF_WAITING = "○"
 _COMMIT_CHARS = 7
 
 
 def instant(moment: datetime) -> str:
     """Return an instant to the minute."""
     return f"{moment:%Y-%m-%d %H:%M} UTC"
-
-
-def state_word(state: str) -> str:
-    """Return a state in words: `Timed out` of ``timed_out``."""
-    return state.replace("_", " ").capitalize()
-
-
-def state_sign(state: str) -> str:
-    """Return the sign of a state, for people who cannot tell its colour."""
-    return _SIGNS.get(state, _SIGN_OF_WAITING)
 
 
 def money(cents: int) -> str:

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from api.state_looks import look_of
 from ci_daemon.submit.events import BuildUpdated, FollowStarted, JobUpdated, LogLine
 from ci_daemon.terminal.counts import counted
-from ci_daemon.terminal.states import state_style
 from storage import JobState
 
 if TYPE_CHECKING:
@@ -61,12 +61,12 @@ class Screen:
                 self._write(self._name(job), _coloured(text))
             case JobUpdated(job=job):
                 if job.state is not JobState.PENDING:
-                    style = state_style(job.state)
+                    style = look_of(job.state).style
                     self._write(self._name(job), Text(f"* {_clean(_outcome(job))}", style))
             case BuildUpdated(build=build):
                 waits = None if build.state.terminal else build.pending_reason
                 reason = f": {_clean(waits)}" if waits else ""
-                self._write(Text(_BUILD, "bold"), Text(f"* {build.state}{reason}", state_style(build.state)))
+                self._write(Text(_BUILD, "bold"), Text(f"* {build.state}{reason}", look_of(build.state).style))
             case _:
                 assert_never(event)
 
@@ -79,7 +79,7 @@ class Screen:
         self._console.print(
             Text.assemble(
                 f"build #{summary.build.number} ",
-                (summary.build.state, state_style(summary.build.state)),
+                (summary.build.state, look_of(summary.build.state).style),
                 f" in {_time(summary.build.seconds) or 'no time'}",
                 f", {counted(summary.cents, 'cent')}" if summary.cents is not None else "",
                 _after_colon(summary.build.error_message or ""),
@@ -109,7 +109,7 @@ def _job_table(summary: Summary) -> Table:
     if paid:
         table.add_column("cents", justify="right", no_wrap=True)
     for row in summary.rows:
-        state = Text(row.job.state, state_style(row.job.state))
+        state = Text(row.job.state, look_of(row.job.state).style)
         table.add_row(_clean(row.job.name), state, _time(row.job.seconds), *([str(row.cents)] * paid))
     return table
 

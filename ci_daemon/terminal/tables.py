@@ -17,10 +17,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from api.state_looks import look_of
 from ci_daemon.terminal.durations import precise_duration, relative_time
 from ci_daemon.terminal.paging import print_paged
 from ci_daemon.terminal.printable import printable
-from ci_daemon.terminal.states import state_style
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -182,7 +182,7 @@ def _heading(key: str) -> str:
 def _cell(column: str, value: object, now: datetime) -> Text:
     match value:
         case str() if column == "state":
-            return Text(printable(value), state_style(value))
+            return Text(printable(value), look_of(value).style)
         case str() if column == "commit":
             return Text(printable(value)[:_COMMIT_LENGTH])
         case str() if column in {"at", "since"} or column.endswith(("_at", "_since")):

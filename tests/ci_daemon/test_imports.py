@@ -42,6 +42,7 @@ ROOMS = {
     "api",
     "api.doors",
     "api.operations",
+    "api.state_looks",
 }
 """The packages that higher floors may import, and the module that makes the names of packages."""
 

@@ -13,8 +13,8 @@ from api.console.builds.states import view_of
 from api.console.builds.test_reports import MOST_SHOWN, TestReports
 from api.console.builds.timeline import WIDTH, time_line
 from api.console.pages import Page, whole_number
-from api.console.words import state_sign
-from storage import RENDER_LOG, BuildPeople, EdgeKind, JobState
+from api.state_looks import LOOKS, worst
+from storage import RENDER_LOG, BuildPeople, EdgeKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,7 +36,6 @@ _SOURCES = {
     "schedule": "a schedule",
     "trigger_job": "another build",
 }
-_WORST = ("failed", "timed_out", "timing_out", "canceling", "running", "assigned", "scheduled", "pending", "canceled")
 _FOLD_FROM = 40
 _RENDER_LOG_BYTES = 64 * 2**10
 _MOST_ARTIFACTS = 500
@@ -109,7 +108,7 @@ class BuildPage(Page):
             "by_position": {job.position: job for job in view.jobs},
             "folded": folded,
             "worst": _worst,
-            "signs": {state.value: state_sign(state) for state in JobState},
+            "looks": [(state, look.sign, look.tone) for state, look in LOOKS.items()],
             "node_width": NODE_WIDTH,
             "node_height": NODE_HEIGHT,
         }
@@ -130,5 +129,4 @@ class BuildPage(Page):
 
 def _worst(positions: Sequence[int], by_position: Mapping[int, JobView]) -> str:
     """Return the state of a node: of several jobs the one that matters most."""
-    states = {by_position[position].state for position in positions}
-    return next((state for state in _WORST if state in states), "passed" if "passed" in states else "skipped")
+    return worst({by_position[position].state for position in positions})

@@ -1,9 +1,6 @@
 // What changes on an open page by itself: clocks, the states in the graph, what a screen reader says, and the note that
 // the connection was lost. The HTML of changes comes from the service.
 
-const ORDER = ["failed", "timed_out", "timing_out", "canceling", "running", "assigned", "scheduled", "pending",
-  "canceled", "passed"];
-
 function inWords(seconds) {
   const whole = Math.max(0, Math.floor(seconds));
   for (const [unit, name, part, partName] of [[86400, "d", 3600, "h"], [3600, "h", 60, "min"], [60, "min", 1, "s"]]) {
@@ -21,15 +18,15 @@ function tick() {
 
 function setStates(changed) {
   const nodes = document.querySelectorAll("[data-jobs]");
-  const signs = nodes.length ? JSON.parse(nodes[0].closest("[data-signs]").dataset.signs) : {};
+  const looks = nodes.length ? JSON.parse(nodes[0].closest("[data-looks]").dataset.looks) : [];  // the worst first
   for (const node of nodes) {
     const jobs = node.dataset.jobs.split(" ");
     if (!jobs.some(job => job in changed)) continue;
     const states = (node.dataset.states ?? node.dataset.state).trim().split(" ");
     jobs.forEach((job, place) => { states[place] = changed[job] ?? states[place]; });
     if (node.dataset.states) node.dataset.states = states.join(" ");
-    node.dataset.state = ORDER.find(state => states.includes(state)) ?? "skipped";
-    node.querySelector(".sign").textContent = signs[node.dataset.state];
+    [node.dataset.state, node.querySelector(".sign").textContent, node.dataset.tone] =
+      looks.find(([state]) => states.includes(state));
     const name = node.getAttribute("aria-label").replace(/: [^:]*$/, "");
     node.setAttribute("aria-label", `${name}: ${node.dataset.state.replace("_", " ")}`);
   }

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.build_status.badge import UNKNOWN_BADGE, badge_of, colour_of
-from ci_daemon.terminal.states import state_style
+from api.state_looks import look_of
 from storage import BuildState, PipelineStatus
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -36,7 +36,7 @@ def test_a_badge_says_name_and_state():
 
 @pytest.mark.parametrize("state", BuildState)
 def test_a_state_has_the_colour_that_the_command_prints(state: BuildState):
-    assert colour_of(state) == OF_STYLE[state_style(state)]
+    assert colour_of(state) == OF_STYLE[look_of(state).style]
     assert f'fill="{colour_of(state)}"' in badge_of(status("Web", state))
 
 
