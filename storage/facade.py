@@ -24,12 +24,14 @@ def on_first_use(package: str) -> Callable[[str], object]:
         else:
             __getattr__ = on_first_use(__name__)
 
-    The first use of ``Builds`` imports it. No submodule may have the name of a declared name.
+    The first use of ``Builds`` imports it, and ``__all__`` has the names. No submodule may have the name of one.
     """
     module = sys.modules[package]
 
     def import_name(name: str) -> object:
         declared = _declared(Path(str(module.__file__)))
+        if name == "__all__":
+            return sorted(declared)
         if name not in declared:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         origin, original = declared[name]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from datetime import datetime  # noqa: TC003 - a command reads the annotations
 from typing import Annotated, Self
 
 from api.errors.catalog import ApiError
 from api.operations.operation import GET, POST, Call, Found, Span, operation, owners_operation
 from api.operations.things import REPOSITORY, ThisRepository
-from storage import Delivery, Page, Repository, Role, Storage, immutable, shown_as
+from storage import Delivery, Page, Repository, Role, Storage, immutable, showing, shown_as
 
 _DELIVERIES = f"{REPOSITORY}/deliveries"
 _DELIVERY = f"{_DELIVERIES}/{{delivery_id}}"
@@ -25,8 +24,7 @@ class DeliveryWithBody(Delivery):
     @classmethod
     def of(cls, delivery: Delivery) -> Self:
         """Return a stored delivery with its body as text."""
-        stored = {each.name: getattr(delivery, each.name) for each in fields(Delivery)}
-        return cls(**stored, text=delivery.body.decode(errors="replace"))
+        return showing(cls, delivery, text=delivery.body.decode(errors="replace"))
 
 
 @immutable
@@ -49,18 +47,8 @@ class Report:
     @classmethod
     def of(cls, delivery: Delivery, provider: str, url: str | None) -> Report:
         """Return the report of a delivery, whose host and repository its own record does not show."""
-        return Report(
-            uuid=delivery.uuid,
-            provider=provider,
-            event=delivery.event,
-            delivery_id=delivery.delivery_id,
-            url=url,
-            received_at=delivery.received_at,
-            state="waiting" if delivery.processed_at is None else "processed",
-            attempts=delivery.attempts,
-            outcome=delivery.outcome,
-            last_error=delivery.last_error,
-        )
+        state = "waiting" if delivery.processed_at is None else "processed"
+        return showing(Report, delivery, provider=provider, url=url, state=state)
 
 
 @immutable
@@ -72,7 +60,7 @@ class ReportWithBody(Report):
     @classmethod
     def with_body(cls, report: Report, body: str) -> Self:
         """Return a report with its body."""
-        return cls(**{each.name: getattr(report, each.name) for each in fields(Report)}, body=body)
+        return showing(cls, report, body=body)
 
 
 def _delivery(call: Call, repository: ThisRepository, delivery_id: str) -> Delivery:

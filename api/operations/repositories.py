@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
-from dataclasses import fields
 from datetime import datetime  # noqa: TC003 - the model of a record reads the annotations
 from typing import TYPE_CHECKING, Annotated, Self
 
@@ -12,7 +11,7 @@ from actors.repositories import fingerprint, server_hook
 from api.errors.catalog import ApiError
 from api.operations.operation import DELETE, GET, PATCH, POST, Call, HostOwner, operation
 from api.operations.things import REPOSITORIES, REPOSITORY, ThisMembership, ThisRepository
-from storage import GIT, DeployKey, HostConnectedElsewhere, Repository, Role, Storage, example, immutable
+from storage import GIT, DeployKey, HostConnectedElsewhere, Repository, Role, Storage, example, immutable, showing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -134,15 +133,7 @@ class Push:
     @classmethod
     def of(cls, stored: PushOutcome) -> Self:
         """Return the record of a stored push."""
-        return cls(
-            name=stored.name,
-            ref=stored.ref,
-            pull_request=stored.pull_request,
-            commit=stored.commit,
-            outcome=stored.outcome,
-            builds=tuple(stored.builds),
-            recorded_at=stored.recorded_at,
-        )
+        return showing(cls, stored)
 
 
 @immutable
@@ -154,8 +145,7 @@ class RepoWithPushes(Repo):
     @classmethod
     def with_pushes(cls, repo: Repo, outcomes: Iterable[PushOutcome]) -> Self:
         """Return the record of a repository and its pushes."""
-        known = {each.name: getattr(repo, each.name) for each in fields(Repo)}
-        return cls(**known, pushes=tuple(Push.of(each) for each in outcomes))
+        return showing(cls, repo, pushes=tuple(Push.of(each) for each in outcomes))
 
 
 @immutable

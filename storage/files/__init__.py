@@ -22,21 +22,3 @@ if TYPE_CHECKING:
     )
 else:
     __getattr__ = on_first_use(__name__)
-
-__all__ = [
-    "DATABASE",
-    "KEY",
-    "Bounds",
-    "Confinement",
-    "Difference",
-    "Entry",
-    "EntryKind",
-    "ManifestWriter",
-    "WorkFailed",
-    "changed_entries",
-    "content_bytes",
-    "differences",
-    "new_manifest",
-    "sync_file_system",
-    "sync_folder",
-]

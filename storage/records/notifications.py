@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Self
 
 from storage.data_classes import hidden, immutable, shown_as
-from storage.documents import shown_after
+from storage.documents import showing, shown_after
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -78,7 +77,7 @@ class CreatedNotification(Notification):
     @classmethod
     def of(cls, notification: Notification, secret: str | None) -> Self:
         """Return a notification with its new secret."""
-        return cls(**{each.name: getattr(notification, each.name) for each in fields(Notification)}, secret=secret)
+        return showing(cls, notification, secret=secret)
 
 
 @immutable

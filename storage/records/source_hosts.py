@@ -183,9 +183,9 @@ class PushOutcome:
         return self.ref.removeprefix("refs/heads/").removeprefix("refs/")
 
     @property
-    def builds(self) -> list[str]:
+    def builds(self) -> tuple[str, ...]:
         """The builds as commands name them: ORG/PIPELINE/NUMBER."""
-        return [page.replace("/pipelines/", "/").replace("/builds/", "/") for page in self.pages.splitlines()]
+        return tuple(page.replace("/pipelines/", "/").replace("/builds/", "/") for page in self.pages.splitlines())
 
 
 @immutable
