@@ -32,7 +32,7 @@ from actors.timer import Timer
 from storage import immutable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from actors.addresses import Address
     from actors.builds.attempt.assignment import Assignment
@@ -54,8 +54,8 @@ if TYPE_CHECKING:
 
 
 @immutable
-class Poller:
-    """An actor that polls the storage. ``make`` starts it; the caller sets its address."""
+class ChildSpec:
+    """A long-lived actor of the root, which polls the storage. ``make`` starts it; the caller sets its address."""
 
     actor: type[Supervised[Any, Any]]
     address: Address[PollStorage]
@@ -80,7 +80,7 @@ class Composition:
     live_settings: LiveSettings
     metrics: EngineMetrics
     timings: Timings
-    make_pollers: Callable[[Composition], tuple[Poller, ...]]
+    make_pollers: Callable[[Composition], tuple[ChildSpec, ...]]
     addresses: Addresses = field(default_factory=Addresses)
     reasons: PendingReasons = field(default_factory=PendingReasons)
     watchers: LogWatchers = field(default_factory=LogWatchers)
@@ -89,9 +89,19 @@ class Composition:
     broken: threading.Event = field(default_factory=threading.Event)
 
     @cached_property
-    def pollers(self) -> tuple[Poller, ...]:
-        """The actors that poll the storage, in the order of their start."""
-        return self.make_pollers(self)
+    def children(self) -> tuple[ChildSpec, ...]:
+        """The long-lived actors, in the order of their start."""
+        return (
+            ChildSpec(ImagePuller, self.addresses.images, self._image_puller),
+            ChildSpec(LeasePool, self.addresses.pool, self._lease_pool),
+            ChildSpec(RenderPool, self.addresses.renders, self._render_pool),
+            *self.make_pollers(self),
+        )
+
+    @property
+    def supervised(self) -> Iterable[type[Supervised[Any, Any]]]:
+        """The classes of all actors that are started again after their death."""
+        return (BuildSupervisor, JobActor, *(child.actor for child in self.children))
 
     @cached_property
     def timer(self) -> Timer:
@@ -167,8 +177,7 @@ class Composition:
             renders=self.addresses.renders,
         )
 
-    def lease_pool(self) -> Address[LeasePoolMessage]:
-        """Start a lease pool."""
+    def _lease_pool(self) -> Address[LeasePoolMessage]:
         return spawn(
             LeasePool,
             timer=self.timer,
@@ -187,8 +196,7 @@ class Composition:
             timings=self.timings,
         )
 
-    def image_puller(self) -> Address[ImagePullerMessage]:
-        """Start an image puller."""
+    def _image_puller(self) -> Address[ImagePullerMessage]:
         return spawn(
             ImagePuller,
             timer=self.timer,
@@ -205,8 +213,7 @@ class Composition:
             timings=self.timings,
         )
 
-    def render_pool(self) -> Address[RenderPoolMessage]:
-        """Start a render pool."""
+    def _render_pool(self) -> Address[RenderPoolMessage]:
         return spawn(
             RenderPool,
             timer=self.timer,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from prometheus_client.registry import Collector
 
     from actors.addresses import Addresses
-    from actors.composition import Poller
+    from actors.composition import ChildSpec
     from actors.log_watchers import Watch
     from actors.render.envelope import Envelope
     from actors.vms import Images, Providers
@@ -41,7 +41,7 @@ class EngineBusy(Exception):
     """The actors did not answer in time, or no VM is free. A cancel is in the storage and will be done."""
 
 
-def _no_pollers(_parts: Composition) -> tuple[Poller, ...]:
+def _no_pollers(_parts: Composition) -> tuple[ChildSpec, ...]:
     return ()
 
 
@@ -67,7 +67,7 @@ class Engine:
         images: Images,
         clock: Clock,
         settings: EngineSettings,
-        pollers: Callable[[Composition], tuple[Poller, ...]] = _no_pollers,
+        pollers: Callable[[Composition], tuple[ChildSpec, ...]] = _no_pollers,
         *,
         metrics: EngineMetrics | None = None,
         timings: Timings | None = None,

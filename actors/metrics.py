@@ -6,7 +6,7 @@ import logging
 import time
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from actors.vms import ImageNotFound, SnapshotNotFound, VmError
 from storage import JobState
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from actors.builds.outcome import AttemptResult
     from actors.builds.states import JobEvent
     from actors.settings import PoolSettings
+    from actors.supervision import Supervised
     from actors.vms import Providers
     from storage import Build, Lease
 
@@ -119,9 +120,12 @@ class EngineMetrics:
         """Count a result that was stored in the cache."""
         self._count(Metric.STORED)
 
-    def restarted(self, actor: str) -> None:
+    def supervises(self, actor: type[Supervised[Any, Any]]) -> None:
+        """Expect restarts of an actor of a class."""
+
+    def restarted(self, actor: type[Supervised[Any, Any]]) -> None:
         """Count the restart of an actor of a class."""
-        self._count(Metric.RESTARTS, actor)
+        self._count(Metric.RESTARTS, actor.__name__)
 
     def dropped(self, job_uuid: str, state: JobState, event: JobEvent) -> None:
         """Count an event that no longer applies to its job's state, and log it (engine.md, "States")."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from actors.composition import Poller
+from actors.composition import ChildSpec
 from actors.mail import Mails
 from actors.mail.sender import MailSender
 from actors.notifications.announcing import Announcements
@@ -51,15 +51,15 @@ class PollerComposition:
     describe_build: Callable[[Build], Mapping[str, object]]
 
     @property
-    def pollers(self) -> tuple[Poller, ...]:
+    def pollers(self) -> tuple[ChildSpec, ...]:
         """All of them, in the order of their start."""
         addresses = self.parts.addresses
         return (
-            Poller(MailSender, addresses.mail, self._mail_sender),
-            Poller(RepositoryWatcher, addresses.repositories, self._repository_watcher),
-            Poller(ScheduleRunner, addresses.schedules, self._schedule_runner),
-            Poller(StatusReporter, addresses.statuses, self._status_reporter),
-            Poller(Notifier, addresses.notifications, self._notifier),
+            ChildSpec(MailSender, addresses.mail, self._mail_sender),
+            ChildSpec(RepositoryWatcher, addresses.repositories, self._repository_watcher),
+            ChildSpec(ScheduleRunner, addresses.schedules, self._schedule_runner),
+            ChildSpec(StatusReporter, addresses.statuses, self._status_reporter),
+            ChildSpec(Notifier, addresses.notifications, self._notifier),
         )
 
     @property

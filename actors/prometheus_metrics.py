@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pykka
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from prometheus_client import Metric as Family
 
     from actors.settings import PoolSettings
+    from actors.supervision import Supervised
     from actors.vms import Providers
 
 _SECONDS = (0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 14400, 86400)
 _MAKING_SECONDS = (0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 120)
-_ACTORS = ("BuildSupervisor", "ImagePuller", "JobActor", "LeasePool", "MailSender", "Notifier", "RenderPool")
 
 
 class PrometheusMetrics(EngineMetrics, Collector):
@@ -75,9 +75,7 @@ class PrometheusMetrics(EngineMetrics, Collector):
                 ("error",),
                 *((error,) for error in (NO_ERROR, BuildErrorCode.RENDER_FAILED, BuildErrorCode.INTERNAL_ERROR)),
             ),
-            Metric.RESTARTS: self._counter(
-                Metric.RESTARTS, "Actors that died and were restarted.", ("actor",), *((actor,) for actor in _ACTORS)
-            ),
+            Metric.RESTARTS: self._counter(Metric.RESTARTS, "Actors that died and were restarted.", ("actor",)),
             Metric.MAILS: self._counter(
                 Metric.MAILS,
                 "Attempts at e-mail by result: sent, deferred to another attempt, given up, or expired before.",
@@ -126,6 +124,10 @@ class PrometheusMetrics(EngineMetrics, Collector):
     def _observe(self, metric: Metric, seconds: float, *labels: str) -> None:
         histogram = self._histograms[metric]
         (histogram.labels(*labels) if labels else histogram).observe(max(0.0, seconds))
+
+    def supervises(self, actor: type[Supervised[Any, Any]]) -> None:
+        """Begin the restarts of actors of a class at 0."""
+        self._counters[Metric.RESTARTS].labels(actor.__name__)
 
     def verified(self, discrepancies: int) -> None:
         """Set the number of discrepancies in the ledger."""

@@ -27,9 +27,6 @@ from actors.messages import (
     RootMessage,
     TurnGiven,
 )
-from actors.render.pool import RenderPool
-from actors.scheduling.image_puller import ImagePuller
-from actors.scheduling.pool import LeasePool
 from actors.supervision import Supervised
 from storage import BuildState, immutable
 
@@ -37,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from actors.composition import Composition
+    from actors.composition import ChildSpec, Composition
 
 _REAP_INTERVAL = 60.0
 _EXPIRE_INTERVAL = 3600.0
@@ -85,6 +82,8 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
         Those of builds without a VM are throttled, because there may be any number of them.
         """
         self._addresses.root.hand_over(self.address)
+        for actor in self._composition.supervised:
+            self._composition.metrics.supervises(actor)
         self._newest_build = self._storage.builds.newest()
         rendering = {render.build_id for render in self._storage.renders.unfinished()}
         for build_id in self._storage.jobs.builds_with_vms():
@@ -96,22 +95,16 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
                 self._supervisors.start_later(build.id)
         for build_id in self._storage.cache.begun():
             self._supervisors.start_later(build_id)
-        self._addresses.images.hand_over(self._composition.image_puller())
-        self._start_pool()
-        self._addresses.renders.hand_over(self._composition.render_pool())
-        for poller in self._composition.pollers:
-            poller.start()
+        for child in self._composition.children:
+            self._start(child)
         for chore in (Reap(), Expire()):
             self._timer.tell_after(self._composition.timings.housekeeping, self.address, chore)
         self.address.post(PollStorage())
 
     def teardown(self) -> None:
         """Stop the others, last started first. VMs and their commands run on."""
-        for poller in reversed(self._composition.pollers):
-            poller.address.stop()
-        self._addresses.renders.stop()
-        self._addresses.pool.stop()
-        self._addresses.images.stop()
+        for child in reversed(self._composition.children):
+            child.address.stop()
         self._supervisors.stop()
 
     def on_failure(
@@ -204,11 +197,8 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
     def _poll_storage(self) -> None:
         """Read the storage for what `ci-daemon build` did in another process, and for holds that are over."""
         self._storage.clock_steps.follow()
-        self._addresses.pool.post(PollStorage())
-        self._addresses.images.post(PollStorage())
-        self._addresses.renders.post(PollStorage())
-        for poller in self._composition.pollers:
-            poller.address.post(PollStorage())
+        for child in self._composition.children:
+            child.address.post(PollStorage())
         self._supervisors.start_throttled()
         for build_id in self._storage.builds.created_since(self._newest_build):
             self._newest_build = build_id
@@ -231,10 +221,11 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
         if given:
             self._addresses.pool.post(Reschedule())
 
-    def _start_pool(self) -> None:
-        """Start the pool, and resync it: messages sent before its address was known are lost."""
-        self._addresses.pool.hand_over(self._composition.lease_pool())
-        self._addresses.pool.post(ResyncLeases())
+    def _start(self, child: ChildSpec) -> None:
+        """Start a long-lived actor; resync the pool, because messages sent before its address was known are lost."""
+        child.start()
+        if child.address is self._addresses.pool:
+            self._addresses.pool.post(ResyncLeases())
 
     def _build_created(self, build_id: int) -> None:
         """Wake the pool for a new build; if it may hit the cache, start its supervisor."""
@@ -262,18 +253,9 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
 
         A child that met a transient error did not die, and is not counted.
         """
-        if self._addresses.pool.urn == urn:
-            self._count_restart(LeasePool, transient=transient)
-            self._start_pool()
-        elif self._addresses.images.urn == urn:
-            self._count_restart(ImagePuller, transient=transient)
-            self._addresses.images.hand_over(self._composition.image_puller())
-        elif self._addresses.renders.urn == urn:
-            self._count_restart(RenderPool, transient=transient)
-            self._addresses.renders.hand_over(self._composition.render_pool())
-        elif poller := next((each for each in self._composition.pollers if each.address.urn == urn), None):
-            self._count_restart(poller.actor, transient=transient)
-            poller.start()
+        if child := next((each for each in self._composition.children if each.address.urn == urn), None):
+            self._count_restart(child.actor, transient=transient)
+            self._start(child)
         elif (build_id := self._supervisors.build_of(urn)) is not None:
             self._replace_supervisor(build_id, transient=transient)
 
@@ -284,7 +266,7 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
             return
         self.log.error("the supervisor of build %d died", build_id)
         if self._supervisors.restart(build_id):
-            self._composition.metrics.restarted(BuildSupervisor.__name__)
+            self._composition.metrics.restarted(BuildSupervisor)
             self._addresses.pool.post(Reschedule())
         else:
             self._run(_Chore.FAIL_BUILD, partial(fail_build, self._storage, build_id))
@@ -295,7 +277,7 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
             return
         now = self._composition.clock.monotonic()
         self.log.error("the %s died and is started again", kind.__name__)
-        self._composition.metrics.restarted(kind.__name__)
+        self._composition.metrics.restarted(kind)
         if len(self._restarts) == _RESTARTS and now - self._restarts[0] < _RESTART_WINDOW:
             self._composition.broken.set()
         self._restarts.append(now)

@@ -9,6 +9,7 @@ from actors.builds.build_transition import moved_with_jobs
 from actors.builds.early_end import EarlyEnd
 from actors.builds.graph import Graph
 from actors.builds.internal_error import fail_job
+from actors.builds.job import JobActor
 from actors.builds.job_actors import JobActors
 from actors.builds.job_transitions import JobTransitions
 from actors.builds.states import Progress
@@ -285,7 +286,7 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
             self._attach(job_id)
         elif self._job_actors.may_restart(job_id):
             self.log.error("the actor of job %s died and is started again", node.job.uuid)
-            self._metrics.restarted("JobActor")
+            self._metrics.restarted(JobActor)
             self._attach(job_id)
         else:
             fail_job(self._storage, job_id, node.progress.state)

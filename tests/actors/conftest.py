@@ -23,7 +23,7 @@ from actors import (
 from actors.addresses import Address
 from actors.cleanup.host_disk import HostDisk
 from actors.cleanup.reaper import Reaper
-from actors.composition import Composition, Poller
+from actors.composition import ChildSpec, Composition
 from actors.engine_settings import LiveSettings
 from actors.ir import IrSettings, load
 from actors.mail import MailSettings
@@ -155,7 +155,7 @@ class Host:
             timings=self.timings,
         )
 
-    def _pollers(self, parts: Composition) -> tuple[Poller, ...]:
+    def _pollers(self, parts: Composition) -> tuple[ChildSpec, ...]:
         return PollerComposition(parts, {GIT: PlainGit(self.storage)}, _document).pollers
 
     def reaper(self, clock: Clock | None = None) -> Reaper:

@@ -568,3 +568,11 @@ def test_waiting_jobs_say_why(host: Host):
     for build in builds:
         host.finish(build)
     assert host.engine.pending_reason(host.job(builds[4])) is None
+
+
+def test_restarts_of_each_supervised_actor_begin_at_zero(host: Host):
+    """Prometheus, and so the alert, sees no increase in a counter that first appears with its first event."""
+    samples = (sample for each in host.engine.collectors() for family in each.collect() for sample in family.samples)
+    restarts = {each.labels["actor"]: each.value for each in samples if each.name == "ci_daemon_actor_restarts_total"}
+    ours = {kind.__name__ for kind in Supervised.__subclasses__() if kind.__module__.startswith("actors.")}
+    assert restarts == dict.fromkeys(ours - {"RootSupervisor"}, 0)
