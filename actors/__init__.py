@@ -11,19 +11,23 @@ from storage import on_first_use
 
 if TYPE_CHECKING:
     from actors.builds.attempt.environment import job_environment
-    from actors.builds.repeating import repetition
-    from actors.builds.retrying import retry
-    from actors.builds.waiting import wait_reason
+    from actors.builds.retrying import repetition, retry, wait_reason
     from actors.engine import Engine, EngineBusy
-    from actors.engine_settings import EngineSettings
-    from actors.front_end import FrontEnd
     from actors.log_context import LogContextFilter
     from actors.pollers import PollerComposition
     from actors.prometheus_metrics import PrometheusMetrics
-    from actors.settings import ArtifactSettings, CacheSettings, JobSettings, PoolSettings, RetentionSettings
+    from actors.settings import (
+        ArtifactSettings,
+        CacheSettings,
+        EngineSettings,
+        FrontEnd,
+        JobSettings,
+        PoolSettings,
+        RetentionSettings,
+        Timings,
+    )
     from actors.supervision import doing
     from actors.timed_http import Answer, Deadline, NoAnswer, TimedBackend, exchange, proxy_to
-    from actors.timings import Timings
     from actors.vms.public_addresses import is_public, is_within
 else:
     __getattr__ = on_first_use(__name__)

@@ -21,7 +21,7 @@ from actors.render.discovery import Discovery
 from actors.render.pool import RenderPool
 from actors.render.recording import RenderRecorder
 from actors.render.rendering import Rendering
-from actors.render.waiting_vm import WaitingVm
+from actors.render.vm import WaitingVm
 from actors.scheduling.image_puller import ImagePuller
 from actors.scheduling.parked_vms import ParkedConnections
 from actors.scheduling.pending_reason import PendingReasons
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from actors.addresses import Address
     from actors.builds.attempt.assignment import Assignment
     from actors.builds.job_messages import JobMessage
-    from actors.engine_settings import LiveSettings
     from actors.messages import (
         BuildMessage,
         ChildStopped,
@@ -48,14 +47,14 @@ if TYPE_CHECKING:
         RenderPoolMessage,
     )
     from actors.metrics import EngineMetrics
-    from actors.timings import Timings
+    from actors.settings import LiveSettings, Timings
     from actors.vms import Images, Providers
     from storage import Clock, Render, Storage
 
 
 @immutable
 class ChildSpec:
-    """A long-lived actor of the root, which polls the storage. ``make`` starts it; the caller sets its address."""
+    """A long-lived actor of the root. ``make`` starts it; the caller sets its address."""
 
     actor: type[Supervised[Any, Any]]
     address: Address[PollStorage]

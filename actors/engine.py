@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 import pykka
 
 from actors.composition import Composition
-from actors.engine_settings import EngineSettings, LiveSettings
 from actors.messages import BuildCreated, CancelBuild, Drain, PollStorage, Reschedule, ResyncLeases
 from actors.metrics import EngineMetrics
 from actors.render.discovery import Shares
 from actors.root import RootSupervisor
-from actors.scheduling.admission import admission_block
 from actors.scheduling.parked_vms import ParkedConnections
+from actors.scheduling.pending_reason import admission_block
+from actors.settings import EngineSettings, LiveSettings, Timings
 from actors.supervision import spawn
-from actors.timings import Timings
 from actors.vms import VmError
 
 if TYPE_CHECKING:

@@ -13,10 +13,9 @@ from actors.notifications.announcing import Announcements
 from actors.notifications.notifier import Notifier
 from actors.repositories import MIRRORS
 from actors.repositories.commit_builds import CommitBuilds
-from actors.repositories.host_approvals import HostApprovals
 from actors.repositories.pull_requests import PullRequestBuilds
 from actors.repositories.pushes import PushBuilds
-from actors.repositories.reruns import Reruns
+from actors.repositories.reruns import HostApprovals, Reruns
 from actors.repositories.watcher import RepositoryWatcher
 from actors.schedules.runner import ScheduleRunner
 from actors.source_hosts.reporting import StatusReporter

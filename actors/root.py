@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
 
 from actors.builds.build_supervisors import BuildSupervisors
-from actors.builds.internal_error import fail_build
+from actors.builds.early_end import fail_build
 from actors.builds.supervisor import BuildSupervisor
 from actors.cleanup.ledger_check import verify_ledger
 from actors.messages import (
@@ -222,7 +222,7 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
             self._addresses.pool.post(Reschedule())
 
     def _start(self, child: ChildSpec) -> None:
-        """Start a long-lived actor; resync the pool, because messages sent before its address was known are lost."""
+        """Start a child. The pool is resynced: messages sent before its address was known are lost."""
         child.start()
         if child.address is self._addresses.pool:
             self._addresses.pool.post(ResyncLeases())

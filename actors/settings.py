@@ -1,17 +1,25 @@
-"""The configuration sections of the live service, with their defaults."""
+"""The settings of the live service, their defaults, and the waits that tests shorten."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Mapping  # noqa: TC003 - the configuration's reader evaluates the annotations
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from actors.scheduling.capacity import Capacity
+from actors.scheduling.scheduler import Capacity
 from storage import ProviderName, immutable, setting
 
 if TYPE_CHECKING:
+    from actors.ir import IrSettings
+    from actors.mail import MailSettings
+    from actors.notifications import NotificationSettings
+    from actors.render.settings import RenderSettings
+    from actors.repositories.settings import RepositorySettings, SourceSettings
     from actors.vms import HostSize
+    from storage import Build
+
 
 _MAX_GB = 1_000_000
 _MAX_RETENTION = 100_000
@@ -246,3 +254,95 @@ class RetentionSettings:
         at_most=_MAX_RETENTION,
         live=True,
     )
+
+
+@immutable
+class FrontEnd:
+    """The address and the paths of pages: those of the console, or of another front end.
+
+    Pages for tokens get them in the fragment, so that no server's log has them. ``build`` names a build by ``{org}``,
+    ``{pipeline}`` and ``{number}``.
+    """
+
+    url: str
+    verify: str = "/login/verify"
+    recover: str = "/login/recover"
+    invite: str = "/invites"
+    paid: str = "/billing/paid"
+    canceled: str = "/billing/canceled"
+    build: str = "/{org}/pipelines/{pipeline}/builds/{number}"
+
+    def page(self, path: str) -> str:
+        """Return the address of a page."""
+        return f"{self.url}{path}"
+
+    def page_of(self, build: Build) -> str:
+        """Return the address of a build's page."""
+        names = {"org": build.organization_slug, "pipeline": build.pipeline_slug, "number": str(build.number)}
+        path = self.build
+        for name, value in names.items():
+            path = path.replace(f"{{{name}}}", value)
+        return self.page(path)
+
+
+@immutable
+class EngineSettings:
+    """The sections that the engine uses, and the addresses of the API.
+
+    ``api_address`` is where this process reaches the API, ``base_url`` is what goes into ``CI_BUILD_URL``.
+    """
+
+    pool: PoolSettings
+    jobs: JobSettings
+    retention: RetentionSettings
+    cache: CacheSettings
+    artifacts: ArtifactSettings
+    render: RenderSettings
+    ir: IrSettings
+    mail: MailSettings
+    notifications: NotificationSettings
+    repositories: RepositorySettings
+    source: SourceSettings
+    base_url: str
+    api_address: tuple[str, int]
+    front_end: FrontEnd | None = None
+    """The pages of another front end; by default those of the console, at ``base_url``."""
+
+    @property
+    def pages(self) -> FrontEnd:
+        """The pages that links lead to."""
+        return self.front_end or FrontEnd(self.base_url)
+
+
+@dataclass(slots=True)
+class LiveSettings:
+    """The settings in force: read them at each use, a reload replaces them. Only the engine writes here."""
+
+    now: EngineSettings
+
+
+@immutable
+class Timings:
+    """Waits in seconds.
+
+    Attributes:
+        retry: before a message is handled again after a transient error.
+        vm_first: how long after its limit a VM may take to end a command, before this process ends it.
+        report: how long after the grace a VM may take to report a killed command's end and the rest of its output.
+        acquire: before each further try to make a job's VM.
+        disk: before the host's disk is measured again while it is too full.
+        parked: before another try to park a VM, after one that failed.
+        first_parked: after the pool's start, in which first jobs begin, before it parks a VM.
+        rendered: after a render, in which its first jobs begin, before a VM is made for the next render.
+        housekeeping: before the first round of housekeeping.
+    """
+
+    retry: float = 1.0
+    vm_first: float = 2.0
+    report: float = 10.0
+    acquire: tuple[float, ...] = (0.2, 1.0, 3.0, 10.0)
+    disk: float = 5.0
+    parked: float = 10.0
+    first_parked: float = 0.0
+    rendered: float = 0.3
+    housekeeping: float = 0.0

@@ -1,4 +1,4 @@
-"""The supervisors of builds that run, one for each build."""
+"""The supervisors of builds that run, one for each build, and the throttle of those without VMs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from actors.builds.supervisor_throttle import SupervisorThrottle
 from actors.messages import Granted
 
 if TYPE_CHECKING:
@@ -15,7 +14,42 @@ if TYPE_CHECKING:
     from actors.addresses import Address
     from actors.messages import BuildMessage, ForBuild, Idle
 
+
+_MAX_RUNNING = 16
 _RESTARTS = 3
+
+
+class SupervisorThrottle:
+    """At most 16 builds with a supervisor that only does housekeeping, and a queue of others.
+
+    For root's thread only.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, list[ForBuild]] = {}
+        self._started: set[int] = set()
+
+    def __contains__(self, build_id: object) -> bool:
+        """Tell whether a build waits for its supervisor."""
+        return build_id in self._waiting
+
+    def join(self, build_id: int, *messages: ForBuild) -> None:
+        """Queue a build, with messages to its supervisor; duplicates are dropped."""
+        queued = self._waiting.setdefault(build_id, [])
+        queued += (message for message in messages if message not in queued)
+
+    def next(self) -> int | None:
+        """Return the build whose supervisor may start now; None if enough run, or none waits."""
+        return next(iter(self._waiting), None) if len(self._started) < _MAX_RUNNING else None
+
+    def start(self, build_id: int) -> list[ForBuild]:
+        """Count a supervisor that starts, until `leave`; return the messages to it."""
+        self._started.add(build_id)
+        return self._waiting.pop(build_id)
+
+    def leave(self, build_id: int) -> None:
+        """Count a supervisor no longer, because it is done, or because a job of its build runs."""
+        self._started.discard(build_id)
 
 
 @dataclass(slots=True)

@@ -44,9 +44,8 @@ if TYPE_CHECKING:
     from actors.builds.attempt.runner import AttemptRunner
     from actors.builds.attempt.state import AttemptState
     from actors.messages import ChildStopped
-    from actors.settings import JobSettings
+    from actors.settings import JobSettings, Timings
     from actors.timer import Alarm, Timer
-    from actors.timings import Timings
     from storage import Storage
 
 _RECORD_RETRY_SECONDS = 1.0

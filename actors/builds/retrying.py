@@ -1,4 +1,4 @@
-"""Retries of finished builds: which jobs run again (wire-decisions.md, "Rebuilds and retries")."""
+"""Builds that run again, or wait to: rebuilds and retries (wire-decisions.md, "Rebuilds and retries")."""
 
 from __future__ import annotations
 
@@ -6,12 +6,41 @@ from typing import TYPE_CHECKING
 
 from actors.builds.graph import Graph
 from actors.builds.states import JobEvent, Progress, next_state, roll_up
-from storage import EdgeKind, JobState
+from storage import BuildState, EdgeKind, JobState, NewBuild, SourceGone, WaitsFor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from storage import Build, Edge, Job, Storage
+    from storage import Build, Edge, Job, RequestKey, Storage, Turn
+
+
+def repetition(
+    storage: Storage, build: Build, source: str, key: RequestKey | None = None
+) -> tuple[NewBuild, str | None]:
+    """Return a build to create that repeats another one, and the URL of a source not fetched yet.
+
+    The VMs of its failed jobs are not held, whatever the first build asked for. Of an untrusted build it is untrusted
+    too, and it needs an approval unless that build has one. Raises SourceGone.
+    """
+    if build.has_source and build.source_expired_at is not None:
+        raise SourceGone(f"the source of build {build.number} is no longer kept; create a new build")
+    render = storage.renders.get(build.id)
+    new = NewBuild(
+        branch=build.branch or "",
+        commit=build.commit or "",
+        message=build.message,
+        source=source,
+        env=storage.builds.env(build.id),
+        pipeline_ir=storage.builds.pipeline_ir(build.id),
+        source_sha256=build.source_sha256,
+        key=key,
+        rebuild_of=build.number,
+        source_of=build.uuid if build.has_source else None,
+        untrusted_origin=build.untrusted_origin,
+        from_fork=build.from_fork,
+        approval_reason=None if build.approved_by else build.approval_reason,
+    )
+    return new, None if build.has_source or render is None else render.source_url
 
 
 def retry(storage: Storage, build: Build) -> bool:
@@ -54,3 +83,34 @@ def to_run_again(jobs: Sequence[Job], edges: Iterable[Edge]) -> set[int]:
             again.add(job_id)
             ahead += [parents[job_id]] if job_id in parents else []
     return again
+
+
+def wait_reason(storage: Storage, build: Build) -> str | None:
+    """Return why a build waits; None if it does not, or if only its jobs do."""
+    if build.state.terminal:
+        return None
+    if build.waits_for is None:
+        return _of_source(storage, build)
+    if build.waits_for is WaitsFor.APPROVAL:
+        return f"waiting for approval: {build.approval_reason}"
+    turn = storage.concurrency_groups.turn(build)
+    return None if turn is None else _of_turn(turn)
+
+
+def _of_source(storage: Storage, build: Build) -> str | None:
+    """Return why the source of a build is not downloaded yet; None if nothing keeps it from that."""
+    if build.has_source or build.state is not BuildState.SCHEDULED:
+        return None
+    render = storage.renders.get(build.id)
+    if render is None or render.finished_at is not None or render.source_url is None:
+        return None
+    if storage.build_room.has_source_room(build.organization_id):
+        return None
+    return "waiting for room: the sources of the organization's builds that have not ended take too many GB"
+
+
+def _of_turn(turn: Turn) -> str:
+    running = ", ".join(turn.running) or "its turn"
+    most = "1 build" if turn.limit == 1 else f"{turn.limit} builds"
+    before = f", and {turn.before} {'is' if turn.before == 1 else 'are'} before this one" if turn.before else ""
+    return f'waiting for {running}: the concurrency group "{turn.group}" runs {most} at a time{before}'

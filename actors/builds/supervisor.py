@@ -5,13 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Never, assert_never
 
-from actors.builds.build_transition import moved_with_jobs
-from actors.builds.early_end import EarlyEnd
+from actors.builds.early_end import EarlyEnd, fail_job
 from actors.builds.graph import Graph
-from actors.builds.internal_error import fail_job
 from actors.builds.job import JobActor
 from actors.builds.job_actors import JobActors
-from actors.builds.job_transitions import JobTransitions
+from actors.builds.job_transitions import JobTransitions, moved_with_jobs
 from actors.builds.states import Progress
 from actors.log_context import set_log_context
 from actors.messages import (
@@ -43,8 +41,8 @@ if TYPE_CHECKING:
     from actors.log_watchers import LogWatchers
     from actors.messages import LeasePoolMessage, RootMessage
     from actors.metrics import EngineMetrics
+    from actors.settings import Timings
     from actors.timer import Timer
-    from actors.timings import Timings
     from storage import Clock, Storage
 
 

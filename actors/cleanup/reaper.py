@@ -1,4 +1,4 @@
-"""The reaper: removes the VMs, snapshots, files and rows that nothing names any more.
+"""The reaper: removes the VMs, snapshots, files and rows that nothing names any more, and held VMs.
 
 Runs on worker threads of the root supervisor, at start and every minute. A row is written before its resource is made,
 and removed after it. So to find orphans, list resources first, then rows: a resource without a row is an orphan. To
@@ -8,16 +8,16 @@ find lost resources, list rows first: a row without a resource is lost, unless t
 from __future__ import annotations
 
 import logging
+import shutil
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
 from actors.cleanup import retention
 from actors.cleanup.eviction import evict, free_disks
-from actors.cleanup.holds import end_holds
 from actors.messages import Released
 from actors.vms import ProviderAway, VmError
-from storage import CONFIRM, DatabaseUnavailable, JobState, LeaseState
+from storage import CONFIRM, DatabaseUnavailable, HoldEnd, JobState, LeaseState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from actors.addresses import Address
     from actors.cleanup.host_disk import HostDisk
-    from actors.engine_settings import LiveSettings
+    from actors.settings import JobSettings, LiveSettings
     from actors.vms import Images, Provider, Providers
-    from storage import Clock, Lease, Storage
+    from storage import Build, Clock, Lease, Storage
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +38,36 @@ _ORPHAN_AGE = timedelta(hours=1)
 
 _UNUSED_IMAGE_AGE = timedelta(hours=3)
 """An image not recorded as used for so long is used by no service: each records its images hourly."""
+
+
+def seconds_to_hold(storage: Storage, settings: JobSettings, build: Build) -> int:
+    """Return for how many seconds to hold the VM of a failed job; 0 for not at all.
+
+    If the host's disk is short, no VM is held, because the other jobs need the room.
+    """
+    if not build.debug:
+        return 0
+    has_room = shutil.disk_usage(storage.directory).free >= settings.min_free_bytes
+    return settings.hold_seconds if has_room else 0
+
+
+def end_holds(storage: Storage, providers: Providers) -> None:
+    """End the holds whose time is over, and those whose VM is lost. Their VMs are left to the reaper."""
+    holds = storage.holds
+    over = {hold.id for hold in holds.over()}
+    for hold in holds.open():
+        if hold.id in over:
+            holds.end(hold.id, HoldEnd.EXPIRED)
+        elif (lease := storage.leases.get(hold.lease_id)) is None or _is_lost(providers, lease):
+            holds.end(hold.id, HoldEnd.LOST)
+
+
+def _is_lost(providers: Providers, lease: Lease) -> bool:
+    """Tell whether a VM is gone; not while nobody can tell."""
+    try:
+        return not providers.of(lease).alive(lease.uuid)
+    except ProviderAway:
+        return False
 
 
 class Reaper:

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING
 from storage import on_first_use
 
 if TYPE_CHECKING:
-    from actors.ir.changes import concerns
-    from actors.ir.definition import Plan
-    from actors.ir.errors import Fault, IrError
-    from actors.ir.globs import Globs
+    from actors.ir.decoding import Fault, IrError
+    from actors.ir.ordering import Plan
     from actors.ir.planning import load, parse, plan
     from actors.ir.settings import IrSettings
     from actors.ir.step import RUNNER_ARGS
-    from actors.ir.triggers import PullRequestEvent, PushEvent, skips_builds, wants
+    from actors.ir.triggers import Globs, PullRequestEvent, PushEvent, concerns, skips_builds, wants
 else:
     __getattr__ = on_first_use(__name__)
 

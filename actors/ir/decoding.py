@@ -1,4 +1,4 @@
-"""Strict decoding of JSON text, with the line and column of an error."""
+"""Strict decoding of JSON text, and the errors of an IR with their lines and columns."""
 
 from __future__ import annotations
 
@@ -7,18 +7,56 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from actors.ir.errors import IrError
-from storage import BuildErrorCode
+from storage import BuildErrorCode, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+
+_MAX_QUOTED_CHARS = 200
 _MOST_CONTAINERS = 250_000
 """Brackets and braces, also within strings: to parse a million empty lists takes a second."""
 
 _WORD = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[-+.\w]+|[\[{}\]]', re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(?P<half>u[dD][89a-fA-F]\w\w)|.)", re.DOTALL)
 """Matches an escape sequence or a surrogate pair; the group ``half`` holds an unpaired surrogate."""
+
+
+@immutable
+class Fault:
+    """One fault of a pipeline IR. ``path`` has the names of members and indexes of items that lead to it."""
+
+    code: BuildErrorCode
+    message: str
+    path: tuple[str | int, ...] = ()
+
+
+class IrError(Exception):
+    """The pipeline IR is rejected; always the caller's fault (pipeline-ir.md, "Validation").
+
+    ``code`` is the build's ``error_code`` and ``message`` its ``error_message``. They are those of the first of its
+    ``faults``, which are in document order.
+    """
+
+    def __init__(self, code: BuildErrorCode, message: str, faults: tuple[Fault, ...] = ()) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.faults = faults or (Fault(code, message),)
+
+
+def quoted(value: object) -> str:
+    """Format a JSON value for a message: one line, printable, at most about 200 characters."""
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return "a list"
+    quote = '"' if isinstance(value, str) else ""
+    text = json.dumps(value[: _MAX_QUOTED_CHARS + 1] if isinstance(value, str) else value, ensure_ascii=False)
+    printable = "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
+    if len(printable) <= _MAX_QUOTED_CHARS + 2 * len(quote):
+        return printable
+    return f"{printable[:_MAX_QUOTED_CHARS]}…{quote}"
 
 
 class _NotJsonError(ValueError):

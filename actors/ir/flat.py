@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from actors.ir.definition import Definition
-from actors.ir.errors import quoted
-from actors.ir.ordering import Dependencies, dependent_items
+from actors.ir.decoding import quoted
+from actors.ir.ordering import Definition, Dependencies, dependent_items
 from actors.ir.readers import InvalidValue, at, choice, environment, members, peek, record, size
 from actors.ir.step import CommandStep, continues, image, seconds, step
 from storage import BuildErrorCode, Dependency, EdgeKind

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from actors.ir.definition import Definition
-from actors.ir.errors import quoted
-from actors.ir.ordering import Dependencies, dependent_items
+from actors.ir.decoding import quoted
+from actors.ir.ordering import Definition, Dependencies, dependent_items
 from actors.ir.readers import InvalidValue, Reader, at, choice, environment, items, peek, record
 from actors.ir.step import CommandStep, continues, image, seconds, step
 from storage import BuildErrorCode, Dependency, EdgeKind, immutable

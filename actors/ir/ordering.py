@@ -1,19 +1,54 @@
-"""Topological order of jobs, and the fault that names a cycle."""
+"""The jobs of a pipeline, and their order: each after those that it depends on."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import field
 from graphlib import CycleError, TopologicalSorter
 from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING
 
-from actors.ir.errors import IrError, quoted
+from actors.ir.decoding import IrError, quoted
 from actors.ir.readers import Faults, InvalidValue, Reader
-from storage import BuildErrorCode, Dependency
+from storage import BuildErrorCode, Dependency, immutable
+
+if TYPE_CHECKING:
+    from actors.ir.unknown_keys import UnknownKey
+    from storage import NewJob
 
 Dependencies = Sequence[tuple[Dependency, ...]]
 
 _MAX_CYCLE_KEYS = 10
+
+
+@immutable
+class Definition:
+    """A valid pipeline in document order. Dependencies may still point forwards or form cycles.
+
+    ``unknown_keys`` are those of its document that have no effect.
+    """
+
+    jobs: tuple[NewJob, ...]
+    timeout_seconds: int | None = None
+    unknown_keys: tuple[UnknownKey, ...] = field(default=(), compare=False)
+
+
+@immutable
+class Plan:
+    """A pipeline in DAG creation order: each job depends on earlier ones only (pipeline-ir.md, "Plan").
+
+    A job that builds in another has that job's image, because its disk is based on it.
+    """
+
+    jobs: tuple[NewJob, ...]
+    timeout_seconds: int | None = None
+    unknown_keys: tuple[UnknownKey, ...] = field(default=(), compare=False)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """A sentence for each of them."""
+        return tuple(map(str, self.unknown_keys))
 
 
 def topological(keys: Sequence[object], depends_on: Dependencies) -> list[int]:

@@ -6,12 +6,10 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from actors.ir.decoding import decode
-from actors.ir.definition import Definition, Plan
-from actors.ir.errors import IrError, quoted
+from actors.ir.decoding import IrError, decode, quoted
 from actors.ir.flat import read_flat
 from actors.ir.graph import read_graph
-from actors.ir.ordering import topological
+from actors.ir.ordering import Definition, Plan, topological
 from actors.ir.readers import InvalidValue, at, members
 from actors.ir.unknown_keys import unknown_keys
 from storage import BuildErrorCode, EdgeKind

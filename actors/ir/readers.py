@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import NoReturn, TypeVar
 
-from actors.ir.errors import Fault, IrError, quoted
+from actors.ir.decoding import Fault, IrError, quoted
 from storage import BuildErrorCode
 
 T = TypeVar("T")

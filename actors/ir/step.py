@@ -6,7 +6,7 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from actors.ir.errors import quoted
+from actors.ir.decoding import quoted
 from actors.ir.readers import (
     InvalidValue,
     Reader,

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from actors.ir.errors import quoted
+from actors.ir.decoding import quoted
 from actors.ir.step import RUNNER_ARGS
 from storage import immutable
 

@@ -12,8 +12,7 @@ from storage import on_first_use
 if TYPE_CHECKING:
     from actors.mail.mails import Mails
     from actors.mail.settings import MailSettings
-    from actors.mail.smtp import MailError
-    from actors.mail.trial import send_test_mail, try_mail_server
+    from actors.mail.smtp import MailError, send_test_mail, try_mail_server
 else:
     __getattr__ = on_first_use(__name__)
 

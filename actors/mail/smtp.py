@@ -1,4 +1,4 @@
-"""SMTP: one connection to the configured mail server, over which mails are sent one after the other."""
+"""SMTP: one connection to the mail server, over which mails go one after the other, and its trial."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from email.headerregistry import Address
 from email.message import EmailMessage
 from email.policy import SMTP
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
+from actors.mail.mails import Letters
 from storage import error_reason
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
     from actors.mail.settings import MailSettings
     from storage import Letter
+
 
 _TIMEOUT = 30.0
 _MOST_REPLY = 1 << 16
@@ -272,3 +275,25 @@ def _expect(answer: tuple[int, bytes] | tuple[int, Sequence[bytes]], *codes: int
     if code not in codes:
         said = text if isinstance(text, bytes) else b" ".join(text)
         raise (_Temporary if temporary else smtplib.SMTPResponseException)(code, said)
+
+
+def try_mail_server(settings: MailSettings, note: Callable[[str], object]) -> None:
+    """Connect, encrypt and log in, and tell ``note`` each step that succeeded. Raises MailError. Blocks."""
+    connection = SmtpConnection(settings, note)
+    connection.open()
+    connection.quit()
+
+
+def send_test_mail(settings: MailSettings, url: str, to: str, now: datetime, note: Callable[[str], object]) -> None:
+    """Send a mail to one address at once, and tell ``note`` each step that succeeded.
+
+    Raises MailError. Blocks.
+    """
+    connection = SmtpConnection(settings, note)
+    connection.open()
+    try:
+        letter = Letters(url).write("test", why="It was sent by `ci-daemon mail test`.")
+        message = message_of(letter, to=to, sender=settings.sender, message_id=str(uuid4()), date=now)
+        connection.send(message, to)
+    finally:
+        connection.quit()

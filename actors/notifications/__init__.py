@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from storage import on_first_use
 
 if TYPE_CHECKING:
+    from actors.notifications.announcing import deliver_test, mail_test
     from actors.notifications.choices import NotificationInvalid, checked_events, endpoint_url, new_notification
     from actors.notifications.settings import NotificationSettings
-    from actors.notifications.trial import deliver_test, mail_test
 else:
     __getattr__ = on_first_use(__name__)
 

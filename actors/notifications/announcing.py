@@ -1,29 +1,83 @@
-"""From the end of a build to what is sent: mails and deliveries, written in one transaction."""
+"""From the end of a build to what is sent to whom: mails and deliveries, written in one transaction."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
-from actors.notifications.build_texts import headline, subject_line
-from actors.notifications.events import events_of
-from actors.notifications.failed_steps import failed_steps
-from actors.notifications.recipients import Recipient, recipient_of
-from actors.notifications.slack import slack_message
-from actors.notifications.webhook_body import webhook_body
-from storage import BuildEvent, BuildState, NotificationKind
+from actors.notifications.messages import (
+    TEST_EVENT,
+    failed_steps,
+    headline,
+    slack_message,
+    slack_test,
+    subject_line,
+    webhook_body,
+    webhook_test,
+)
+from storage import BuildEvent, BuildState, EmailInvalid, NotificationKind, email_address, immutable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from datetime import datetime
 
-    from actors.engine_settings import LiveSettings
     from actors.mail import Mails
-    from actors.notifications.failed_steps import FailedStep
-    from storage import Build, EndedBuild, Notification, Storage
+    from actors.notifications.messages import FailedStep
+    from actors.settings import LiveSettings
+    from storage import Build, EndedBuild, Notification, NotificationDelivery, Pipeline, Storage, ToldEnd
 
+_NOBODY = "the build has no commit author, and to_creator is off"
 _NO_SERVER = "the service has no mail server"
 _FORK = "the build is of a pull request from a fork"
 _TOO_MANY = "it had too many mails about builds in the last 15 minutes, or too many mails wait"
+
+
+def events_of(number: int, state: BuildState, before: ToldEnd | None) -> tuple[BuildEvent, ...]:
+    """Return the events of a build's end, the most particular first.
+
+    ``before`` is the end that was told last of its branch: of an earlier build, or of this one before it was retried. A
+    build that ends after a newer one of its branch says nothing about the branch any more, and neither does one that
+    was canceled.
+    """
+    overtaken = before is not None and before.number > number
+    failed_before = before is not None and before.state is BuildState.FAILED
+    if state is BuildState.FAILED and not failed_before and not overtaken:
+        return BuildEvent.FIRST_FAILURE, BuildEvent.FINISHED
+    if state is BuildState.PASSED and failed_before and not overtaken:
+        return BuildEvent.RECOVERED, BuildEvent.FINISHED
+    return (BuildEvent.FINISHED,)
+
+
+@immutable
+class Recipient:
+    """The address that a build's mail goes to, or why nobody is written to."""
+
+    address: str | None
+    refusal: str | None = None
+
+
+def recipient_of(
+    candidate: str | None, members: Collection[str], domains: Collection[str], opted_out: Callable[[str], bool]
+) -> Recipient:
+    """Return the recipient of a build's mail.
+
+    Args:
+        candidate: the address of the commit's author, or of the build's creator.
+        members: the addresses of the organization's members, which are proven.
+        domains: those whose addresses get mail without an account.
+        opted_out: tells whether an address wants no mail about builds.
+    """
+    if candidate is None:
+        return Recipient(None, _NOBODY)
+    try:
+        address = email_address(candidate)
+    except EmailInvalid:
+        return Recipient(None, "the commit's author has no valid address")
+    if address not in members and address.rpartition("@")[2] not in domains:
+        return Recipient(address, "it is no member's address, and its domain is not in notifications.mail_domains")
+    if opted_out(address):
+        return Recipient(address, "its owner wants no mail about builds")
+    return Recipient(address)
 
 
 class Announcements:
@@ -129,3 +183,27 @@ def _wanted(notification: Notification, events: Sequence[BuildEvent]) -> Sequenc
     """Return the events that a notification wants: for one end one for people, all for programs."""
     wanted = [each for each in events if each in notification.events]
     return wanted if notification.kind is NotificationKind.WEBHOOK else wanted[:1]
+
+
+def deliver_test(
+    storage: Storage, notification: Notification, organization: str, pipeline: Pipeline, now: datetime
+) -> NotificationDelivery:
+    """Add a test delivery to the endpoint of a notification; ``organization`` is a slug."""
+    if notification.kind is NotificationKind.SLACK:
+        body = slack_test(f"{organization}/{pipeline.slug}")
+    else:
+        body = webhook_test(organization, pipeline.slug, now)
+    return storage.notification_deliveries.add(notification.id, TEST_EVENT, None, body)
+
+
+def mail_test(
+    storage: Storage, mails: Mails | None, notification: Notification, name: str, to: str
+) -> NotificationDelivery:
+    """Write a test mail for a notification of ORG/PIPELINE; ``mails`` is None without a mail server."""
+    deliveries = storage.notification_deliveries
+    with storage.transaction():
+        if mails is None:
+            return deliveries.skipped(notification.id, TEST_EVENT, None, to, "the service has no mail server")
+        if not mails.test(to, name):
+            return deliveries.skipped(notification.id, TEST_EVENT, None, to, "it had too many tests in 15 minutes")
+        return deliveries.mailed(notification.id, TEST_EVENT, None, to)

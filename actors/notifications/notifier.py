@@ -7,19 +7,17 @@ from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from actors.messages import NotifierMessage, PollStorage
-from actors.notifications.endpoint_client import EndpointClient
-from actors.notifications.sending import DeliverySender
+from actors.notifications.sending import DeliverySender, EndpointClient
 from actors.supervision import Supervised
 from storage import EndedBuild, EndpointAnswer, NotificationDelivery, immutable
 
 if TYPE_CHECKING:
     from actors.addresses import Address
-    from actors.engine_settings import LiveSettings
     from actors.messages import RootMessage
     from actors.metrics import EngineMetrics
     from actors.notifications.announcing import Announcements
+    from actors.settings import LiveSettings, Timings
     from actors.timer import Timer
-    from actors.timings import Timings
     from storage import Clock, Storage
 
 _AT_ONCE = 8

@@ -1,23 +1,132 @@
-"""One attempt at a delivery: signed as Standard Webhooks says, sent, and noted."""
+"""One attempt at a delivery: signed as Standard Webhooks says, sent to a checked address, and noted."""
 
 from __future__ import annotations
 
 import logging
+import socket
+import time
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from storage import DatabaseUnavailable, EndpointAnswer, SealBroken
+import httpcore
+
+from actors.timed_http import Deadline, TimedBackend
+from actors.vms.public_addresses import is_public, is_within
+from storage import DatabaseUnavailable, EndpointAnswer, SealBroken, error_reason
 
 if TYPE_CHECKING:
+    import ssl
     import threading
+    from collections.abc import Callable, Mapping
 
-    from actors.engine_settings import LiveSettings
     from actors.metrics import EngineMetrics
-    from actors.notifications.endpoint_client import EndpointClient
+    from actors.notifications.settings import NotificationSettings
+    from actors.settings import LiveSettings
     from storage import Clock, Endpoint, NotificationDelivery, Storage
 
+
+_KEPT_BYTES = 2048
+_MOST_REASON = 200
+_SUCCESS = range(200, 300)
+_REDIRECTION = range(300, 400)
+_HEADERS = {
+    "User-Agent": "ci-daemon",
+    "Content-Type": "application/json",
+    "Accept-Encoding": "identity",
+    "Connection": "close",
+}
 _log = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 1.0
+
+
+class _Refused(Exception):
+    """The service does not connect to this endpoint; the message says why."""
+
+
+class EndpointClient:
+    """Sends one request for each delivery, over a connection of its own. It blocks. Safe in any thread.
+
+    A name is resolved once, its addresses are checked, and the connection goes to one of those. Redirects are not
+    followed, the proxies of the environment not used, and of the answer only the beginning is read.
+    """
+
+    def __init__(self, ssl_context: Callable[[], ssl.SSLContext] | None = None) -> None:
+        """Store what makes the context of encrypted connections; by default it is that of httpx."""
+        self._ssl_context = ssl_context or _usual_context
+
+    def post(self, settings: NotificationSettings, url: str, body: bytes, headers: Mapping[str, str]) -> EndpointAnswer:
+        """Send a body and return the answer, or why there is none."""
+        began = time.monotonic()
+        status, text = None, b""
+        try:
+            status, text = self._exchange(settings, url, body, {**_HEADERS, **headers})
+        except _Refused as error:
+            reason: str | None = str(error)
+        except httpcore.TimeoutException:
+            reason = f"no answer within {settings.timeout:g} s"
+        except (httpcore.NetworkError, httpcore.ProtocolError, OSError, ValueError) as error:
+            reason = f"no connection: {error_reason(error)}"
+        else:
+            reason = _refusal(status)
+        duration = round((time.monotonic() - began) * 1000)
+        return EndpointAnswer(status, _printable(text), duration, None if reason is None else reason[:_MOST_REASON])
+
+    def _exchange(
+        self, settings: NotificationSettings, url: str, body: bytes, headers: Mapping[str, str]
+    ) -> tuple[int, bytes]:
+        secure = url.startswith("https:")
+
+        def resolve(host: str, port: int) -> list[str]:
+            return _addresses(settings, host, port, secure=secure)
+
+        backend = TimedBackend(Deadline(settings.timeout), resolve)
+        context = self._ssl_context() if secure else None
+        content = bytearray()
+        with (
+            httpcore.ConnectionPool(ssl_context=context, network_backend=backend) as pool,
+            pool.stream("POST", url, headers=list(headers.items()), content=body) as response,
+        ):
+            for chunk in response.iter_stream():
+                content += chunk
+                if len(content) >= _KEPT_BYTES:
+                    break
+            return response.status, bytes(content[:_KEPT_BYTES])
+
+
+def _addresses(settings: NotificationSettings, host: str, port: int, *, secure: bool) -> list[str]:
+    """Return the addresses of a host that may be connected to. Raises _Refused if there are none."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise _Refused(f"{host} is not found: {error_reason(error)}") from None
+    networks = settings.allowed_networks
+    addresses = list(dict.fromkeys(ip_address(str(each[4][0]).partition("%")[0]) for each in found))
+    allowed = [each for each in addresses if is_within(each, networks) or (secure and is_public(each))]
+    if not allowed and any(is_public(each) for each in addresses):
+        raise _Refused(
+            "the address begins with http://: only networks in notifications.networks may be sent to like that"
+        )
+    if not allowed:
+        raise _Refused(f"{host} has no public address: the owner may allow its network in notifications.networks")
+    return [str(each) for each in allowed]
+
+
+def _usual_context() -> ssl.SSLContext:
+    import httpx  # noqa: PLC0415 - it imports its own command, which would take a tenth of the service's start
+
+    return httpx.create_ssl_context()
+
+
+def _refusal(status: int) -> str | None:
+    if status in _SUCCESS:
+        return None
+    hint = ", and redirects are not followed" if status in _REDIRECTION else ""
+    return f"the endpoint answers {status}{hint}"
+
+
+def _printable(text: bytes) -> str:
+    return "".join(each if each.isprintable() or each == "\n" else " " for each in text.decode(errors="replace"))
 
 
 class DeliverySender:

@@ -14,11 +14,10 @@ from actors import vms
 from actors.builds.attempt.vm_connection import VmConnection
 from actors.cleanup.host_disk import HostDisk
 from actors.messages import ArchiveRendered
-from actors.render import phases
+from actors.render import loader
 from actors.render.envelope import Envelope
-from actors.render.envelope_cache import cache_name, keep
-from actors.render.vm import disk_limited
-from actors.render.waiting_vm import VmWanted, loaded_vm
+from actors.render.recording import cache_name, keep
+from actors.render.vm import VmWanted, disk_limited, loaded_vm
 from actors.scheduling.parked_vms import ParkedConnections
 
 if TYPE_CHECKING:
@@ -26,10 +25,10 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
 
     from actors.addresses import Address
-    from actors.engine_settings import EngineSettings, LiveSettings
     from actors.render.settings import RenderSettings
-    from actors.render.waiting_vm import RenderVm, WaitingVm
+    from actors.render.vm import RenderVm, WaitingVm
     from actors.scheduling.provider_choice import ProviderChoice
+    from actors.settings import EngineSettings, LiveSettings
     from storage import Clock, Lease, Rendered, Shape, Storage
 
 
@@ -180,7 +179,7 @@ def render_archive(
     with tempfile.TemporaryDirectory() as temporary:
         manifest = Path(temporary, "manifest")
         room = settings.shape.disk_gb * 2**30
-        phases.check_archive(storage.confinement, organization, archive, manifest, room, "")
+        loader.check_archive(storage.confinement, organization, archive, manifest, room, "")
         wanted = VmWanted(provider.name, image, settings)
         vm = _waiting_vm(storage, waiting, wanted)
         if vm is None:

@@ -1,18 +1,36 @@
-"""The loader of pipeline files in a render's VM (pipeline-ir.md, "Rendering")."""
+"""The source and the loader in a render's VM, with the packed DSL (pipeline-ir.md, "Rendering")."""
 
 from __future__ import annotations
 
+import io
+import json
+import marshal
+import zipfile
+from functools import cache
+from importlib.machinery import SourceFileLoader
+from importlib.metadata import version
+from importlib.util import MAGIC_NUMBER, find_spec, source_hash
+from pathlib import Path
+from types import CodeType
 from typing import TYPE_CHECKING, Self
 
 from actors import vms
-from actors.render.dsl import packed_dsl
 from actors.render.envelope import RenderFailed
 from actors.render.guest import WORKSPACE, program, python
 from storage import Rendered
 
 if TYPE_CHECKING:
-    from actors.render.settings import RenderSettings
+    from collections.abc import Iterator
 
+    from actors.render.settings import RenderSettings
+    from storage.files import Confinement
+
+
+_NAME = "harmont"
+_UNCHECKED = 1
+"""The flags of byte code that is valid whatever the time and content of its source."""
+_ARCHIVE = "/var/tmp/ci-daemon-source/source.tar.gz"  # noqa: S108 - in the VM, before any user code runs
+_UNPACK = f"cd {WORKSPACE} && tar -xzmof {_ARCHIVE} && rm -f {_ARCHIVE}"
 _MAX_LOG = 1 << 20
 _MAX_STDERR = 1 << 14
 _MAX_RESULT = 16 << 20
@@ -20,6 +38,98 @@ _MAX_REPORT = 32 << 20
 _GRACE = 10.0
 _KILLED = 128 + 9
 _KILLED_HINT = "it was killed, perhaps because the VM has too little memory"
+
+
+def dsl_version() -> str:
+    """Return the installed version of the DSL."""
+    return version(_NAME)
+
+
+@cache
+def packed_dsl() -> bytes:
+    """Return the package's modules as a zip archive of some hundred kB, found without importing them.
+
+    Each is there as byte code too, which a Python of this one's version takes: compiling is most of an import. It is
+    not compressed, because that would take longer than sending what it saves.
+    """
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name, file in _modules():
+            source = file.read_bytes()
+            archive.writestr(name, source)
+            archive.writestr(f"{name}c", _byte_code(name, file, source))
+    return buffer.getvalue()
+
+
+def _modules() -> Iterator[tuple[str, Path]]:
+    """Yield the package's modules, each with its name in the archive and its installed file."""
+    spec = find_spec(_NAME)
+    for folder in map(Path, (spec and spec.submodule_search_locations) or ()):
+        for file in sorted(folder.rglob("*.py")):
+            yield f"{_NAME}/{file.relative_to(folder).as_posix()}", file
+
+
+def _byte_code(name: str, file: Path, source: bytes) -> bytes:
+    """Return the content of a ``.pyc`` that is used without a look at its source (PEP 552).
+
+    It is read from the installed one, if that is up to date.
+    """
+    code = SourceFileLoader(name, str(file)).get_code(name)
+    assert code is not None  # noqa: S101 - a source file has code
+    return MAGIC_NUMBER + _UNCHECKED.to_bytes(4, "little") + source_hash(source) + marshal.dumps(_located(code, name))
+
+
+def _located(code: CodeType, name: str) -> CodeType:
+    """Return a module's code with the archive's name in tracebacks, in place of this host's path."""
+    constants = (_located(each, name) if isinstance(each, CodeType) else each for each in code.co_consts)
+    return code.replace(co_filename=name, co_consts=tuple(constants))
+
+
+def fetch(connection: vms.Connection, url: str, *, sha256: str, max_bytes: int, timeout: float) -> None:
+    """Download an archive in the VM, and check its SHA-256 if one is given (pipeline-ir.md, "Rendering").
+
+    Raises RenderFailed if the archive or its server is at fault, VmError if the VM is.
+    """
+    wanted = {"url": url, "sha256": sha256, "max_bytes": max_bytes, "into": _ARCHIVE}
+    _fetch(connection, "exec " + python("fetch"), json.dumps(wanted), timeout)
+
+
+def download_archive(connection: vms.Connection, max_bytes: int, timeout: float) -> Iterator[bytes]:
+    """Yield the archive that the VM has fetched, so that the build's jobs get their source from it too.
+
+    Raises RenderFailed if it has more than ``max_bytes``, and VmError.
+    """
+    size = 0
+    with connection.stream(vms.in_job(f"exec cat {_ARCHIVE}"), timeout=timeout) as chunks:
+        for chunk in chunks:
+            size += len(chunk)
+            if size > max_bytes:
+                raise RenderFailed.exited("source fetch", 1, f"the source has more than {max_bytes} bytes")
+            yield chunk
+
+
+def unpack(connection: vms.Connection, timeout: float) -> None:
+    """Unpack the fetched archive in the VM and remove it; the host has checked it. Raises as `fetch` does."""
+    _fetch(connection, _UNPACK, "", timeout)
+
+
+def check_archive(
+    confinement: Confinement, organization: str, archive: Path, manifest: Path, max_bytes: int, sha256: str
+) -> None:
+    """Check an archive on the host and write its manifest, as for jobs. Raises RenderFailed."""
+    try:
+        vms.write_source_manifest_confined(confinement, organization, archive, manifest, max_bytes, sha256)
+    except vms.SourceError as error:
+        raise RenderFailed.exited("source fetch", 1, str(error)) from error
+
+
+def _fetch(connection: vms.Connection, script: str, stdin: str, timeout: float) -> None:
+    try:
+        done = connection.run(vms.in_job(script), stdin=stdin.encode(), timeout=timeout)
+    except vms.CommandTimeout as error:
+        raise RenderFailed.late_fetch(timeout) from error
+    if done.exit_code != 0:
+        raise RenderFailed.exited("source fetch", done.exit_code, done.stderr.decode(errors="replace"))
 
 
 class Loader:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from actors.messages import ArchiveRendered, CancelBuild, Drain, PollStorage, RenderPoolMessage, Reschedule
 from actors.render.vm import release
-from actors.scheduling.admission import admission_block
+from actors.scheduling.pending_reason import admission_block
 from actors.supervision import Supervised
 from storage import BuildErrorCode, immutable
 
@@ -16,13 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from actors.addresses import Address
-    from actors.engine_settings import LiveSettings
     from actors.log_watchers import LogWatchers
     from actors.messages import LeasePoolMessage, RootMessage
     from actors.render.rendering import Rendering
-    from actors.render.waiting_vm import WaitingVm
+    from actors.render.vm import WaitingVm
+    from actors.settings import LiveSettings, Timings
     from actors.timer import Timer
-    from actors.timings import Timings
     from actors.vms import Providers
     from storage import Lease, Render, Storage
 

@@ -1,26 +1,55 @@
-"""The record of a render: the build's plan, or why it has none (pipeline-ir.md, "Rendering")."""
+"""The record and cache of renders: a build's plan, or why it has none (pipeline-ir.md, "Rendering")."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from actors.ir import IrError, load
 from actors.messages import BuildCreated
 from actors.render.envelope import Envelope, RenderFailed
-from actors.render.envelope_cache import cache_name, sha256_of
+from actors.render.guest import program
+from actors.render.loader import dsl_version
 from actors.vms import ImageNotFound
 from storage import RENDER_LOG, BuildErrorCode, DeclaringRepository
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from actors.addresses import Address
-    from actors.engine_settings import LiveSettings
     from actors.log_watchers import LogWatchers
     from actors.metrics import EngineMetrics
+    from actors.settings import LiveSettings
     from actors.vms import Images
-    from storage import Build, Pipeline, Rendered, Storage
+    from storage import Build, Clock, Pipeline, Rendered, Storage
 
 _log = logging.getLogger(__name__)
+
+
+def cache_name(organization: str, pipeline: str, archive: Path, images: Images, image: str) -> bytes:
+    """Return a hash of everything that determines an envelope, except the time. Raises ImageNotFound."""
+    parts = (organization, pipeline, sha256_of(archive), dsl_version(), program("load"), images.identity(image))
+    return hashlib.sha256(json.dumps(parts).encode()).digest()
+
+
+def sha256_of(archive: Path) -> str:
+    """Return the digest of a file, in hex."""
+    with archive.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def keep(storage: Storage, clock: Clock, seconds: float, name: bytes, rendered: Rendered) -> None:
+    """Keep an envelope for some seconds, or until one of its cache keys would change."""
+    now = clock.now()
+    until = now + timedelta(seconds=seconds)
+    valid_until = Envelope.parse(rendered.envelope).valid_until(now.timestamp())
+    if valid_until is not None:
+        until = min(until, datetime.fromtimestamp(min(valid_until, until.timestamp()), UTC))
+    if until > now:
+        storage.renders.keep(name, rendered, until)
 
 
 class RenderRecorder:

@@ -13,11 +13,10 @@ import pykka
 from actors import vms
 from actors.builds.attempt.vm_connection import Abandoned, VmConnection
 from actors.messages import TakeParked
-from actors.render import phases
+from actors.render import loader
 from actors.render.envelope import RenderFailed
-from actors.render.envelope_cache import cache_name, keep
-from actors.render.vm import disk_limited
-from actors.render.waiting_vm import VmWanted, loaded_vm
+from actors.render.recording import cache_name, keep
+from actors.render.vm import VmWanted, disk_limited, loaded_vm
 from storage import BuildErrorCode, DatabaseUnavailable
 
 if TYPE_CHECKING:
@@ -26,11 +25,11 @@ if TYPE_CHECKING:
 
     from actors.addresses import Address
     from actors.cleanup.host_disk import HostDisk
-    from actors.engine_settings import EngineSettings
     from actors.render.recording import RenderRecorder
-    from actors.render.waiting_vm import RenderVm, WaitingVm
+    from actors.render.vm import RenderVm, WaitingVm
     from actors.scheduling.parked_vms import ParkedConnections
     from actors.scheduling.provider_choice import ProviderChoice
+    from actors.settings import EngineSettings
     from storage import Build, Clock, Lease, Render, Storage
 
 _LEAST_SECONDS = 0.1
@@ -130,13 +129,13 @@ class Rendering:
         storage, settings, url = self._storage, self._settings.render, self._render.source_url
         if url is not None:
             connection, max_bytes = link.connected(), settings.max_source_mb * 2**20
-            phases.fetch(connection, url, sha256=build.source_sha256, max_bytes=max_bytes, timeout=left())
-            storage.sources.store(build.uuid, phases.download_archive(connection, max_bytes, left()))
+            loader.fetch(connection, url, sha256=build.source_sha256, max_bytes=max_bytes, timeout=left())
+            storage.sources.store(build.uuid, loader.download_archive(connection, max_bytes, left()))
         archive, manifest = storage.sources.path(build.uuid), storage.sources.manifest(build.uuid)
         room, owner = settings.shape.disk_gb * 2**30, build.organization_slug
         while True:
             try:
-                phases.check_archive(storage.confinement, owner, archive, manifest, room, build.source_sha256)
+                loader.check_archive(storage.confinement, owner, archive, manifest, room, build.source_sha256)
             except DatabaseUnavailable as error:
                 if left() <= _LEAST_SECONDS:
                     raise RenderFailed.exited("source fetch", 1, str(error)) from error
@@ -149,7 +148,7 @@ class Rendering:
         """Put the source into the VM's workspace."""
         connection = vm.link.connected()
         if self._render.source_url is not None:
-            phases.unpack(connection, left())
+            loader.unpack(connection, left())
             return
         tokens, path = self._storage.runner_tokens, f"/api/v0/internal/builds/{build.uuid}/source.tar.gz"
         token = tokens.mint(build.id)

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from actors.repositories.fetching.git import Git, GitError
     from actors.repositories.fetching.mirror import heads_at
     from actors.repositories.fetching.remote import Remote, RemoteInvalid
-    from actors.repositories.fetching.ssh_keys import fingerprint, host_key, new_deploy_key
+    from actors.repositories.fetching.remote_host import fingerprint, host_key, new_deploy_key
     from actors.repositories.packing.history import LFS_CLEAN, Checkout, add_history, make_history
-    from actors.repositories.packing.limited_buffer import LimitedBuffer
+    from actors.repositories.packing.packing import LimitedBuffer
     from actors.repositories.push_hook import (
         hook_is_outdated,
         install_hook,

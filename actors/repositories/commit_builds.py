@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
 
     from actors.addresses import Address
-    from actors.engine_settings import LiveSettings
     from actors.ir import PullRequestEvent, PushEvent
     from actors.render.discovery import Discovery
     from actors.render.envelope import DeclaredPipeline
+    from actors.settings import LiveSettings
     from actors.source_hosts.host import SourceHost
     from storage import Build, NewOrigin, Pipeline, Repository, Storage
 

@@ -19,11 +19,10 @@ from storage import ForkApproval, NewBuild, NewOrigin, OriginEvent, TooManyBuild
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from actors.engine_settings import LiveSettings
     from actors.render.envelope import Envelope
     from actors.repositories.commit_builds import CommitBuilds
-    from actors.repositories.fetching.heads import Heads
-    from actors.repositories.fetching.mirror import Commit, Mirror
+    from actors.repositories.fetching.mirror import Commit, Heads, Mirror
+    from actors.settings import LiveSettings
     from actors.source_hosts.host import SourceHost
     from storage import Delivery, Repository, Storage
 

@@ -23,14 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    from actors.engine_settings import LiveSettings
     from actors.log_watchers import LogWatchers
     from actors.render.envelope import Envelope
     from actors.repositories.commit_builds import CommitBuilds
-    from actors.repositories.fetching.heads import Heads
-    from actors.repositories.host_approvals import HostApprovals
+    from actors.repositories.fetching.mirror import Heads
     from actors.repositories.pull_requests import PullRequestBuilds
-    from actors.repositories.reruns import Reruns
+    from actors.repositories.reruns import HostApprovals, Reruns
+    from actors.settings import LiveSettings
     from actors.source_hosts.host import HostEvent, SourceHost
     from storage import Delivery, Repository, Storage
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias, assert_never
 from actors.messages import PollStorage, RepositoryWatcherMessage
 from actors.render.envelope import RenderFailed
 from actors.repositories.fetching.git import GitError
-from actors.scheduling.admission import admission_block
+from actors.scheduling.pending_reason import admission_block
 from actors.source_hosts.host import HostError
 from actors.supervision import Supervised
 from actors.vms import VmError
@@ -19,12 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from actors.addresses import Address
-    from actors.engine_settings import LiveSettings
     from actors.messages import RootMessage
     from actors.repositories.pushes import PushBuilds
+    from actors.settings import LiveSettings, Timings
     from actors.source_hosts.host import SourceHost
     from actors.timer import Timer
-    from actors.timings import Timings
     from storage import Repository, Storage
 
 _AT_ONCE = 6

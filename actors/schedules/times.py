@@ -9,15 +9,20 @@ from __future__ import annotations
 import zoneinfo
 from datetime import UTC, datetime
 from functools import cache
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from cronsim import CronSim, CronSimError
 
-from storage import immutable
+from storage import NewSchedule, immutable
+
+if TYPE_CHECKING:
+    from storage import Schedule, ScheduleChanges
+
 
 _FIELDS = 5
 _LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 """The start of 50 years in which every day of the week falls on every date."""
+_UTC = "UTC"
 
 
 class ScheduleInvalid(Exception):
@@ -69,3 +74,31 @@ def _zones() -> frozenset[str]:
 def _shown(error: CronSimError) -> str:
     field = str(error).removeprefix("Bad ").replace("-", " ")
     return f"the {field} is wrong" + (", or no month has it" if field == "day of month" else "")
+
+
+def new_schedule(cron: str, timezone: str | None, branch: str, now: datetime, *, enabled: bool = True) -> NewSchedule:
+    """Return a schedule to create; without a time zone it is in UTC. Raises ScheduleInvalid."""
+    times = ScheduleTimes(cron, timezone or _UTC)
+    return NewSchedule(times.cron, times.timezone, branch, times.after(now) if enabled else None)
+
+
+def changed_schedule(
+    schedule: Schedule,
+    now: datetime,
+    *,
+    cron: str | None = None,
+    timezone: str | None = None,
+    branch: str | None = None,
+    enabled: bool | None = None,
+) -> ScheduleChanges:
+    """Return the changes of a schedule; what is None stays. Raises ScheduleInvalid.
+
+    A time that is due stays due unless the times change. Times that passed while it was disabled are over.
+    """
+    times = ScheduleTimes(cron or schedule.cron, timezone or schedule.timezone)
+    changes: ScheduleChanges = {"cron": times.cron, "timezone": times.timezone, "branch": branch or schedule.branch}
+    if enabled is False or (enabled is None and not schedule.enabled):
+        changes["next_at"] = None
+    elif not schedule.enabled or (times.cron, times.timezone) != (schedule.cron, schedule.timezone):
+        changes["next_at"] = times.after(now)
+    return changes

@@ -20,15 +20,18 @@ from actors.messages import (
     ResyncLeases,
     TakeParked,
 )
-from actors.scheduling.admission import Admission
-from actors.scheduling.fairness import FairShare
-from actors.scheduling.host_memory import memory_is_short
 from actors.scheduling.parked_vms import DestroyVm, ParkVm, VmParked
 from actors.scheduling.parking import Parking
-from actors.scheduling.pending_reason import Waiting
-from actors.scheduling.queue_timeout import QueueTimeout
-from actors.scheduling.recovery import leases_of_jobs, load_fair_share, monotonic
-from actors.scheduling.scheduler import Decision, host_full, schedule_next
+from actors.scheduling.pending_reason import Admission, QueueTimeout, Waiting, memory_is_short
+from actors.scheduling.scheduler import (
+    Decision,
+    FairShare,
+    host_full,
+    leases_of_jobs,
+    load_fair_share,
+    monotonic,
+    schedule_next,
+)
 from actors.supervision import Supervised
 from storage import JobState, Lease, QueuedJob
 
@@ -37,16 +40,14 @@ if TYPE_CHECKING:
 
     from actors.addresses import Address
     from actors.builds.attempt.disk_cache import DiskCache
-    from actors.engine_settings import LiveSettings
     from actors.messages import ImagePullerMessage, RootMessage
     from actors.metrics import EngineMetrics
-    from actors.scheduling.capacity import Capacity
     from actors.scheduling.parked_vms import ParkedConnections
     from actors.scheduling.pending_reason import PendingReasons
     from actors.scheduling.provider_choice import ProviderChoice
-    from actors.settings import PoolSettings
+    from actors.scheduling.scheduler import Capacity
+    from actors.settings import LiveSettings, PoolSettings, Timings
     from actors.timer import Alarm, Timer
-    from actors.timings import Timings
     from actors.vms import Images, Providers
     from storage import Clock, Storage
 

@@ -9,7 +9,7 @@ from storage import immutable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from actors.engine_settings import EngineSettings, LiveSettings
+    from actors.settings import EngineSettings, LiveSettings
     from storage import Storage
 
 

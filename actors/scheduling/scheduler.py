@@ -1,8 +1,10 @@
-"""The scheduler: picks the job that gets the next VM. Pure (engine.md, "The lease pool")."""
+"""The scheduler: capacity, fair shares and the next job (engine.md, "The lease pool")."""
 
 from __future__ import annotations
 
+import math
 from collections import deque
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from actors.scheduling.pending_reason import NoRoom, Waiting
@@ -10,12 +12,214 @@ from storage import Shape, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from collections.abc import Set as AbstractSet
+    from datetime import datetime
 
-    from actors.scheduling.capacity import Capacity
-    from actors.scheduling.fairness import FairShare
-    from storage import QueuedJob
+    from storage import Clock, Lease, QueuedJob, Storage
 
+
+_UNITS = {"vms": "VMs", "cpu": "vCPUs", "memory_gb": "GB of memory", "disk_gb": "GB of disk"}
+_HALF_LIFE = 3600.0
+"""Seconds after which an organization's usage counts half."""
+
+USAGE_SECONDS = 4 * _HALF_LIFE
+"""Seconds after which usage is not loaded again at a restart."""
+
+_MIN_SECONDS = 60.0
+_DECAY = math.log(2) / _HALF_LIFE
 _MIN_SHAPE = Shape(1, 1, 1)
+
+
+@immutable
+class Load:
+    """The sum of some VMs: their number, vCPUs, GB of memory and GB of disk."""
+
+    vms: int = 0
+    cpu: int = 0
+    memory_gb: int = 0
+    disk_gb: int = 0
+
+    @classmethod
+    def of(cls, shapes: Iterable[Shape]) -> Load:
+        """Return the load of VMs of these shapes."""
+        return cls().plus(*shapes)
+
+    def plus(self, *shapes: Shape) -> Load:
+        """Return this load plus that of VMs of these shapes."""
+        return Load(
+            self.vms + len(shapes),
+            self.cpu + sum(shape.cpu for shape in shapes),
+            self.memory_gb + sum(shape.memory_gb for shape in shapes),
+            self.disk_gb + sum(shape.disk_gb for shape in shapes),
+        )
+
+    def minus(self, shape: Shape) -> Load:
+        """Return this load without one of its VMs."""
+        return Load(
+            self.vms - 1,
+            self.cpu - shape.cpu,
+            self.memory_gb - shape.memory_gb,
+            self.disk_gb - shape.disk_gb,
+        )
+
+
+@immutable
+class Shortage:
+    """A cap that one more VM would exceed: ``taken`` of ``cap`` are in use, and it needs ``wanted`` more."""
+
+    of: str
+    taken: int
+    cap: int
+    wanted: int
+
+    @property
+    def total(self) -> bool:
+        """True if not even the smallest VM fits, because the number of VMs is at its cap."""
+        return self.of == "vms"
+
+    def __str__(self) -> str:
+        """Return the figures, as in "4 of 4 VMs"."""
+        return f"{self.taken} of {self.cap} {_UNITS[self.of]}"
+
+
+@immutable
+class Capacity:
+    """Caps on the sum of VMs. 0 is no cap."""
+
+    vms: int = 0
+    cpu: int = 0
+    memory_gb: int = 0
+    disk_gb: int = 0
+
+    def shortage(self, load: Load, shape: Shape) -> Shortage | None:
+        """Return what is short for a VM of this shape beside this load; None if it fits.
+
+        With no other VM, any shape fits: otherwise a job larger than a cap would wait for ever.
+        """
+        if not load.vms:
+            return None
+        after = load.plus(shape)
+        for of in _UNITS:
+            cap, taken, wanted = getattr(self, of), getattr(load, of), getattr(after, of)
+            if cap and wanted > cap:
+                return Shortage(of, taken, cap, wanted - taken)
+        return None
+
+
+@immutable
+class _VmInUse:
+    """A job's VM, and since when the job has it."""
+
+    organization_id: int
+    shape: Shape
+    since: float
+
+
+class FairShare:
+    """The VMs in use by organizations, and their recent usage: vCPU seconds that decay with time.
+
+    Instants are monotonic seconds.
+    """
+
+    def __init__(self) -> None:
+        self._in_use: dict[int, _VmInUse] = {}
+        self._loads: dict[int | None, Load] = {}
+        self._past: dict[int, tuple[float, float]] = {}
+
+    @property
+    def leases(self) -> AbstractSet[int]:
+        """The row ids of the jobs' leases."""
+        return self._in_use.keys()
+
+    def load(self, organization_id: int | None = None) -> Load:
+        """Return the load of the VMs in use: by all jobs, or by an organization's."""
+        return self._loads.get(organization_id, Load())
+
+    def grant(self, lease_id: int, organization_id: int, shape: Shape, since: float) -> None:
+        """Add a VM that a job uses."""
+        self._remove(lease_id)
+        self._in_use[lease_id] = _VmInUse(organization_id, shape, since)
+        for of in (organization_id, None):
+            self._loads[of] = self.load(of).plus(shape)
+
+    def release(self, lease_id: int, now: float) -> None:
+        """Remove a VM and count its time as usage. An unknown lease is ignored."""
+        vm = self._remove(lease_id)
+        if vm is not None:
+            self.add_usage(vm.organization_id, vm.shape.cpu, vm.since, now)
+
+    def add_usage(self, organization_id: int, cpu: int, began: float, ended: float) -> None:
+        """Count the time of a VM that has ended; 0 if the clock was set back since."""
+        began = min(began, ended)
+        amount, at = self._past.get(organization_id, (0.0, ended))
+        now = max(at, ended)
+        self._past[organization_id] = (amount * _decay_after(now - at) + _usage_of(cpu, began, ended, now), now)
+
+    def usage(self, organizations: Iterable[int], now: float) -> dict[int, float]:
+        """Return the usage of each of these organizations.
+
+        A VM in use counts for at least a minute, so that grants within one instant take turns.
+        """
+        usage = {}
+        for organization_id in organizations:
+            amount, at = self._past.get(organization_id, (0.0, now))
+            usage[organization_id] = amount * _decay_after(now - at)
+        for vm in self._in_use.values():
+            if vm.organization_id in usage:
+                began = min(vm.since, now - _MIN_SECONDS)
+                usage[vm.organization_id] += _usage_of(vm.shape.cpu, began, now, now)
+        return usage
+
+    def next(self, heads: Mapping[int, QueuedJob], now: float) -> QueuedJob:
+        """Return the job that should get the next VM, of each organization's next job."""
+        usage = self.usage(heads, now)
+        return min(
+            heads.values(),
+            key=lambda job: (
+                usage[job.organization_id] / job.weight,
+                job.scheduled_at,
+                job.position,
+                job.job_id,
+            ),
+        )
+
+    def _remove(self, lease_id: int) -> _VmInUse | None:
+        vm = self._in_use.pop(lease_id, None)
+        if vm is not None:
+            for of in (vm.organization_id, None):
+                self._loads[of] = self.load(of).minus(vm.shape)
+        return vm
+
+
+def _decay_after(seconds: float) -> float:
+    return math.exp(-_DECAY * seconds)
+
+
+def _usage_of(cpu: int, began: float, ended: float, now: float) -> float:
+    """Return the vCPU seconds from ``began`` to ``ended``, decayed to ``now``."""
+    return cpu * (_decay_after(now - ended) - _decay_after(now - began)) / _DECAY
+
+
+def load_fair_share(storage: Storage, clock: Clock) -> FairShare:
+    """Load the VMs in use and the recent usage of all organizations."""
+    fair_share = FairShare()
+    for use in storage.queue.past_use(timedelta(seconds=USAGE_SECONDS)):
+        began, ended = monotonic(storage, clock, use.started_at), monotonic(storage, clock, use.finished_at)
+        fair_share.add_usage(use.organization_id, use.cpu, began, ended)
+    for lease in leases_of_jobs(storage).values():
+        if lease.organization_id is not None:
+            fair_share.grant(lease.id, lease.organization_id, lease.shape, monotonic(storage, clock, lease.started_at))
+    return fair_share
+
+
+def leases_of_jobs(storage: Storage) -> dict[int, Lease]:
+    """Return the live leases for jobs, parked ones too, by row id; those of renders are left out."""
+    return {lease.id: lease for lease in storage.leases.live() if lease.build_id is None}
+
+
+def monotonic(storage: Storage, clock: Clock, instant: datetime | None) -> float:
+    """Convert an instant of the past, None for now, to seconds of the monotonic clock."""
+    return clock.monotonic() - (0.0 if instant is None else storage.timeline.seconds_since(instant))
 
 
 @immutable

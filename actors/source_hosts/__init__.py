@@ -8,14 +8,13 @@ from storage import on_first_use
 
 if TYPE_CHECKING:
     from actors.source_hosts.api_client import HostNetwork
-    from actors.source_hosts.bitbucket.api import BitbucketApi
-    from actors.source_hosts.bitbucket.host import Bitbucket
+    from actors.source_hosts.bitbucket.api import Bitbucket, BitbucketApi
     from actors.source_hosts.bitbucket.settings import BitbucketSettings
     from actors.source_hosts.bitbucket.workspaces import Workspaces
     from actors.source_hosts.connecting import ConnectRefused, RepositoryConnector
     from actors.source_hosts.forge_host import ForgeHost
-    from actors.source_hosts.forgejo.forge import Forgejo
-    from actors.source_hosts.gitlab.forge import GitLab
+    from actors.source_hosts.forgejo import Forgejo
+    from actors.source_hosts.gitlab import GitLab
     from actors.source_hosts.host import (
         DeliveryInvalid,
         DeliveryUnsigned,
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
         Received,
         SourceHost,
     )
+    from actors.source_hosts.payloads import WebhookSecrets
     from actors.source_hosts.plain_git import PlainGit
-    from actors.source_hosts.webhook_secrets import WebhookSecrets
 else:
     __getattr__ = on_first_use(__name__)
 

@@ -13,8 +13,7 @@ from storage import NewHostConnection, RemoteRepository, repo_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from actors.source_hosts.forge import RepositoryAtForge
-    from actors.source_hosts.forge_host import ForgeHost
+    from actors.source_hosts.forge_host import ForgeHost, RepositoryAtForge
     from storage import GitCredential, HostConnection, Repository, Storage
 
 _URL = re.compile(

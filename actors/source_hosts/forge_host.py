@@ -1,26 +1,129 @@
-"""The source host of repositories that are connected one by one: Forgejo, Gitea and GitLab."""
+"""Forges, whose repositories are connected one by one: Forgejo, Gitea and GitLab as source hosts."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, assert_never
 
 from pydantic import ValidationError
 
-from actors.source_hosts.commit_status import commit_status
-from actors.source_hosts.forge import RepositoryAtForge
-from actors.source_hosts.host import HostError
-from storage import GitCredential, JsonModel, SealBroken
+from actors.source_hosts.host import HostError, ReportState
+from storage import GitCredential, JsonModel, SealBroken, WaitsFor, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from actors.source_hosts.api_client import HostApi, HostNetwork
-    from actors.source_hosts.forge import Forge
     from actors.source_hosts.host import HostEvent, PullRequest, Received, Report
-    from actors.source_hosts.webhook_secrets import WebhookSecrets
+    from actors.source_hosts.payloads import Claim, WebhookSecrets
     from actors.timed_http import Deadline
     from storage import Delivery, HostConnection, Repository, Storage
+
+
+_MOST_NAMED = 4
+"""The most builds whose numbers fit into 140 characters, the limit of the strictest host."""
+
+
+@immutable
+class CommitStatus:
+    """A state of a commit by the name ``context``, with a sentence and the page of the build."""
+
+    commit: str
+    context: str
+    state: ReportState
+    description: str
+    url: str
+
+
+def commit_status(report: Report) -> CommitStatus:
+    """Return the status that shows a pipeline's builds of a commit: that of the worst of them.
+
+    The next status of the pipeline replaces it, whatever event its build was made for.
+    """
+    builds = report.worst_first()
+    worst, more = builds[0], len(builds) - _MOST_NAMED
+    told = "Build " + ", ".join(f"#{each.build.number} {_phrase(each)}" for each in builds[:_MOST_NAMED])
+    return CommitStatus(
+        commit=worst.build.commit or "",
+        context=f"ci/{worst.build.pipeline_slug}",
+        state=worst.state,
+        description=f"{told}, and {more} more" if more > 0 else told,
+        url=worst.url,
+    )
+
+
+def _phrase(report: Report) -> str:
+    match report.state:
+        case ReportState.WAITING if report.build.waits_for is WaitsFor.APPROVAL:
+            return "waits for an approval"
+        case ReportState.WAITING:
+            return "waits"
+        case ReportState.RUNNING:
+            return "runs"
+        case ReportState.PASSED:
+            return "passed"
+        case ReportState.FAILED:
+            return "failed"
+        case ReportState.CANCELED:
+            return "was canceled"
+        case _:
+            assert_never(report.state)
+
+
+@immutable
+class RepositoryAtForge:
+    """A repository as its forge describes it; ``path`` is that of its page, such as ``owner/repo``.
+
+    ``may_administer`` if the token may make webhooks there.
+    """
+
+    remote_id: str
+    path: str
+    default_branch: str | None
+    private: bool
+    may_administer: bool
+
+
+class Forge(Protocol):
+    """One kind of forge. Each method with an ``api`` blocks and raises HostError. Safe in any thread."""
+
+    provider: str
+
+    def headers(self, token: str) -> Mapping[str, str]:
+        """Return the headers that bring a token."""
+
+    def answers(self, api: HostApi) -> bool:
+        """Tell whether a forge of this kind is at the root of the API."""
+
+    def account(self, api: HostApi) -> str:
+        """Return the login of the token's user."""
+
+    def describe(self, api: HostApi, path: str) -> RepositoryAtForge:
+        """Return the repository at a path."""
+
+    def add_webhook(self, api: HostApi, remote: RepositoryAtForge, url: str, secret: str) -> None:
+        """Let a repository report pushes and pull requests to a URL."""
+
+    def remove_webhook(self, api: HostApi, remote: RepositoryAtForge, url: str) -> None:
+        """Remove the webhooks of a repository with this URL, if there are any."""
+
+    def trusts(self, api: HostApi, remote: RepositoryAtForge, login: str) -> bool:
+        """Tell whether somebody may push to a repository."""
+
+    def open_pull_requests(self, api: HostApi, remote: RepositoryAtForge, url: str) -> list[PullRequest]:
+        """Return the open pull requests of the repository at a clone URL, as `SourceHost` does."""
+
+    def set_status(self, api: HostApi, remote: RepositoryAtForge, status: CommitStatus) -> None:
+        """Show a status at a commit; again is no error."""
+
+    def claim(self, headers: Mapping[str, str], body: bytes) -> Claim:
+        """Read the claim of a delivery. Raises DeliveryInvalid. Pure."""
+
+    def proves(self, headers: Mapping[str, str], body: bytes, secret: str) -> bool:
+        """Tell whether a delivery comes from who knows the secret. Pure."""
+
+    def events(self, event: str, body: bytes, url: str) -> tuple[HostEvent, ...]:
+        """Return what a delivery of the repository at a clone URL reports. Pure."""
 
 
 class ForgeToken(JsonModel):

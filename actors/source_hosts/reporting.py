@@ -13,11 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from actors.addresses import Address
-    from actors.engine_settings import LiveSettings
     from actors.messages import RootMessage
+    from actors.settings import LiveSettings, Timings
     from actors.source_hosts.host import SourceHost
     from actors.timer import Timer
-    from actors.timings import Timings
     from storage import Build, BuildOrigin, Repository, Storage
 
 _AT_ONCE = 2

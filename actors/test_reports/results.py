@@ -10,13 +10,14 @@ from actors.builds.attempt.workspace import source_manifest
 from actors.test_reports.junit import (
     LONGEST_NAME,
     CaseOutcome,
+    Location,
     NotReport,
     ReportUnreadable,
+    SourceFiles,
     TestCase,
     TestReport,
     read_confined,
 )
-from actors.test_reports.locations import Location, SourceFiles
 from actors.vms import SourceError
 from storage import ManifestUnreadable, Masker, SealBroken, immutable
 from storage.files import EntryKind, differences

@@ -24,18 +24,17 @@ from actors.addresses import Address
 from actors.cleanup.host_disk import HostDisk
 from actors.cleanup.reaper import Reaper
 from actors.composition import ChildSpec, Composition
-from actors.engine_settings import LiveSettings
 from actors.ir import IrSettings, load
 from actors.mail import MailSettings
 from actors.messages import Reschedule
 from actors.notifications import NotificationSettings
 from actors.render import RenderSettings
 from actors.render.discovery import Discovery
-from actors.render.waiting_vm import WaitingVm
+from actors.render.vm import WaitingVm
 from actors.repositories import RepositorySettings, SourceSettings
 from actors.scheduling.provider_choice import ProviderChoice
+from actors.settings import LiveSettings, Timings
 from actors.source_hosts import PlainGit
-from actors.timings import Timings
 from actors.vms import Images, ImageSettings, ImageStore, Provider, Providers, SandboxProvider
 from actors.vms.images.image import Image
 from actors.vms.images.names import folder_of

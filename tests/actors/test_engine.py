@@ -24,9 +24,8 @@ from actors.builds.states import Progress
 from actors.builds.supervisor import BuildSupervisor
 from actors.messages import BuildMessage, Granted, JobChanged, PollStorage
 from actors.scheduling.pool import LeasePool
-from actors.settings import ArtifactSettings
+from actors.settings import ArtifactSettings, Timings
 from actors.supervision import Supervised
-from actors.timings import Timings
 from actors.vms import Connection, Images, Provider, VmError, VmSpec
 from storage import Build, BuildState, DatabaseUnavailable, JobState, Lease, LogFiles, LogWriter, Outcome
 from tests.actors.conftest import Host

@@ -19,7 +19,7 @@ from storage import immutable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from actors.ir.globs import Globs, Places
+    from actors.ir.triggers import Globs, Places
 
 _WORKSPACE = "/workspace"
 _MOST_HOPS = 40

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from actors.builds.attempt.artifact_links import Links, TooManyLinks
 from actors.builds.outcome import JobFailure
-from actors.ir.globs import Globs
+from actors.ir.triggers import Globs
 from actors.vms import CommandTimeout, InvalidDownload, download_files, list_below, list_files
 from storage import JobErrorCode, error_reason, immutable
 

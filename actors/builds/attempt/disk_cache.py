@@ -18,10 +18,10 @@ from storage import NewCacheEntry, SealBroken
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from actors.engine_settings import LiveSettings
     from actors.log_watchers import LogWatchers
     from actors.metrics import EngineMetrics
     from actors.scheduling.provider_choice import ProviderChoice
+    from actors.settings import LiveSettings
     from actors.vms import Images, Providers
     from storage import Build, CacheEntry, Clock, Job, Lease, Storage
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from actors.builds.attempt.artifacts import Collected
 from actors.builds.outcome import disk_failure, result_of_exit
 from actors.builds.states import JobEvent
-from actors.cleanup.holds import seconds_to_hold
+from actors.cleanup.reaper import seconds_to_hold
 from actors.messages import Released
 from actors.vms import VmError, VmLost
 from storage import JobState

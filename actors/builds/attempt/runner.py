@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from actors.builds.attempt.assignment import Assignment
     from actors.builds.attempt.disk_cache import CacheNames
     from actors.cleanup.host_disk import HostDisk
-    from actors.engine_settings import EngineSettings
     from actors.metrics import EngineMetrics
     from actors.scheduling.parked_vms import ParkedConnections
+    from actors.settings import EngineSettings
     from storage import Build, Clock, Storage
 
 _log = logging.getLogger(__name__)

@@ -1,29 +1,59 @@
-"""git as a closed program: no hooks, no prompts, and no settings but those of the service."""
+"""git as a closed program: no hooks, no prompts, and only the service's settings and credentials."""
 
 from __future__ import annotations
 
 import math
 import os
+import shlex
 import signal
 import tempfile
 import time
 from collections.abc import Callable  # noqa: TC003 - a record's field
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import field, replace
 from pathlib import Path  # noqa: TC003 - a record's field
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, TypeAlias
 
-from actors.repositories.fetching.authentication import Authentication, authentication
 from actors.repositories.fetching.remote import Remote, RemoteInvalid
 from actors.vms.watched_process import run
-from storage import immutable
+from storage import DeployKey, GitCredential, immutable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from actors.repositories.fetching.authentication import Credential
     from actors.vms.watched_process import Limits
 
+
+Credential: TypeAlias = GitCredential | DeployKey
+
+_HOST_ALIAS = "ci-daemon-repository"
+_SSH = (
+    "ssh", "-F", "none", "-T", "-a", "-x",
+    "-o", "BatchMode=yes",
+    "-o", "ClearAllForwardings=yes",
+    "-o", "ConnectTimeout=20",
+    "-o", "ControlPath=none",
+    "-o", "GlobalKnownHostsFile=none",
+    "-o", f"HostKeyAlias={_HOST_ALIAS}",
+    "-o", "IdentitiesOnly=yes",
+    "-o", "IdentityAgent=none",
+    "-o", "LogLevel=ERROR",
+    "-o", "PermitLocalCommand=no",
+    "-o", "PreferredAuthentications=publickey",
+    "-o", "ServerAliveCountMax=3",
+    "-o", "ServerAliveInterval=20",
+    "-o", "StrictHostKeyChecking=yes",
+    "-o", "UpdateHostKeys=no",
+)  # fmt: skip
+
+_WITHOUT_HTTP = (
+    "by_key() {{ for last; do :; done; case $last in 'git-lfs-authenticate '*) exit 1;; esac;"
+    ' exec {} "$@"; }}; by_key'
+)
+"""ssh that does not ask where files of git LFS are by HTTP.
+
+git-lfs would go to any address that the host names.
+"""
 TOO_LARGE = "the commit has more MB than the limit: raise source.max_mb"
 
 _MAX_OUTPUT = 64 << 20
@@ -69,24 +99,6 @@ _SETTINGS = """\
 [safe]
 """
 """The only settings that git reads. Its users' and the host's own would let others run programs here."""
-
-
-class GitError(Exception):
-    """git failed, took too long or fetched too much; the message says what to do."""
-
-
-class LimitReached(GitError):
-    """git took too long or fetched too much; another attempt would cost as much."""
-
-
-class AccessRefused(GitError):
-    """The remote does not take the credential."""
-
-
-class CommitRefused(GitError):
-    """A commit cannot be built; another attempt would not help, or cost as much."""
-
-
 _OUT_OF_MEMORY = ("Out of memory", "out of memory", "Cannot allocate memory", "cannot allocate memory")
 _OUT_OF_TIME = f"signal {signal.SIGXCPU.value}"
 """Part of git's message if a program that it started was ended for its CPU time."""
@@ -103,6 +115,75 @@ _ADVICE = {
     "'lfs' is not a git command": "git-lfs is missing on the service's host: run `apt-get install git-lfs` there",
 }
 """Causes of failed fetches, by a part of git's message, and what to do."""
+
+
+@immutable
+class Authentication:
+    """Settings and environment of one git command, and the texts of its output to hide.
+
+    ``ssh`` is the beginning of a command line that connects to the host; empty if there is no key for it.
+    """
+
+    settings: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    hidden: tuple[str, ...] = ()
+    ssh: tuple[str, ...] = ()
+
+    def shown(self, output: str) -> str:
+        """Return the output without what is hidden."""
+        for each in self.hidden:
+            output = output.replace(each, "***")
+        return output
+
+
+@contextmanager
+def authentication(remote: Remote, credential: Credential | None) -> Iterator[Authentication]:
+    """Hand a credential to the git commands of the body, for the scheme and host of the remote only."""
+    with ExitStack() as files:
+        match credential:
+            case GitCredential(username, password) if remote.protocol == "https":
+                path = files.enter_context(_memory_file(f"username={username}\npassword={password}\n"))
+                helper = f'!give() {{ test "$1" = get && cat {path}; }}; give'
+                yield Authentication({f"credential.{remote.origin}.helper": helper}, hidden=(password,))
+            case DeployKey(private_key, _, host_key) if remote.protocol == "ssh":
+                key = files.enter_context(_memory_file(private_key))
+                known = files.enter_context(_memory_file(f"{_HOST_ALIAS} {host_key}\n"))
+                ssh = (*_SSH, "-i", key, "-o", f"UserKnownHostsFile={known}")
+                yield Authentication(environment=_environment(_WITHOUT_HTTP.format(shlex.join(ssh))), ssh=ssh)
+            case _:
+                yield Authentication(environment=_environment("false"))
+
+
+def _environment(ssh: str) -> dict[str, str]:
+    return {"GIT_SSH_COMMAND": ssh, "GIT_SSH_VARIANT": "ssh"}
+
+
+@contextmanager
+def _memory_file(text: str) -> Iterator[str]:
+    """Make a file in memory; return a path by which children of this process open it."""
+    descriptor = os.memfd_create("ci-daemon-credential")
+    try:
+        os.fchmod(descriptor, 0o600)  # ssh refuses a key that others may read
+        os.write(descriptor, text.encode())
+        yield f"/proc/{os.getpid()}/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
+
+
+class GitError(Exception):
+    """git failed, took too long or fetched too much; the message says what to do."""
+
+
+class LimitReached(GitError):
+    """git took too long or fetched too much; another attempt would cost as much."""
+
+
+class AccessRefused(GitError):
+    """The remote does not take the credential."""
+
+
+class CommitRefused(GitError):
+    """A commit cannot be built; another attempt would not help, or cost as much."""
 
 
 class Git:

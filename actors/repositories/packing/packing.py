@@ -1,8 +1,10 @@
-"""The source of a commit: its files and a shallow ``.git``, as one archive."""
+"""The source of a commit: its files, submodules, LFS and a shallow ``.git``, as one archive."""
 
 from __future__ import annotations
 
 import gzip
+import io
+import re
 import tarfile
 import tempfile
 import time
@@ -10,20 +12,160 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors.repositories.fetching.git import TOO_LARGE, CommitRefused, GitError
+from actors.repositories.fetching.lfs import Selection, fetch_objects, object_path
 from actors.repositories.fetching.mirror import PACKING
 from actors.repositories.fetching.remote import RemoteInvalid
 from actors.repositories.packing.history import LFS_CLEAN, Checkout, add_history, make_history
-from actors.repositories.packing.lfs import fetch_contents, pointers_in, without_excluded
-from actors.repositories.packing.limited_buffer import LimitedBuffer
-from actors.repositories.packing.submodules import MOST_SUBMODULES, submodules_of
 from storage import immutable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from typing_extensions import Buffer
 
     from actors.repositories.fetching.mirror import Mirror
-    from actors.repositories.packing.submodules import Submodule
     from actors.repositories.settings import SourceSettings
+
+MOST_SUBMODULES = 256
+"""The most submodules of a commit, with theirs."""
+
+_FILE = ".gitmodules"
+_LINK, _BLOB = "160000", "100644"
+_POINTER = re.compile(
+    rb"version https://git-lfs\.github\.com/spec/v1\noid sha256:(?P<oid>[0-9a-f]{64})\nsize (?P<size>[0-9]{1,15})\n"
+)
+_LARGEST = 1024
+"""The most bytes of a pointer, by the specification of git LFS."""
+
+_LONGEST_PATH = 4096
+_AT_ONCE = 100
+
+
+class LimitedBuffer(io.BytesIO):
+    """A buffer whose writes beyond a limit raise the given refusal."""
+
+    def __init__(self, limit: int, refusal: Exception) -> None:
+        super().__init__()
+        self._limit = limit
+        self._refusal = refusal
+
+    def write(self, chunk: Buffer, /) -> int:
+        """Write unless the limit is passed."""
+        if self.tell() > self._limit:
+            raise self._refusal
+        return super().write(chunk)
+
+
+@immutable
+class Submodule:
+    """A folder of a commit that is a commit of another repository; ``url`` is as `.gitmodules` has it."""
+
+    path: str
+    url: str
+    commit: str
+
+
+def submodules_of(mirror: Mirror, commit: str) -> list[Submodule]:
+    """Return the submodules of a commit. Raises CommitRefused for a `.gitmodules` that git cannot read.
+
+    The tree decides: a path that is no submodule there, such as a link, is none. One without a URL stays empty.
+    """
+    try:
+        if [kind for kind, _, _ in _entries(mirror, commit, _FILE)] != [_BLOB]:
+            return []
+        listed = mirror.run("config", "--blob", f"{commit}:{_FILE}", "-z", "--list")
+        urls = dict(_urls(listed.decode(errors="surrogateescape")))
+        if len(urls) > MOST_SUBMODULES:
+            raise CommitRefused(f"{_FILE} names more than {MOST_SUBMODULES} submodules")
+        links = {name: found for kind, found, name in _entries(mirror, commit, *urls) if kind == _LINK} if urls else {}
+    except CommitRefused:
+        raise
+    except GitError as error:
+        raise CommitRefused(f"{_FILE} cannot be read: {error}") from error
+    return [Submodule(path, urls[path], found) for path, found in links.items()]
+
+
+def _entries(mirror: Mirror, commit: str, *paths: str) -> Iterator[tuple[str, str, str]]:
+    """Yield mode, object and path of those of the paths that a commit has."""
+    listed = mirror.run("ls-tree", "-z", "--full-tree", commit, "--", *paths)
+    for line in listed.decode(errors="surrogateescape").split("\0")[:-1]:
+        facts, _, path = line.partition("\t")
+        mode, _, name = facts.split(" ")
+        yield mode, name, path
+
+
+def _urls(listed: str) -> Iterator[tuple[str, str]]:
+    """Yield path and URL of each submodule that has both, of the output of git config."""
+    settings: dict[str, dict[str, str]] = {}
+    for line in listed.split("\0"):
+        key, _, value = line.partition("\n")
+        section, _, rest = key.partition(".")
+        name, _, key = rest.rpartition(".")
+        if section == "submodule" and name and value:
+            settings.setdefault(name, {})[key] = value
+    for each in settings.values():
+        path = each.get("path", "").rstrip("/")
+        if "url" in each and 0 < len(path) <= _LONGEST_PATH and not {"", ".", ".."} & set(path.split("/")):
+            yield path, each["url"]
+
+
+@immutable
+class Pointer:
+    """The stand-in for a file in a commit: the hash of its content, and its size."""
+
+    oid: str
+    size: int
+
+    def object_in(self, mirror: Mirror) -> Path:
+        """Return the file that has the content, once it was fetched."""
+        return object_path(mirror, self.oid)
+
+
+def pointers_in(mirror: Mirror, files: Path, history: Path) -> dict[str, Pointer]:
+    """Return the pointers in an archive of a commit, by path, that its attributes call files of git LFS.
+
+    Raises GitError.
+    """
+    found = {}
+    with tarfile.open(files) as tar:
+        for member in tar:
+            small = member.isreg() and member.size <= _LARGEST and len(member.name) <= _LONGEST_PATH
+            content = tar.extractfile(member) if small else None
+            if content is not None and (match := _POINTER.fullmatch(content.read())):
+                found[member.name] = Pointer(match["oid"].decode(), int(match["size"]))
+    paths = list(found)
+    tracked: set[str] = set()
+    for start in range(0, len(paths), _AT_ONCE):
+        tracked |= _tracked(mirror, paths[start : start + _AT_ONCE], history)
+    return {path: pointer for path, pointer in found.items() if path in tracked}
+
+
+def without_excluded(mirror: Mirror, commit: str, pointers: Mapping[str, Pointer]) -> dict[str, Pointer]:
+    """Return the pointers but for those that the `.lfsconfig` of the commit excludes from fetches."""
+    chosen = Selection.of(mirror, commit)
+    return {path: pointer for path, pointer in pointers.items() if chosen.has(path)}
+
+
+def fetch_contents(mirror: Mirror, commit: str, pointers: Mapping[str, Pointer]) -> dict[str, Path]:
+    """Return the files with the contents, by path. Raises CommitRefused, also for a wrong size."""
+    missing = {each.oid: each.size for each in pointers.values() if not each.object_in(mirror).exists()}
+    if missing:
+        try:
+            fetch_objects(mirror, commit, missing)
+        except GitError as error:
+            raise CommitRefused(f"the files of git LFS cannot be fetched: {error}") from error
+    contents = {path: each.object_in(mirror) for path, each in pointers.items()}
+    for path, content in contents.items():
+        if content.stat().st_size != pointers[path].size:
+            raise CommitRefused(f"{path} of git LFS has {content.stat().st_size} bytes, and not {pointers[path].size}")
+    return contents
+
+
+def _tracked(mirror: Mirror, paths: Iterable[str], history: Path) -> set[str]:
+    """Return the paths that the `.gitattributes` of a repository's index give to git LFS."""
+    asked = ("--work-tree=.", "check-attr", "-z", "--cached", "filter", "--", *paths)
+    answer = mirror.git.run(*asked, at=history, seconds=mirror.seconds).decode(errors="surrogateescape").split("\0")
+    return {path for path, value in zip(answer[0::3], answer[2::3], strict=False) if value == "lfs"}
 
 
 @immutable

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from pydantic import Field, ValidationError
 
 from actors.source_hosts.host import FOUND_OPEN, HostEvent, PullRequest, PushedRef
-from actors.source_hosts.payload_types import AbbreviatedCommit, Commit, FullName, HeadRef, Login, Title, readable
+from actors.source_hosts.payloads import AbbreviatedCommit, Commit, FullName, HeadRef, Login, Title, readable
 from storage import JsonModel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from actors.source_hosts.payload_types import AnyObject
+    from actors.source_hosts.payloads import AnyObject
 
 _FOLDERS = {"branch": "heads", "tag": "tags", "annotated_tag": "tags"}
 _ACTIONS = {

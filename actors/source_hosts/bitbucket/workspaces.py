@@ -12,12 +12,11 @@ from pydantic import ValidationError
 
 from actors.repositories.settings import RepositorySettings
 from actors.source_hosts.api_client import HostNetwork, HostRefused
-from actors.source_hosts.bitbucket.api import BitbucketApi
+from actors.source_hosts.bitbucket.api import BITBUCKET, BitbucketApi
 from actors.source_hosts.bitbucket.settings import BitbucketSettings
 from actors.source_hosts.connecting import ConnectRefused
 from actors.source_hosts.host import HostError
-from actors.source_hosts.payload_types import Token
-from actors.source_hosts.webhook_secrets import WebhookSecrets
+from actors.source_hosts.payloads import Token, WebhookSecrets
 from actors.timed_http import Deadline
 from storage import HostConnectedElsewhere, JsonModel, NewHostConnection
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from actors.source_hosts.bitbucket.api import Grant
     from storage import Clock, Delivery, HostConnection, Repository, Storage
 
-BITBUCKET = "bitbucket"
 _TIMEOUT = 40.0
 _EARLY = timedelta(minutes=5)
 _SYNCED = timedelta(hours=1)

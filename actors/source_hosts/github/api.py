@@ -1,4 +1,4 @@
-"""Requests to GitHub's API, as the app and as its installations."""
+"""Requests to GitHub's API, as the app and as its installations, by GitHub's clock."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import json
 import threading
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 import pydantic_core
 
-from actors.source_hosts.github.host_clock import HostClock
 from actors.source_hosts.host import HostError
 from actors.timed_http import Answer, Deadline, NoAnswer, TimedBackend, exchange, proxy_to
 from storage import error_reason, immutable
@@ -49,6 +49,28 @@ _LIMITED = {403, 429}
 _PAUSE = timedelta(minutes=1)
 _LONGEST_PAUSE = timedelta(hours=1)
 """GitHub's limits are those of an hour."""
+
+
+class HostClock:
+    """GitHub's time: this host's, which may be wrong, and how far GitHub's is ahead. Safe in any thread.
+
+    GitHub dates tokens and limits by its own clock, and takes no token that this host dates by another.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.ahead = timedelta()
+
+    def now(self) -> datetime:
+        """Return the time at GitHub."""
+        return self._clock.now() + self.ahead
+
+    def heard(self, date: str | None) -> None:
+        """Take the ``Date`` of an answer that has just come."""
+        try:
+            self.ahead = parsedate_to_datetime(date or "") - self._clock.now()
+        except (ValueError, TypeError, OverflowError):
+            return
 
 
 class GithubNotFound(HostError):

@@ -1,11 +1,11 @@
-"""Check runs: a build as GitHub shows it. Pure."""
+"""Check runs: a build as GitHub shows it, with annotations of failed tests. Pure."""
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from typing import TYPE_CHECKING, assert_never
 
-from actors.source_hosts.github.annotations import annotated_tests, summary_of_tests
-from actors.source_hosts.github.markdown import fenced, last_lines, plain
 from actors.source_hosts.github.payloads import APPROVE
 from actors.source_hosts.host import ReportState
 from actors.test_reports import NO_TESTS
@@ -16,9 +16,21 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from actors.source_hosts.host import Report
-    from actors.test_reports import TestResults
+    from actors.test_reports import FailedTest, TestResults
     from storage import Build, Job
 
+
+_MOST = 50
+"""The most annotations that GitHub takes with one request."""
+
+_LONGEST_TITLE = 250
+_LONGEST_MESSAGE = 4_000
+_MOST_LINES = 200
+_MOST_NAMES = 20
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+_LONGEST_LINE = 500
+_INVISIBLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+"""Controls, and marks that turn the direction of text."""
 TAIL_BYTES = 32 * 2**10
 """The bytes of a log's end that its last lines are taken from."""
 
@@ -32,6 +44,72 @@ _MOST_LOGS = 10
 _MOST_OTHERS = 5
 _LINES = 30
 _LOG_CHARACTERS = 4_000
+
+
+def annotated_tests(tests: TestResults) -> list[Mapping[str, object]]:
+    """Return the annotations of a check run: of the tests that failed in a file of the repository."""
+    placed = [each for each in tests.failed if each.location is not None]
+    return [_annotation(each) for each in sorted(placed, key=lambda each: each.allowed)[:_MOST]]
+
+
+def summary_of_tests(tests: TestResults) -> str | None:
+    """Return the failed tests by name, and what is not shown; None if there is nothing to say."""
+    notes = [f"{tests.left_out}."] if tests.left_out else []
+    placed = sum(each.location is not None for each in tests.failed)
+    if placed > _MOST:
+        notes.append(f"Of {placed} failed tests in files of the repository, the first {_MOST} are annotated.")
+    if tests.failures:
+        names = [f"- {plain(_name(each))}" for each in tests.failed[:_MOST_NAMES]]
+        more = tests.failures - len(names)
+        if more:
+            names.append(f"- … and {more} more")
+        notes.insert(0, "\n".join([f"#### {tests.failures} of {tests.count} tests failed", "", *names]))
+    return "\n\n".join(notes) or None
+
+
+def _annotation(failed: FailedTest) -> Mapping[str, object]:
+    path, line = ("", 1) if failed.location is None else (failed.location.path, failed.location.line)
+    message = last_lines(failed.case.output.encode(errors="replace"), _MOST_LINES, _LONGEST_MESSAGE)
+    return {
+        "path": path,
+        "start_line": line,
+        "end_line": line,
+        "annotation_level": "warning" if failed.allowed else "failure",
+        "title": _name(failed)[:_LONGEST_TITLE],
+        "message": message or "This test failed.",
+    }
+
+
+def _name(failed: FailedTest) -> str:
+    name = " ".join(each for each in (failed.case.suite, failed.case.name) if each) or "a test without a name"
+    return "".join(each if not unicodedata.category(each).startswith("C") else " " for each in name)
+
+
+def plain(text: str) -> str:
+    """Return text that shows as it is, in one line: no mark-up, link, mention or cell of a table."""
+    visible = "".join(" " if unicodedata.category(each) in _INVISIBLE else each for each in text)
+    return "".join(
+        f"&#{ord(each)};" if each.isascii() and not each.isalnum() and each != " " else each for each in visible
+    )
+
+
+def fenced(text: str) -> str:
+    """Return a code block that none of its lines can end."""
+    longest = max((len(each) for each in re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}text\n{text}\n{fence}"
+
+
+def last_lines(log: bytes, count: int, most_characters: int) -> str:
+    """Return the last lines of a log without colours, controls and blank lines at the end."""
+    lines = []
+    for line in _ESCAPES.sub("", log.decode(errors="replace")).rstrip().split("\n")[-count:]:
+        shown = line.rstrip("\r").rpartition("\r")[2]  # a progress bar writes over itself
+        kept = "".join(each for each in shown if each == "\t" or unicodedata.category(each) not in _INVISIBLE)
+        lines.append(kept if len(kept) <= _LONGEST_LINE else f"{kept[:_LONGEST_LINE]}…")
+    while len(lines) > 1 and sum(len(each) + 1 for each in lines) > most_characters:
+        del lines[0]
+    return "\n".join(lines)[-most_characters:]
 
 
 @immutable

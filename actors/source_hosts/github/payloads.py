@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, ValidationError
 
 from actors.source_hosts.host import FOUND_OPEN, RETARGETED, ApprovalGiven, PullRequest, PushedRef, RerunAsked
-from actors.source_hosts.payload_types import AnyObject, readable
+from actors.source_hosts.payloads import AnyObject, readable
 from storage import JsonModel
 
 if TYPE_CHECKING:

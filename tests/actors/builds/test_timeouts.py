@@ -11,7 +11,7 @@ import pytest
 from actors import vms
 from actors.messages import BuildTimedOut, RootMessage
 from actors.root import RootSupervisor
-from actors.timings import Timings
+from actors.settings import Timings
 from actors.vms import Connection, command
 from storage import BillingSettings, Build, Job, JobState
 from tests.actors.conftest import Host

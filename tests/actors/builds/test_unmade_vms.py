@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from actors.timings import Timings
+from actors.settings import Timings
 from actors.vms import VmError, VmSpec
 from storage import Build
 from tests.actors.conftest import Host

@@ -20,7 +20,7 @@ from actors import JobSettings, PoolSettings
 from actors.addresses import Address
 from actors.cleanup.host_disk import HostDisk
 from actors.cleanup.reaper import Reaper
-from actors.engine_settings import LiveSettings
+from actors.settings import LiveSettings
 from actors.vms import Images, ImageStore, SandboxProvider
 from actors.vms.sandbox import IdMap
 from storage import LeaseState, NewBuild, Storage

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.ir.globs import Globs
+from actors.ir.triggers import Globs
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,13 @@ import pykka
 import pytest
 
 from actors.addresses import Address
-from actors.engine_settings import LiveSettings
 from actors.mail import Mails, MailSettings
 from actors.mail.sender import MailSender
 from actors.messages import MailSenderMessage, PollStorage
 from actors.metrics import EngineMetrics
-from actors.settings import JobSettings, PoolSettings
+from actors.settings import JobSettings, LiveSettings, PoolSettings, Timings
 from actors.supervision import doing, spawn
 from actors.timer import Timer
-from actors.timings import Timings
 from storage import Storage
 from tests.actors.conftest import settings_with
 from tests.clock import ManualClock

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from actors.mail import Mails, MailSettings
-from actors.mail.sending import Sending
+from actors.mail.sender import Sending
 from actors.metrics import EngineMetrics
 from storage import DatabaseUnavailable, Mail, Role, Storage
 from tests.clock import ManualClock
@@ -294,7 +294,7 @@ def test_what_was_sent_is_not_sent_again_when_the_disk_is_full(
             raise failure
         note(mail)
 
-    monkeypatch.setattr("actors.mail.sending._RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("actors.mail.sender._RETRY_SECONDS", 0.0)
     monkeypatch.setattr(storage.mail, "sent", sent)
     assert sending(storage, clock, settings_of(server)).run()
     assert server.recipients == ["ada@example.org"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.notifications.build_texts import subject_line
+from actors.notifications.messages import subject_line
 from storage import NewBuild, SystemClock
 from tests.records import new_job, new_pipeline
 from tests.state import new_storage

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.notifications.events import events_of
+from actors.notifications.announcing import events_of
 from storage import BuildEvent, BuildState, ToldEnd
 
 FINISHED, FIRST, RECOVERED = BuildEvent.FINISHED, BuildEvent.FIRST_FAILURE, BuildEvent.RECOVERED

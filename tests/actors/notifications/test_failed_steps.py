@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from actors.notifications.failed_steps import last_lines
+from actors.notifications.messages import last_lines
 
 
 @pytest.mark.parametrize(

@@ -16,16 +16,15 @@ from standardwebhooks.webhooks import Webhook
 
 from actors import JobSettings, PoolSettings
 from actors.addresses import Address
-from actors.engine_settings import LiveSettings
 from actors.mail import Mails, MailSettings
 from actors.messages import PollStorage
 from actors.metrics import EngineMetrics
 from actors.notifications import NotificationSettings, deliver_test, new_notification
 from actors.notifications.announcing import Announcements
 from actors.notifications.notifier import Notifier
+from actors.settings import LiveSettings, Timings
 from actors.supervision import spawn
 from actors.timer import Timer
-from actors.timings import Timings
 from storage import (
     Build,
     BuildState,

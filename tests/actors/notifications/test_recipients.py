@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from actors.notifications.recipients import recipient_of
+from actors.notifications.announcing import recipient_of
 
 MEMBERS = {"ada@example.org", "bob@example.org"}
 

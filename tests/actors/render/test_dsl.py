@@ -6,9 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from actors.render.dsl import packed_dsl
+from actors.render.loader import packed_dsl
 
-_HOST = "import sys; from actors.render.dsl import packed_dsl; packed_dsl(); print('harmont' in sys.modules)"
+_HOST = "import sys; from actors.render.loader import packed_dsl; packed_dsl(); print('harmont' in sys.modules)"
 _GUEST = """
 import sys
 sys.path.insert(0, sys.argv[1])

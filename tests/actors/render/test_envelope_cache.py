@@ -7,11 +7,10 @@ import shutil
 from datetime import timedelta
 
 from actors.addresses import Address
-from actors.engine_settings import LiveSettings
 from actors.log_watchers import LogWatchers
 from actors.metrics import EngineMetrics
-from actors.render.envelope_cache import cache_name
-from actors.render.recording import RenderRecorder
+from actors.render.recording import RenderRecorder, cache_name
+from actors.settings import LiveSettings
 from storage import Build, NewBuild, Rendered
 from tests.actors.conftest import Host, add_image
 from tests.e2e.pipelines import one

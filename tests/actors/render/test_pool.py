@@ -50,7 +50,7 @@ def test_on_a_drained_host_renders_wait_until_it_is_resumed(host: Host):
 def test_on_a_full_disk_renders_wait_and_room_is_made(host: Host, monkeypatch: pytest.MonkeyPatch):
     real, free, made = shutil.disk_usage, [2 * 2**30], []
     usage: Callable[[Any], Any] = lambda path: real(path)._replace(free=free[0])  # noqa: E731
-    monkeypatch.setattr("actors.scheduling.admission.shutil.disk_usage", usage)
+    monkeypatch.setattr("actors.scheduling.pending_reason.shutil.disk_usage", usage)
     monkeypatch.setattr(Reaper, "free_disk_space", lambda _, lacking: made.append(lacking))
     build = asked_for(host)
     assert waits(host, build)

@@ -13,17 +13,16 @@ import pytest
 
 from actors import JobSettings, PoolSettings
 from actors.addresses import Address
-from actors.builds.waiting import wait_reason
-from actors.engine_settings import LiveSettings
+from actors.builds.retrying import wait_reason
 from actors.log_watchers import LogWatchers
 from actors.messages import Reschedule
 from actors.render import RenderSettings
 from actors.render.discovery import Shares
 from actors.render.pool import RenderPool
-from actors.render.waiting_vm import WaitingVm
+from actors.render.vm import WaitingVm
+from actors.settings import LiveSettings, Timings
 from actors.supervision import spawn
 from actors.timer import Timer
-from actors.timings import Timings
 from storage import Build, BuildSettings, BuildState, NewBuild, Pipeline, Render, Storage
 from tests.actors.conftest import images_in_memory, settings_with
 from tests.clock import ManualClock

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from actors.engine_settings import EngineSettings, LiveSettings
-from actors.render import phases
+from actors.render import loader
 from actors.render.discovery import discover
-from actors.render.waiting_vm import RenderVm, VmWanted, WaitingVm
+from actors.render.vm import RenderVm, VmWanted, WaitingVm
+from actors.settings import EngineSettings, LiveSettings
 from actors.vms import update_workspace
 from storage import LeaseState
 from storage.files import Confinement
@@ -67,7 +67,7 @@ def envelope_of(vm: RenderVm, folder: Path, organization: str) -> str:
     archive, manifest = folder / "source.tar.gz", folder / "manifest"
     archive.write_bytes(pipeline_file(f"import os; print(os.environ['HM_PIPELINE_SLUG'])\n{HELLO}"))
     with closing(Confinement()) as confinement:
-        phases.check_archive(confinement, organization, archive, manifest, 2**30, "")
+        loader.check_archive(confinement, organization, archive, manifest, 2**30, "")
     update_workspace(vm.link.connected(), archive, manifest, time=0, timeout=30)
     rendered = vm.loader.load(organization, "the-slug")
     assert rendered.log == b"the-slug\n"

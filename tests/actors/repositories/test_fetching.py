@@ -14,7 +14,7 @@ import pytest
 from actors.repositories.fetching.git import GitError
 from actors.repositories.fetching.mirror import Mirror
 from actors.repositories.fetching.remote import Remote
-from actors.repositories.fetching.ssh_keys import fingerprint, host_key, new_deploy_key
+from actors.repositories.fetching.remote_host import fingerprint, host_key, new_deploy_key
 from actors.repositories.packing.packing import pack_commit
 from actors.repositories.settings import RepositorySettings, SourceSettings
 from storage import DeployKey, GitCredential

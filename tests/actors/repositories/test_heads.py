@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actors.repositories.fetching.heads import Heads, default_branch, found_heads, listed_heads
+from actors.repositories.fetching.mirror import Heads, default_branch, found_heads, listed_heads
 
 A, B, C = (letter * 40 for letter in "abc")
 LONG = f"refs/heads/{'x' * 255}"

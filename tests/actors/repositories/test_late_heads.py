@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.repositories.fetching.heads import Heads
-from actors.repositories.fetching.mirror import Mirror
+from actors.repositories.fetching.mirror import Heads, Mirror
 from actors.repositories.settings import RepositorySettings
 from storage import BuildSettings, BuildState
 from tests.actors.repositories.world import World

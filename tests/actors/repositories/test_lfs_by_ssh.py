@@ -13,7 +13,7 @@ import pytest
 from actors.repositories.fetching.git import CommitRefused
 from actors.repositories.fetching.mirror import Mirror
 from actors.repositories.fetching.remote import Remote
-from actors.repositories.fetching.ssh_keys import host_key, new_deploy_key
+from actors.repositories.fetching.remote_host import host_key, new_deploy_key
 from actors.repositories.packing.packing import Extras, pack_commit
 from actors.repositories.settings import RepositorySettings, SourceSettings
 from tests.git_repository import GitRepository

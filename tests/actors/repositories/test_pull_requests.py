@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from actors import wait_reason
-from actors.engine_settings import LiveSettings
 from actors.repositories.commit_builds import CommitBuilds
 from actors.repositories.fetching.mirror import Mirror
-from actors.repositories.host_approvals import HostApprovals
 from actors.repositories.pull_requests import HeadUnavailable, PullRequestBuilds
+from actors.repositories.reruns import HostApprovals
+from actors.settings import LiveSettings
 from actors.source_hosts import PlainGit
 from actors.source_hosts.host import FOUND_OPEN, RETARGETED, ApprovalGiven, HostError, PullRequest
 from actors.vms import VmError

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from actors.engine_settings import LiveSettings
 from actors.log_watchers import LogWatchers
 from actors.repositories import heads_at
 from actors.repositories.commit_builds import CommitBuilds
-from actors.repositories.host_approvals import HostApprovals
 from actors.repositories.pull_requests import PullRequestBuilds
 from actors.repositories.pushes import PushBuilds
-from actors.repositories.reruns import Reruns
+from actors.repositories.reruns import HostApprovals, Reruns
+from actors.settings import LiveSettings
 from actors.source_hosts import PlainGit
 from storage import Build, BuildSettings, BuildState, NewBuild, Repository, TooManyBuilds
 from tests.actors.conftest import Host, discovery_in

@@ -9,13 +9,12 @@ import pytest
 
 from actors import JobSettings, PoolSettings
 from actors.addresses import Address
-from actors.engine_settings import LiveSettings
 from actors.messages import PollStorage, RepositoryWatcherMessage
 from actors.repositories.watcher import RepositoryWatcher
+from actors.settings import LiveSettings, Timings
 from actors.source_hosts import PlainGit
 from actors.supervision import doing, spawn
 from actors.timer import Timer
-from actors.timings import Timings
 from storage import SystemClock
 from tests.actors.conftest import settings_with
 from tests.actors.repositories.world import World

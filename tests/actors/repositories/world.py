@@ -9,14 +9,13 @@ from pathlib import Path
 
 from actors import JobSettings, PoolSettings
 from actors.addresses import Address
-from actors.engine_settings import LiveSettings
 from actors.log_watchers import LogWatchers
 from actors.repositories.commit_builds import CommitBuilds
-from actors.repositories.host_approvals import HostApprovals
 from actors.repositories.pull_requests import PullRequestBuilds
 from actors.repositories.pushes import PushBuilds
-from actors.repositories.reruns import Reruns
+from actors.repositories.reruns import HostApprovals, Reruns
 from actors.repositories.settings import RepositorySettings
+from actors.settings import LiveSettings
 from actors.source_hosts import PlainGit
 from actors.source_hosts.host import HostError, HostEvent, PullRequest
 from storage import (

@@ -15,20 +15,18 @@ import pytest
 
 from actors import JobSettings, PoolSettings
 from actors.addresses import Address
-from actors.engine_settings import LiveSettings
 from actors.log_watchers import LogWatchers
 from actors.messages import Drain, PollStorage
 from actors.repositories.commit_builds import CommitBuilds
-from actors.repositories.host_approvals import HostApprovals
 from actors.repositories.pull_requests import PullRequestBuilds
 from actors.repositories.pushes import PushBuilds
-from actors.repositories.reruns import Reruns
+from actors.repositories.reruns import HostApprovals, Reruns
 from actors.schedules import new_schedule
 from actors.schedules.runner import ScheduleRunner
+from actors.settings import LiveSettings, Timings
 from actors.source_hosts import PlainGit
 from actors.supervision import spawn
 from actors.timer import Timer
-from actors.timings import Timings
 from storage import (
     Build,
     BuildSettings,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.scheduling.admission import Admission
+from actors.scheduling.pending_reason import Admission
 from storage import Storage
 from tests.clock import ManualClock
 from tests.state import new_storage
@@ -72,7 +72,7 @@ def test_a_draining_service_starts_nothing_and_asks_for_nothing(
 
 def test_a_disk_that_takes_no_files_blocks_and_says_why(admission: Admission, monkeypatch: pytest.MonkeyPatch):
     """No bytes of room are asked for, since they would not help."""
-    monkeypatch.setattr("actors.scheduling.admission.why_no_files", lambda _: "the folder /x cannot be written")
+    monkeypatch.setattr("actors.scheduling.pending_reason.why_no_files", lambda _: "the folder /x cannot be written")
     assert admission.check(0) == "the folder /x cannot be written: until then nothing starts"
     monkeypatch.undo()
     assert admission.check(0) is None
@@ -82,12 +82,12 @@ def test_good_folders_are_looked_at_once_a_second_bad_ones_often(
     admission: Admission, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ):
     looks: list[Path] = []
-    monkeypatch.setattr("actors.scheduling.admission.why_no_files", looks.append)
+    monkeypatch.setattr("actors.scheduling.pending_reason.why_no_files", looks.append)
     assert [admission.check(0) for _ in range(3)] == [None] * 3
     assert len(looks) == 1
     clock.advance(1)
-    monkeypatch.setattr("actors.scheduling.admission.why_no_files", lambda _: "the folder /x cannot be written")
+    monkeypatch.setattr("actors.scheduling.pending_reason.why_no_files", lambda _: "the folder /x cannot be written")
     assert admission.check(0) == "the folder /x cannot be written: until then nothing starts"
-    monkeypatch.setattr("actors.scheduling.admission.why_no_files", looks.append)
+    monkeypatch.setattr("actors.scheduling.pending_reason.why_no_files", looks.append)
     assert admission.check(0) is None
     assert len(looks) == 2

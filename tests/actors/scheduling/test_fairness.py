@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.scheduling.capacity import Load
-from actors.scheduling.fairness import FairShare
+from actors.scheduling.scheduler import FairShare, Load
 from storage import QueuedJob, Shape
 from tests.actors.scheduling.queued import SMALL, job
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.scheduling.host_memory import memory_is_short
+from actors.scheduling.pending_reason import memory_is_short
 
 MEMINFO = """\
 MemTotal:        8000000 kB

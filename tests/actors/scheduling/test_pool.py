@@ -10,7 +10,7 @@ import pytest
 
 from actors.cleanup.reaper import Reaper
 from actors.messages import Reschedule
-from actors.timings import Timings
+from actors.settings import Timings
 from actors.vms import Images, Provider
 from storage import Build, JobState, Lease, Outcome
 from tests.actors.conftest import Host
@@ -228,7 +228,7 @@ def test_a_full_disk_blocks_jobs_until_space_is_freed(host_of: HostOf, monkeypat
     def usage(path: Any) -> Any:
         return real(path)._replace(free=free[0])
 
-    monkeypatch.setattr("actors.scheduling.admission.shutil.disk_usage", usage)
+    monkeypatch.setattr("actors.scheduling.pending_reason.shutil.disk_usage", usage)
     monkeypatch.setattr(Reaper, "free_disk_space", lambda _, lacking: made.append(lacking))
     host = host_of(parked=1, low_disk_gb=5.0, timings=Timings(disk=0.05))
     host.engine.start()

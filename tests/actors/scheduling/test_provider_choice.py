@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from actors import JobSettings, PoolSettings
-from actors.engine_settings import LiveSettings
 from actors.ir import IrSettings, load
 from actors.repositories import RepositorySettings
 from actors.scheduling.provider_choice import ProviderChoice, ProviderRules
+from actors.settings import LiveSettings
 from storage import NewBuild, Storage, SystemClock
 from tests.actors.conftest import settings_with
 from tests.e2e.pipelines import Graph

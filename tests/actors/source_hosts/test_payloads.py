@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.source_hosts.forgejo import payloads as forgejo
-from actors.source_hosts.gitlab import payloads as gitlab
+from actors.source_hosts import forgejo, gitlab
 from actors.source_hosts.host import RETARGETED, HostEvent, PullRequest, PushedRef
 from tests.forges.deliveries import changed
 

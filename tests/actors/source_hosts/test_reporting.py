@@ -9,16 +9,14 @@ from datetime import timedelta
 import pytest
 
 from actors.addresses import Address
-from actors.engine_settings import LiveSettings
 from actors.messages import PollStorage, StatusReporterMessage
-from actors.settings import JobSettings, PoolSettings
+from actors.settings import JobSettings, LiveSettings, PoolSettings, Timings
 from actors.source_hosts import PlainGit
-from actors.source_hosts.commit_status import commit_status
+from actors.source_hosts.forge_host import commit_status
 from actors.source_hosts.host import HostError, Report
 from actors.source_hosts.reporting import StatusReporter
 from actors.supervision import spawn
 from actors.timer import Timer
-from actors.timings import Timings
 from storage import Build, BuildOrigin, BuildState, NewBuild, NewOrigin, NewPipeline, OriginEvent, Repository, Storage
 from tests.actors.conftest import settings_with
 from tests.clock import ManualClock

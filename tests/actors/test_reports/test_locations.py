@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from actors.test_reports.junit import CaseOutcome, TestCase
-from actors.test_reports.locations import Location, SourceFiles
+from actors.test_reports.junit import CaseOutcome, Location, SourceFiles, TestCase
 
 FILES = SourceFiles(["tests/test_a.py", "src/add.py", "web/src/a.test.js", "pkg/b/b_test.go", "x/c.py", "y/c.py"])
 

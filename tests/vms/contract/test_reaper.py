@@ -12,8 +12,7 @@ import pytest
 from actors.addresses import Address
 from actors.cleanup.host_disk import HostDisk
 from actors.cleanup.reaper import Reaper
-from actors.engine_settings import LiveSettings
-from actors.settings import JobSettings, PoolSettings
+from actors.settings import JobSettings, LiveSettings, PoolSettings
 from actors.vms import Images, ImageStore, Provider, VmSpec
 from storage import Storage, SystemClock
 from tests.actors.conftest import settings_with

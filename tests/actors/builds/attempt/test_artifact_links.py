@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from actors.builds.attempt import artifact_links
 from actors.builds.attempt.artifact_links import Links, Reached, TooManyLinks
-from actors.ir.globs import Globs
+from actors.ir.triggers import Globs
 
 
 def reached(links: dict[str, str], *globs: str) -> Reached:

@@ -14,7 +14,7 @@ import pytest
 
 from actors.messages import PollStorage, Reschedule
 from actors.scheduling.pool import LeasePool
-from actors.timings import Timings
+from actors.settings import Timings
 from actors.vms import Connection, Images
 from storage import Build, JobState, Lease, LeaseState
 from tests.actors.conftest import Host

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.scheduling.parked_stock import Demand, ParkedStock, divide
+from actors.scheduling.parking import Demand, ParkedStock, divide
 from storage import Lease, LeaseState, Shape
 
 pauses = st.lists(st.floats(0, 900, allow_subnormal=False), min_size=1, max_size=60)

@@ -10,11 +10,11 @@ from uuid import uuid4
 import pytest
 
 from actors import JobSettings, PoolSettings
-from actors.engine_settings import LiveSettings
 from actors.metrics import EngineMetrics
 from actors.scheduling.parked_vms import DestroyVm, ParkedConnections, ParkVm, VmParked
 from actors.scheduling.parking import Parking
 from actors.scheduling.provider_choice import ProviderChoice
+from actors.settings import LiveSettings
 from actors.vms import Images
 from storage import Lease, LeaseState, Storage
 from tests.actors.conftest import images_in_memory, settings_with

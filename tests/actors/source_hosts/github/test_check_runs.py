@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.source_hosts.github.check_runs import FinishedStep, check_run
-from actors.source_hosts.github.markdown import fenced, last_lines, plain
+from actors.source_hosts.github.check_runs import FinishedStep, check_run, fenced, last_lines, plain
 from actors.source_hosts.host import Report, ReportState
 from actors.source_hosts.reporting import report_state
 from storage import BuildState, Job, JobState, NewBuild, NewOrigin, NewPipeline, OriginEvent, WaitsFor

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from actors.addresses import Address
-from actors.engine_settings import LiveSettings
 from actors.messages import BuildCreated
 from actors.repositories.reruns import Reruns
-from actors.settings import JobSettings, PoolSettings
+from actors.settings import JobSettings, LiveSettings, PoolSettings
 from storage import Build, BuildSettings, BuildState, NewBuild, NewOrigin, NewPipeline, OriginEvent, Storage
 from tests.actors.conftest import settings_with
 from tests.actors.source_hosts.github.conftest import App

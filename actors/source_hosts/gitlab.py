@@ -1,4 +1,4 @@
-"""The API of GitLab (https://docs.gitlab.com/api/rest/)."""
+"""GitLab: its API, and its deliveries of pushes and merge requests."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import hmac
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from pydantic import Field, ValidationError
+
 from actors.source_hosts.api_client import HostRefused
-from actors.source_hosts.delivery_headers import required
-from actors.source_hosts.forge import RepositoryAtForge
-from actors.source_hosts.gitlab.payloads import events, open_merge_requests, project_id
-from actors.source_hosts.host import MOST_OPEN, ReportState
-from actors.source_hosts.payload_types import AnyObject
-from actors.source_hosts.webhook_secrets import Claim
+from actors.source_hosts.forge_host import RepositoryAtForge
+from actors.source_hosts.host import FOUND_OPEN, MOST_OPEN, RETARGETED, HostEvent, PullRequest, PushedRef, ReportState
+from actors.source_hosts.payloads import AnyObject, Claim, Commit, HeadRef, Login, Title, moved, readable, required
 from storage import JsonModel
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from actors.source_hosts.api_client import HostApi
-    from actors.source_hosts.commit_status import CommitStatus
-    from actors.source_hosts.host import HostEvent, PullRequest
+    from actors.source_hosts.forge_host import CommitStatus
 
+
+_ACTIONS = {"open": "opened", "reopen": "reopened", "close": "closed", "merge": "closed"}
 _STATES = {
     ReportState.WAITING: "pending",
     ReportState.RUNNING: "running",
@@ -35,11 +35,145 @@ _PAGE = 100
 _MOST_PAGES = 20
 
 
+class _Project(JsonModel):
+    id: int
+
+
+class _Delivery(JsonModel):
+    project: _Project
+
+
+class _Push(JsonModel):
+    ref: HeadRef
+    before: Commit
+    after: Commit
+    user_username: Login | None = None
+
+
+class _User(JsonModel):
+    id: int | None = None
+    username: Login
+
+
+class _LastCommit(JsonModel):
+    id: Commit
+
+
+class _Attributes(JsonModel):
+    iid: int = Field(gt=0)
+    action: str = ""
+    title: Title
+    author_id: int | None = None
+    source_branch: str
+    target_branch: str
+    source_project_id: int | None = None
+    target_project_id: int
+    last_commit: _LastCommit
+    oldrev: str | None = None
+
+
+class _Changes(JsonModel):
+    target_branch: object = None
+
+
+class _MergeRequestDelivery(JsonModel):
+    user: _User | None = None
+    changes: _Changes | None = None
+    object_attributes: _Attributes
+
+
+class _OpenMergeRequest(JsonModel):
+    """A merge request of a list, which has other names than one of a delivery."""
+
+    iid: int = Field(gt=0)
+    title: Title
+    sha: Commit
+    author: _User | None = None
+    source_branch: str
+    target_branch: str
+    source_project_id: int | None = None
+    target_project_id: int
+
+
+def project_id(body: bytes) -> str | None:
+    """Return the id of the project that a delivery says it is about."""
+    try:
+        return str(_Delivery.model_validate_json(body).project.id)
+    except ValidationError:
+        return None
+
+
+def events(event: str, body: bytes, url: str) -> tuple[HostEvent, ...]:
+    """Return what a delivery of the project at a clone URL reports; nothing of what cannot be read."""
+    try:
+        match event:
+            case "Push Hook" | "Tag Push Hook":
+                push = _Push.model_validate_json(body)
+                return (PushedRef(push.ref, *moved(push.before, push.after), push.user_username),)
+            case "Merge Request Hook":
+                return (_merge_request(_MergeRequestDelivery.model_validate_json(body), url),)
+            case _:
+                return ()
+    except ValidationError:
+        return ()
+
+
+def open_merge_requests(found: Iterable[AnyObject], url: str) -> list[PullRequest]:
+    """Return the listed merge requests of the project at a clone URL, but for unreadable ones."""
+    return [
+        PullRequest(
+            number=each.iid,
+            action=FOUND_OPEN,
+            title=each.title,
+            head_commit=each.sha,
+            head_ref=f"refs/merge-requests/{each.iid}/head",
+            url=url,
+            branch=each.source_branch,
+            target_branch=each.target_branch,
+            from_fork=each.source_project_id != each.target_project_id,
+            author=each.author.username if each.author else None,
+        )
+        for each in readable(_OpenMergeRequest, (each.root for each in found))
+    ]
+
+
+def _merge_request(delivery: _MergeRequestDelivery, url: str) -> PullRequest:
+    change = delivery.object_attributes
+    return PullRequest(
+        number=change.iid,
+        action=_action(change, delivery.changes),
+        title=change.title,
+        head_commit=change.last_commit.id,
+        head_ref=f"refs/merge-requests/{change.iid}/head",
+        url=url,
+        branch=change.source_branch,
+        target_branch=change.target_branch,
+        from_fork=change.source_project_id != change.target_project_id,
+        author=_author(delivery),
+        sender=delivery.user.username if delivery.user else None,
+    )
+
+
+def _action(change: _Attributes, changes: _Changes | None) -> str:
+    """Return an action in the words of the triggers; an update without an old commit changed no code."""
+    if change.action == "update" and change.oldrev is not None:
+        return "synchronize"
+    if change.action == "update" and changes is not None and changes.target_branch is not None:
+        return RETARGETED
+    return _ACTIONS.get(change.action, change.action)
+
+
+def _author(delivery: _MergeRequestDelivery) -> str | None:
+    """Return the author's login; None if somebody else caused the delivery, as only that one is named."""
+    user, author_id = delivery.user, delivery.object_attributes.author_id
+    return user.username if user is not None and user.id is not None and user.id == author_id else None
+
+
 class _Version(JsonModel):
     version: str
 
 
-class _User(JsonModel):
+class _Account(JsonModel):
     username: str
 
 
@@ -52,7 +186,7 @@ class _Permissions(JsonModel):
     group_access: _Access | None = None
 
 
-class _Project(JsonModel):
+class _ProjectSettings(JsonModel):
     id: int
     path_with_namespace: str
     default_branch: str | None = None
@@ -90,11 +224,11 @@ class GitLab:
 
     def account(self, api: HostApi) -> str:
         """Return the login of the token's user. Raises HostError."""
-        return api.get("/api/v4/user", _User).username
+        return api.get("/api/v4/user", _Account).username
 
     def describe(self, api: HostApi, path: str) -> RepositoryAtForge:
         """Return the project at a path. Raises HostError."""
-        found = api.get(f"/api/v4/projects/{quote(path, safe='')}", _Project)
+        found = api.get(f"/api/v4/projects/{quote(path, safe='')}", _ProjectSettings)
         roles = found.permissions or _Permissions()
         levels = [each.access_level for each in (roles.project_access, roles.group_access) if each]
         return RepositoryAtForge(

@@ -1,1 +1,0 @@
-"""Forgejo and Gitea, whose APIs and webhooks are the same."""
