@@ -74,14 +74,14 @@ class Engine:
     ) -> None:
         self._live_settings = LiveSettings(settings)
         self._composition = Composition(
-            storage,
-            providers,
-            images,
-            clock,
-            self._live_settings,
-            metrics or EngineMetrics(),
-            timings or Timings(),
-            pollers,
+            storage=storage,
+            providers=providers,
+            images=images,
+            clock=clock,
+            live_settings=self._live_settings,
+            metrics=metrics or EngineMetrics(),
+            timings=timings or Timings(),
+            make_pollers=pollers,
             connections=connections or ParkedConnections(),
         )
         self._draining = threading.Event()

@@ -89,67 +89,18 @@ class PollerComposition:
         )
 
     def _mail_sender(self) -> Address[MailSenderMessage]:
-        return spawn(
-            MailSender,
-            timer=self.parts.timer,
-            root=self.parts.addresses.root,
-            storage=self.parts.storage,
-            clock=self.parts.clock,
-            live_settings=self.parts.live_settings,
-            metrics=self.parts.metrics,
-            timings=self.parts.timings,
-        )
+        return spawn(MailSender, self.parts)
 
     def _repository_watcher(self) -> Address[RepositoryWatcherMessage]:
-        return spawn(
-            RepositoryWatcher,
-            timer=self.parts.timer,
-            root=self.parts.addresses.root,
-            storage=self.parts.storage,
-            live_settings=self.parts.live_settings,
-            pushes=self._pushes,
-            hosts=self.hosts,
-            timings=self.parts.timings,
-        )
+        return spawn(RepositoryWatcher, self.parts, pushes=self._pushes, hosts=self.hosts)
 
     def _schedule_runner(self) -> Address[ScheduleRunnerMessage]:
-        return spawn(
-            ScheduleRunner,
-            timer=self.parts.timer,
-            root=self.parts.addresses.root,
-            storage=self.parts.storage,
-            pushes=self._pushes,
-            clock=self.parts.clock,
-            live_settings=self.parts.live_settings,
-            timings=self.parts.timings,
-        )
+        return spawn(ScheduleRunner, self.parts, pushes=self._pushes)
 
     def _status_reporter(self) -> Address[StatusReporterMessage]:
-        return spawn(
-            StatusReporter,
-            timer=self.parts.timer,
-            root=self.parts.addresses.root,
-            storage=self.parts.storage,
-            live_settings=self.parts.live_settings,
-            hosts=self.hosts,
-            timings=self.parts.timings,
-        )
+        return spawn(StatusReporter, self.parts, hosts=self.hosts)
 
     def _notifier(self) -> Address[NotifierMessage]:
-        announcements = Announcements(
-            storage=self.parts.storage,
-            live_settings=self.parts.live_settings,
-            mails=Mails(self.parts.storage, self.parts.live_settings.now.base_url, self.parts.live_settings.now.pages),
-            describe=self.describe_build,
-        )
-        return spawn(
-            Notifier,
-            timer=self.parts.timer,
-            root=self.parts.addresses.root,
-            storage=self.parts.storage,
-            clock=self.parts.clock,
-            live_settings=self.parts.live_settings,
-            announcements=announcements,
-            metrics=self.parts.metrics,
-            timings=self.parts.timings,
-        )
+        settings = self.parts.live_settings.now
+        mails = Mails(self.parts.storage, settings.base_url, settings.pages)
+        return spawn(Notifier, self.parts, Announcements(self.parts, mails=mails, describe=self.describe_build))

@@ -1,4 +1,4 @@
-"""Transitions of jobs without a VM and of those that depend on them, and the roll-up of the build."""
+"""Transitions of jobs without a VM and of their dependants, and the roll-up of their build."""
 
 from __future__ import annotations
 

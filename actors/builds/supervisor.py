@@ -38,12 +38,7 @@ if TYPE_CHECKING:
     from actors.builds.attempt.assignment import Assignment
     from actors.builds.attempt.disk_cache import DiskCache
     from actors.builds.job_messages import JobMessage
-    from actors.log_watchers import LogWatchers
-    from actors.messages import LeasePoolMessage, RootMessage
-    from actors.metrics import EngineMetrics
-    from actors.settings import Timings
-    from actors.timer import Timer
-    from storage import Clock, Storage
+    from actors.parts import Parts
 
 
 class BuildSupervisor(Supervised[BuildMessage, Never]):
@@ -55,28 +50,21 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
 
     def __init__(
         self,
+        parts: Parts,
         *,
         build_id: int,
-        timer: Timer,
-        root: Address[RootMessage],
-        pool: Address[LeasePoolMessage],
         job_actor: Callable[[Address[BuildMessage], Assignment], Address[JobMessage]],
-        storage: Storage,
-        clock: Clock,
         cache: DiskCache,
-        watchers: LogWatchers,
-        metrics: EngineMetrics,
-        timings: Timings,
     ) -> None:
-        super().__init__(timer, root, timings.retry, storage.let_go)
+        super().__init__(parts.timer, parts.addresses.root, parts.timings.retry, parts.storage.let_go)
         self.build_id = build_id
-        self._root = root
-        self._pool = pool
-        self._storage = storage
-        self._clock = clock
+        self._root = parts.addresses.root
+        self._pool = parts.addresses.pool
+        self._storage = parts.storage
+        self._clock = parts.clock
         self._cache = cache
-        self._watchers = watchers
-        self._metrics = metrics
+        self._watchers = parts.watchers
+        self._metrics = parts.metrics
         self._received = 0
         self._job_actors = JobActors(partial(job_actor, self.address))
         self._build: Build

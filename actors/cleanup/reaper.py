@@ -23,11 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from datetime import datetime
 
-    from actors.addresses import Address
-    from actors.cleanup.host_disk import HostDisk
-    from actors.settings import JobSettings, LiveSettings
-    from actors.vms import Images, Provider, Providers
-    from storage import Build, Clock, Lease, Storage
+    from actors.parts import VmParts
+    from actors.settings import JobSettings
+    from actors.vms import Provider, Providers
+    from storage import Build, Lease, Storage
 
 _log = logging.getLogger(__name__)
 
@@ -76,24 +75,14 @@ class Reaper:
     It tells ``pool`` the leases that it ends.
     """
 
-    def __init__(
-        self,
-        *,
-        storage: Storage,
-        providers: Providers,
-        images: Images,
-        clock: Clock,
-        host_disk: HostDisk,
-        live_settings: LiveSettings,
-        pool: Address[Released],
-    ) -> None:
-        self._storage = storage
-        self._providers = providers
-        self._images = images
-        self._clock = clock
-        self._host_disk = host_disk
-        self._live_settings = live_settings
-        self._pool = pool
+    def __init__(self, parts: VmParts) -> None:
+        self._storage = parts.storage
+        self._providers = parts.providers
+        self._images = parts.images
+        self._clock = parts.clock
+        self._host_disk = parts.host_disk
+        self._live_settings = parts.live_settings
+        self._pool = parts.addresses.pool
 
     def reap(self) -> None:
         """Remove every VM, snapshot, file and row that nothing names; the next round repeats what fails.

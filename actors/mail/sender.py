@@ -15,12 +15,9 @@ from storage import DatabaseUnavailable, SealBroken, immutable
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from actors.addresses import Address
     from actors.mail.settings import MailSettings
-    from actors.messages import RootMessage
     from actors.metrics import EngineMetrics
-    from actors.settings import LiveSettings, Timings
-    from actors.timer import Timer
+    from actors.parts import Parts
     from storage import Clock, Mail, Storage
 
 
@@ -188,22 +185,12 @@ class MailSender(Supervised[MailSenderMessage | _Sent, _Task]):
     The mails that wait are in the storage, so that a successor goes on with them.
     """
 
-    def __init__(
-        self,
-        *,
-        timer: Timer,
-        root: Address[RootMessage],
-        storage: Storage,
-        clock: Clock,
-        live_settings: LiveSettings,
-        metrics: EngineMetrics,
-        timings: Timings,
-    ) -> None:
-        super().__init__(timer, root, timings.retry)
-        self._storage = storage
-        self._clock = clock
-        self._live_settings = live_settings
-        self._metrics = metrics
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts.timer, parts.addresses.root, parts.timings.retry)
+        self._storage = parts.storage
+        self._clock = parts.clock
+        self._live_settings = parts.live_settings
+        self._metrics = parts.metrics
         self._sending: Sending | None = None
         self._paused_until = 0.0
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from actors.mail import Mails
     from actors.notifications.messages import FailedStep
-    from actors.settings import LiveSettings
+    from actors.parts import Parts
     from storage import Build, EndedBuild, Notification, NotificationDelivery, Pipeline, Storage, ToldEnd
 
 _NOBODY = "the build has no commit author, and to_creator is off"
@@ -86,17 +86,10 @@ class Announcements:
     An end and what is sent of it are one transaction, so that no crash loses or repeats any.
     """
 
-    def __init__(
-        self,
-        *,
-        storage: Storage,
-        live_settings: LiveSettings,
-        mails: Mails,
-        describe: Callable[[Build], Mapping[str, object]],
-    ) -> None:
+    def __init__(self, parts: Parts, *, mails: Mails, describe: Callable[[Build], Mapping[str, object]]) -> None:
         """Store the parts; ``describe`` returns a build as the API shows it."""
-        self._storage = storage
-        self._live_settings = live_settings
+        self._storage = parts.storage
+        self._live_settings = parts.live_settings
         self._mails = mails
         self._describe = describe
 

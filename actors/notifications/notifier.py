@@ -12,13 +12,8 @@ from actors.supervision import Supervised
 from storage import EndedBuild, EndpointAnswer, NotificationDelivery, immutable
 
 if TYPE_CHECKING:
-    from actors.addresses import Address
-    from actors.messages import RootMessage
-    from actors.metrics import EngineMetrics
     from actors.notifications.announcing import Announcements
-    from actors.settings import LiveSettings, Timings
-    from actors.timer import Timer
-    from storage import Clock, Storage
+    from actors.parts import Parts
 
 _AT_ONCE = 8
 _INTERNAL = EndpointAnswer(None, "", 0, "an internal error, see `ci-daemon logs`")
@@ -57,30 +52,12 @@ class Notifier(Supervised[NotifierMessage | _Done, _Announce | _Send]):
     What it does next is in the storage, so that a successor, in this process or the next, goes on with it.
     """
 
-    def __init__(
-        self,
-        *,
-        timer: Timer,
-        root: Address[RootMessage],
-        storage: Storage,
-        clock: Clock,
-        live_settings: LiveSettings,
-        announcements: Announcements,
-        metrics: EngineMetrics,
-        timings: Timings,
-    ) -> None:
-        super().__init__(timer, root, timings.retry)
-        self._storage = storage
+    def __init__(self, parts: Parts, announcements: Announcements) -> None:
+        super().__init__(parts.timer, parts.addresses.root, parts.timings.retry)
+        self._storage = parts.storage
         self._announcements = announcements
         self._stopping = threading.Event()
-        self._sender = DeliverySender(
-            storage=storage,
-            clock=clock,
-            live_settings=live_settings,
-            metrics=metrics,
-            client=EndpointClient(),
-            stopping=self._stopping,
-        )
+        self._sender = DeliverySender(parts, client=EndpointClient(), stopping=self._stopping)
         self._announcing = False
         self._busy: set[int] = set()
 

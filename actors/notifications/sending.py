@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Mapping
 
-    from actors.metrics import EngineMetrics
     from actors.notifications.settings import NotificationSettings
-    from actors.settings import LiveSettings
-    from storage import Clock, Endpoint, NotificationDelivery, Storage
+    from actors.parts import Parts
+    from storage import Endpoint, NotificationDelivery
 
 
 _KEPT_BYTES = 2048
@@ -132,21 +131,12 @@ def _printable(text: bytes) -> str:
 class DeliverySender:
     """Sends deliveries. It blocks. Safe in any thread."""
 
-    def __init__(
-        self,
-        *,
-        storage: Storage,
-        clock: Clock,
-        live_settings: LiveSettings,
-        metrics: EngineMetrics,
-        client: EndpointClient,
-        stopping: threading.Event,
-    ) -> None:
+    def __init__(self, parts: Parts, *, client: EndpointClient, stopping: threading.Event) -> None:
         """Store the parts; ``stopping`` is set when the service stops."""
-        self._storage = storage
-        self._clock = clock
-        self._live_settings = live_settings
-        self._metrics = metrics
+        self._storage = parts.storage
+        self._clock = parts.clock
+        self._live_settings = parts.live_settings
+        self._metrics = parts.metrics
         self._client = client
         self._stopping = stopping
 

@@ -24,11 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import ExitStack
 
-    from actors.addresses import Address
+    from actors.parts import VmParts
     from actors.render.settings import RenderSettings
     from actors.render.vm import RenderVm, WaitingVm
-    from actors.scheduling.provider_choice import ProviderChoice
-    from actors.settings import EngineSettings, LiveSettings
+    from actors.settings import EngineSettings
     from storage import Clock, Lease, Rendered, Shape, Storage
 
 
@@ -65,26 +64,15 @@ class Discovery:
     It blocks for as long as a render takes. Safe in any thread.
     """
 
-    def __init__(
-        self,
-        *,
-        storage: Storage,
-        providers: vms.Providers,
-        choice: ProviderChoice,
-        images: vms.Images,
-        clock: Clock,
-        live_settings: LiveSettings,
-        waiting: WaitingVm,
-        renders: Address[ArchiveRendered],
-    ) -> None:
-        self._storage = storage
-        self._providers = providers
-        self._choice = choice
-        self._images = images
-        self._clock = clock
-        self._live_settings = live_settings
+    def __init__(self, parts: VmParts, *, waiting: WaitingVm) -> None:
+        self._storage = parts.storage
+        self._providers = parts.providers
+        self._choice = parts.choice
+        self._images = parts.images
+        self._clock = parts.clock
+        self._live_settings = parts.live_settings
         self._waiting = waiting
-        self._renders = renders
+        self._renders = parts.addresses.renders
 
     def pipelines(
         self, organization: str, slug: str, archive: bytes, leaving: ExitStack, *, from_fork: bool = False

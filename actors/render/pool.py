@@ -15,15 +15,10 @@ from storage import BuildErrorCode, immutable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actors.addresses import Address
-    from actors.log_watchers import LogWatchers
-    from actors.messages import LeasePoolMessage, RootMessage
+    from actors.parts import VmParts
     from actors.render.rendering import Rendering
     from actors.render.vm import WaitingVm
-    from actors.settings import LiveSettings, Timings
-    from actors.timer import Timer
-    from actors.vms import Providers
-    from storage import Lease, Render, Storage
+    from storage import Lease, Render
 
 
 @immutable
@@ -85,30 +80,17 @@ class RenderPool(Supervised[_Message, _Task]):
     a VM is made that waits for the next one.
     """
 
-    def __init__(
-        self,
-        *,
-        timer: Timer,
-        root: Address[RootMessage],
-        pool: Address[LeasePoolMessage],
-        storage: Storage,
-        providers: Providers,
-        live_settings: LiveSettings,
-        rendering: Callable[[Render], Rendering],
-        waiting: WaitingVm,
-        watchers: LogWatchers,
-        timings: Timings,
-    ) -> None:
-        super().__init__(timer, root, timings.retry)
-        self._root = root
-        self._pool = pool
-        self._storage = storage
-        self._providers = providers
-        self._live_settings = live_settings
+    def __init__(self, parts: VmParts, *, rendering: Callable[[Render], Rendering], waiting: WaitingVm) -> None:
+        super().__init__(parts.timer, parts.addresses.root, parts.timings.retry)
+        self._root = parts.addresses.root
+        self._pool = parts.addresses.pool
+        self._storage = parts.storage
+        self._providers = parts.providers
+        self._live_settings = parts.live_settings
         self._rendering = rendering
         self._waiting = waiting
-        self._watchers = watchers
-        self._timings = timings
+        self._watchers = parts.watchers
+        self._timings = parts.timings
         self._running: dict[int, Rendering] = {}
         self._draining = False
 

@@ -19,10 +19,7 @@ from storage import RENDER_LOG, BuildErrorCode, DeclaringRepository
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from actors.addresses import Address
-    from actors.log_watchers import LogWatchers
-    from actors.metrics import EngineMetrics
-    from actors.settings import LiveSettings
+    from actors.parts import VmParts
     from actors.vms import Images
     from storage import Build, Clock, Pipeline, Rendered, Storage
 
@@ -55,22 +52,13 @@ def keep(storage: Storage, clock: Clock, seconds: float, name: bytes, rendered: 
 class RenderRecorder:
     """Writes the results of renders, announces them and counts them."""
 
-    def __init__(
-        self,
-        *,
-        storage: Storage,
-        images: Images,
-        live_settings: LiveSettings,
-        metrics: EngineMetrics,
-        root: Address[BuildCreated],
-        watchers: LogWatchers,
-    ) -> None:
-        self._storage = storage
-        self._images = images
-        self._live_settings = live_settings
-        self._metrics = metrics
-        self._root = root
-        self._watchers = watchers
+    def __init__(self, parts: VmParts) -> None:
+        self._storage = parts.storage
+        self._images = parts.images
+        self._live_settings = parts.live_settings
+        self._metrics = parts.metrics
+        self._root = parts.addresses.root
+        self._watchers = parts.watchers
 
     def plan_from_cache(self, build: Build) -> bool:
         """Plan a build from an earlier render of the same archive; False if there is none.

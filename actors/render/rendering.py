@@ -23,14 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from actors.addresses import Address
-    from actors.cleanup.host_disk import HostDisk
+    from actors.parts import VmParts
     from actors.render.recording import RenderRecorder
     from actors.render.vm import RenderVm, WaitingVm
-    from actors.scheduling.parked_vms import ParkedConnections
-    from actors.scheduling.provider_choice import ProviderChoice
-    from actors.settings import EngineSettings
-    from storage import Build, Clock, Lease, Render, Storage
+    from storage import Build, Lease, Render
 
 _LEAST_SECONDS = 0.1
 _HOST_PAUSE = 1.0
@@ -41,33 +37,18 @@ _log = logging.getLogger(__name__)
 class Rendering:
     """Renders one build on a worker thread. After a crash it starts again, in a new VM."""
 
-    def __init__(
-        self,
-        *,
-        render: Render,
-        storage: Storage,
-        providers: vms.Providers,
-        choice: ProviderChoice,
-        images: vms.Images,
-        clock: Clock,
-        settings: EngineSettings,
-        host_disk: HostDisk,
-        recorder: RenderRecorder,
-        pool: Address[TakeParked],
-        connections: ParkedConnections,
-        waiting: WaitingVm,
-    ) -> None:
+    def __init__(self, parts: VmParts, render: Render, *, recorder: RenderRecorder, waiting: WaitingVm) -> None:
         self._render = render
-        self._storage = storage
-        self._providers = providers
-        self._choice = choice
-        self._images = images
-        self._clock = clock
-        self._settings = settings
-        self._host_disk = host_disk
+        self._storage = parts.storage
+        self._providers = parts.providers
+        self._choice = parts.choice
+        self._images = parts.images
+        self._clock = parts.clock
+        self._settings = parts.live_settings.now
+        self._host_disk = parts.host_disk
         self._recorder = recorder
-        self._pool = pool
-        self._parked = connections
+        self._pool = parts.addresses.pool
+        self._parked = parts.connections
         self._waiting = waiting
         self._abandoned = threading.Event()
         self._links: dict[str, VmConnection] = {}

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from actors.cleanup.host_disk import HostDisk
+    from actors.parts import VmParts
     from actors.render.settings import RenderSettings
-    from actors.settings import LiveSettings
-    from storage import Clock, Lease, Storage
+    from storage import Lease, Storage
 
 
 _log = logging.getLogger(__name__)
@@ -153,18 +153,11 @@ class WaitingVm:
     Its lease is that of a preview: no job gets the VM, and the next process, which has no connection to it, ends it.
     """
 
-    def __init__(
-        self,
-        storage: Storage,
-        providers: vms.Providers,
-        clock: Clock,
-        live_settings: LiveSettings,
-        memory_is_short: Callable[[], bool] = memory_is_short,
-    ) -> None:
-        self._storage = storage
-        self._providers = providers
-        self._clock = clock
-        self._live_settings = live_settings
+    def __init__(self, parts: VmParts, *, memory_is_short: Callable[[], bool] = memory_is_short) -> None:
+        self._storage = parts.storage
+        self._providers = parts.providers
+        self._clock = parts.clock
+        self._live_settings = parts.live_settings
         self._memory_is_short = memory_is_short
         self._making = threading.Lock()
         self._lock = threading.Lock()

@@ -18,13 +18,10 @@ from storage import TooManyBuilds, immutable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from actors.addresses import Address
-    from actors.messages import RootMessage
+    from actors.parts import Parts
     from actors.repositories.pushes import PushBuilds
-    from actors.settings import LiveSettings, Timings
     from actors.source_hosts.host import SourceHost
-    from actors.timer import Timer
-    from storage import Repository, Storage
+    from storage import Repository
 
 _AT_ONCE = 6
 _OF_ONE = 2
@@ -99,20 +96,10 @@ class RepositoryWatcher(Supervised[_Message, _Task]):
     All of them are due at the start, so that pushes during downtime are found; so are the connected accounts.
     """
 
-    def __init__(
-        self,
-        *,
-        timer: Timer,
-        root: Address[RootMessage],
-        storage: Storage,
-        live_settings: LiveSettings,
-        pushes: PushBuilds,
-        hosts: Mapping[str, SourceHost],
-        timings: Timings,
-    ) -> None:
-        super().__init__(timer, root, timings.retry)
-        self._storage = storage
-        self._live_settings = live_settings
+    def __init__(self, parts: Parts, *, pushes: PushBuilds, hosts: Mapping[str, SourceHost]) -> None:
+        super().__init__(parts.timer, parts.addresses.root, parts.timings.retry)
+        self._storage = parts.storage
+        self._live_settings = parts.live_settings
         self._pushes = pushes
         self._hosts = hosts
         self._checking: dict[int, int] = {}

@@ -21,13 +21,10 @@ from storage import SealBroken, SourceGone, TooManyBuilds, immutable
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from actors.addresses import Address
     from actors.ir import IrSettings
-    from actors.messages import RootMessage
+    from actors.parts import Parts
     from actors.repositories.pushes import PushBuilds
-    from actors.settings import LiveSettings, Timings
-    from actors.timer import Timer
-    from storage import Build, Clock, NewBuild, Pipeline, Schedule, Storage
+    from storage import Build, NewBuild, Pipeline, Schedule, Storage
 
 
 _SCHEDULE = "schedule"
@@ -138,28 +135,18 @@ class ScheduleRunner(Supervised[ScheduleRunnerMessage | _Fired, _Fire]):
     each build once.
     """
 
-    def __init__(
-        self,
-        *,
-        timer: Timer,
-        root: Address[RootMessage],
-        storage: Storage,
-        pushes: PushBuilds,
-        clock: Clock,
-        live_settings: LiveSettings,
-        timings: Timings,
-    ) -> None:
-        super().__init__(timer, root, timings.retry)
-        self._root = root
-        self._storage = storage
+    def __init__(self, parts: Parts, *, pushes: PushBuilds) -> None:
+        super().__init__(parts.timer, parts.addresses.root, parts.timings.retry)
+        self._root = parts.addresses.root
+        self._storage = parts.storage
         self._pushes = pushes
-        self._clock = clock
-        self._live_settings = live_settings
+        self._clock = parts.clock
+        self._live_settings = parts.live_settings
         self._firing: dict[int, int] = {}
         """The organizations of the schedules whose builds are made now."""
 
         self._draining = False
-        self._seen = clock.now()
+        self._seen = parts.clock.now()
 
     def begin(self) -> None:
         """Correct the schedules of a clock that was ahead."""

@@ -15,12 +15,8 @@ from storage import immutable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from actors.addresses import Address
     from actors.log_watchers import LogWatchers
-    from actors.messages import LeasePoolMessage, RootMessage
-    from actors.metrics import EngineMetrics
-    from actors.settings import LiveSettings, Timings
-    from actors.timer import Timer
+    from actors.parts import VmParts
     from actors.vms import Images
     from storage import AwaitingJob, Clock, Storage
 
@@ -158,33 +154,18 @@ class ImagePuller(Supervised[ImagePullerMessage | _Pulled, _PullImage]):
     remembered for a while, so that many jobs with an image that cannot be pulled cause only one attempt.
     """
 
-    def __init__(
-        self,
-        *,
-        timer: Timer,
-        root: Address[RootMessage],
-        pool: Address[LeasePoolMessage],
-        storage: Storage,
-        images: Images,
-        clock: Clock,
-        live_settings: LiveSettings,
-        make_room: Callable[[int], None],
-        progress: dict[str, str],
-        watchers: LogWatchers,
-        metrics: EngineMetrics,
-        timings: Timings,
-    ) -> None:
-        super().__init__(timer, root, timings.retry)
-        self._root = root
-        self._pool = pool
-        self._storage = storage
-        self._images = images
-        self._clock = clock
-        self._live_settings = live_settings
+    def __init__(self, parts: VmParts, *, make_room: Callable[[int], None]) -> None:
+        super().__init__(parts.timer, parts.addresses.root, parts.timings.retry)
+        self._root = parts.addresses.root
+        self._pool = parts.addresses.pool
+        self._storage = parts.storage
+        self._images = parts.images
+        self._clock = parts.clock
+        self._live_settings = parts.live_settings
         self._make_room = make_room
-        self._progress = progress
-        self._watchers = watchers
-        self._metrics = metrics
+        self._progress = parts.reasons.pulls
+        self._watchers = parts.watchers
+        self._metrics = parts.metrics
         self._pulls: dict[str, ImagePull] = {}
         self._queued: dict[str, None] = {}
         self._failures: dict[str, _Failure] = {}

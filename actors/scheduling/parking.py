@@ -15,12 +15,8 @@ from storage import LeaseState
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from actors.metrics import EngineMetrics
-    from actors.scheduling.parked_vms import ParkedConnections
-    from actors.scheduling.provider_choice import ProviderChoice
-    from actors.settings import LiveSettings
-    from actors.vms import Providers
-    from storage import Clock, Lease, Storage
+    from actors.parts import VmParts
+    from storage import Lease
 
 
 _BURST_SECONDS = 2.0
@@ -162,32 +158,18 @@ class _Work(Protocol):
 class Parking:
     """The VMs that wait for a job or are being made for that. For the pool's thread only."""
 
-    def __init__(
-        self,
-        *,
-        storage: Storage,
-        providers: Providers,
-        choice: ProviderChoice,
-        connections: ParkedConnections,
-        clock: Clock,
-        metrics: EngineMetrics,
-        live_settings: LiveSettings,
-        first_parked: float,
-        cores: int,
-        memory_is_short: Callable[[], bool],
-        work: _Work,
-    ) -> None:
-        self._storage = storage
-        self._providers = providers
-        self._choice = choice
-        self._connections = connections
-        self._clock = clock
-        self._metrics = metrics
-        self._live_settings = live_settings
+    def __init__(self, parts: VmParts, *, cores: int, memory_is_short: Callable[[], bool], work: _Work) -> None:
+        self._storage = parts.storage
+        self._providers = parts.providers
+        self._choice = parts.choice
+        self._connections = parts.connections
+        self._clock = parts.clock
+        self._metrics = parts.metrics
+        self._live_settings = parts.live_settings
         self._cores = cores
         self._memory_is_short = memory_is_short
         self._work = work
-        self._begins = clock.monotonic() + first_parked
+        self._begins = parts.clock.monotonic() + parts.timings.first_parked
         self._stocks: defaultdict[str, ParkedStock] = defaultdict(ParkedStock)
         self._demands: defaultdict[str, Demand] = defaultdict(Demand)
         self._away: set[str] = set()

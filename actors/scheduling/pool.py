@@ -38,18 +38,11 @@ from storage import JobState, Lease, QueuedJob
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actors.addresses import Address
     from actors.builds.attempt.disk_cache import DiskCache
-    from actors.messages import ImagePullerMessage, RootMessage
-    from actors.metrics import EngineMetrics
-    from actors.scheduling.parked_vms import ParkedConnections
-    from actors.scheduling.pending_reason import PendingReasons
-    from actors.scheduling.provider_choice import ProviderChoice
+    from actors.parts import VmParts
     from actors.scheduling.scheduler import Capacity
-    from actors.settings import LiveSettings, PoolSettings, Timings
-    from actors.timer import Alarm, Timer
-    from actors.vms import Images, Providers
-    from storage import Clock, Storage
+    from actors.settings import PoolSettings
+    from actors.timer import Alarm
 
 _FULL_SECONDS = 0.1
 """While the host is full, the queue is looked at no more often: what joins it can get no VM yet."""
@@ -64,53 +57,31 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
 
     def __init__(
         self,
+        parts: VmParts,
         *,
-        timer: Timer,
-        root: Address[RootMessage],
-        image_puller: Address[ImagePullerMessage],
-        storage: Storage,
-        providers: Providers,
-        choice: ProviderChoice,
-        images: Images,
-        clock: Clock,
-        connections: ParkedConnections,
-        live_settings: LiveSettings,
         cache: DiskCache,
-        reasons: PendingReasons,
-        metrics: EngineMetrics,
-        timings: Timings,
         cores: int = os.cpu_count() or 1,
         memory_is_short: Callable[[], bool] = memory_is_short,
     ) -> None:
-        super().__init__(timer, root, timings.retry)
-        self._root = root
-        self._image_puller = image_puller
-        self._storage = storage
-        self._providers = providers
-        self._choice = choice
-        self._images = images
-        self._clock = clock
-        self._live_settings = live_settings
+        super().__init__(parts.timer, parts.addresses.root, parts.timings.retry)
+        self._root = parts.addresses.root
+        self._image_puller = parts.addresses.images
+        self._storage = parts.storage
+        self._providers = parts.providers
+        self._choice = parts.choice
+        self._images = parts.images
+        self._clock = parts.clock
+        self._live_settings = parts.live_settings
         self._cache = cache
-        self._reasons = reasons
-        self._metrics = metrics
-        self._timings = timings
-        self._queue_timeout = QueueTimeout(storage, clock, root)
+        self._reasons = parts.reasons
+        self._metrics = parts.metrics
+        self._timings = parts.timings
+        self._queue_timeout = QueueTimeout(parts.storage, parts.clock, parts.addresses.root)
         self._fair_share = FairShare()
-        self._parking = Parking(
-            storage=storage,
-            providers=providers,
-            choice=choice,
-            connections=connections,
-            clock=clock,
-            metrics=metrics,
-            live_settings=live_settings,
-            first_parked=timings.first_parked,
-            cores=cores,
-            memory_is_short=memory_is_short,
-            work=self.work,
+        self._parking = Parking(parts, cores=cores, memory_is_short=memory_is_short, work=self.work)
+        self._admission = Admission(
+            parts.storage, parts.clock, lambda lacking: self._root.post(MakeRoom(lacking)), parts.timings.disk
         )
-        self._admission = Admission(storage, clock, lambda lacking: root.post(MakeRoom(lacking)), timings.disk)
         self._alarm: Alarm | None = None
         self._full_until = float("-inf")
 

@@ -12,12 +12,9 @@ from storage import BuildState, immutable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from actors.addresses import Address
-    from actors.messages import RootMessage
-    from actors.settings import LiveSettings, Timings
+    from actors.parts import Parts
     from actors.source_hosts.host import SourceHost
-    from actors.timer import Timer
-    from storage import Build, BuildOrigin, Repository, Storage
+    from storage import Build, BuildOrigin, Repository
 
 _AT_ONCE = 2
 _LISTED = 200
@@ -51,19 +48,10 @@ class StatusReporter(Supervised[StatusReporterMessage | _Reported, _ReportStates
     state never replaces a newer one; two repositories are served at once.
     """
 
-    def __init__(
-        self,
-        *,
-        timer: Timer,
-        root: Address[RootMessage],
-        storage: Storage,
-        live_settings: LiveSettings,
-        hosts: Mapping[str, SourceHost],
-        timings: Timings,
-    ) -> None:
-        super().__init__(timer, root, timings.retry)
-        self._storage = storage
-        self._live_settings = live_settings
+    def __init__(self, parts: Parts, *, hosts: Mapping[str, SourceHost]) -> None:
+        super().__init__(parts.timer, parts.addresses.root, parts.timings.retry)
+        self._storage = parts.storage
+        self._live_settings = parts.live_settings
         self._hosts = hosts
         self._reporting: set[int] = set()
 

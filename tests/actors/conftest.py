@@ -20,19 +20,17 @@ from actors import (
     PrometheusMetrics,
     RetentionSettings,
 )
-from actors.addresses import Address
-from actors.cleanup.host_disk import HostDisk
 from actors.cleanup.reaper import Reaper
 from actors.composition import ChildSpec, Composition
 from actors.ir import IrSettings, load
 from actors.mail import MailSettings
 from actors.messages import Reschedule
 from actors.notifications import NotificationSettings
+from actors.parts import VmParts
 from actors.render import RenderSettings
 from actors.render.discovery import Discovery
 from actors.render.vm import WaitingVm
 from actors.repositories import RepositorySettings, SourceSettings
-from actors.scheduling.provider_choice import ProviderChoice
 from actors.settings import LiveSettings, Timings
 from actors.source_hosts import PlainGit
 from actors.vms import Images, ImageSettings, ImageStore, Provider, Providers, SandboxProvider
@@ -88,16 +86,8 @@ def discovery_in(
     storage: Storage, providers: Providers, images: Images, clock: Clock, live_settings: LiveSettings
 ) -> Discovery:
     """Return a discovery of pipelines that tells nobody of its renders."""
-    return Discovery(
-        storage=storage,
-        providers=providers,
-        choice=ProviderChoice(storage, live_settings),
-        images=images,
-        clock=clock,
-        live_settings=live_settings,
-        waiting=WaitingVm(storage, providers, clock, live_settings),
-        renders=Address(),
-    )
+    parts = VmParts(storage=storage, providers=providers, images=images, clock=clock, live_settings=live_settings)
+    return Discovery(parts, waiting=WaitingVm(parts))
 
 
 class Host:
@@ -164,13 +154,14 @@ class Host:
             storage = Storage.open(self.storage.directory, clock)
             self._opened.append(storage)
         return Reaper(
-            storage=storage,
-            providers=self.providers,
-            images=self.images,
-            clock=clock or self.clock,
-            host_disk=HostDisk(),
-            live_settings=LiveSettings(self.settings),
-            pool=self.engine.addresses.pool,
+            VmParts(
+                storage=storage,
+                providers=self.providers,
+                images=self.images,
+                clock=clock or self.clock,
+                live_settings=LiveSettings(self.settings),
+                addresses=self.engine.addresses,
+            )
         )
 
     def restart(self) -> None:

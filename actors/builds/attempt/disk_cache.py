@@ -18,12 +18,9 @@ from storage import NewCacheEntry, SealBroken
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from actors.log_watchers import LogWatchers
-    from actors.metrics import EngineMetrics
-    from actors.scheduling.provider_choice import ProviderChoice
-    from actors.settings import LiveSettings
-    from actors.vms import Images, Providers
-    from storage import Build, CacheEntry, Clock, Job, Lease, Storage
+    from actors.parts import VmParts
+    from actors.vms import Images
+    from storage import Build, CacheEntry, Job, Lease, Storage
 
 _log = logging.getLogger(__name__)
 
@@ -93,28 +90,16 @@ class CacheNames:
 class DiskCache:
     """Finds and keeps the disks that jobs leave for later builds. Safe in any thread."""
 
-    def __init__(
-        self,
-        *,
-        storage: Storage,
-        providers: Providers,
-        choice: ProviderChoice,
-        images: Images,
-        names: CacheNames,
-        clock: Clock,
-        live_settings: LiveSettings,
-        metrics: EngineMetrics,
-        watchers: LogWatchers,
-    ) -> None:
-        self._storage = storage
-        self._providers = providers
-        self._choice = choice
-        self._images = images
+    def __init__(self, parts: VmParts, *, names: CacheNames) -> None:
+        self._storage = parts.storage
+        self._providers = parts.providers
+        self._choice = parts.choice
+        self._images = parts.images
         self._names = names
-        self._clock = clock
-        self._live_settings = live_settings
-        self._metrics = metrics
-        self._watchers = watchers
+        self._clock = parts.clock
+        self._live_settings = parts.live_settings
+        self._metrics = parts.metrics
+        self._watchers = parts.watchers
 
     def take_hit(self, job_id: int) -> bool:
         """Let a scheduled job pass on a cache hit; tell whether it did. The caller lets its build go on.

@@ -17,9 +17,8 @@ import apsw
 import pytest
 
 from actors import JobSettings, PoolSettings
-from actors.addresses import Address
-from actors.cleanup.host_disk import HostDisk
 from actors.cleanup.reaper import Reaper
+from actors.parts import VmParts
 from actors.settings import LiveSettings
 from actors.vms import Images, ImageStore, SandboxProvider
 from actors.vms.sandbox import IdMap
@@ -117,13 +116,13 @@ def churn(tmp_path: Path, images_dir: Path) -> Iterator[VmChurn]:
     images = Images(ImageStore(images_dir, idmap), "debian:12", {})
     provider = SandboxProvider(storage.directory / "sandbox", images, idmap, clock)
     reaper = Reaper(
-        storage=storage,
-        providers=only(provider),
-        images=images,
-        clock=clock,
-        host_disk=HostDisk(),
-        live_settings=LiveSettings(settings_with(PoolSettings(), JobSettings())),
-        pool=Address(),
+        VmParts(
+            storage=storage,
+            providers=only(provider),
+            images=images,
+            clock=clock,
+            live_settings=LiveSettings(settings_with(PoolSettings(), JobSettings())),
+        )
     )
     storage.builds.create(new_pipeline(storage), NewBuild("main", "c0ffee"), [new_job()])
     argv = [sys.executable, "-m", "tests.actors.cleanup.vm_churn", str(storage.directory), str(images_dir)]

@@ -13,10 +13,9 @@ from actors.addresses import Address
 from actors.mail import Mails, MailSettings
 from actors.mail.sender import MailSender
 from actors.messages import MailSenderMessage, PollStorage
-from actors.metrics import EngineMetrics
-from actors.settings import JobSettings, LiveSettings, PoolSettings, Timings
+from actors.parts import Parts
+from actors.settings import JobSettings, LiveSettings, PoolSettings
 from actors.supervision import doing, spawn
-from actors.timer import Timer
 from storage import Storage
 from tests.actors.conftest import settings_with
 from tests.clock import ManualClock
@@ -28,28 +27,20 @@ Start = Callable[[MailSettings], tuple[Address[MailSenderMessage], LiveSettings]
 
 @pytest.fixture
 def start(storage: Storage, clock: ManualClock) -> Iterator[Start]:
-    timer, started = Timer(clock), []
-    timer.start()
+    started = []
 
     def start(mail: MailSettings) -> tuple[Address[MailSenderMessage], LiveSettings]:
         live = LiveSettings(replace(settings_with(PoolSettings(), JobSettings()), mail=mail))
-        sender: Address[MailSenderMessage] = spawn(
-            MailSender,
-            timer=timer,
-            root=Address(),
-            storage=storage,
-            clock=clock,
-            live_settings=live,
-            metrics=EngineMetrics(),
-            timings=Timings(),
-        )
-        started.append(sender)
+        parts = Parts(storage=storage, clock=clock, live_settings=live)
+        parts.timer.start()
+        sender: Address[MailSenderMessage] = spawn(MailSender, parts)
+        started.append((sender, parts.timer))
         return sender, live
 
     yield start
-    for sender in started:
+    for sender, timer in started:
         sender.stop()
-    timer.stop()
+        timer.stop()
 
 
 def plain(server: MailServer) -> MailSettings:

@@ -18,13 +18,12 @@ from actors import JobSettings, PoolSettings
 from actors.addresses import Address
 from actors.mail import Mails, MailSettings
 from actors.messages import PollStorage
-from actors.metrics import EngineMetrics
 from actors.notifications import NotificationSettings, deliver_test, new_notification
 from actors.notifications.announcing import Announcements
 from actors.notifications.notifier import Notifier
-from actors.settings import LiveSettings, Timings
+from actors.parts import Parts
+from actors.settings import LiveSettings
 from actors.supervision import spawn
-from actors.timer import Timer
 from storage import (
     Build,
     BuildState,
@@ -61,7 +60,8 @@ class World:
         self.pipeline = storage.pipelines.create(self.owner.organization.id, NewPipeline("web", "Web", "r", "main"))
         mail, notifications = MailSettings("mail.example.org"), NotificationSettings(networks=("127.0.0.0/8",))
         settings = settings_with(PoolSettings(), JobSettings())
-        self.live = LiveSettings(replace(settings, mail=mail, notifications=notifications))
+        live = LiveSettings(replace(settings, mail=mail, notifications=notifications))
+        self.parts = Parts(storage=storage, clock=clock, live_settings=live)
         self.secret = ""
 
     def add(self, kind: NotificationKind, path: str = "/hook", **choices: Any) -> Notification:
@@ -87,25 +87,14 @@ class World:
 
     def announcements(self) -> Announcements:
         return Announcements(
-            storage=self.storage,
-            live_settings=self.live,
+            self.parts,
             mails=Mails(self.storage, "https://ci.example.org"),
             describe=lambda build: {"number": build.number, "state": build.state},
         )
 
     @contextmanager
     def notifier(self) -> Iterator[Address[Any]]:
-        address = spawn(
-            Notifier,
-            timer=Timer(self.clock),
-            root=Address(),
-            storage=self.storage,
-            clock=self.clock,
-            live_settings=self.live,
-            announcements=self.announcements(),
-            metrics=EngineMetrics(),
-            timings=Timings(),
-        )
+        address = spawn(Notifier, self.parts, self.announcements())
         try:
             yield address
         finally:

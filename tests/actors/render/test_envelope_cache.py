@@ -6,9 +6,7 @@ import json
 import shutil
 from datetime import timedelta
 
-from actors.addresses import Address
-from actors.log_watchers import LogWatchers
-from actors.metrics import EngineMetrics
+from actors.parts import VmParts
 from actors.render.recording import RenderRecorder, cache_name
 from actors.settings import LiveSettings
 from storage import Build, NewBuild, Rendered
@@ -31,12 +29,13 @@ def test_a_plan_is_rendered_anew_in_an_image_that_was_replaced(host: Host):
     """The image has the Python that runs the pipeline files."""
     storage, images = host.storage, host.images
     recorder = RenderRecorder(
-        storage=storage,
-        images=images,
-        live_settings=LiveSettings(host.settings),
-        metrics=EngineMetrics(),
-        root=Address(),
-        watchers=LogWatchers(),
+        VmParts(
+            storage=storage,
+            clock=host.clock,
+            live_settings=LiveSettings(host.settings),
+            providers=host.providers,
+            images=images,
+        )
     )
     build = begun(host)
     archive = storage.sources.path(build.uuid)

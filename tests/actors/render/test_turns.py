@@ -12,17 +12,15 @@ from pathlib import Path
 import pytest
 
 from actors import JobSettings, PoolSettings
-from actors.addresses import Address
 from actors.builds.retrying import wait_reason
-from actors.log_watchers import LogWatchers
 from actors.messages import Reschedule
+from actors.parts import VmParts
 from actors.render import RenderSettings
 from actors.render.discovery import Shares
 from actors.render.pool import RenderPool
 from actors.render.vm import WaitingVm
-from actors.settings import LiveSettings, Timings
+from actors.settings import LiveSettings
 from actors.supervision import spawn
-from actors.timer import Timer
 from storage import Build, BuildSettings, BuildState, NewBuild, Pipeline, Render, Storage
 from tests.actors.conftest import images_in_memory, settings_with
 from tests.clock import ManualClock
@@ -60,20 +58,20 @@ class World:
         self.running: dict[int, Slow] = {}
         settings = settings_with(PoolSettings(low_disk_gb=0), JobSettings())
         live_settings = LiveSettings(replace(settings, render=RenderSettings(vms=3)))
-        providers = only(MemoryProvider(images_in_memory(folder / "images")))
-        self.timer = Timer(self.clock)
+        images = images_in_memory(folder / "images")
+        parts = VmParts(
+            storage=self.storage,
+            clock=self.clock,
+            live_settings=live_settings,
+            providers=only(MemoryProvider(images)),
+            images=images,
+        )
+        self.timer = parts.timer
         self.pool = spawn(
             RenderPool,
-            timer=self.timer,
-            root=Address(),
-            pool=Address(),
-            storage=self.storage,
-            providers=providers,
-            live_settings=live_settings,
+            parts,
             rendering=lambda render: Slow(self, render),  # type: ignore[arg-type] # the pool asks no more of it
-            waiting=WaitingVm(self.storage, providers, self.clock, live_settings),
-            watchers=LogWatchers(),
-            timings=Timings(),
+            waiting=WaitingVm(parts),
         )
 
     def ask(self, pipeline: Pipeline, url: str | None = None) -> Build:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from actors.parts import VmParts
 from actors.render import loader
 from actors.render.discovery import discover
 from actors.render.vm import RenderVm, VmWanted, WaitingVm
@@ -36,7 +37,14 @@ class Waiting:
         self.short = threading.Event()
         self.settings = LiveSettings(with_parked(host.settings, 1))
         self.wanted = VmWanted("sandbox", host.images.resolve(None), host.settings.render)
-        self.vm = WaitingVm(host.storage, host.providers, self.clock, self.settings, self.short.is_set)
+        parts = VmParts(
+            storage=host.storage,
+            clock=self.clock,
+            live_settings=self.settings,
+            providers=host.providers,
+            images=host.images,
+        )
+        self.vm = WaitingVm(parts, memory_is_short=self.short.is_set)
 
     def make(self) -> str:
         """Make the VM as after a render; return its name."""

@@ -10,11 +10,11 @@ import pytest
 from actors import JobSettings, PoolSettings
 from actors.addresses import Address
 from actors.messages import PollStorage, RepositoryWatcherMessage
+from actors.parts import Parts
 from actors.repositories.watcher import RepositoryWatcher
-from actors.settings import LiveSettings, Timings
+from actors.settings import LiveSettings
 from actors.source_hosts import PlainGit
 from actors.supervision import doing, spawn
-from actors.timer import Timer
 from storage import SystemClock
 from tests.actors.conftest import settings_with
 from tests.actors.repositories.world import World
@@ -26,16 +26,14 @@ class Watched:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.timer = Timer(SystemClock())
-        self.address: Address[RepositoryWatcherMessage] = spawn(
-            RepositoryWatcher,
-            timer=self.timer,
-            root=Address(),
-            storage=self.world.storage,
+        parts = Parts(
+            storage=world.storage,
+            clock=SystemClock(),
             live_settings=LiveSettings(settings_with(PoolSettings(), JobSettings())),
-            pushes=self.world.pushes,
-            hosts={"git": PlainGit(self.world.storage)},
-            timings=Timings(),
+        )
+        self.timer = parts.timer
+        self.address: Address[RepositoryWatcherMessage] = spawn(
+            RepositoryWatcher, parts, pushes=self.world.pushes, hosts={"git": PlainGit(self.world.storage)}
         )
 
     def hasten(self) -> None:

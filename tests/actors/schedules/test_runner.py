@@ -17,16 +17,16 @@ from actors import JobSettings, PoolSettings
 from actors.addresses import Address
 from actors.log_watchers import LogWatchers
 from actors.messages import Drain, PollStorage
+from actors.parts import Parts
 from actors.repositories.commit_builds import CommitBuilds
 from actors.repositories.pull_requests import PullRequestBuilds
 from actors.repositories.pushes import PushBuilds
 from actors.repositories.reruns import HostApprovals, Reruns
 from actors.schedules import new_schedule
 from actors.schedules.runner import ScheduleRunner
-from actors.settings import LiveSettings, Timings
+from actors.settings import LiveSettings
 from actors.source_hosts import PlainGit
 from actors.supervision import spawn
-from actors.timer import Timer
 from storage import (
     Build,
     BuildSettings,
@@ -90,7 +90,6 @@ class World:
 
     @contextmanager
     def runner(self) -> Iterator[Address[Any]]:
-        timer = Timer(self.clock)
         live_settings = LiveSettings(settings_with(PoolSettings(), JobSettings()))
         images = images_in_memory(self.directory / str(next(self.names)))
         hosts = {"git": PlainGit(self.storage)}
@@ -116,13 +115,8 @@ class World:
         )
         address = spawn(
             ScheduleRunner,
-            timer=timer,
-            root=Address(),
-            storage=self.storage,
-            clock=self.clock,
+            Parts(storage=self.storage, clock=self.clock, live_settings=live_settings),
             pushes=pushes,
-            live_settings=live_settings,
-            timings=Timings(),
         )
         try:
             yield address

@@ -10,13 +10,13 @@ import pytest
 
 from actors.addresses import Address
 from actors.messages import PollStorage, StatusReporterMessage
-from actors.settings import JobSettings, LiveSettings, PoolSettings, Timings
+from actors.parts import Parts
+from actors.settings import JobSettings, LiveSettings, PoolSettings
 from actors.source_hosts import PlainGit
 from actors.source_hosts.forge_host import commit_status
 from actors.source_hosts.host import HostError, Report
 from actors.source_hosts.reporting import StatusReporter
 from actors.supervision import spawn
-from actors.timer import Timer
 from storage import Build, BuildOrigin, BuildState, NewBuild, NewOrigin, NewPipeline, OriginEvent, Repository, Storage
 from tests.actors.conftest import settings_with
 from tests.clock import ManualClock
@@ -51,20 +51,13 @@ def board(storage: Storage) -> Board:
 
 @pytest.fixture
 def reporter(storage: Storage, clock: ManualClock, board: Board) -> Iterator[Address[StatusReporterMessage]]:
-    timer = Timer(clock)
-    timer.start()
-    actor: Address[StatusReporterMessage] = spawn(
-        StatusReporter,
-        timer=timer,
-        root=Address(),
-        storage=storage,
-        live_settings=LiveSettings(settings_with(PoolSettings(), JobSettings())),
-        hosts={"git": board},
-        timings=Timings(),
-    )
+    live_settings = LiveSettings(settings_with(PoolSettings(), JobSettings()))
+    parts = Parts(storage=storage, clock=clock, live_settings=live_settings)
+    parts.timer.start()
+    actor: Address[StatusReporterMessage] = spawn(StatusReporter, parts, hosts={"git": board})
     yield actor
     actor.stop()
-    timer.stop()
+    parts.timer.stop()
 
 
 @pytest.fixture

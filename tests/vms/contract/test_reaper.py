@@ -9,9 +9,8 @@ from uuid import uuid4
 
 import pytest
 
-from actors.addresses import Address
-from actors.cleanup.host_disk import HostDisk
 from actors.cleanup.reaper import Reaper
+from actors.parts import VmParts
 from actors.settings import JobSettings, LiveSettings, PoolSettings
 from actors.vms import Images, ImageStore, Provider, VmSpec
 from storage import Storage, SystemClock
@@ -42,13 +41,13 @@ def reaping(provider: Provider, image_store: ImageStore, tmp_path: Path) -> Iter
     clock = SystemClock()
     storage = new_storage(tmp_path / "state", clock)
     reaper = Reaper(
-        storage=storage,
-        providers=only(provider),
-        images=Images(image_store, IMAGE, {}),
-        clock=clock,
-        host_disk=HostDisk(),
-        live_settings=LiveSettings(settings_with(PoolSettings(), JobSettings())),
-        pool=Address(),
+        VmParts(
+            storage=storage,
+            providers=only(provider),
+            images=Images(image_store, IMAGE, {}),
+            clock=clock,
+            live_settings=LiveSettings(settings_with(PoolSettings(), JobSettings())),
+        )
     )
     yield Reaping(storage, provider, reaper)
     storage.close()

@@ -12,7 +12,9 @@ from typing import Any, ClassVar
 
 import pytest
 
+from actors.builds.attempt.disk_cache import DiskCache
 from actors.messages import PollStorage, Reschedule
+from actors.parts import VmParts
 from actors.scheduling.pool import LeasePool
 from actors.settings import Timings
 from actors.vms import Connection, Images
@@ -112,8 +114,8 @@ def host_of(
 
         def make(cores: int = 1, timings: Timings = SOON, **pool: Any) -> ParkingHost:
             class LeasePoolOfHost(LeasePool):
-                def __init__(self, **arguments: Any) -> None:
-                    super().__init__(**arguments, cores=cores, memory_is_short=short.is_set)
+                def __init__(self, parts: VmParts, cache: DiskCache) -> None:
+                    super().__init__(parts, cache=cache, cores=cores, memory_is_short=short.is_set)
 
             monkeypatch.setattr("actors.composition.LeasePool", LeasePoolOfHost)
             parking = Parking(images)

@@ -10,11 +10,10 @@ from uuid import uuid4
 import pytest
 
 from actors import JobSettings, PoolSettings
-from actors.metrics import EngineMetrics
-from actors.scheduling.parked_vms import DestroyVm, ParkedConnections, ParkVm, VmParked
+from actors.parts import VmParts
+from actors.scheduling.parked_vms import DestroyVm, ParkVm, VmParked
 from actors.scheduling.parking import Parking
-from actors.scheduling.provider_choice import ProviderChoice
-from actors.settings import LiveSettings
+from actors.settings import LiveSettings, Timings
 from actors.vms import Images
 from storage import Lease, LeaseState, Storage
 from tests.actors.conftest import images_in_memory, settings_with
@@ -32,15 +31,16 @@ class Refilled:
         self.storage = storage
         self._begun: list[Lease] = []
         live_settings = LiveSettings(settings_with(PoolSettings(max_vms=8), JobSettings()))
-        self.parking = Parking(
+        parts = VmParts(
             storage=storage,
             providers=only(MemoryProvider(images), MemoryProvider(images, name="qemu")),
-            choice=ProviderChoice(storage, live_settings),
-            connections=ParkedConnections(),
+            images=images,
             clock=clock,
-            metrics=EngineMetrics(),
             live_settings=live_settings,
-            first_parked=first_parked,
+            timings=Timings(first_parked=first_parked),
+        )
+        self.parking = Parking(
+            parts,
             cores=cores,
             memory_is_short=lambda: False,
             work=self._work,

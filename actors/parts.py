@@ -1,0 +1,56 @@
+"""The parts that the composition gives to every actor, as one object; it says of each who changes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from actors.addresses import Addresses
+from actors.cleanup.host_disk import HostDisk
+from actors.log_watchers import LogWatchers
+from actors.metrics import EngineMetrics
+from actors.scheduling.parked_vms import ParkedConnections
+from actors.scheduling.pending_reason import PendingReasons
+from actors.scheduling.provider_choice import ProviderChoice
+from actors.settings import Timings
+from actors.timer import Timer
+
+if TYPE_CHECKING:
+    from actors.settings import LiveSettings
+    from actors.vms import Images, Providers
+    from storage import Clock, Storage
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """The parts of all actors."""
+
+    storage: Storage
+    clock: Clock
+    live_settings: LiveSettings
+    metrics: EngineMetrics = field(default_factory=EngineMetrics)
+    timings: Timings = field(default_factory=Timings)
+    addresses: Addresses = field(default_factory=Addresses)
+    watchers: LogWatchers = field(default_factory=LogWatchers)
+
+    @cached_property
+    def timer(self) -> Timer:
+        """The timer of all actors."""
+        return Timer(self.clock)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VmParts(Parts):
+    """The parts of the actors that have VMs."""
+
+    providers: Providers
+    images: Images
+    reasons: PendingReasons = field(default_factory=PendingReasons)
+    connections: ParkedConnections = field(default_factory=ParkedConnections)
+    host_disk: HostDisk = field(default_factory=HostDisk)
+
+    @cached_property
+    def choice(self) -> ProviderChoice:
+        """The choice of providers for jobs and renders."""
+        return ProviderChoice(self.storage, self.live_settings)
