@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from storage import on_first_use
 
 if TYPE_CHECKING:
+    from actors.builds.adding import add_planned, has_credit
     from actors.builds.attempt.environment import job_environment
     from actors.builds.retrying import repetition, retry, wait_reason
     from actors.engine import Engine, EngineBusy
@@ -50,8 +51,10 @@ __all__ = [
     "RetentionSettings",
     "TimedBackend",
     "Timings",
+    "add_planned",
     "doing",
     "exchange",
+    "has_credit",
     "is_public",
     "is_within",
     "job_environment",

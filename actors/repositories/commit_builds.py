@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from actors.ir import IrError, concerns, load, wants
+from actors.builds.adding import NotConcerned, add_or_reject
+from actors.ir import wants
 from actors.messages import BuildCreated, CancelBuild
 from actors.render.envelope import Envelope, RenderFailed
 from storage import (
-    BuildErrorCode,
     BuildState,
     CancelSuperseded,
     DeclaringRepository,
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 
 _HEADS = "refs/heads/"
 _BUILT_BEFORE = "it has been built before"
+_NO_CREDIT = "the organization has no credit, and this service requires it: add some, then push again or rebuild"
 _MOST_NAMED = 10
 _MOST_CHARACTERS = 300
 
@@ -208,30 +208,22 @@ class CommitBuilds:
 
     def _create(self, wanted: _Wanted, commit: PushedCommit) -> Build | str:
         """Store a build; return why not if the commit does not concern its pipeline, or it has been built."""
-        builds, pipeline, new = self._storage.builds, wanted.pipeline, commit.new
-        if self._is_built(pipeline, commit):
+        if self._is_built(wanted.pipeline, commit):
             return _BUILT_BEFORE
-        without_source = replace(new, env={}, source_archive=None)
-        if not self._has_credit(pipeline.organization_id):
-            why = "the organization has no credit, and this service requires it: add some, then push again or rebuild"
-            code = BuildErrorCode.BILLING_INSUFFICIENT_BALANCE
-            return self._recorded(builds.create_rejected(pipeline, without_source, code, why), commit)
-        if wanted.definition is None:
-            code, why = BuildErrorCode.RENDER_FAILED, wanted.failure or ""
-            return self._recorded(builds.create_rejected(pipeline, without_source, code, why), commit)
         try:
-            planned = load(wanted.definition, self._live_settings.now.ir)
-        except IrError as error:
-            return self._recorded(builds.create_rejected(pipeline, without_source, error.code, error.message), commit)
-        if not concerns(planned, commit.changed):
-            return "none of the changed files is among the paths of its pipelines' steps"
-        planned_build = replace(
-            new,
-            pipeline_ir=wanted.definition,
-            timeout_seconds=planned.timeout_seconds,
-            warnings=planned.warnings,
-        )
-        return self._recorded(builds.create(pipeline, planned_build, planned.jobs), commit)
+            build = add_or_reject(
+                self._storage,
+                self._live_settings.now.ir,
+                wanted.pipeline,
+                commit.new,
+                wanted.definition,
+                no_credit=_NO_CREDIT,
+                failure=(wanted.failure or "") if wanted.definition is None else None,
+                changed=commit.changed,
+            )
+        except NotConcerned as why:
+            return str(why)
+        return self._recorded(build, commit)
 
     def _is_built(self, pipeline: Pipeline, commit: PushedCommit) -> bool:
         return commit.once and self._storage.build_origins.has_build(pipeline.id, commit.origin, commit.new.commit)
@@ -248,9 +240,6 @@ class CommitBuilds:
         of_default = commit.origin.ref == f"{_HEADS}{commit.default_branch}" and commit.origin.pull_request is None
         running = mode is CancelSuperseded.ALL or (mode is CancelSuperseded.BRANCHES and not of_default)
         return self._storage.superseded.cancel_older(build, commit.origin, running=running)
-
-    def _has_credit(self, organization_id: int) -> bool:
-        return not self._storage.billing.require_credit or self._storage.ledger.balance(organization_id) > 0
 
 
 def _in_words(build: Build) -> str:

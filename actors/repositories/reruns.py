@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from actors.builds.adding import add_or_reject
 from actors.builds.retrying import repetition
-from actors.ir import IrError, load
 from actors.messages import BuildCreated
 from actors.source_hosts.host import RerunAsked
-from storage import ApprovalNotAwaited, BuildErrorCode, NewOrigin, PipelineGone, SealBroken, SourceGone, TooManyBuilds
+from storage import ApprovalNotAwaited, NewOrigin, PipelineGone, SealBroken, SourceGone, TooManyBuilds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -147,22 +146,11 @@ class Reruns:
         return added
 
     def _add(self, build: Build, new: NewBuild) -> Build:
-        builds, pipeline = self._storage.builds, self._storage.pipelines.by_id(build.pipeline_id)
+        pipeline = self._storage.pipelines.by_id(build.pipeline_id)
         if pipeline is None:
             raise PipelineGone(f"the pipeline of build {build.number} was deleted")
-        without_source = replace(new, env={}, source_of=None)
-        if self._storage.billing.require_credit and self._storage.ledger.balance(build.organization_id) <= 0:
-            return builds.create_rejected(
-                pipeline, without_source, BuildErrorCode.BILLING_INSUFFICIENT_BALANCE, _NO_CREDIT
-            )
-        if not new.pipeline_ir:
-            if new.has_source:
-                return self._storage.renders.begin(pipeline, new, None)
+        failure = None
+        if not new.pipeline_ir and not new.has_source:
             failure = build.error_message or "nothing is kept of the first build"
-            return builds.create_rejected(pipeline, without_source, BuildErrorCode.RENDER_FAILED, failure)
-        try:
-            planned = load(new.pipeline_ir, self._live_settings.now.ir)
-        except IrError as error:
-            return builds.create_rejected(pipeline, without_source, error.code, error.message)
-        planned_build = replace(new, timeout_seconds=planned.timeout_seconds, warnings=planned.warnings)
-        return builds.create(pipeline, planned_build, planned.jobs)
+        limits, definition = self._live_settings.now.ir, new.pipeline_ir
+        return add_or_reject(self._storage, limits, pipeline, new, definition, no_credit=_NO_CREDIT, failure=failure)

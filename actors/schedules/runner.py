@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, assert_never
 
+from actors.builds.adding import add_planned, has_credit
 from actors.builds.retrying import repetition
-from actors.ir import IrError, load
 from actors.messages import BuildCreated, Drain, PollStorage, ScheduleRunnerMessage
 from actors.render.envelope import RenderFailed
 from actors.repositories.fetching.git import GitError
@@ -60,7 +59,7 @@ def add_scheduled_build(storage: Storage, limits: IrSettings, schedule: Schedule
     """
     pipeline = _buildable(storage, schedule)
     if head is not None:
-        return _planned(storage, limits, pipeline, head)
+        return add_planned(storage, limits, pipeline, head)
     latest = storage.builds.latest(pipeline.id, schedule.branch)
     if latest is None:
         raise NothingBuilt(f'there is no build of the branch "{schedule.branch}" to repeat: create one')
@@ -77,7 +76,7 @@ def _buildable(storage: Storage, schedule: Schedule) -> Pipeline:
     pipeline = storage.pipelines.by_id(schedule.pipeline_id)
     if pipeline is None or storage.declarations.archived(pipeline.id):
         raise NothingBuilt("the repository no longer declares the pipeline, so it is not built")
-    if storage.billing.require_credit and storage.ledger.balance(pipeline.organization_id) <= 0:
+    if not has_credit(storage, pipeline.organization_id):
         raise NothingBuilt("the organization has no credit, and this service requires it")
     number = schedule.last_build_number
     last = None if number is None else storage.builds.by_number(pipeline.id, number)
@@ -97,16 +96,7 @@ def _repeat(storage: Storage, limits: IrSettings, pipeline: Pipeline, build: Bui
         if not new.has_source and not source_url:
             raise NothingBuilt(f"build {build.number} has neither pipeline nor source: create another one")
         return storage.renders.begin(pipeline, new, source_url)
-    return _planned(storage, limits, pipeline, new)
-
-
-def _planned(storage: Storage, limits: IrSettings, pipeline: Pipeline, new: NewBuild) -> Build:
-    try:
-        planned = load(new.pipeline_ir or "", limits)
-    except IrError as error:
-        return storage.builds.create_rejected(pipeline, new, error.code, error.message)
-    planned_build = replace(new, timeout_seconds=planned.timeout_seconds, warnings=planned.warnings)
-    return storage.builds.create(pipeline, planned_build, planned.jobs)
+    return add_planned(storage, limits, pipeline, new)
 
 
 @immutable

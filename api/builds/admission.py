@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from actors import has_credit
 from api.errors.catalog import ApiError
 from storage import TooManyBuilds
 
@@ -44,11 +45,10 @@ def require_credit_and_room(storage: Storage, organization_id: int) -> None:
 
 
 def _require_credit(storage: Storage, organization_id: int) -> None:
-    if not storage.billing.require_credit:
+    if has_credit(storage, organization_id):
         return
-    balance = storage.ledger.balance(organization_id)
-    organization = storage.organizations.by_id(organization_id)
-    if balance <= 0 and organization is not None:
+    balance, organization = storage.ledger.balance(organization_id), storage.organizations.by_id(organization_id)
+    if organization is not None:
         raise ApiError(
             "billing_insufficient_balance",
             f"the balance is {balance} cents, and this service requires credit: redeem a coupon, or have the"

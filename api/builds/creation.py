@@ -9,7 +9,7 @@ from actors import EngineBusy
 from actors.render import RenderFailed
 from api.builds.admission import admit_manual_build, require_credit_and_room
 from api.builds.bodies import CreateBuildRequest, CreateRepoBuildRequest, RepoIdentity, archive_of
-from api.builds.rebuilding import add_planned, no_source, plan_rejection, rebuild_of, source_expired
+from api.builds.rebuilding import no_source, plan_rejection, planned_build, rebuild_of, source_expired
 from api.engine import refuse_while_draining
 from api.errors.catalog import ApiError
 from storage import (
@@ -168,7 +168,7 @@ class BuildCreation:
         """Store a build, and announce it to the engine; if it has no pipeline, it is rendered first."""
         if new.pipeline_ir is None or not new.pipeline_ir.strip():
             return self._render(call, pipeline, new, source_url)
-        build = add_planned(self._storage, self._limits, pipeline, new)
+        build = planned_build(self._storage, self._limits, pipeline, new)
         self._engine.jobs_added(build.id)
         return build
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from actors import repetition
-from actors.ir import IrError, IrSettings, load
+from actors import add_planned, repetition
 from api.errors.catalog import ApiError
 from storage import BuildErrorCode, SourceGone
 
 if TYPE_CHECKING:
+    from actors.ir import IrSettings
     from storage import Build, NewBuild, Pipeline, RequestKey, Storage
 
 _NO_SOURCE = "no source to render from: give pipeline_ir, source_b64 or source_url"
@@ -29,15 +28,12 @@ def rebuild_of(
         raise source_expired(build) from None
 
 
-def add_planned(storage: Storage, limits: IrSettings, pipeline: Pipeline, new: NewBuild) -> Build:
+def planned_build(storage: Storage, limits: IrSettings, pipeline: Pipeline, new: NewBuild) -> Build:
     """Plan and add a build that has a pipeline; a failed one if it is invalid. Raises ApiError."""
-    try:
-        planned = load(new.pipeline_ir or "", limits)
-    except IrError as error:
-        refused = storage.builds.create_rejected(pipeline, new, error.code, error.message, refused=True)
-        raise plan_rejection(refused) from None
-    planned_build = replace(new, timeout_seconds=planned.timeout_seconds, warnings=planned.warnings)
-    return storage.builds.create(pipeline, planned_build, planned.jobs)
+    build = add_planned(storage, limits, pipeline, new, refused=True)
+    if build.error_code is not None:
+        raise plan_rejection(build)
+    return build
 
 
 def no_source(storage: Storage, pipeline: Pipeline, new: NewBuild) -> ApiError:

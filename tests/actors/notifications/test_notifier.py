@@ -249,7 +249,7 @@ def test_nobody_is_mailed_who_may_not_be(world: World):
     world.storage.mail_opt_outs.set(world.owner.user.email, out=True)
     world.end(PASSED)
     world.work_off()
-    world.live.now = replace(world.live.now, mail=MailSettings())
+    world.parts.live_settings.now = replace(world.parts.live_settings.now, mail=MailSettings())
     world.end(FAILED)
     world.work_off()
     assert world.letters() == []
@@ -274,8 +274,8 @@ def test_the_author_of_a_pushed_commit_is_told(world: World):
     for address in ("Bob@example.org", "victim@elsewhere.example", None, "carl@corp.example"):
         world.end(FAILED, NewOrigin(repository.id, OriginEvent.PUSH, "refs/heads/main", author_email=address))
         world.end(PASSED, created_by=None)
-    notifications = replace(world.live.now.notifications, mail_domains=("Corp.example",))
-    world.live.now = replace(world.live.now, notifications=notifications)
+    notifications = replace(world.parts.live_settings.now.notifications, mail_domains=("Corp.example",))
+    world.parts.live_settings.now = replace(world.parts.live_settings.now, notifications=notifications)
     world.work_off()
     failures = [each for each in world.log(email) if each.event == "build.first_failure"]
     assert [(each.recipient, each.state) for each in failures] == [

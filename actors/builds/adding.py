@@ -1,0 +1,88 @@
+"""Adding of builds: whether there is credit, the plan, and the build that is created or rejected."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from actors.ir import IrError, concerns, load
+from storage import BuildErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from actors.ir import IrSettings
+    from storage import Build, NewBuild, Pipeline, Storage
+
+
+class NotConcerned(Exception):
+    """No step of a pipeline is about the files that changed."""
+
+
+def has_credit(storage: Storage, organization_id: int) -> bool:
+    """Tell whether an organization may build: it has credit, or the service requires none."""
+    return not storage.billing.require_credit or storage.ledger.balance(organization_id) > 0
+
+
+def add_planned(
+    storage: Storage,
+    limits: IrSettings,
+    pipeline: Pipeline,
+    new: NewBuild,
+    *,
+    refused: bool = False,
+) -> Build:
+    """Plan and add a build that has a pipeline; if that is invalid, one rejected with an error code.
+
+    It is ``refused`` if a request asked for it.
+    """
+    return _add(storage, limits, pipeline, new, rejected=new, refused=refused)
+
+
+def add_or_reject(
+    storage: Storage,
+    limits: IrSettings,
+    pipeline: Pipeline,
+    new: NewBuild,
+    definition: str | None,
+    *,
+    no_credit: str,
+    failure: str | None,
+    changed: Collection[str] | None = None,
+) -> Build:
+    """Add a build for which nobody waits: if it is rejected, it says why.
+
+    It is rejected with ``no_credit`` or for a ``failure``, and then without its source and environment. Without a
+    definition of its pipeline it is rendered first. Raises NotConcerned if the files that ``changed`` are known, and
+    the pipeline's steps are about others.
+    """
+    rejected = replace(new, env={}, source_archive=None, source_of=None)
+    if not has_credit(storage, pipeline.organization_id):
+        code = BuildErrorCode.BILLING_INSUFFICIENT_BALANCE
+        return storage.builds.create_rejected(pipeline, rejected, code, no_credit)
+    if failure is not None:
+        return storage.builds.create_rejected(pipeline, rejected, BuildErrorCode.RENDER_FAILED, failure)
+    if not definition:
+        return storage.renders.begin(pipeline, new, None)
+    planned = replace(new, pipeline_ir=definition)
+    return _add(storage, limits, pipeline, planned, rejected=rejected, changed=changed)
+
+
+def _add(
+    storage: Storage,
+    limits: IrSettings,
+    pipeline: Pipeline,
+    new: NewBuild,
+    *,
+    rejected: NewBuild,
+    changed: Collection[str] | None = None,
+    refused: bool = False,
+) -> Build:
+    try:
+        planned = load(new.pipeline_ir or "", limits)
+    except IrError as error:
+        return storage.builds.create_rejected(pipeline, rejected, error.code, error.message, refused=refused)
+    if not concerns(planned, changed):
+        raise NotConcerned("none of the changed files is among the paths of its pipelines' steps")
+    planned_build = replace(new, timeout_seconds=planned.timeout_seconds, warnings=planned.warnings)
+    return storage.builds.create(pipeline, planned_build, planned.jobs)
