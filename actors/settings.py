@@ -8,13 +8,13 @@ from collections.abc import Mapping  # noqa: TC003 - the configuration's reader 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from actors.scheduling.scheduler import Capacity
+from actors.scheduling.capacity import Capacity
 from storage import ProviderName, immutable, setting
 
 if TYPE_CHECKING:
-    from actors.ir import IrSettings
-    from actors.mail import MailSettings
-    from actors.notifications import NotificationSettings
+    from actors.ir.settings import IrSettings
+    from actors.mail.settings import MailSettings
+    from actors.notifications.settings import NotificationSettings
     from actors.render.settings import RenderSettings
     from actors.repositories.settings import RepositorySettings, SourceSettings
     from actors.vms import HostSize

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from actors.addresses import Address
     from actors.messages import RootMessage
-    from actors.scheduling.scheduler import Shortage
+    from actors.scheduling.capacity import Shortage
     from storage import Clock, Job, Storage
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from actors.builds.attempt.disk_cache import DiskCache
     from actors.parts import VmParts
-    from actors.scheduling.scheduler import Capacity
+    from actors.scheduling.capacity import Capacity
     from actors.settings import PoolSettings
     from actors.timer import Alarm
 

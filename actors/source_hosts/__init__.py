@@ -8,9 +8,9 @@ from storage import on_first_use
 
 if TYPE_CHECKING:
     from actors.source_hosts.api_client import HostNetwork
-    from actors.source_hosts.bitbucket.api import Bitbucket, BitbucketApi
+    from actors.source_hosts.bitbucket.api import BitbucketApi
     from actors.source_hosts.bitbucket.settings import BitbucketSettings
-    from actors.source_hosts.bitbucket.workspaces import Workspaces
+    from actors.source_hosts.bitbucket.workspaces import Bitbucket, Workspaces
     from actors.source_hosts.connecting import ConnectRefused, RepositoryConnector
     from actors.source_hosts.forge_host import ForgeHost
     from actors.source_hosts.forgejo import Forgejo

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.scheduling.scheduler import Capacity, Load
+from actors.scheduling.capacity import Capacity, Load
 from storage import Shape
 
 shapes = st.builds(Shape, st.integers(1, 64), st.integers(1, 512), st.integers(1, 999))

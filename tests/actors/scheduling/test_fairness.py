@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.scheduling.scheduler import FairShare, Load
+from actors.scheduling.capacity import Load
+from actors.scheduling.scheduler import FairShare
 from storage import QueuedJob, Shape
 from tests.actors.scheduling.queued import SMALL, job
 

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from actors.scheduling.capacity import Capacity, Load
 from actors.scheduling.pending_reason import NoRoom, Waiting, back_off
-from actors.scheduling.scheduler import Capacity, Load
 from storage import JobState, Shape
 from tests.actors.builds.test_outcome import job
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from actors.scheduling.scheduler import Capacity, FairShare, host_full, queue_order, schedule_next
+from actors.scheduling.capacity import Capacity
+from actors.scheduling.scheduler import FairShare, host_full, queue_order, schedule_next
 from storage import Shape
 from tests.actors.scheduling.queued import SMALL, job
 
