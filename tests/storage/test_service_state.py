@@ -1,9 +1,27 @@
+"""Drained services, and up to where traces were sent."""
+
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 
-from storage import JobState
+from storage import JobState, Storage
+from tests.clock import ManualClock
 from tests.storage.world import World
+
+
+def test_a_host_that_is_drained_stays_so_until_it_is_resumed(storage: Storage, tmp_path: Path, clock: ManualClock):
+    assert storage.switches.drained_since() is None
+    since = clock.now()
+    assert storage.switches.drain()
+    clock.advance(hours=1)
+    assert not storage.switches.drain()
+    other = Storage.open(tmp_path / "state", clock)
+    assert other.switches.drained_since() == since
+    assert other.switches.resume()
+    other.close()
+    assert storage.switches.drained_since() is None
+    assert not storage.switches.resume()
 
 
 def test_builds_are_followed_in_the_order_in_which_they_ended(world: World):

@@ -1,3 +1,5 @@
+"""Sign-in without a token: links, sign-ups and identities."""
+
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
@@ -7,11 +9,13 @@ from dataclasses import replace
 import pytest
 
 from storage import (
+    EmailTaken,
     EmailUnproven,
     LastIdentity,
     LastPasskey,
     NewPasskey,
     ProvenIdentity,
+    Role,
     SignInLinkKind,
     SignUpClosed,
     SignUpMode,
@@ -21,8 +25,117 @@ from storage import (
 )
 from tests.clock import ManualClock
 
+
+def test_a_link_is_read_many_times_and_taken_once(storage: Storage):
+    token = storage.sign_in_links.verification("ada@example.org", "Ada")
+    for _ in range(2):
+        link = storage.sign_in_links.read(SignInLinkKind.VERIFICATION, token)
+        assert link is not None
+        assert (link.email, link.name, link.user_id) == ("ada@example.org", "Ada", None)
+    assert storage.sign_in_links.take(SignInLinkKind.VERIFICATION, token) == link
+    assert storage.sign_in_links.take(SignInLinkKind.VERIFICATION, token) is None
+    assert storage.sign_in_links.read(SignInLinkKind.VERIFICATION, token) is None
+
+
+def test_a_link_of_one_kind_is_none_of_another(storage: Storage, user: User):
+    token = storage.sign_in_links.magic_link(user)
+    assert storage.sign_in_links.take(SignInLinkKind.VERIFICATION, token) is None
+    assert storage.sign_in_links.take(SignInLinkKind.OWNER, token) is None
+    taken = storage.sign_in_links.take(SignInLinkKind.MAGIC_LINK, token)
+    assert taken is not None
+    assert taken.user_id == user.id
+
+
+@pytest.mark.parametrize(("kind", "minutes"), [("verification", 1440), ("magic_link", 15), ("owner", 1440)])
+def test_a_link_expires(storage: Storage, user: User, clock: ManualClock, kind: SignInLinkKind, minutes: int):
+    links = storage.sign_in_links
+    made = {
+        "verification": lambda: links.verification("b@example.org", "B"),
+        "magic_link": lambda: links.magic_link(user),
+        "owner": links.owner,
+    }
+    token = made[kind]()
+    clock.advance(seconds=minutes * 60, microseconds=-1)
+    assert links.read(SignInLinkKind(kind), token) is not None
+    clock.advance(microseconds=1)
+    assert links.take(SignInLinkKind(kind), token) is None
+
+
+def test_one_of_twenty_at_once_takes_a_link(storage: Storage, user: User):
+    token = storage.sign_in_links.magic_link(user)
+    with ThreadPoolExecutor(20) as pool:
+        taken = list(pool.map(lambda _: storage.sign_in_links.take(SignInLinkKind.MAGIC_LINK, token), range(20)))
+    assert sum(link is not None for link in taken) == 1
+
+
+def test_a_closed_account_has_no_links(storage: Storage, user: User):
+    token = storage.sign_in_links.magic_link(user)
+    storage.accounts.close(user.id)
+    assert storage.sign_in_links.read(SignInLinkKind.MAGIC_LINK, token) is None
+
+
 OPEN = SignUpPolicy(SignUpMode.OPEN)
+INVITED = SignUpPolicy(SignUpMode.INVITED)
 CLOSED = SignUpPolicy(SignUpMode.CLOSED)
+
+
+def test_the_first_account_needs_the_owners_link(storage: Storage):
+    with pytest.raises(SignUpClosed, match="the first account"):
+        storage.sign_ups.create("ada@example.org", "Ada", OPEN)
+    token = storage.sign_in_links.owner()
+    assert storage.sign_ups.create("ada@example.org", "Ada", CLOSED, token).email == "ada@example.org"
+    with pytest.raises(SignUpClosed, match="used or expired"):
+        storage.sign_ups.create("eve@example.org", "Eve", OPEN, token)
+
+
+def test_an_owners_link_makes_one_account_of_twenty_at_once(storage: Storage):
+    token = storage.sign_in_links.owner()
+
+    def sign_up(number: int) -> bool:
+        try:
+            storage.sign_ups.create(f"a{number}@example.org", "A", CLOSED, token)
+        except SignUpClosed:
+            return False
+        return True
+
+    with ThreadPoolExecutor(20) as pool:
+        assert sum(pool.map(sign_up, range(20))) == 1
+    assert len(storage.users.all()) == 1
+
+
+def test_a_taken_address_does_not_use_up_the_link(storage: Storage, user: User):
+    token = storage.sign_in_links.owner()
+    with pytest.raises(EmailTaken):
+        storage.sign_ups.create(user.email, "Again", OPEN, token)
+    assert storage.sign_in_links.read(SignInLinkKind.OWNER, token) is not None
+
+
+def test_open_takes_anybody_and_closed_nobody(storage: Storage, user: User):
+    assert storage.sign_ups.create("b@example.org", "B", OPEN).name == "B"
+    with pytest.raises(SignUpClosed, match="no one may sign up"):
+        storage.sign_ups.create("c@example.org", "C", CLOSED)
+
+
+def test_invited_needs_a_pending_invite_of_the_address(storage: Storage, user: User):
+    acme = storage.organizations.create("Acme", "", user.id)
+    draft = storage.invites.draft("b@example.org", Role.MEMBER)
+    invite = storage.invites.create(acme.id, user.id, draft, 10)
+    with pytest.raises(SignUpClosed, match="invited"):
+        storage.sign_ups.create("c@example.org", "C", INVITED)
+    storage.sign_ups.check("b@example.org", INVITED)
+    storage.invites.revoke(acme.id, invite.uuid)
+    with pytest.raises(SignUpClosed, match="invited"):
+        storage.sign_ups.create("b@example.org", "B", INVITED)
+
+
+def test_only_the_allowed_domains_sign_up(storage: Storage, user: User):
+    policy = SignUpPolicy(SignUpMode.OPEN, frozenset({"example.org"}))
+    storage.sign_ups.create("b@example.org", "B", policy)
+    for address in ("b@example.com", "b@evil-example.org", "b@sub.example.org", "b@example.org@evil.net"):
+        with pytest.raises(SignUpClosed, match="no one with an address"):
+            storage.sign_ups.create(address, "B", policy)
+
+
 BEA = ProvenIdentity("google", "1001", "bea@example.org", verified=True, name="Bea")
 
 
