@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import time
+from collections import defaultdict
 from collections.abc import Generator
 from contextlib import nullcontext
 from pathlib import Path
@@ -26,14 +28,24 @@ _CHECKOUT = Path(__file__).parent.parent
 _FROM_OUTSIDE = ("tests/crash/", "tests/docs/", "tests/e2e/", "tests/power/")
 """Tests of other processes than theirs, of which no coverage is measured."""
 
-_measured: set[str] = set()
-"""The tests of which a case has run in this process."""
+_MEASURED_SECONDS = 0.3
+"""CPU time after which further cases of a test are not measured: some of the API, all of what is pure."""
+
+_spent: defaultdict[str, float] = defaultdict(float)
+"""CPU time of the cases of each test."""
 
 
 def pytest_configure() -> None:
     """Restore SIGINT where a shell ignores it for background jobs, so that tests can interrupt programs."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Measure imports in one worker: they take seconds, and are the same in all."""
+    with nullcontext() if os.environ.get("PYTEST_XDIST_WORKER", "gw0") == "gw0" else unmeasured():
+        return (yield)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -53,16 +65,19 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Measure coverage of a test once, in its first case; never of property tests or from outside.
+    """Measure coverage of a test until its cases took some time; never of property tests or from outside.
 
     What further cases and examples alone reach counts as not covered, so the floor holds for less and is no lower.
     A case of the VMs' contract is a test for each type of host.
     """
     function = item.nodeid if "host_type" in getattr(item, "fixturenames", ()) else item.nodeid.partition("[")[0]
-    known = function in _measured or getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
-    _measured.add(function)
-    with unmeasured() if known or function.startswith(_FROM_OUTSIDE) else nullcontext():
-        return (yield)
+    known = _spent[function] > _MEASURED_SECONDS or getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
+    began = time.process_time()
+    try:
+        with unmeasured() if known or function.startswith(_FROM_OUTSIDE) else nullcontext():
+            return (yield)
+    finally:
+        _spent[function] += time.process_time() - began
 
 
 @pytest.fixture(scope="session")
