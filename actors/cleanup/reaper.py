@@ -173,8 +173,7 @@ class Reaper:
 
     def _expire(self, now: datetime) -> None:
         expired = retention.expire(self._storage, self._live_settings.now.retention, now)
-        kinds = ("logs", expired.logs), ("artifacts", expired.artifacts), ("sources", expired.sources)
-        for what, total in kinds:
+        for what, total in expired.files.items():
             if total.builds:
                 _log.info(
                     "the %s of %d expired builds were removed: %d bytes are free", what, total.builds, total.bytes

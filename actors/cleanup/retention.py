@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from storage import immutable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from datetime import datetime
 
     from actors.settings import RetentionSettings
@@ -40,11 +40,9 @@ class ExpiredTotal:
 
 @immutable
 class Expired:
-    """The parts of each kind that were removed, or are due; ``audit`` counts entries."""
+    """The files of each kind that were removed, or are due, by its name; ``audit`` counts entries."""
 
-    logs: ExpiredTotal
-    artifacts: ExpiredTotal
-    sources: ExpiredTotal = ExpiredTotal()
+    files: Mapping[str, ExpiredTotal]
     audit: int = 0
 
 
@@ -62,15 +60,13 @@ def due(oldest_first: Iterable[KeptFiles], before: datetime | None, excess: int)
 def preview(storage: Storage, settings: RetentionSettings, now: datetime) -> Expired:
     """Return what is due, without removing it."""
     audit = storage.audit.expirable(now - settings.audit_days * _DAY) if settings.audit_days else 0
-    logs, artifacts, sources = (ExpiredTotal.of(rule.due(now)) for rule in _rules(storage, settings))
-    return Expired(logs, artifacts, sources, audit)
+    return Expired({rule.kind: ExpiredTotal.of(rule.due(now)) for rule in _rules(storage, settings)}, audit)
 
 
 def expire(storage: Storage, settings: RetentionSettings, now: datetime) -> Expired:
     """Remove what is due, and what an earlier process began to remove."""
     audit = storage.audit.expire(now - settings.audit_days * _DAY) if settings.audit_days else 0
-    logs, artifacts, sources = (rule.expire(now) for rule in _rules(storage, settings))
-    return Expired(logs, artifacts, sources, audit)
+    return Expired({rule.kind: rule.expire(now) for rule in _rules(storage, settings)}, audit)
 
 
 def free_sources(storage: Storage, lacking: int) -> ExpiredTotal:
@@ -85,6 +81,7 @@ def free_sources(storage: Storage, lacking: int) -> ExpiredTotal:
 class _Rule:
     """The age limit and the budget of one kind."""
 
+    kind: str
     retention: Retention
     days: int
     gb: float
@@ -103,12 +100,12 @@ class _Rule:
         return removed
 
 
-def _rules(storage: Storage, settings: RetentionSettings) -> tuple[_Rule, _Rule, _Rule]:
+def _rules(storage: Storage, settings: RetentionSettings) -> tuple[_Rule, ...]:
     """Return the rule of each kind, after measuring the files of builds that finished since the last time."""
     storage.log_retention.measure()
     storage.source_retention.measure()
     return (
-        _Rule(storage.log_retention, settings.logs_days, settings.logs_gb),
-        _Rule(storage.artifact_retention, settings.artifacts_days, settings.artifacts_gb),
-        _Rule(storage.source_retention, settings.sources_days, settings.sources_gb),
+        _Rule("logs", storage.log_retention, settings.logs_days, settings.logs_gb),
+        _Rule("artifacts", storage.artifact_retention, settings.artifacts_days, settings.artifacts_gb),
+        _Rule("sources", storage.source_retention, settings.sources_days, settings.sources_gb),
     )

@@ -39,13 +39,12 @@ def run(session: Session, *, dry_run: bool) -> None:
         expired = (preview if dry_run else expire)(storage, settings, now)
     verb = "would remove" if dry_run else "removed"
     kinds = (
-        _total_text("logs", expired.logs),
-        _total_text("artifacts", expired.artifacts),
-        _total_text("sources", expired.sources),
+        *(_total_text(what, total) for what, total in expired.files.items()),
         f"{counted(expired.audit, 'entry', 'entries')} of the audit",
     )
     text = f"{verb} {', '.join(kinds[:-1])} and {kinds[-1]}"
-    session.answer({"dry_run": dry_run, **asdict(expired)}, text)
+    files = {what: asdict(total) for what, total in expired.files.items()}
+    session.answer({"dry_run": dry_run, **files, "audit": expired.audit}, text)
 
 
 @retention.command()

@@ -78,10 +78,10 @@ def test_logs_go_when_their_builds_finished_so_many_days_ago(world: World):
     world.clock.advance(days=70, microseconds=1)
     settings = RetentionSettings()
 
-    assert preview(world.storage, settings, world.clock.now()).logs == ExpiredTotal(1, 132)
+    assert preview(world.storage, settings, world.clock.now()).files["logs"] == ExpiredTotal(1, 132)
     assert set(world.storage.logs.builds()) == {old, young}
-    assert expire(world.storage, settings, world.clock.now()).logs == ExpiredTotal(1, 132)
-    assert expire(world.storage, settings, world.clock.now()).logs == ExpiredTotal()
+    assert expire(world.storage, settings, world.clock.now()).files["logs"] == ExpiredTotal(1, 132)
+    assert expire(world.storage, settings, world.clock.now()).files["logs"] == ExpiredTotal()
     assert set(world.storage.logs.builds()) == {young}
 
 
@@ -92,7 +92,8 @@ def test_an_unfinished_builds_logs_stay_however_old_and_large(world: World):
     world.clock.advance(days=1000)
 
     assert (
-        expire(world.storage, RetentionSettings(logs_days=1, logs_gb=1 / GB), world.clock.now()).logs == ExpiredTotal()
+        expire(world.storage, RetentionSettings(logs_days=1, logs_gb=1 / GB), world.clock.now()).files["logs"]
+        == ExpiredTotal()
     )
     assert list(world.storage.logs.builds()) == [build.uuid]
 
@@ -104,7 +105,7 @@ def test_over_the_budget_the_oldest_go_until_the_others_fit(world: World):
         world.clock.advance(seconds=1)
     settings = RetentionSettings(logs_days=0, logs_gb=30_500 / GB)
 
-    assert expire(world.storage, settings, world.clock.now()).logs == ExpiredTotal(220, 220_000)
+    assert expire(world.storage, settings, world.clock.now()).files["logs"] == ExpiredTotal(220, 220_000)
     assert set(world.storage.logs.builds()) == set(builds[220:])
     assert world.storage.log_retention.bytes() == 30_000
 
@@ -123,8 +124,12 @@ def test_artifacts_go_by_a_rule_of_their_own(world: World):
         clock.advance(days=10)
     settings = RetentionSettings(logs_days=1, artifacts_days=15)
 
-    assert preview(storage, settings, clock.now()).artifacts == ExpiredTotal(1, 500)
-    assert expire(storage, settings, clock.now()) == Expired(ExpiredTotal(2, 0), ExpiredTotal(1, 500))
+    assert preview(storage, settings, clock.now()).files["artifacts"] == ExpiredTotal(1, 500)
+    assert expire(storage, settings, clock.now()) == Expired(
+        {"logs": ExpiredTotal(2, 0), "artifacts": ExpiredTotal(1, 500), "sources": ExpiredTotal()}
+    )
     assert [[left.path for left in storage.artifacts.of_job(job.id)] for _, job in builds] == [[], ["young.txt"]]
-    assert expire(storage, RetentionSettings(artifacts_gb=499 / GB), clock.now()).artifacts == ExpiredTotal(1, 500)
-    assert expire(storage, RetentionSettings(), clock.now()).artifacts == ExpiredTotal()
+    assert expire(storage, RetentionSettings(artifacts_gb=499 / GB), clock.now()).files["artifacts"] == ExpiredTotal(
+        1, 500
+    )
+    assert expire(storage, RetentionSettings(), clock.now()).files["artifacts"] == ExpiredTotal()
