@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from actors.builds.attempt.disk_cache import CacheNames, DiskCache
-from actors.builds.attempt.finalizing import Finalizer
-from actors.builds.attempt.runner import AttemptRunner
-from actors.builds.attempt.state import AttemptState
 from actors.builds.job import JobActor
 from actors.builds.supervisor import BuildSupervisor
 from actors.cleanup.reaper import Reaper
@@ -126,49 +123,4 @@ class Composition(VmParts):
         return Rendering(self, render, recorder=self.recorder, waiting=self._waiting_vm)
 
     def _job_actor(self, supervisor: Address[JobChanged | ChildStopped], assignment: Assignment) -> Address[JobMessage]:
-        """Start the actor of an attempt, which keeps the settings of its start."""
-        settings, storage = self.live_settings.now, self.storage
-        attempt = AttemptRunner(
-            assignment=assignment,
-            storage=storage,
-            provider=self.providers.of(assignment.lease),
-            images=self.images,
-            names=self._cache_names,
-            connections=self.connections,
-            clock=self.clock,
-            settings=settings,
-            host_disk=self.host_disk,
-            metrics=self.metrics,
-            acquire_pauses=self.timings.acquire,
-            on_output=partial(self.watchers.notify, assignment.job.uuid),
-            seconds_unwatched=self.timer.seconds_unwatched,
-        )
-        finalizer = Finalizer(
-            assignment=assignment,
-            attempt=attempt,
-            store=storage,
-            cache=self.cache,
-            settings=settings.jobs,
-            metrics=self.metrics,
-            pool=self.addresses.pool,
-        )
-        state = AttemptState(
-            assignment=assignment,
-            finalizer=finalizer,
-            storage=storage,
-            watchers=self.watchers,
-            metrics=self.metrics,
-            supervisor=supervisor,
-        )
-        return spawn(
-            JobActor,
-            timer=self.timer,
-            supervisor=supervisor,
-            assignment=assignment,
-            attempt=attempt,
-            finalizer=finalizer,
-            state=state,
-            storage=storage,
-            settings=settings.jobs,
-            timings=self.timings,
-        )
+        return spawn(JobActor, self, supervisor, assignment, names=self._cache_names, cache=self.cache)

@@ -6,8 +6,10 @@ import os
 from typing import TYPE_CHECKING, assert_never
 
 from actors.builds.attempt.command_time import CommandTime
+from actors.builds.attempt.finalizing import Finalizer
 from actors.builds.attempt.log import why_not_kept
-from actors.builds.attempt.runner import Prepared
+from actors.builds.attempt.runner import AttemptRunner, Prepared
+from actors.builds.attempt.state import AttemptState
 from actors.builds.job_messages import (
     Acquired,
     CommandTimedOut,
@@ -40,13 +42,10 @@ from storage import JobErrorCode, JobState
 if TYPE_CHECKING:
     from actors.addresses import Address
     from actors.builds.attempt.assignment import Assignment
-    from actors.builds.attempt.finalizing import Finalizer
-    from actors.builds.attempt.runner import AttemptRunner
-    from actors.builds.attempt.state import AttemptState
-    from actors.messages import ChildStopped
-    from actors.settings import JobSettings, Timings
-    from actors.timer import Alarm, Timer
-    from storage import Storage
+    from actors.builds.attempt.disk_cache import CacheNames, DiskCache
+    from actors.messages import ChildStopped, JobChanged
+    from actors.parts import VmParts
+    from actors.timer import Alarm
 
 _RECORD_RETRY_SECONDS = 1.0
 _MEASURE_SECONDS = 1.0
@@ -58,35 +57,34 @@ class JobActor(Supervised[JobMessage, JobTask]):
     """Drives one attempt: VM, source, command, log, snapshot, result, release.
 
     The phases run one after the other on worker threads (`AttemptRunner`); between them this actor decides, so
-    that a cancel or a time-out works at every moment. A job that already has a VM is continued where it is.
+    that a cancel or a time-out works at every moment. A job that already has a VM is continued where it is. The way is
+    a line: this actor, its job's state, the finalizer, the runner; none of them calls one before it. The settings are
+    those of the attempt's start.
     """
 
     def __init__(
         self,
-        *,
-        timer: Timer,
-        supervisor: Address[ChildStopped],
+        parts: VmParts,
+        supervisor: Address[JobChanged | ChildStopped],
         assignment: Assignment,
-        attempt: AttemptRunner,
-        finalizer: Finalizer,
-        state: AttemptState,
-        storage: Storage,
-        settings: JobSettings,
-        timings: Timings,
+        *,
+        names: CacheNames,
+        cache: DiskCache,
     ) -> None:
-        super().__init__(timer, supervisor, timings.retry, storage.let_go)
+        super().__init__(parts.timer, supervisor, parts.timings.retry, parts.storage.let_go)
+        settings = parts.live_settings.now
         self._assignment = assignment
-        self._attempt = attempt
-        self._finalizer = finalizer
-        self._state = state
-        self._attempts = storage.attempts
-        self._settings = settings
-        self._report_timeout = timings.report
+        self._attempt = AttemptRunner(parts, assignment, settings=settings, names=names)
+        self._finalizer = Finalizer(parts, assignment, self._attempt, settings=settings.jobs, cache=cache)
+        self._state = AttemptState(parts, assignment, self._finalizer, supervisor)
+        self._attempts = parts.storage.attempts
+        self._settings = settings.jobs
+        self._report_timeout = parts.timings.report
         self._job, self._lease = assignment.job, assignment.lease
         self._alarms: list[Alarm] = []
         self._following = False
         self._measuring = False
-        self._time = CommandTime(storage, assignment, timings.vm_first)
+        self._time = CommandTime(parts.storage, assignment, parts.timings.vm_first)
         self._builds_time_is_up = False
         self._exit_code: int | None = None
         self._failure: JobFailure | None = None

@@ -16,12 +16,11 @@ from storage import JobState
 
 if TYPE_CHECKING:
     import storage
-    from actors.addresses import Address
     from actors.builds.attempt.assignment import Assignment
     from actors.builds.attempt.disk_cache import DiskCache
     from actors.builds.attempt.runner import AttemptRunner
     from actors.builds.outcome import AttemptResult, JobFailure
-    from actors.metrics import EngineMetrics
+    from actors.parts import Parts
     from actors.settings import JobSettings
 
 
@@ -32,23 +31,15 @@ class Finalizer:
     """
 
     def __init__(
-        self,
-        *,
-        assignment: Assignment,
-        attempt: AttemptRunner,
-        store: storage.Storage,
-        cache: DiskCache,
-        settings: JobSettings,
-        metrics: EngineMetrics,
-        pool: Address[Released],
+        self, parts: Parts, assignment: Assignment, attempt: AttemptRunner, *, settings: JobSettings, cache: DiskCache
     ) -> None:
         self._assignment = assignment
         self._attempt = attempt
-        self._storage = store
+        self._storage = parts.storage
         self._cache = cache
         self._settings = settings
-        self._metrics = metrics
-        self._pool = pool
+        self._metrics = parts.metrics
+        self._pool = parts.addresses.pool
         self._job = assignment.job
         self._disk_kept = False
 

@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,16 +24,14 @@ from actors.builds.outcome import DiskUse, TimeLimit, may_have_filled, time_limi
 from storage import Masker, error_reason, immutable, why_no_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from actors.builds.attempt.artifacts import Collected
     from actors.builds.attempt.assignment import Assignment
     from actors.builds.attempt.disk_cache import CacheNames
-    from actors.cleanup.host_disk import HostDisk
-    from actors.metrics import EngineMetrics
-    from actors.scheduling.parked_vms import ParkedConnections
+    from actors.parts import VmParts
     from actors.settings import EngineSettings
-    from storage import Build, Clock, Storage
+    from storage import Build
 
 _log = logging.getLogger(__name__)
 
@@ -57,53 +56,35 @@ class AttemptRunner:
     phase: it finds the VM, the command and the log that exist already.
     """
 
-    def __init__(
-        self,
-        *,
-        assignment: Assignment,
-        storage: Storage,
-        provider: vms.Provider,
-        images: vms.Images,
-        names: CacheNames,
-        connections: ParkedConnections,
-        clock: Clock,
-        settings: EngineSettings,
-        host_disk: HostDisk,
-        metrics: EngineMetrics,
-        acquire_pauses: tuple[float, ...],
-        on_output: Callable[[], None],
-        seconds_unwatched: Callable[[], float | None],
-    ) -> None:
+    def __init__(self, parts: VmParts, assignment: Assignment, *, settings: EngineSettings, names: CacheNames) -> None:
         self._assignment = assignment
-        self._storage = storage
-        self._provider = provider
-        self._images = images
+        self._storage = parts.storage
+        self._provider = parts.providers.of(assignment.lease)
+        self._images = parts.images
         self._names = names
-        self._clock = clock
+        self._clock = parts.clock
         self._settings = settings
-        self._host_disk = host_disk
+        self._host_disk = parts.host_disk
         self._build, self._job, self._lease = assignment.build, assignment.job, assignment.lease
-        self._on_output = on_output
-        self._seconds_unwatched = seconds_unwatched
-        self._parked = connections
-        self._connection = VmConnection(provider, clock, assignment.lease.uuid)
-        seconds = settings.jobs.acquire_timeout
+        self._seconds_unwatched = parts.timer.seconds_unwatched
+        self._parked = parts.connections
+        self._connection = VmConnection(self._provider, parts.clock, self._lease.uuid)
         self._maker = VmMaker(
-            provider,
+            self._provider,
             self._connection,
-            clock,
-            metrics,
-            seconds=seconds,
-            pauses=acquire_pauses,
+            parts.clock,
+            parts.metrics,
+            seconds=settings.jobs.acquire_timeout,
+            pauses=parts.timings.acquire,
             hindrance=self._hindrance,
         )
         self.log = AttemptLog(
-            storage,
+            self._storage,
             self._build,
             self._job,
             self._connection,
-            on_output,
-            clock=clock,
+            partial(parts.watchers.notify, self._job.uuid),
+            clock=parts.clock,
             patience=settings.jobs.log_wait_seconds,
         )
         self._fresh = False

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from actors.builds.attempt.finalizing import Finalizer
     from actors.builds.outcome import AttemptResult, JobFailure
     from actors.builds.states import JobEvent
-    from actors.log_watchers import LogWatchers
-    from actors.metrics import EngineMetrics
-    from storage import Storage
+    from actors.parts import Parts
 
 _log = logging.getLogger(__name__)
 
@@ -31,21 +29,14 @@ class AttemptState:
     """
 
     def __init__(
-        self,
-        *,
-        assignment: Assignment,
-        finalizer: Finalizer,
-        storage: Storage,
-        watchers: LogWatchers,
-        metrics: EngineMetrics,
-        supervisor: Address[JobChanged],
+        self, parts: Parts, assignment: Assignment, finalizer: Finalizer, supervisor: Address[JobChanged]
     ) -> None:
         self.now = assignment.job.state
         self._job, self._lease = assignment.job, assignment.lease
         self._finalizer = finalizer
-        self._storage = storage
-        self._watchers = watchers
-        self._metrics = metrics
+        self._storage = parts.storage
+        self._watchers = parts.watchers
+        self._metrics = parts.metrics
         self._supervisor = supervisor
 
     @property
