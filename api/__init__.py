@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from storage import on_first_use
 
 if TYPE_CHECKING:
-    from api.app import create_app
+    from api.app import Parts, create_app
     from api.errors.catalog import ApiError, error_catalog
     from api.http.server import CannotListen, Server, check_listen_address
     from api.middleware.request_id import RequestIdFilter
@@ -27,6 +27,7 @@ __all__ = [
     "CannotListen",
     "HttpSettings",
     "IdentitySettings",
+    "Parts",
     "PaymentSettings",
     "RateLimitSettings",
     "RelyingParty",

@@ -239,6 +239,24 @@ HostToken = Annotated[str, _VISIBLE]
 ConcurrencyLimit = Annotated[int, Field(ge=1, le=1000)]
 """The number of builds of a concurrency group that may run at a time."""
 
+
+def _digits(value: object) -> object:
+    """Return the number that a string of digits says; all else as it is."""
+    return int(value) if isinstance(value, str) and re.fullmatch(r"[0-9]{1,16}", value, re.ASCII) else value
+
+
+InstallationNumber = Annotated[
+    int,
+    BeforeValidator(_digits),
+    WithJsonSchema(
+        {"anyOf": [{"type": "integer"}, {"type": "string", "pattern": "^[0-9]{1,16}$"}], "examples": [4711]}
+    ),
+]
+"""The number of an installation at GitHub, also as a string; the operation checks its bounds."""
+
+PaidCents = Annotated[int, Field(examples=[2500], json_schema_extra={"minimum": 100, "maximum": 1_000_000})]
+"""The amount of a payment; the operation checks its bounds."""
+
 EndpointUrl = Annotated[
     str,
     StringConstraints(max_length=2000),

@@ -10,21 +10,28 @@ from api.operations import (
     artifacts,
     audit,
     billing,
+    bitbucket,
     builds,
     caches,
+    github_installations,
+    identities,
     invites,
     jobs,
     mail_settings,
     members,
     notifications,
     organizations,
+    passkeys,
+    payments,
     pipelines,
+    repo_deliveries,
+    repositories,
     schedules,
     secrets,
+    sessions,
     usage,
     user,
 )
-from api.resources.billing.payments import CheckoutResource, PaymentEventsResource
 from api.resources.meta import HealthResource, PingResource
 from api.resources.sign_in.passkey_login import PasskeyLoginResource
 from api.resources.sign_in.passkey_sign_up import PasskeySignUpResource
@@ -35,18 +42,14 @@ if TYPE_CHECKING:
     from api.errors.pages import ErrorPagesResource
     from api.logs.log import JobLogResource
     from api.logs.render_log import RenderLogResource
-    from api.logs.tokens import LogTokenResource
-    from api.middleware.authentication import Access
     from api.middleware.rate_limits import RateLimits
     from api.openapi.document import OpenApiResource
     from api.openapi.operations import Routes
-    from api.payments.provider import PaymentProvider
-    from api.resources.accounts.identities import IdentitiesResource
-    from api.resources.accounts.passkeys import PasskeysResource
-    from api.resources.accounts.sessions import LogoutResource, SessionsResource
     from api.resources.build_status import BadgeResource, CctrayResource
     from api.resources.internal_source import InternalSourceResource
+    from api.resources.logout import LogoutResource
     from api.resources.metrics import MetricsResource
+    from api.resources.payment_events import PaymentEventsResource
     from api.resources.sign_in.cli_login import CliLoginResource
     from api.resources.sign_in.identity_providers import IdentityProvidersResource
     from api.resources.webhooks import WebhookResource
@@ -74,11 +77,10 @@ def add_api_tokens(routes: Routes, door: HttpDoor) -> None:
     door.add(routes, api_tokens.list_api_tokens, api_tokens.create_api_token, api_tokens.revoke_api_token)
 
 
-def add_sessions(routes: Routes, logout: LogoutResource, sessions: SessionsResource) -> None:
+def add_sessions(routes: Routes, door: HttpDoor, logout: LogoutResource) -> None:
     """Route the sessions of the caller."""
     routes.add(f"{_V0}/auth/logout", logout)
-    routes.add(f"{_V0}/user/sessions", sessions, "list")
-    routes.add(f"{_V0}/user/sessions/{{id}}", sessions)
+    door.add(routes, sessions.list_sessions, sessions.end_session)
 
 
 def add_user(routes: Routes, door: HttpDoor) -> None:
@@ -100,12 +102,9 @@ def add_cli_login(routes: Routes, cli_login: CliLoginResource) -> None:
         routes.add(f"{_V2}/auth/cli/{action}", cli_login, f"{action}_v2")
 
 
-def add_passkeys(routes: Routes, passkeys: PasskeysResource) -> None:
+def add_passkeys(routes: Routes, door: HttpDoor) -> None:
     """Route the passkeys of the caller."""
-    for action in ("options", "finalize"):
-        routes.add(f"{_V0}/auth/passkey/register/{action}", passkeys, action)
-    routes.add(f"{_V0}/user/passkeys", passkeys, "list")
-    routes.add(f"{_V0}/user/passkeys/{{uuid}}", passkeys)
+    door.add(routes, passkeys.begin_passkey, passkeys.finish_passkey, passkeys.list_passkeys, passkeys.delete_passkey)
 
 
 def add_ways_in(
@@ -115,12 +114,12 @@ def add_ways_in(
     party: RelyingParty,
     mail: SignInMail,
     rates: RateLimits,
-    sessions: SessionStart,
+    start: SessionStart,
 ) -> None:
     """Route the ways in that need no session: passkeys, sign-up and recovery."""
-    login = PasskeyLoginResource(storage, party, sessions, rates)
-    sign_up = PasskeySignUpResource(storage, party, policy, mail, sessions, rates)
-    recovery = RecoveryResource(storage, party, mail, sessions, rates)
+    login = PasskeyLoginResource(storage, party, start, rates)
+    sign_up = PasskeySignUpResource(storage, party, policy, mail, start, rates)
+    recovery = RecoveryResource(storage, party, mail, start, rates)
     for action in ("options", "finalize"):
         routes.add(f"{_V0}/auth/passkey/login/{action}", login, action)
     for action in ("begin", "options", "finalize"):
@@ -128,17 +127,14 @@ def add_ways_in(
         routes.add(f"{_V0}/auth/recover/{action}", recovery, action)
 
 
-def add_identity_providers(
-    routes: Routes, providers: IdentityProvidersResource, identities: IdentitiesResource
-) -> None:
+def add_identity_providers(routes: Routes, door: HttpDoor, providers: IdentityProvidersResource) -> None:
     """Route the sign-in with identity providers."""
     routes.add(f"{_V0}/auth/providers", providers, "list")
     routes.add(f"{_V0}/auth/google", providers, "google")
     routes.add(f"{_V2}/auth/google", providers, "google_v2")
     routes.add(f"{_V0}/auth/github", providers, "github")
     routes.add(f"{_V0}/auth/oidc/{{provider}}", providers, "oidc")
-    routes.add(f"{_V0}/user/identities", identities, "list")
-    routes.add(f"{_V0}/user/identities/{{id}}", identities)
+    door.add(routes, identities.list_identities, identities.delete_identity)
 
 
 def add_organizations(routes: Routes, door: HttpDoor) -> None:
@@ -159,9 +155,7 @@ def add_organizations(routes: Routes, door: HttpDoor) -> None:
     )
 
 
-def add_builds(
-    routes: Routes, door: HttpDoor, log_tokens: LogTokenResource, badge: BadgeResource, cctray: CctrayResource
-) -> None:
+def add_builds(routes: Routes, door: HttpDoor, badge: BadgeResource, cctray: CctrayResource) -> None:
     """Route builds, badges and the feed of states."""
     door.add(
         routes,
@@ -173,8 +167,8 @@ def add_builds(
         builds.approve_build,
         builds.rebuild_build,
         builds.retry_build,
+        builds.get_log_token,
     )
-    routes.add(f"{_BUILDS}/{{number}}/log-token", log_tokens)
     routes.add("/badges/{org}/{pipeline}.svg", badge)
     routes.add("/cc.xml", cctray)
 
@@ -253,12 +247,37 @@ def add_billing(routes: Routes, door: HttpDoor) -> None:
     )
 
 
-def add_payments(
-    routes: Routes, storage: Storage, access: Access, rates: RateLimits, provider: PaymentProvider | None
-) -> None:
+def add_payments(routes: Routes, door: HttpDoor, events: PaymentEventsResource) -> None:
     """Route payments."""
-    routes.add(f"{_V0}/billing/checkout/{{org}}", CheckoutResource(storage, access, rates, provider))
-    routes.add(f"{_V0}/billing/webhook", PaymentEventsResource(storage, rates, provider))
+    door.add(routes, payments.create_checkout)
+    routes.add(f"{_V0}/billing/webhook", events)
+
+
+def add_source_hosts(routes: Routes, door: HttpDoor) -> None:
+    """Route repositories, and the accounts that bring them."""
+    door.add(
+        routes,
+        repositories.list_org_repos,
+        repositories.connect_repo,
+        repositories.get_repo,
+        repositories.update_repo,
+        repositories.disconnect_repo,
+        repositories.check_repo,
+        repositories.make_repo_hook,
+        repo_deliveries.list_repo_deliveries,
+        repo_deliveries.get_repo_delivery,
+        repo_deliveries.redeliver_to_repo,
+        github_installations.list_installations,
+        github_installations.connect_installation,
+        github_installations.disconnect_installation,
+        github_installations.list_installation_repos,
+        github_installations.sync_installation,
+        bitbucket.connect_bitbucket,
+        bitbucket.get_oauth_url,
+        bitbucket.list_workspaces,
+        bitbucket.disconnect_workspace,
+        bitbucket.list_workspace_repos,
+    )
 
 
 def add_docs(routes: Routes, document: OpenApiResource, error_pages: ErrorPagesResource) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pykka
 
 from actors import Engine, PollerComposition, PrometheusMetrics
-from api import RelyingParty, Server, build_document, create_app
+from api import Parts, RelyingParty, Server, build_document, create_app
 from ci_daemon.engine_sections import engine_settings
 from ci_daemon.host.dump import dump
 from ci_daemon.host.lock import serving
@@ -93,16 +93,18 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
             storage,
             engine,
             settings,
-            identity=config.identity,
-            limits=config.ir,
-            rate_limits=config.rate_limits,
-            payments=config.payments,
-            slots=server.slots,
-            clock=clock,
-            hosts=hosts.by_name,
-            connector=hosts.connector,
-            workspaces=hosts.workspaces,
-            installations=hosts.installations,
+            Parts(
+                identity=config.identity,
+                limits=config.ir,
+                rate_limits=config.rate_limits,
+                payments=config.payments,
+                slots=server.slots,
+                clock=clock,
+                hosts=hosts.by_name,
+                connector=hosts.connector,
+                workspaces=hosts.workspaces,
+                installations=hosts.installations,
+            ),
         )
         claim_place(directory, config.incus.prefix)
         engine.start()

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from api.bodies import parse_json
 from api.console.pages import Page, redirect
 from api.errors.catalog import ApiError
 from api.openapi.operations import performs
+from api.operations.operation import Call
+from api.operations.user import delete_current_user
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import falcon
 
     from api.console.cookies import Cookies
     from api.console.pages import Pages
+    from api.console.site import Site
     from api.sign_in.providers.configured import IdentityProviders
     from api.sign_in.relying_party import RelyingParty
     from storage import Storage
@@ -53,24 +59,38 @@ class AccountPage(Page):
         )
 
 
-class AccountForms(Page):
-    """The forms that end sessions. Each has the limits and the checks of the operation that it performs."""
+class SignOutForm(Page):
+    """``/account/sign-out``."""
 
-    def __init__(self, storage: Storage, cookies: Cookies) -> None:
-        self._storage = storage
+    def __init__(self, cookies: Cookies) -> None:
         self._cookies = cookies
 
     @performs("logout")
-    def on_post_sign_out(self, req: falcon.Request, resp: falcon.Response) -> None:
+    def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """End this session."""
         self._cookies.form(req, resp)
         self._cookies.end_session(req, resp)
         redirect(req, resp, "login")
 
-    @performs("endSession")
-    def on_post_end_session(self, req: falcon.Request, resp: falcon.Response, id: str) -> None:
-        """End a session, on another device."""
-        caller, _ = self._cookies.form(req, resp)
-        if not self._storage.tokens.end_session(caller.user.id, id):
-            raise ApiError("session_not_found", "this session has ended already")
-        redirect(req, resp, "account#sessions")
+
+class ClosingForm(Page):
+    """``/account/close``."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    @performs("deleteCurrentUser")
+    def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Delete the account, if the person typed its address."""
+        caller, form = self._site.cookies.form(req, resp)
+        if form.get("confirmation", "").strip().lower() != caller.user.email.lower():
+            raise ApiError("invalid_body", f"nothing was deleted: to confirm it, type {caller.user.email}")
+        delete_current_user.perform(Call(self._site.service, caller), {}, dict)
+        self._site.cookies.forget_session(resp)
+        redirect(req, resp, "login")
+
+
+def passkey_of(fields: Mapping[str, str]) -> dict[str, object]:
+    """Return the body of ``passkeyRegisterFinalize`` of a form, whose script has put the credential into a field."""
+    credential = parse_json(fields.get("credential", "").encode())
+    return {**(credential if isinstance(credential, dict) else {}), "nickname": fields.get("nickname")}

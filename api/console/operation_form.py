@@ -1,19 +1,15 @@
-"""Forms that perform an operation of the API: their fields are the body that its responder checks."""
+"""Forms that perform an operation of the API: their fields are its body."""
 
 from __future__ import annotations
 
-import json
-from functools import partial
-from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
+from api.bodies import answer
 from api.console.pages import Page, redirect
 from api.doors.http import call_of
 from api.errors.catalog import ApiError
 from api.fields import model_of
 from api.openapi.operations import performs
-from api.operations.operation import Operation
-from api.request import ApiRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,10 +17,9 @@ if TYPE_CHECKING:
     import falcon
 
     from api.console.site import Site
+    from api.operations.operation import Operation
+    from api.request import ApiRequest
     from storage import Caller
-
-    Sent = tuple[Mapping[str, str], object]
-    """The names of the path, and the body."""
 
     Next = Callable[[ApiRequest, falcon.Response, Mapping[str, str], Any], None]
     """Answers a form, from the parameters of its path and the record of the operation's answer."""
@@ -33,14 +28,13 @@ if TYPE_CHECKING:
 class OperationForm(Page):
     """A form of a page.
 
-    ``performed`` is an operation, or the responder of a resource of the API that knows callers by their cookie.
     ``document`` makes its body of the fields; the fields ``in_path`` are parameters of its path.
     """
 
     def __init__(
         self,
         site: Site,
-        performed: Operation[Any] | Callable[..., None],
+        performed: Operation[Any],
         after: Next,
         document: Callable[[Mapping[str, str]], object] = dict,
         in_path: tuple[str, ...] = (),
@@ -49,20 +43,15 @@ class OperationForm(Page):
         self._after = after
         self._document = document
         self._in_path = in_path
-        if isinstance(performed, Operation):
-            self._perform = partial(self._in_process, performed)
-            self.on_post = performs(performed.id)(self._responder_to_post())
-        else:
-            self._perform = partial(_as_request, performed)
-            declared = performed.operation  # type: ignore[attr-defined] # by @operation
-            self.on_post = performs(declared.id)(self._responder_to_post())
+        self._performed = performed
+        self.on_post = performs(performed.id)(self._responder_to_post())
 
-    def _in_process(
-        self, operation: Operation[Any], req: ApiRequest, resp: falcon.Response, caller: Caller, sent: Sent
+    def _perform(
+        self, req: ApiRequest, resp: falcon.Response, caller: Caller, names: Mapping[str, str], document: object
     ) -> None:
-        names, document = sent
-        result = operation.perform(call_of(req, self._site.service, caller), names, lambda: document)
-        resp.context.record = None if operation.record is None else model_of(operation.record).showing(result)
+        performed = self._performed
+        result = performed.perform(call_of(req, self._site.service, caller), names, lambda: document)
+        resp.context.record = None if performed.record is None else model_of(performed.record).showing(result)
 
     def _responder_to_post(self) -> Callable[..., None]:
         def on_post(req: ApiRequest, resp: falcon.Response, **params: str) -> None:
@@ -70,7 +59,7 @@ class OperationForm(Page):
             caller, fields = self._site.cookies.form(req, resp)
             names = params | {name: fields.get(name, "") for name in self._in_path}
             try:
-                self._perform(req, resp, caller, (names, self._document(fields)))
+                self._perform(req, resp, caller, names, self._document(fields))
             except ApiError as error:
                 if error.build_number is None:
                     raise
@@ -79,7 +68,6 @@ class OperationForm(Page):
                 resp.context.build_number = error.build_number
                 redirect(req, resp, build)
                 return
-            resp.data = None
             self._after(req, resp, params, resp.context.get("record"))
 
         return on_post
@@ -100,24 +88,12 @@ def shows(site: Site, template: str, **values: object) -> Next:
     return show
 
 
+def shows_json(_req: ApiRequest, resp: falcon.Response, _params: Mapping[str, str], record: Any) -> None:  # noqa: ANN401 - a model
+    """Show a record as the API does, for the script of a page, and nobody keeps it."""
+    resp.cache_control = ["no-store"]
+    answer(resp, record)
+
+
 def given(*names: str) -> Callable[[Mapping[str, str]], dict[str, str]]:
     """Return a function to a body of those of the named fields that are not empty."""
     return lambda fields: {name: fields[name] for name in names if fields.get(name, "").strip()}
-
-
-def _as_request(
-    responder: Callable[..., None], req: ApiRequest, resp: falcon.Response, _caller: Caller, sent: Sent
-) -> None:
-    """Let a responder answer the request that a program would send."""
-    names, document = sent
-    body = json.dumps(document).encode()
-    environ = {
-        **req.env,
-        "wsgi.input": BytesIO(body),
-        "CONTENT_LENGTH": str(len(body)),
-        "CONTENT_TYPE": "application/json",
-        "HTTP_X_REQUEST_ID": req.request_id,
-    }
-    made = ApiRequest(environ, req.options)
-    made.context = req.context
-    responder(made, resp, **names)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from api.console.account import AccountForms, AccountPage
+from api.console.account import AccountPage, ClosingForm, SignOutForm, passkey_of
 from api.console.artifacts.page import ArtifactPage
 from api.console.builds.events import BuildEvents
 from api.console.builds.page import BuildPage
@@ -15,7 +15,7 @@ from api.console.login import LinkPage, LoginPage, MailForms, SessionCookieResou
 from api.console.logs.page import JobPage, LogParts
 from api.console.mail_stop import MailStopPage
 from api.console.notifications.routes import add_notification_pages
-from api.console.operation_form import OperationForm, leads_to, shows
+from api.console.operation_form import OperationForm, leads_to, shows, shows_json
 from api.console.operation_routes import add_operation_pages
 from api.console.organization.routes import add_organization_pages
 from api.console.pages import Pages
@@ -24,12 +24,11 @@ from api.console.pipelines.organization import OrganizationPage
 from api.console.pipelines.page import PipelinePage
 from api.console.provider_login import ProviderLoginPage
 from api.console.site import Site
-from api.console.ways_in import ClosingForm, PasskeyForms
 from api.doors.http import HttpDoor
 from api.http.static_files import CSS, JAVASCRIPT, SVG, StaticFile, StaticFilesResource
 from api.logs.access import LogAccess
 from api.logs.log import JobLogResource
-from api.operations import api_tokens, invites, mail_settings, user
+from api.operations import api_tokens, identities, invites, mail_settings, passkeys, sessions, user
 from api.operations.artifacts import download_artifact
 
 if TYPE_CHECKING:
@@ -44,12 +43,9 @@ if TYPE_CHECKING:
     from api.openapi.operations import Routes
     from api.operations.operation import Service
     from api.paging import Pager
-    from api.payments.provider import PaymentProvider
-    from api.sign_in.account_passkeys import AccountPasskeys
     from api.sign_in.mail import SignInMail
     from api.sign_in.providers.sign_in import ProviderSignIn
     from api.sign_in.relying_party import RelyingParty
-    from api.signing import Signer
     from storage import SignUpPolicy
 
 _FILES = (
@@ -77,14 +73,13 @@ def add_console(
     party: RelyingParty,
     policy: SignUpPolicy,
     mail: SignInMail,
-    passkeys: AccountPasskeys,
     sign_in: ProviderSignIn,
     url: str,
-    signer: Signer,
 ) -> Site:
     """Route the pages of people and their accounts; return what the other pages build on."""
     storage, engine, clock = service.storage, service.engine, service.clock
     pages, cookies = Pages(), Cookies(storage, rates)
+    site = Site(service, pages, cookies)
     routes.add_page("/login", LoginPage(pages, cookies, party, policy, engine, sign_in.providers, url))
     for kind in ("verify", "recover", "owner"):
         routes.add_page(f"/login/{kind}", LinkPage(pages, party, kind))
@@ -94,32 +89,34 @@ def add_console(
     routes.add_page("/login/sent", mails, "sent")
     routes.add_page("/login/session", SessionCookieResource(cookies, access, rates))
 
-    with_provider = ProviderLoginPage(sign_in, cookies, rates, url, signer, clock)
+    with_provider = ProviderLoginPage(sign_in, cookies, rates, url, site.serving.signer, clock)
     routes.add_page("/login/with/{provider}", with_provider)
     routes.add_page("/login/with/google/callback", with_provider, "google")
     routes.add_page("/login/with/github/callback", with_provider, "github")
     routes.add_page("/login/with/{provider}/callback", with_provider, "oidc")
 
     routes.add_page("/account", AccountPage(storage, pages, cookies, party, sign_in.providers))
-    forms, site = AccountForms(storage, cookies), Site(service, pages, cookies)
-    routes.add_page("/account/sign-out", forms, "sign_out")
+    routes.add_page("/account/sign-out", SignOutForm(cookies))
     back = leads_to(lambda *_: "account")
     routes.add_page("/account/profile", OperationForm(site, user.update_current_user, back))
     form = OperationForm(site, mail_settings.update_mail_settings, back, _mail_wanted)
     routes.add_page("/account/mail", form)
     routes.add_page("/account/mail/stop", MailStopPage(storage, pages, rates))
-    routes.add_page("/account/sessions/{id}/end", forms, "end_session")
+    form = OperationForm(site, sessions.end_session, leads_to(lambda *_: "account#sessions"))
+    routes.add_page("/account/sessions/{id}/end", form)
     # The key is shown in this response alone, so there is no redirect to a page that has it.
     form = OperationForm(site, api_tokens.create_api_token, shows(site, "api_key"))
     routes.add_page("/account/api-keys", form)
     revoked = OperationForm(site, api_tokens.revoke_api_token, leads_to(lambda *_: "account#api-keys"))
     routes.add_page("/account/api-keys/{id}/revoke", revoked)
 
-    ways = PasskeyForms(storage, engine, cookies, passkeys)
-    routes.add_page("/account/passkeys/options", ways, "options")
-    routes.add_page("/account/passkeys", ways, "add")
-    routes.add_page("/account/passkeys/{uuid}/delete", ways, "delete")
-    routes.add_page("/account/identities/{id}/delete", ways, "delete_identity")
+    form = OperationForm(site, passkeys.begin_passkey, shows_json)
+    routes.add_page("/account/passkeys/options", form)
+    back = leads_to(lambda *_: "account#passkeys")
+    routes.add_page("/account/passkeys", OperationForm(site, passkeys.finish_passkey, back, passkey_of))
+    routes.add_page("/account/passkeys/{uuid}/delete", OperationForm(site, passkeys.delete_passkey, back))
+    back = leads_to(lambda *_: "account#identities")
+    routes.add_page("/account/identities/{id}/delete", OperationForm(site, identities.delete_identity, back))
     routes.add_page("/account/close", ClosingForm(site))
 
     cli_login = CliLoginPage(storage, pages, cookies)
@@ -147,7 +144,6 @@ def add_build_pages(
     slots: StreamSlots,
     addresses: ClientAddresses,
     pager: Pager,
-    payments: PaymentProvider | None,
 ) -> None:
     """Route the pages of pipelines, builds, logs and organizations, and the files of all pages.
 
@@ -159,7 +155,7 @@ def add_build_pages(
 
     add_operation_pages(routes, site, url)
     add_notification_pages(routes, site)
-    add_organization_pages(routes, site, url=url, rates=rates, payments=payments)
+    add_organization_pages(routes, site, url)
 
     build = "/{org}/pipelines/{pipeline}/builds/{number}"
     routes.add_page(build, BuildPage(site))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from api.console.cookies import Cookies
     from api.console.pages import Pages
     from api.engine import EngineInterface
-    from api.operations.operation import Service
+    from api.operations.operation import Service, Serving
     from storage import Clock, Storage
 
 
@@ -24,6 +24,11 @@ class Site:
     service: Service
     pages: Pages
     cookies: Cookies
+
+    @property
+    def serving(self) -> Serving:
+        """The parts for callers of HTTP and for browsers."""
+        return self.service.own
 
     @property
     def storage(self) -> Storage:

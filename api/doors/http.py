@@ -138,6 +138,8 @@ def _described(operation: Operation[Any]) -> Callable[[Callable[..., None]], Cal
         body_required=operation.body_required,
         parameters=(*operation.parameters, *parameters, *(KEY_PARAMETERS if operation.submits else ())),
         security=operation.security,
+        changes=operation.changes,
+        tag=operation.tag,
     )
 
 

@@ -109,7 +109,7 @@ class LocalDoor:
     def perform(self, operation: Operation[R], names: Mapping[str, str], body: object = None) -> R:
         """Perform an operation on the things that ``names`` gives the path."""
         result = operation.perform(self._call, names, lambda: {} if body is None else body)
-        if operation.method is not GET:
+        if operation.method is not GET and operation.changes:
             self._note(operation, names, result)
         return result
 

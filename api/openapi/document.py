@@ -19,7 +19,7 @@ from api.openapi.examples import example_of
 from api.openapi.operations import Answer, Operation, operation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from pydantic import BaseModel
 
@@ -73,7 +73,7 @@ def document(routes: Routes, base_url: str) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {"title": "ci-daemon", "version": version("ci-daemon"), "description": _ABOUT},
         "servers": [{"url": base_url}],
-        "tags": [{"name": tag} for tag in dict.fromkeys(_tag(endpoint.responder) for endpoint in routes.endpoints)],
+        "tags": [{"name": tag} for tag in dict.fromkeys(_tag(endpoint) for endpoint in routes.endpoints)],
         "paths": dict(paths),
         "components": {
             "schemas": schemas,
@@ -135,10 +135,10 @@ def _is_left_out(key: str, part: object) -> bool:
     return (key == "title" and isinstance(part, str)) or (key, part) == ("default", None)
 
 
-def _tag(responder: Callable[..., None]) -> str:
+def _tag(endpoint: Endpoint) -> str:
     """Return an endpoint's tag: its module among operations and resources, or its package outside of them."""
-    _, room, *_, module = responder.__module__.split(".")
-    return (module if room in {"operations", "resources"} else room).replace("_", " ")
+    _, room, *_, module = endpoint.responder.__module__.split(".")
+    return endpoint.operation.tag or (module if room in {"operations", "resources"} else room).replace("_", " ")
 
 
 class _OperationWriter:
@@ -156,7 +156,7 @@ class _OperationWriter:
         summary, _, description = (endpoint.responder.__doc__ or declared.id).strip().partition("\n")
         written: dict[str, Any] = {
             "operationId": declared.id,
-            "tags": [_tag(endpoint.responder)],
+            "tags": [_tag(endpoint)],
             "summary": summary.rstrip("."),
             "security": _SECURITY[declared.security],
             "parameters": [*self._in_path(endpoint.path), *self._parameters(declared)],

@@ -61,7 +61,8 @@ class Operation:
     ``security`` is ``bearer`` if a bearer token is required; ``optional`` if public records can be read without one;
     ``log_token`` if a bearer token or a log token is required; ``metrics`` if the configured token is required, except
     on this host; ``public`` if no token is required. If ``counted``, a request without a token uses up the rate limit
-    of its address. If it ``changes`` something, the audit has it.
+    of its address. If it ``changes`` something, the audit has it. ``tag`` is its part of the document, by default the
+    module.
     """
 
     id: str
@@ -73,6 +74,7 @@ class Operation:
     security: Security
     counted: bool
     changes: bool
+    tag: str = ""
 
     @property
     def every_error(self) -> tuple[str, ...]:
@@ -93,9 +95,10 @@ def operation(
     security: Security = "bearer",
     counted: bool = True,
     changes: bool = True,
+    tag: str = "",
 ) -> Callable[[Responder], Responder]:
     """Declare what a responder takes and returns."""
-    declared = Operation(id, answers, errors, body, body_required, parameters, security, counted, changes)
+    declared = Operation(id, answers, errors, body, body_required, parameters, security, counted, changes, tag)
 
     def declare(responder: Responder) -> Responder:
         responder.operation = declared  # type: ignore[attr-defined] # functions take attributes

@@ -104,6 +104,7 @@ class RedeemCouponResponse:
     "The credit and the balance.",
     role=Role.ADMIN,
     errors=tuple(_REFUSALS.values()),
+    tag="coupons",
     limited=True,  # guessing codes is limited like guessing credentials
 )
 def redeem_coupon(call: Call, membership: ThisMembership, body: RedeemCouponRequest) -> RedeemCouponResponse:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from api.builds.bodies import CreateBuildRequest, CreateRepoBuildRequest, RebuildRequest  # noqa: TC001 - read in hints
 from api.builds.waiting import pending_reason
 from api.errors.catalog import ApiError
+from api.logs.tokens import LogGrant
 from api.operations.operation import GET, POST, PUT, Call, Span, Submission, operation
 from api.operations.things import (
     BUILD,
@@ -17,6 +18,7 @@ from api.operations.things import (
     ThisBuild,
     ThisMembership,
     ThisPipeline,
+    ThisUser,
 )
 from storage import ApprovalNotAwaited, BuildState, Page, document_of, immutable, showing
 
@@ -197,3 +199,17 @@ def retry_build(call: Call, build: ThisBuild) -> BuildRecord:
 
 def _record(call: Call, build: Build) -> BuildRecord:
     return BuildRecord.of(build, pending_reason(call.storage, build))
+
+
+@immutable
+class LogTokenResponse:
+    """A token to read a build's logs with, as ``?token=``."""
+
+    token: str
+    expires_at: datetime
+
+
+@operation("getBuildLogToken", GET, f"{BUILD}/log-token", "The token.", once=True, tag="logs")
+def get_log_token(call: Call, build: ThisBuild, user: ThisUser) -> LogTokenResponse:
+    """Get a token for the logs of all jobs of a build, valid for an hour."""
+    return LogTokenResponse(*call.serving.log_tokens.issue(LogGrant(build.uuid, user.uuid)))

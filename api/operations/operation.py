@@ -27,13 +27,20 @@ if TYPE_CHECKING:
 
     from actors.mail import Mails
     from actors.repositories import RepositorySettings
+    from actors.source_hosts import Workspaces
     from actors.vms import Providers
     from api.builds.creation import BuildCreation
     from api.engine import EngineInterface
     from api.http.files import StoredFile
+    from api.logs.tokens import LogTokens
     from api.openapi.operations import Parameter
+    from api.operations.github_installations import GithubApp
     from api.operations.repositories import Connecting
+    from api.payments.provider import PaymentProvider
     from api.settings import RateLimitSettings
+    from api.sign_in.passkeys import PasskeyRegistration
+    from api.sign_in.providers.configured import IdentityProviders
+    from api.signing import Signer
 
 GET, POST, PUT, PATCH, DELETE = (
     HTTPMethod.GET,
@@ -47,7 +54,7 @@ B = TypeVar("B")
 R = TypeVar("R")
 
 KEY_ERRORS = ("invalid_idempotency_key", "idempotency_conflict")
-"""The errors of the idempotency key of a submission."""
+"""The errors of the idempotency key of a submission; an operation may say where they stand."""
 
 Security = Literal["bearer", "optional"]
 
@@ -65,6 +72,20 @@ def given(body: object) -> dict[str, Any]:
     kind: Any = body
     values = {each.name: getattr(body, each.name) for each in fields(kind)}
     return {name: value for name, value in values.items() if value is not ABSENT}
+
+
+@immutable
+class Serving:
+    """The parts of the service for callers of HTTP and for browsers."""
+
+    signer: Signer
+    log_tokens: LogTokens
+    passkeys: PasskeyRegistration
+    identities: IdentityProviders
+    workspaces: Workspaces
+    github: GithubApp
+    payments: PaymentProvider | None
+    """The way to pay; None if nobody can."""
 
 
 @immutable
@@ -88,11 +109,21 @@ class Service:
     connecting: Connecting | None = None
     """The way to the hosts of repositories; None in a command that asks none."""
 
+    serving: Serving | None = None
+    """The parts that only the service itself has; None in a command."""
+
     providers: Providers | None = None
     """The makers of VMs; None in the service, whose actors make them, and in commands that need none."""
 
     git: RepositorySettings | None = None
     """The bounds of reading repositories; None in the service, whose actors read them."""
+
+    @property
+    def own(self) -> Serving:
+        """The parts that only the service itself has. Raises TypeError in a command."""
+        if self.serving is None:
+            raise TypeError("only the service itself does this")
+        return self.serving
 
 
 @immutable
@@ -139,6 +170,11 @@ class Call:
         if self.service.creation is None:
             raise TypeError("this door creates no builds")
         return self.service.creation
+
+    @property
+    def serving(self) -> Serving:
+        """The parts that only the service itself has. Raises TypeError in a command."""
+        return self.service.own
 
     @property
     def storage(self) -> Storage:
@@ -236,7 +272,8 @@ class Operation(Generic[R]):
     the things of the path decide what that caller may read. With ``session`` the caller needs a session; an API key is
     not enough. If it is ``limited``, its calls count for their address and their account. An answer that is shown
     ``once`` has a secret, and nobody keeps it. An ``owners`` operation is the owner's of the host alone, without HTTP.
-    Without a body that is not ``body_required`` there are none of its fields. ``parameters`` are those of the query.
+    Without a body that is not ``body_required`` there are none of its fields. ``parameters`` are those of the query. If
+    it ``changes`` something, the audit has it. ``tag`` is its part of the document, by default its module.
     """
 
     def __init__(
@@ -257,6 +294,8 @@ class Operation(Generic[R]):
         owners: bool = False,
         body_required: bool = True,
         parameters: tuple[Parameter, ...] = (),
+        changes: bool = True,
+        tag: str = "",
     ) -> None:
         self.function = function
         self.id = id
@@ -272,6 +311,8 @@ class Operation(Generic[R]):
         self.owners = owners
         self.body_required = body_required
         self.parameters = parameters
+        self.changes = changes
+        self.tag = tag
         self._own_errors = errors
 
     @cached_property
@@ -310,8 +351,9 @@ class Operation(Generic[R]):
         """The codes of the errors that only some operations have: those of the path, of the role, and its own."""
         role = ("insufficient_org_role",) if self.role is not Role.MEMBER else ()
         session = ("session_required",) if self.session else ()
-        key = KEY_ERRORS if self.submits else ()
-        return tuple(dict.fromkeys((*session, *_errors(self.function), *role, *key, *self._own_errors)))
+        own = self._own_errors
+        key = tuple(each for each in KEY_ERRORS if each not in own) if self.submits else ()
+        return tuple(dict.fromkeys((*session, *_errors(self.function), *role, *key, *own)))
 
     def perform(
         self,
@@ -370,6 +412,8 @@ def operation(
     once: bool = False,
     body_required: bool = True,
     parameters: tuple[Parameter, ...] = (),
+    changes: bool = True,
+    tag: str = "",
 ) -> Callable[[Callable[..., R]], Operation[R]]:
     """Make an operation of a function (`Operation`)."""
     return lambda function: Operation(
@@ -387,6 +431,8 @@ def operation(
         once=once,
         body_required=body_required,
         parameters=parameters,
+        changes=changes,
+        tag=tag,
     )
 
 

@@ -248,7 +248,7 @@ class Connecting:
 RepoSummaryList = Annotated[list[RepoSummary], "The connected repositories, by full name."]
 
 
-@operation("listOrgRepos", GET, REPOSITORIES, "The repositories.")
+@operation("listOrgRepos", GET, REPOSITORIES, "The repositories.", tag="repo summaries")
 def list_org_repos(call: Call, member: ThisMembership) -> RepoSummaryList:
     """List the repositories of the organization at all source hosts, each clone URL once."""
     found = call.storage.repositories.of_organization(member.organization.id)
@@ -318,7 +318,13 @@ def disconnect_repo(call: Call, repository: ThisRepository) -> None:
 
 
 @operation(
-    "checkRepo", POST, f"{REPOSITORY}/check", "The repository, which is looked at soon.", status=202, role=Role.ADMIN
+    "checkRepo",
+    POST,
+    f"{REPOSITORY}/check",
+    "The repository, which is looked at soon.",
+    status=202,
+    role=Role.ADMIN,
+    tag="connected repo",
 )
 def check_repo(call: Call, repository: ThisRepository) -> Repo:
     """Look for pushes to a repository at once; needs the role admin.
@@ -330,7 +336,15 @@ def check_repo(call: Call, repository: ThisRepository) -> Repo:
     return Repo.of(call.storage, call.storage.repositories.get(repository.id) or repository)
 
 
-@operation("makeRepoHook", POST, f"{REPOSITORY}/hook", "The hook.", role=Role.ADMIN, errors=("repo_reports_by_itself",))
+@operation(
+    "makeRepoHook",
+    POST,
+    f"{REPOSITORY}/hook",
+    "The hook.",
+    role=Role.ADMIN,
+    errors=("repo_reports_by_itself",),
+    tag="connected repo",
+)
 def make_repo_hook(call: Call, repository: ThisRepository) -> RepoHookResponse:
     """Make a hook that reports pushes to a repository on a plain git server; needs the role admin."""
     if repository.provider != GIT or (repository.is_path and not isinstance(call.caller, HostOwner)):

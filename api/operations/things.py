@@ -140,6 +140,17 @@ ThisUser = Annotated[User, Found(_user, ())]
 """The caller."""
 
 
+def _caller(call: Call) -> Caller:
+    _user(call)
+    if not isinstance(call.caller, Caller):
+        raise TypeError("a user is a caller")
+    return call.caller
+
+
+ThisCaller = Annotated[Caller, Found(_caller, ())]
+"""The caller with the token of the call."""
+
+
 def _named_user(call: Call, email: str) -> User:
     found = call.storage.users.by_email(email)
     if found is None:

@@ -55,7 +55,8 @@ BrowserCredential = Annotated[
 ]
 """The result of `navigator.credentials.get`, with binary fields in base64url."""
 
-_Options = Annotated[dict[str, Any], Field(examples=[{"challenge": _CREDENTIAL_ID, "timeout": 300_000}])]
+OPTIONS_EXAMPLE = {"challenge": _CREDENTIAL_ID, "timeout": 300_000}
+_Options = Annotated[dict[str, Any], Field(examples=[OPTIONS_EXAMPLE])]
 
 
 class PasskeyChallengeResponse(JsonModel):

@@ -12,7 +12,7 @@ from falcon import testing
 
 from actors.source_hosts import RepositoryConnector, SourceHost, Workspaces
 from actors.source_hosts.github import Installations
-from api import HttpSettings, IdentitySettings, PaymentSettings, RateLimitSettings, create_app
+from api import HttpSettings, IdentitySettings, Parts, PaymentSettings, RateLimitSettings, create_app
 from storage import Build, Job, JobState, LedgerSource, Role, Storage, User
 from tests import records
 from tests.api.conformity import conformity
@@ -63,14 +63,16 @@ class World:
             storage,
             engine,
             settings,
-            identity=identity,
-            rate_limits=rate_limits,
-            payments=payments,
-            clock=clock,
-            hosts=hosts,
-            connector=connector,
-            workspaces=workspaces,
-            installations=installations,
+            Parts(
+                identity=identity,
+                rate_limits=rate_limits,
+                payments=payments,
+                clock=clock,
+                hosts=hosts,
+                connector=connector,
+                workspaces=workspaces,
+                installations=installations,
+            ),
         )
         app.add_middleware(conformity())
         return cls(storage, engine, clock, app)

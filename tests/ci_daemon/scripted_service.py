@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.source_hosts import RepositoryConnector
-from api import HttpSettings, Server, create_app
+from api import HttpSettings, Parts, Server, create_app
 from storage import Build, BuildState, Job, JobState, Lease, Storage
 from tests import records
 from tests.clock import ManualClock
@@ -145,7 +145,7 @@ class ScriptedService:
         hosts = {} if self.forge is None else forges(self.storage, self.forge)
         connector = RepositoryConnector(self.storage, hosts, self.url)
         settings, slots = self.server.settings, self.server.slots
-        self.server.start(create_app(self.storage, self.engine, settings, slots=slots, connector=connector))
+        self.server.start(create_app(self.storage, self.engine, settings, Parts(slots=slots, connector=connector)))
 
 
 @contextmanager

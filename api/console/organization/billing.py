@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import falcon
 
     from api.console.site import Site
-    from api.payments.provider import PaymentProvider
     from storage import BuildUsage, DayUsage
 
 _DAYS = 30
@@ -34,8 +33,8 @@ _SOURCES = {
 class BillingPage(Page):
     """``/{org}/billing``."""
 
-    def __init__(self, site: Site, payments: PaymentProvider | None) -> None:
-        self._site = site
+    def __init__(self, site: Site) -> None:
+        self._site, payments = site, site.serving.payments
         self._currency = None if payments is None else payments.settings.currency.upper()
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:

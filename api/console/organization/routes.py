@@ -10,28 +10,20 @@ from api.console.organization.billing import BillingPage
 from api.console.organization.caches import CachesPage
 from api.console.organization.checkout import CheckoutEndPage, checkout_of
 from api.console.organization.people import OrganizationSettingsPage
-from api.operations import billing, caches, invites, members, secrets
-from api.resources.billing.payments import CheckoutResource
+from api.operations import billing, caches, invites, members, payments, secrets
 
 if TYPE_CHECKING:
     from api.console.operation_form import Next
     from api.console.site import Site
-    from api.middleware.rate_limits import RateLimits
     from api.openapi.operations import Routes
-    from api.payments.provider import PaymentProvider
 
 
 def add_organization_pages(
     routes: Routes,
     site: Site,
-    *,
     url: str,
-    rates: RateLimits,
-    payments: PaymentProvider | None,
 ) -> None:
     """Route the pages of members, invites, secrets, audit, caches and billing."""
-    storage, access = site.storage, site.access
-
     routes.add_page("/{org}/settings", OrganizationSettingsPage(site))
     back = _back_to("settings")
     routes.add_page("/{org}/members/{user_id}/role", OperationForm(site, members.update_member, back, given("role")))
@@ -49,11 +41,10 @@ def add_organization_pages(
     form = OperationForm(site, caches.clear_pipeline_cache, _back_to("caches"))
     routes.add_page("/{org}/caches/{pipeline}/clear", form)
 
-    routes.add_page("/{org}/billing", BillingPage(site, payments))
+    routes.add_page("/{org}/billing", BillingPage(site))
     form = OperationForm(site, billing.redeem_coupon, _back_to("billing"), given("code"))
     routes.add_page("/{org}/billing/coupons", form)
-    checkout = CheckoutResource(storage, access, rates, payments)
-    form = OperationForm(site, checkout.on_post, shows(site, "organization/checkout"), checkout_of)
+    form = OperationForm(site, payments.create_checkout, shows(site, "organization/checkout"), checkout_of)
     routes.add_page("/{org}/billing/checkout", form)
     end = CheckoutEndPage(site)
     routes.add_page("/billing/paid", end, "paid")

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     import falcon
 
-    from actors.source_hosts import Workspaces
     from api.console.site import Site
     from storage import HostConnection, Repository
 
@@ -29,15 +28,13 @@ class ConnectedAccount:
 class RepositoriesPage(Page):
     """``/{org}/repositories``."""
 
-    def __init__(self, site: Site, workspaces: Workspaces, *, has_github: bool) -> None:
+    def __init__(self, site: Site) -> None:
         self._site = site
-        self._workspaces = workspaces
-        self._has_github = has_github
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
         """Show what is connected to a member; only admins connect and disconnect."""
         member = self._site.access.member(req, org)
-        organization, storage = member.organization, self._site.storage
+        organization, storage, serving = member.organization, self._site.storage, self._site.serving
         repositories = storage.repositories.of_organization(organization.id)
         installations = storage.host_connections.of_organization(organization.id, GITHUB)
         self._site.pages.show(
@@ -47,10 +44,10 @@ class RepositoriesPage(Page):
             organization=organization,
             admin=member.role.covers(Role.ADMIN),
             repositories=repositories,
-            has_github=self._has_github,
+            has_github=serving.github.configured,
             installations=_accounts(installations, repositories),
-            has_bitbucket=self._workspaces.configured,
-            workspaces=_accounts(self._workspaces.of_organization(organization.id), repositories),
+            has_bitbucket=serving.workspaces.configured,
+            workspaces=_accounts(serving.workspaces.of_organization(organization.id), repositories),
             form_token=self._site.form_token(req),
         )
 

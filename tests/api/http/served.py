@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from api import HttpSettings, Server, create_app
+from api import HttpSettings, Parts, Server, create_app
 from storage import SystemClock
 from tests.api.world import Account, World
 from tests.fake_engine import FakeEngine
@@ -72,7 +72,7 @@ def serving(directory: Path, **settings: Any) -> Iterator[Served]:
     engine = FakeEngine(storage, None)
     wanted = {"threads": 6, "max_streams": 3, "max_body_bytes": MAX_BODY, "max_header_bytes": 8000, **settings}
     server = Server(HttpSettings(listen="127.0.0.1:0", **wanted))
-    app = create_app(storage, engine, server.settings, slots=server.slots, clock=clock)
+    app = create_app(storage, engine, server.settings, Parts(slots=server.slots, clock=clock))
     world = World(storage, engine, clock, app)  # type: ignore[arg-type] # its clock is not moved by hand
     server.start(app)
     served = Served(world, server, world.sign_up("ada@example.org"))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from falcon import testing
 
-from api import HttpSettings, create_app
+from api import HttpSettings, Parts, create_app
 from api.http.slots import LogReader, StreamSlots
 from storage import JobState, Role
 from tests.api.world import Account, JobPath, PipelinePath, World, steps
@@ -155,7 +155,7 @@ def test_a_quiet_stream_has_a_comment_every_15_seconds(world: World, job: JobPat
 
 def test_a_closing_server_says_when_to_come_back(world: World, pipeline: PipelinePath):
     slots = StreamSlots(1)
-    app = create_app(world.storage, world.engine, HttpSettings(), clock=world.clock, slots=slots)
+    app = create_app(world.storage, world.engine, HttpSettings(), Parts(clock=world.clock, slots=slots))
     job = pipeline.build().job()
     job.write(b"one\n")
     world.engine.during_waits = [slots.close]
@@ -183,7 +183,7 @@ def test_a_client_that_hung_up_gets_no_more_of_a_long_log(job: JobPath):
 
 def test_streams_are_limited_and_give_their_place_back(world: World, pipeline: PipelinePath):
     slots = StreamSlots(1)
-    app = create_app(world.storage, world.engine, HttpSettings(), clock=world.clock, slots=slots)
+    app = create_app(world.storage, world.engine, HttpSettings(), Parts(clock=world.clock, slots=slots))
     client = testing.TestClient(app)
     job = pipeline.build().job()
     job.end()
@@ -236,7 +236,7 @@ def test_an_ended_job_among_others_ends_its_own_stream(pipeline: PipelinePath):
 
 def test_one_account_leaves_places_to_others(world: World, ada: Account, job: JobPath):
     slots = StreamSlots(8, per_reader=2)
-    app = create_app(world.storage, world.engine, HttpSettings(), clock=world.clock, slots=slots)
+    app = create_app(world.storage, world.engine, HttpSettings(), Parts(clock=world.clock, slots=slots))
     client = testing.TestClient(app)
     url = f"/v0/jobs/{job.uuid}/logs"
     colleague = world.sign_up("colleague@example.org")

@@ -5,7 +5,7 @@ from falcon import testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api import HttpSettings, create_app
+from api import HttpSettings, Parts, create_app
 from api.http.byte_ranges import ByteRange, parse_range
 from api.http.files import SourceSlice
 from api.http.slots import StreamSlots
@@ -182,7 +182,7 @@ def test_a_wait_outside_its_range_is_refused(ada: Account, job: JobPath, wait: s
 
 def test_without_a_free_slot_it_answers_without_waiting(world: World, pipeline: PipelinePath):
     slots = StreamSlots(1)
-    app = create_app(world.storage, world.engine, HttpSettings(), clock=world.clock, slots=slots)
+    app = create_app(world.storage, world.engine, HttpSettings(), Parts(clock=world.clock, slots=slots))
     job = pipeline.build().job()
     params = {"wait": "30", "token": job.build.token()}
     slot = slots.acquire(1)
@@ -198,7 +198,7 @@ def test_without_a_free_slot_it_answers_without_waiting(world: World, pipeline: 
 
 def test_a_closing_server_answers_waiting_requests(world: World, pipeline: PipelinePath):
     slots = StreamSlots(1)
-    app = create_app(world.storage, world.engine, HttpSettings(), clock=world.clock, slots=slots)
+    app = create_app(world.storage, world.engine, HttpSettings(), Parts(clock=world.clock, slots=slots))
     job = pipeline.build().job()
     params = {"wait": "30", "token": job.build.token()}
     world.engine.during_waits = [slots.close]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from falcon import testing
 
-from api import HttpSettings, RateLimitSettings, Server, create_app
+from api import HttpSettings, Parts, RateLimitSettings, Server, create_app
 from storage import Storage
 from tests.api.world import World
 from tests.clock import ManualClock
@@ -20,7 +20,9 @@ CREDENTIALS = [f"{USER}/{each}" for each in ("api-tokens", "sessions", "passkeys
 
 def _world(storage: Storage, clock: ManualClock, http: HttpSettings | None = None, **limits: int) -> World:
     engine = FakeEngine(storage, clock)
-    app = create_app(storage, engine, http or HttpSettings(), rate_limits=RateLimitSettings(**limits), clock=clock)
+    app = create_app(
+        storage, engine, http or HttpSettings(), Parts(rate_limits=RateLimitSettings(**limits), clock=clock)
+    )
     return World(storage, engine, clock, app)
 
 
@@ -258,7 +260,7 @@ def test_callers_behind_a_trusted_proxy_are_distinguished(storage: Storage, trus
     settings = HttpSettings(listen="127.0.0.1:0", trusted_proxies=trusted)
     server = Server(settings)
     app = create_app(
-        storage, FakeEngine(storage, None), server.settings, rate_limits=RateLimitSettings(address_per_minute=1)
+        storage, FakeEngine(storage, None), server.settings, Parts(rate_limits=RateLimitSettings(address_per_minute=1))
     )
     server.start(app)
     try:

@@ -7,7 +7,7 @@ from typing import Any
 
 from falcon import testing
 
-from api import HttpSettings, RateLimitSettings, create_app
+from api import HttpSettings, Parts, RateLimitSettings, create_app
 from storage import Storage
 from tests.clock import ManualClock
 from tests.fake_engine import FakeEngine
@@ -30,7 +30,9 @@ def everything_read(storage: Storage, clock: ManualClock, token: str) -> Read:
 
 class _Reader:
     def __init__(self, storage: Storage, clock: ManualClock, token: str) -> None:
-        app = create_app(storage, FakeEngine(storage, clock), HttpSettings(), rate_limits=_UNLIMITED, clock=clock)
+        app = create_app(
+            storage, FakeEngine(storage, clock), HttpSettings(), Parts(rate_limits=_UNLIMITED, clock=clock)
+        )
         self._client = testing.TestClient(
             app, headers={"Authorization": f"Bearer {token}", "X-Request-Id": "the-same-in-every-answer"}
         )

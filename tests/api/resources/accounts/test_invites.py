@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from falcon import testing
 
-from api import HttpSettings, RateLimitSettings, create_app
+from api import HttpSettings, Parts, RateLimitSettings, create_app
 from storage import Role, Storage
 from tests.api.world import Account, World
 from tests.clock import ManualClock
@@ -200,7 +200,7 @@ def test_one_account_sends_a_limited_number_of_invites_a_day(
     storage: Storage, clock: ManualClock, settings: HttpSettings
 ):
     limits = RateLimitSettings(invites_per_day=2)
-    app = create_app(storage, FakeEngine(storage, clock), settings, clock=clock, rate_limits=limits)
+    app = create_app(storage, FakeEngine(storage, clock), settings, Parts(clock=clock, rate_limits=limits))
     world = World(storage, FakeEngine(storage, clock), clock, app)
     ada, bob = world.sign_up("ada@example.org"), world.sign_up("bob@example.org")
     bob.join(ada, Role.ADMIN)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from api import HttpSettings, RateLimitSettings, create_app
+from api import HttpSettings, Parts, RateLimitSettings, create_app
 from storage import Storage
 from tests.api.world import Account, World
 from tests.clock import ManualClock
@@ -82,7 +82,7 @@ def test_one_account_owns_a_limited_number_of_organizations(
     storage: Storage, clock: ManualClock, settings: HttpSettings
 ):
     limits = RateLimitSettings(organizations_per_account=3)
-    app = create_app(storage, FakeEngine(storage, clock), settings, clock=clock, rate_limits=limits)
+    app = create_app(storage, FakeEngine(storage, clock), settings, Parts(clock=clock, rate_limits=limits))
     ada = World(storage, FakeEngine(storage, clock), clock, app).sign_up("ada@example.org")
     statuses = [ada.client.simulate_post("/api/v0/organizations", json={"name": name}).status_code for name in "abc"]
     refused = ada.client.simulate_post("/api/v0/organizations", json={"name": "d"})

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from falcon import testing
 
-from api import HttpSettings, create_app
+from api import HttpSettings, Parts, create_app
 from api.settings import RateLimitSettings
 from storage import NewCoupon, Role
 from tests.api.world import Account, World
@@ -87,7 +87,7 @@ def test_an_invalid_code_is_refused(ada: Account, code: object):
 def test_guessing_codes_is_limited(world: World, clock: ManualClock):
     limits = RateLimitSettings(account_per_minute=3)
     world.app = create_app(
-        world.storage, FakeEngine(world.storage, clock), HttpSettings(), rate_limits=limits, clock=clock
+        world.storage, FakeEngine(world.storage, clock), HttpSettings(), Parts(rate_limits=limits, clock=clock)
     )
     eve = world.sign_up("eve@example.org")
     answered = [redeem(eve, f"GUESS{number}") for number in range(4)]

@@ -1,0 +1,132 @@
+"""Passkeys of the caller's account.
+
+A passkey makes sessions, so adding one needs a session, not an API key.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime  # noqa: TC003 - the model of a record reads the annotations
+from typing import TYPE_CHECKING, Annotated, Any
+
+from api.errors.catalog import ApiError
+from api.operations.operation import DELETE, GET, POST, Call, Whole, operation
+from api.operations.things import USER, ThisCaller, ThisUser
+from api.sign_in.passkeys import OPTIONS_EXAMPLE, REGISTRATION_ERRORS, ChallengeId, NewCredential
+from storage import LastPasskey, PasskeyPurpose, example, immutable, showing, shown_as
+
+if TYPE_CHECKING:
+    from api.fields import Text
+    from storage import Caller, Uuid
+
+_REGISTER = "/api/v0/auth/passkey/register"
+_PASSKEYS = f"{USER}/passkeys"
+
+
+@immutable
+class PasskeyRecord:
+    """A passkey; ``aaguid`` names the model of its authenticator."""
+
+    uuid: str = shown_as("uuid")
+    nickname: str
+    aaguid: Uuid
+    created_at: datetime
+    last_used_at: datetime | None
+
+
+PasskeyList = Annotated[list[PasskeyRecord], Whole("The caller's passkeys.", "PasskeyListResponse", "passkeys")]
+
+
+@immutable
+class PasskeyRegisterOptionsResponse:
+    """A challenge for an authenticator of the caller."""
+
+    challenge_id: Uuid
+    options: dict[str, Any] = example(OPTIONS_EXAMPLE)
+
+
+@immutable
+class PasskeyRegisterFinalizeRequest:
+    """The body of ``POST /api/v0/auth/passkey/register/finalize``; the default nickname is ``Passkey``."""
+
+    challenge_id: ChallengeId
+    attestation: NewCredential
+    nickname: Text | None = None
+
+
+@operation(
+    "passkeyRegisterOptions",
+    POST,
+    f"{_REGISTER}/options",
+    "The challenge.",
+    session=True,
+    limited=True,
+    once=True,
+    changes=False,
+)
+def begin_passkey(call: Call, caller: ThisCaller) -> PasskeyRegisterOptionsResponse:
+    """Get a challenge for one more passkey of the caller; needs a session token."""
+    user = caller.user
+    begun = call.serving.passkeys.begin(
+        PasskeyPurpose.REGISTRATION,
+        _owner(caller),
+        handle=call.storage.passkeys.handle(user.id),
+        email=user.email,
+        name=user.name,
+        known=call.storage.passkeys.of_user(user.id),
+    )
+    return PasskeyRegisterOptionsResponse(begun.challenge_id, begun.options)
+
+
+@operation(
+    "passkeyRegisterFinalize",
+    POST,
+    f"{_REGISTER}/finalize",
+    "The passkey.",
+    errors=REGISTRATION_ERRORS,
+    session=True,
+    limited=True,
+)
+def finish_passkey(call: Call, caller: ThisCaller, body: PasskeyRegisterFinalizeRequest) -> PasskeyRecord:
+    """Add the passkey that answered a challenge to the caller's account; needs a session token."""
+    passkeys, purpose = call.serving.passkeys, PasskeyPurpose.REGISTRATION
+    handle, made = passkeys.finish(purpose, _owner(caller), body.challenge_id, body.attestation)
+    return showing(PasskeyRecord, passkeys.store(caller.user.id, handle, made, (body.nickname or "").strip()))
+
+
+@operation("listPasskeys", GET, _PASSKEYS, "The passkeys.", limited=True)
+def list_passkeys(call: Call, user: ThisUser) -> PasskeyList:
+    """List the caller's passkeys, oldest first."""
+    return [showing(PasskeyRecord, each) for each in call.storage.passkeys.of_user(user.id)]
+
+
+@operation(
+    "deletePasskey",
+    DELETE,
+    f"{_PASSKEYS}/{{uuid}}",
+    "The passkey is deleted.",
+    status=204,
+    errors=("passkey_not_found", "passkey_last_credential"),
+    limited=True,
+)
+def delete_passkey(call: Call, caller: ThisCaller, uuid: str) -> None:
+    """Delete one of the caller's passkeys.
+
+    With the last one all other sessions of the account end. That one is refused if it is the only way to sign in:
+    the account is linked to no identity provider, and the service has no mail server for a magic link.
+    """
+    storage, user_id = call.storage, caller.user.id
+    others_suffice = call.engine.sends_mail or bool(storage.identities.of_user(user_id))
+    try:
+        with storage.transaction():
+            left = storage.passkeys.remove(user_id, uuid, others_suffice=others_suffice)
+            if left == 0:
+                storage.tokens.end_sessions(user_id, but=caller.token_id)
+    except LastPasskey as error:
+        raise ApiError("passkey_last_credential", str(error)) from None
+    if left is None:
+        raise ApiError("passkey_not_found", "you have no passkey with this ID")
+
+
+def _owner(caller: Caller) -> str:
+    """Return the owner of a caller's challenge: the account, any of whose sessions may answer it."""
+    return f"account {caller.user.uuid}"

@@ -1,0 +1,58 @@
+"""The caller's sessions."""
+
+from __future__ import annotations
+
+from datetime import datetime  # noqa: TC003 - the model of a record reads the annotations
+from typing import Annotated
+
+import storage
+from api.errors.catalog import ApiError
+from api.operations.operation import DELETE, GET, Call, Whole, operation
+from api.operations.things import USER, ThisCaller
+from storage import immutable, shown_as
+
+_SESSIONS = f"{USER}/sessions"
+
+
+@immutable
+class SessionRecord:
+    """A session of the caller.
+
+    ``address`` is where it began, ``agent`` the name of the program; both are null for one that was made on the host.
+    ``current`` marks the session of the request.
+    """
+
+    uuid: str = shown_as("uuid")
+    created_at: datetime
+    last_used_at: datetime | None
+    address: str | None
+    agent: str | None
+    current: bool
+
+
+SessionList = Annotated[
+    list[SessionRecord], Whole("The caller's sessions, newest first, 500 at most.", "SessionListResponse", "sessions")
+]
+
+
+@operation("listSessions", GET, _SESSIONS, "The sessions.", limited=True)
+def list_sessions(call: Call, caller: ThisCaller) -> SessionList:
+    """List the caller's sessions that have not ended, newest first."""
+    found = call.storage.tokens.sessions(caller.user.id)
+    return [storage.showing(SessionRecord, each, current=each.id == caller.token_id) for each in found]
+
+
+@operation(
+    "endSession",
+    DELETE,
+    f"{_SESSIONS}/{{id}}",
+    "The session has ended.",
+    status=204,
+    errors=("session_not_found",),
+    session=True,
+    limited=True,
+)
+def end_session(call: Call, caller: ThisCaller, id: str) -> None:
+    """End one of the caller's sessions; needs a session token."""
+    if not call.storage.tokens.end_session(caller.user.id, id):
+        raise ApiError("session_not_found", "you have no session with this ID")

@@ -1,5 +1,0 @@
-"""Money: balances, usage, coupons and payments."""
-
-from __future__ import annotations
-
-__all__: list[str] = []
