@@ -106,7 +106,7 @@ _JOBS = f"{_BUILDS}/{{number}}/jobs"
 
 @immutable
 class Parts:
-    """Parts of the app; without them it is one that serves, but neither signs in with providers nor takes payments."""
+    """Parts of the app; without them it neither signs in with providers nor takes payments."""
 
     identity: IdentitySettings | None = None
     """The section ``[identity]``; its passkeys fit the address of ``[http]``."""
@@ -168,8 +168,7 @@ def create_app(
     door = HttpDoor(service, access, pager, rates)
     log_access = LogAccess(storage, access, serving.log_tokens, rates, addresses)
 
-    registry = metrics_registry(storage, engine)
-    routes = Routes()
+    registry, routes = metrics_registry(storage, engine), Routes()
     add_meta(routes, HealthResource(engine), MetricsResource(registry, rates, settings.metrics_token))
     add_user(routes, door)
     add_api_tokens(routes, door)

@@ -91,6 +91,6 @@ class ClosingForm(Page):
 
 
 def passkey_of(fields: Mapping[str, str]) -> dict[str, object]:
-    """Return the body of ``passkeyRegisterFinalize`` of a form, whose script has put the credential into a field."""
+    """Return the body of ``passkeyRegisterFinalize`` of a form, one of whose fields is the credential."""
     credential = parse_json(fields.get("credential", "").encode())
     return {**(credential if isinstance(credential, dict) else {}), "nickname": fields.get("nickname")}
