@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from api.app import Parts, create_app
     from api.errors.catalog import ApiError, error_catalog
     from api.http.server import CannotListen, Server, check_listen_address
-    from api.middleware.request_id import RequestIdFilter
+    from api.middleware.access_log import RequestIdFilter
     from api.operations.builds import build_document
     from api.payments.settings import PaymentSettings
     from api.settings import HttpSettings, RateLimitSettings, pages_url

@@ -14,7 +14,7 @@ from api.builds.creation import BuildCreation
 from api.builds.render_wait import RenderWait
 from api.console.pages import ErrorsAsPages
 from api.console.routes import add_build_pages, add_console
-from api.console.source_hosts.routes import add_source_host_pages
+from api.console.source_hosts import add_source_host_pages
 from api.doors.http import HttpDoor
 from api.errors.pages import ErrorPagesResource
 from api.errors.responses import ErrorHandlers
@@ -23,17 +23,13 @@ from api.http.router import Router
 from api.http.slots import StreamSlots
 from api.logs.access import LogAccess
 from api.logs.events import LogEventsResource
-from api.logs.log import JobLogResource
-from api.logs.ranges import LogRanges
-from api.logs.render_log import RenderLogResource
+from api.logs.log import JobLogResource, LogRanges, RenderLogResource
 from api.logs.tokens import LogTokens
 from api.middleware.access_log import AccessLog
 from api.middleware.audit import AuditTrail
 from api.middleware.authentication import Access, BearerTokens, KnownCallers
-from api.middleware.cors import Cors
 from api.middleware.durable_answers import DurableAnswers
-from api.middleware.head import Head
-from api.middleware.headers import Headers
+from api.middleware.headers import Cors, Head, Headers
 from api.middleware.rate_limits import PublicLimit, RateLimits
 from api.middleware.request_metrics import RequestMetrics
 from api.openapi.document import OpenApiResource
@@ -81,8 +77,7 @@ from api.service_metrics import metrics_registry
 from api.settings import RateLimitSettings
 from api.sign_in.mail import SignInMail
 from api.sign_in.passkeys import PasskeyRegistration
-from api.sign_in.providers.configured import IdentityProviders
-from api.sign_in.providers.sign_in import ProviderSignIn
+from api.sign_in.providers.sign_in import IdentityProviders, ProviderSignIn
 from api.sign_in.relying_party import RelyingParty
 from api.sign_in.sessions import SessionStart
 from api.sign_in.settings import IdentitySettings

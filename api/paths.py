@@ -40,8 +40,7 @@ from api.resources.sign_in.recovery import RecoveryResource
 if TYPE_CHECKING:
     from api.doors.http import HttpDoor
     from api.errors.pages import ErrorPagesResource
-    from api.logs.log import JobLogResource
-    from api.logs.render_log import RenderLogResource
+    from api.logs.log import JobLogResource, RenderLogResource
     from api.middleware.rate_limits import RateLimits
     from api.openapi.document import OpenApiResource
     from api.openapi.operations import Routes

@@ -7,7 +7,7 @@ from typing import Any
 
 import falcon
 
-from api.middleware.request_id import enter_request
+from api.middleware.access_log import enter_request
 
 
 class ApiRequest(falcon.Request):

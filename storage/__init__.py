@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from storage.database.clock import Clock, SystemClock, Timeline, boot_id, duration
     from storage.database.copying import FrozenDatabase, check_database, frozen, up_to_date
     from storage.database.schema import schema_of_release
-    from storage.documents import Uuid, document_of, record_of, showing, shown_fields
+    from storage.documents import Uuid, document_of, record_of, showing, shown_fields, timestamp
     from storage.errors import (
         AlreadyInitialized,
         ApprovalNotAwaited,

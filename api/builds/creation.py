@@ -1,19 +1,21 @@
-"""Creation of builds from requests (wire-decisions.md, "Creating a build")."""
+"""The creation of builds: who may, what is built, and builds that repeat others."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from actors import EngineBusy
+from actors import EngineBusy, add_planned, has_credit, repetition, retry
 from actors.render import RenderFailed
-from api.builds.admission import admit_manual_build, require_credit_and_room
 from api.builds.bodies import CreateBuildRequest, CreateRepoBuildRequest, RepoIdentity, archive_of
-from api.builds.rebuilding import no_source, plan_rejection, planned_build, rebuild_of, source_expired
 from api.engine import refuse_while_draining
 from api.errors.catalog import ApiError
 from storage import (
     Build,
+    BuildBusy,
+    BuildErrorCode,
+    BuildNotFinished,
+    BuildState,
     KeyUse,
     KeyUsed,
     NewBuild,
@@ -23,6 +25,7 @@ from storage import (
     RequestKey,
     SourceGone,
     Storage,
+    TooManyBuilds,
     WaitsFor,
 )
 
@@ -33,6 +36,52 @@ if TYPE_CHECKING:
     from api.engine import EngineInterface
     from api.http.slots import StreamSlot
     from api.operations.operation import Call, Submission
+
+
+_RETRY = {"Retry-After": "60"}
+
+
+def admit_manual_build(storage: Storage, pipeline: Pipeline) -> None:
+    """Raise ApiError if a pipeline accepts no build of a caller.
+
+    Such a build is manual whatever its ``source`` says. The error is
+    ``pipeline_not_found``, ``pipeline_manual_disabled``, ``billing_insufficient_balance`` or ``too_many_builds``.
+    """
+    if storage.declarations.archived(pipeline.id):
+        message = f'the repository of the pipeline "{pipeline.slug}" no longer declares it, so it accepts no builds'
+        raise ApiError("pipeline_not_found", message)
+    if not pipeline.allow_manual:
+        raise ApiError(
+            "pipeline_manual_disabled",
+            f'the pipeline "{pipeline.slug}" accepts no manual builds; set its allow_manual to true',
+        )
+    require_credit_and_room(storage, pipeline.organization_id)
+
+
+def require_credit_and_room(storage: Storage, organization_id: int) -> None:
+    """Raise ApiError if an organization may not have another build now.
+
+    The error is ``billing_insufficient_balance`` if credit is required and there is none, or ``too_many_builds``.
+    """
+    _require_credit(storage, organization_id)
+    try:
+        storage.build_room.require(organization_id)
+    except TooManyBuilds as error:
+        message = f"{error}: try again when some have ended, or cancel some"
+        raise ApiError("too_many_builds", message, headers=_RETRY) from None
+
+
+def _require_credit(storage: Storage, organization_id: int) -> None:
+    if has_credit(storage, organization_id):
+        return
+    balance, organization = storage.ledger.balance(organization_id), storage.organizations.by_id(organization_id)
+    if organization is not None:
+        raise ApiError(
+            "billing_insufficient_balance",
+            f"the balance is {balance} cents, and this service requires credit: redeem a coupon, or have the"
+            f" operator run `ci-daemon ledger grant {organization.slug} CENTS`",
+        )
+
 
 AnyRequest = TypeVar("AnyRequest", CreateBuildRequest, CreateRepoBuildRequest)
 
@@ -216,3 +265,82 @@ def _brings_source(document: object) -> bool:
     """Tell whether an unchecked body brings source, with a plan or without."""
     given = document if isinstance(document, dict) else {}
     return bool(given.get("source_b64"))
+
+
+_NO_SOURCE = "no source to render from: give pipeline_ir, source_b64 or source_url"
+
+
+def rebuild_of(
+    storage: Storage, build: Build, source: str, key: RequestKey | None = None
+) -> tuple[NewBuild, str | None]:
+    """Return a build to create that repeats another one, and the URL of a source not fetched yet.
+
+    The VMs of its failed jobs are not held, whatever the first build asked for. Raises ApiError ``source_expired``.
+    """
+    try:
+        return repetition(storage, build, source, key)
+    except SourceGone:
+        raise source_expired(build) from None
+
+
+def planned_build(storage: Storage, limits: IrSettings, pipeline: Pipeline, new: NewBuild) -> Build:
+    """Plan and add a build that has a pipeline; a failed one if it is invalid. Raises ApiError."""
+    build = add_planned(storage, limits, pipeline, new, refused=True)
+    if build.error_code is not None:
+        raise plan_rejection(build)
+    return build
+
+
+def no_source(storage: Storage, pipeline: Pipeline, new: NewBuild) -> ApiError:
+    """Add a failed build that has neither pipeline nor source; return its rejection."""
+    code = BuildErrorCode.RENDER_FAILED
+    return plan_rejection(storage.builds.create_rejected(pipeline, new, code, _NO_SOURCE, refused=True))
+
+
+def plan_rejection(build: Build) -> ApiError:
+    """Return the error that a rejected build stands for."""
+    return ApiError("build_plan_rejected", f"{build.error_code}: {build.error_message}", build_number=build.number)
+
+
+def source_expired(build: Build) -> ApiError:
+    """Return the error that a build's source archive is gone."""
+    return ApiError("source_expired", f"the source of build {build.number} is no longer kept; create a new build")
+
+
+def retry_in_place(storage: Storage, engine: EngineInterface, build: Build) -> Build:
+    """Let what did not pass in a finished build run again, and announce it; return the build.
+
+    A build that passed stays as it is. Raises PipelineGone and ApiError: ``draining``, ``build_not_finished``,
+    ``build_without_jobs``, ``source_expired``, ``log_expired``, ``busy`` while the last VM is being destroyed, and what
+    admits no build.
+    """
+    refuse_while_draining(engine)
+    pipeline = storage.pipelines.by_id(build.pipeline_id)
+    if pipeline is None:
+        raise PipelineGone(f'the pipeline "{build.pipeline_slug}" was deleted')
+    admit_manual_build(storage, pipeline)
+    if not build.state.terminal:
+        raise ApiError("build_not_finished", f"build {build.number} is {build.state}: wait for its end, or cancel it")
+    if build.state is BuildState.PASSED:
+        return build
+    _require_files(storage, build)
+    try:
+        if not retry(storage, build):
+            raise ApiError("build_without_jobs", f"build {build.number} has no job to run again; rebuild it instead")
+    except BuildNotFinished as error:
+        raise ApiError("build_not_finished", f"{error}: get the build again") from None
+    except BuildBusy as error:
+        raise ApiError("busy", str(error), headers={"Retry-After": "1"}) from None
+    retried = storage.builds.get(build.id) or build
+    if not retried.state.terminal:
+        engine.jobs_added(build.id)
+    return retried
+
+
+def _require_files(storage: Storage, build: Build) -> None:
+    """Raise ApiError if the source of a build is gone, or the logs of its earlier attempts."""
+    kept = build.source_expired_at is None and storage.sources.path(build.uuid).exists()
+    if build.has_source and not kept:
+        raise source_expired(build)
+    if build.logs_expired_at is not None:
+        raise ApiError("log_expired", f"the logs of build {build.number} are no longer kept; rebuild it instead")

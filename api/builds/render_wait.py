@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from api.errors.catalog import ApiError
-from api.http.slots import StreamSlots
-from api.http.wait import RequestWait
+from api.http.slots import RequestWait, StreamSlots
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from api.console.cookies import Cookies
     from api.console.pages import Pages
     from api.console.site import Site
-    from api.sign_in.providers.configured import IdentityProviders
+    from api.sign_in.providers.sign_in import IdentityProviders
     from api.sign_in.relying_party import RelyingParty
     from storage import Storage
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from api.middleware.authentication import Access
     from api.middleware.rate_limits import RateLimits
     from api.sign_in.mail import SignInMail
-    from api.sign_in.providers.configured import IdentityProviders
+    from api.sign_in.providers.sign_in import IdentityProviders
     from api.sign_in.relying_party import RelyingParty
     from storage import SignUpPolicy
 

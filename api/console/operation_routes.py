@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from api.console.operation_form import OperationForm, given, leads_to
-from api.console.pipelines.settings import PipelineSettingsPage, build_of, rebuild_of, settings_of
+from api.console.pipelines import PipelineSettingsPage, build_of, rebuild_of, settings_of
 from api.operations import builds, pipelines, schedules, secrets
 
 if TYPE_CHECKING:

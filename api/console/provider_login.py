@@ -15,7 +15,7 @@ from api.console.forms import local_path
 from api.console.pages import Page, redirect
 from api.errors.catalog import ApiError
 from api.openapi.operations import performs
-from api.sign_in.providers.person import CodeExchange
+from api.sign_in.providers.provider import CodeExchange
 
 if TYPE_CHECKING:
     import falcon

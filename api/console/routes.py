@@ -5,27 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from api.console.account import AccountPage, ClosingForm, SignOutForm, passkey_of
-from api.console.artifacts.page import ArtifactPage
+from api.console.artifacts import ArtifactPage
 from api.console.builds.events import BuildEvents
 from api.console.builds.page import BuildPage
 from api.console.cli_login import CliLoginPage
 from api.console.cookies import Cookies
 from api.console.invites import InvitesPage
 from api.console.login import LinkPage, LoginPage, MailForms, SessionCookieResource
-from api.console.logs.page import JobPage, LogParts
+from api.console.logs import JobPage, LogParts
 from api.console.mail_stop import MailStopPage
-from api.console.notifications.routes import add_notification_pages
+from api.console.notifications import add_notification_pages
 from api.console.operation_form import OperationForm, leads_to, shows, shows_json
 from api.console.operation_routes import add_operation_pages
-from api.console.organization.routes import add_organization_pages
+from api.console.organization import add_organization_pages
 from api.console.pages import Pages
-from api.console.pipelines.home import HomePage
-from api.console.pipelines.organization import OrganizationPage
-from api.console.pipelines.page import PipelinePage
+from api.console.pipelines import HomePage, OrganizationPage, PipelinePage
 from api.console.provider_login import ProviderLoginPage
 from api.console.site import Site
 from api.doors.http import HttpDoor
-from api.http.static_files import CSS, JAVASCRIPT, SVG, StaticFile, StaticFilesResource
+from api.http.files import CSS, JAVASCRIPT, SVG, StaticFile, StaticFilesResource
 from api.logs.access import LogAccess
 from api.logs.log import JobLogResource
 from api.operations import api_tokens, identities, invites, mail_settings, passkeys, sessions, user
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
 
     from api.http.client_addresses import ClientAddresses
     from api.http.slots import StreamSlots
-    from api.logs.ranges import LogRanges
+    from api.logs.log import LogRanges
     from api.logs.tokens import LogTokens
     from api.middleware.authentication import Access
     from api.middleware.rate_limits import RateLimits

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from api.errors.catalog import ApiError
-from api.http.byte_ranges import parse_range
-from api.http.files import SourceSlice
+from api.http.files import SourceSlice, parse_range
 from api.openapi.operations import Answer, Parameter
 
 if TYPE_CHECKING:

@@ -19,12 +19,10 @@ from waitress.server import TcpWSGIServer
 
 from api.errors.catalog import ApiError
 from api.errors.responses import ErrorHandlers
-from api.http.channel import Channel, HeldAnswers
+from api.http.channel import MAX_HEADERS, Channel, HeldAnswers
 from api.http.client_addresses import ClientAddresses
-from api.http.parser import MAX_HEADERS
 from api.http.slots import StreamSlots
-from api.http.turns import Callers
-from api.http.workers import Workers
+from api.http.workers import Callers, Workers
 from api.middleware.headers import standard_headers
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Stream slots for responses that hold a thread: log streams, log waits and waits for renders."""
+"""Requests that hold a thread: their slots, and how they wait."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
+
+    import falcon
+
+    from api.engine import ChangeWatch
+    from storage import Clock
 
 
 @immutable
@@ -125,3 +130,42 @@ class StreamBody:
             self._chunks.close()
         finally:
             self._slot.release()
+
+
+_POLL_SECONDS = 0.5
+
+
+@immutable
+class RequestWait:
+    """Waits for a log to grow or a render to end.
+
+    It waits in short turns, so that a closing server or a client that hung up is noticed soon.
+    """
+
+    clock: Clock
+    slots: StreamSlots
+    client_gone: Callable[[], bool]
+
+    @classmethod
+    def of(cls, req: falcon.Request, clock: Clock, slots: StreamSlots) -> RequestWait:
+        """Return the wait for one request."""
+        return cls(clock, slots, req.env.get("waitress.client_disconnected", _never))
+
+    @property
+    def over(self) -> bool:
+        """True if the client hung up or the server is closing."""
+        return self.slots.closing or self.client_gone()
+
+    def wait(self, watch: ChangeWatch, until: float) -> bool:
+        """Wait for a change until a monotonic time; True if there is one, False if the time is up or `over`."""
+        while not self.over:
+            left = until - self.clock.monotonic()
+            if left <= 0:
+                return False
+            if watch.wait(min(left, _POLL_SECONDS)):
+                return True
+        return False
+
+
+def _never() -> bool:
+    return False

@@ -1,26 +1,219 @@
-"""Worker threads, of which one leads: it reads requests, and serves those that do not take long.
-
-A thread gives up the GIL in every query and system call, and has it back at once unless another thread wants it. With
-several threads at work, each of those calls waits for switches between threads, which together take longer than the
-rest of a short request. So while requests are short only one thread works. If one takes long, another thread leads.
-
-Which task is served next is the subject of ``turns.py``.
-"""
+"""The threads that serve requests, and whose request is next."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
+from collections import OrderedDict, deque
 from contextvars import copy_context
-from typing import TYPE_CHECKING
-
-from api.http.turns import Turns
+from enum import Enum, auto
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from api.http.turns import Task
+    from api.http.channel import Parser
+    from api.http.client_addresses import ClientAddresses
+
+
+_HOLD_SECONDS = 0.1
+"""Seconds after which a caller's next task may begin although the one before has not ended."""
+
+_REPORT_SECONDS = 0.004
+"""Seconds from one report of a source host to the next: a thousand begin while source hosts wait."""
+
+_MOST_REST_SECONDS = 0.05
+_HEALTH = "/healthz"
+_MOST_KNOWN = 10_000
+
+
+class CallerKind(Enum):
+    """Kinds of callers, as far as their turns differ."""
+
+    KNOWN = auto()
+    HEALTH = auto()
+    REPORT = auto()
+    STRANGER = auto()
+
+
+class Caller(NamedTuple):
+    """The sender of a request: ``who`` is a user's id, or a stranger's address."""
+
+    kind: CallerKind
+    who: str = ""
+
+
+class Callers:
+    """The users behind the tokens and cookies of late requests. Safe in any thread.
+
+    What a request says of its caller is checked as it is served, after its turn. So the first request with a token has
+    the turn of a stranger.
+    """
+
+    def __init__(self, addresses: ClientAddresses) -> None:
+        self._addresses = addresses
+        self._known: OrderedDict[int, str] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, request: Parser, peer: str) -> Caller:
+        """Return who sends a request, over a connection from an address."""
+        if request.reports:
+            return Caller(CallerKind.REPORT)
+        if request.path == _HEALTH:
+            return Caller(CallerKind.HEALTH)
+        credentials = request.credentials
+        user = self._known.get(hash(credentials)) if credentials else None
+        if user is not None:
+            return Caller(CallerKind.KNOWN, user)
+        forwarded = str(request.headers.get("X_FORWARDED_FOR") or "")
+        return Caller(CallerKind.STRANGER, self._addresses.network_behind(peer, forwarded))
+
+    def know(self, request: Parser, user: str) -> None:
+        """Note the user who has sent a request, by its id."""
+        credentials = request.credentials
+        if not credentials:
+            return
+        with self._lock:
+            self._known[hash(credentials)] = user
+            self._known.move_to_end(hash(credentials))
+            if len(self._known) > _MOST_KNOWN:
+                self._known.popitem(last=False)
+
+
+class Task(Protocol):
+    """Work for a worker thread: a connection with a request on it."""
+
+    @property
+    def caller(self) -> Caller:
+        """The caller whose turn it takes; it is asked when the task is added."""
+        ...
+
+    def service(self) -> None:
+        """Do the work. Runs in a worker thread."""
+        ...
+
+    def cancel(self) -> None:
+        """Called when the task is dropped."""
+        ...
+
+
+class _Line:
+    """The tasks of one caller that wait, and when the next one may begin."""
+
+    def __init__(self, kind: CallerKind) -> None:
+        self.kind = kind
+        self.free_at = 0.0
+        self._began = 0.0
+        self._current: Task | None = None
+        self._waiting: OrderedDict[str, deque[Task]] = OrderedDict()
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    @property
+    def idle(self) -> bool:
+        """True if nothing of it waits or is being served."""
+        return self._current is None and not self._waiting
+
+    def add(self, who: str, task: Task) -> None:
+        self._waiting.setdefault(who, deque()).append(task)
+
+    def take(self, now: float) -> Task:
+        who, tasks = self._waiting.popitem(last=False)
+        self._current, self._began = tasks.popleft(), now
+        if tasks:
+            self._waiting[who] = tasks
+        self.free_at = now + (_REPORT_SECONDS if self.kind is CallerKind.REPORT else _HOLD_SECONDS)
+        return self._current
+
+    def end(self, task: Task, now: float, *, waits: bool) -> bool:
+        """Note that a task has ended, or waits; tell whether others waited for it."""
+        if task is not self._current:
+            return False
+        self._current = None
+        if self.kind is not CallerKind.REPORT:
+            rests = self.kind is CallerKind.STRANGER and not waits
+            self.free_at = now + (min(now - self._began, _MOST_REST_SECONDS) if rests else 0.0)
+        return bool(self._waiting)
+
+    def empty(self) -> Iterator[Task]:
+        """Remove and yield all tasks."""
+        while self._waiting:
+            yield from self._waiting.popitem(last=False)[1]
+
+
+class Turns:
+    """Tasks that wait for a thread. Safe in any thread."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._lines: OrderedDict[Caller, _Line] = OrderedDict()
+        self._begun: dict[
+            int, Caller
+        ] = {}  # the lines of tasks by their identity, for a connection outlives its request
+        self._waiting = 0
+
+    def __len__(self) -> int:
+        return self._waiting
+
+    def add(self, task: Task) -> None:
+        """Let a task wait for its turn."""
+        caller = task.caller
+        with self._lock:
+            line = self._lines.get(_line_of(caller))
+            if line is None:
+                line = self._lines[_line_of(caller)] = _Line(caller.kind)
+            line.add(caller.who, task)
+            self._waiting += 1
+
+    def take(self) -> Task | None:
+        """Remove and return the task whose turn it is; None if no task may begin now."""
+        now = self._clock()
+        with self._lock:
+            for key, line in self._lines.items():
+                if line and line.free_at <= now:
+                    self._lines.move_to_end(key)
+                    self._waiting -= 1
+                    task = line.take(now)
+                    self._begun[id(task)] = key
+                    return task
+        return None
+
+    def end(self, task: Task, *, waits: bool = False) -> bool:
+        """Note that a task has ended, or needs no CPU for it waits; tell whether others waited for it."""
+        now = self._clock()
+        with self._lock:
+            # A connection may have begun its next request already, and that may have ended.
+            key = self._begun.get(id(task)) if waits else self._begun.pop(id(task), None)
+            line = None if key is None else self._lines.get(key)
+            if key is None or line is None:
+                return False
+            awaited = line.end(task, now, waits=waits)
+            if line.idle and line.free_at <= now:
+                del self._lines[key]
+            return awaited
+
+    def seconds(self) -> float | None:
+        """Return the seconds until another task may begin; None if no time brings one."""
+        now = self._clock()
+        with self._lock:
+            later = [line.free_at - now for line in self._lines.values() if line and line.free_at > now]
+        return min(later, default=None)
+
+    def empty(self) -> Iterator[Task]:
+        """Remove and yield all tasks."""
+        with self._lock:
+            tasks = [task for line in self._lines.values() for task in line.empty()]
+            self._waiting = 0
+        yield from tasks
+
+
+def _line_of(caller: Caller) -> Caller:
+    """Return whose line a caller is in: strangers are in one."""
+    return caller if caller.kind is CallerKind.KNOWN else Caller(caller.kind)
+
 
 # Considered: waitress's `ThreadedTaskDispatcher` and other pools switch threads twice for each request, from the one
 # that reads to one that serves and back, and let all that serve compete for the GIL.

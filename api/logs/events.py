@@ -7,8 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from api.errors.catalog import ApiError
-from api.http.slots import StreamBody, StreamSlots
-from api.http.wait import RequestWait
+from api.http.slots import RequestWait, StreamBody, StreamSlots
 from api.openapi.operations import Answer, Parameter, operation
 from storage import JsonModel
 

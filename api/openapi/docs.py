@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from api.http.files import CSS, JAVASCRIPT, StaticFile, StaticFilesResource
 from api.http.html_pages import documentation, path_to_root, respond_with_page
-from api.http.static_files import CSS, JAVASCRIPT, StaticFile, StaticFilesResource
 from api.openapi.operations import Answer, operation
 
 if TYPE_CHECKING:

@@ -191,7 +191,7 @@ def retry_build(call: Call, build: ThisBuild) -> BuildRecord:
     which those in the cache pass at once. Soft failures stay, and a build that passed stays unchanged.
     """
     # Only here, because planning takes long to import.
-    from api.builds.retrying import retry_in_place  # noqa: PLC0415
+    from api.builds.creation import retry_in_place  # noqa: PLC0415
 
     retried = retry_in_place(call.storage, call.engine, build)
     return _record(call, retried)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from api.payments.provider import PaymentProvider
     from api.settings import RateLimitSettings
     from api.sign_in.passkeys import PasskeyRegistration
-    from api.sign_in.providers.configured import IdentityProviders
+    from api.sign_in.providers.sign_in import IdentityProviders
     from api.signing import Signer
 
 GET, POST, PUT, PATCH, DELETE = (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from api.build_status.badge import UNKNOWN_BADGE, badge_of
 from api.build_status.cctray import cctray
-from api.http.etags import ETAG, NOT_MODIFIED, answer_unless_known
+from api.http.files import ETAG, NOT_MODIFIED, answer_unless_known
 from api.openapi.operations import Answer, Parameter, operation
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from actors.source_hosts import PushedRef
 from api.errors.catalog import ApiError
 from api.fields import NUMBER
-from api.http.slots import LogReader
-from api.http.wait import RequestWait
+from api.http.slots import LogReader, RequestWait
 from api.openapi.operations import Parameter
 from storage import immutable
 

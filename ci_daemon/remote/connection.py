@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import httpx
 from pydantic import TypeAdapter, ValidationError
 
-from ci_daemon.remote.failures import RequestFailed, ServiceUnreachable
-from ci_daemon.remote.operation import Nothing, Operation, Page, filled
+from ci_daemon.remote.operations import Nothing, Operation, Page, RequestFailed, ServiceUnreachable, filled
 from ci_daemon.remote.urls import is_this_host
 from storage import error_reason, record_of
 

@@ -7,7 +7,7 @@ import os
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 
-from ci_daemon.remote.failures import RequestFailed, ServiceUnreachable
+from ci_daemon.remote.operations import RequestFailed, ServiceUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ci_daemon.remote import operations
-from ci_daemon.remote.failures import RequestFailed, ServiceUnreachable
+from ci_daemon.remote.operations import RequestFailed, ServiceUnreachable
 from storage import immutable
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from api.operations import builds, jobs
 from ci_daemon.remote import operations
-from ci_daemon.remote.failures import RequestFailed
+from ci_daemon.remote.operations import RequestFailed
 from storage import RENDER_LOG
 
 if TYPE_CHECKING:

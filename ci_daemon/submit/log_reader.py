@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from ci_daemon.remote.failures import RequestFailed, ServiceUnreachable
+from ci_daemon.remote.operations import RequestFailed, ServiceUnreachable
 from ci_daemon.submit.lines import LineSplitter
 from ci_daemon.submit.retry import Backoff
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from api.console.builds.live import LiveBuild, LiveBuilds
 from api.console.builds.states import view_of
-from api.http.slots import LogReader, StreamBody
-from api.http.wait import RequestWait
+from api.http.slots import LogReader, RequestWait, StreamBody
 
 if TYPE_CHECKING:
     from collections.abc import Generator

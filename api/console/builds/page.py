@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from api.console.artifacts.tree import trees
+from api.console.artifacts import trees
 from api.console.builds.debugging import held_vms
 from api.console.builds.error_position import cause_of, position_of
 from api.console.builds.graph import NODE_HEIGHT, NODE_WIDTH, GraphEdge, GraphNode, lay_out

@@ -16,7 +16,7 @@ from api.errors.catalog import ApiError
 from api.fields import RequestBody, Text
 from api.openapi.operations import Answer, operation
 from api.sign_in.answers import AuthTokenResponse, UserRecord
-from api.sign_in.providers.person import CodeExchange, ProviderError
+from api.sign_in.providers.provider import CodeExchange, ProviderError
 from storage import JsonModel
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import httpx
 import pydantic_core
 
 from actors import Deadline, TimedBackend, is_public, is_within
-from api.sign_in.providers.person import ProviderError
+from api.sign_in.providers.provider import ProviderError
 from storage import error_reason
 
 if TYPE_CHECKING:

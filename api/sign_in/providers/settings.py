@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from api.sign_in.providers.urls import is_secure_url
+from api.sign_in.providers.provider import is_secure_url
 from storage import immutable, required_setting, setting
 
 if TYPE_CHECKING:

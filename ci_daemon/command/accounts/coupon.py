@@ -8,10 +8,9 @@ from datetime import UTC, date, datetime, timedelta
 import click
 
 from api.operations import billing
-from ci_daemon.command.support.cents import CENTS
 from ci_daemon.command.support.command_classes import Group
+from ci_daemon.command.support.options import CENTS, note_option
 from ci_daemon.command.support.session import Failure, Session, pass_session
-from ci_daemon.command.support.texts import note_option
 from ci_daemon.terminal.counts import counted
 from storage import CouponTaken, NewCoupon, document_of
 

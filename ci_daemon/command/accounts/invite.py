@@ -6,8 +6,8 @@ import click
 
 from api.operations import invites
 from ci_daemon.command.support.command_classes import Group, ServerCommand
-from ci_daemon.command.support.hidden_input import hidden_line
-from ci_daemon.command.support.person import email_address
+from ci_daemon.command.support.input import hidden_line
+from ci_daemon.command.support.options import email_address
 from ci_daemon.command.support.session import Session, pass_session
 from storage import Role, document_of
 

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from api.operations import billing
-from ci_daemon.command.support.cents import CENTS
 from ci_daemon.command.support.command_classes import Group, SharedCommand
+from ci_daemon.command.support.options import CENTS, note_option
 from ci_daemon.command.support.session import Failure, Session, pass_session
-from ci_daemon.command.support.texts import note_option
 from ci_daemon.terminal.counts import counted
 from storage import document_of
 

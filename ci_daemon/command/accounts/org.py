@@ -8,16 +8,17 @@ import click
 
 from api.operations import organizations
 from ci_daemon.command.support.command_classes import Group, SharedCommand
-from ci_daemon.command.support.person import display_name, email_address
-from ci_daemon.command.support.session import Failure, Session, pass_session
-from ci_daemon.command.support.setting_options import (
+from ci_daemon.command.support.options import (
     DEFAULT,
+    display_name,
+    email_address,
+    one_line,
     settings_in_words,
     strict_shell_of,
     strict_shell_option,
     superseded_option,
 )
-from ci_daemon.command.support.texts import one_line
+from ci_daemon.command.support.session import Failure, Session, pass_session
 from storage import PROVIDERS, CancelSuperseded, ForkApproval, document_of
 
 _COLUMNS = ("slug", "name", "balance_cents", "weight", "fail_fast", "url")

@@ -9,10 +9,9 @@ import click
 
 from api.operations import api_tokens
 from ci_daemon.command.support.command_classes import Group, SharedCommand
+from ci_daemon.command.support.options import one_line
 from ci_daemon.command.support.session import Failure, Session, pass_session
-from ci_daemon.command.support.texts import one_line
-from ci_daemon.command.support.timestamps import timestamp
-from storage import TokenKind, document_of
+from storage import TokenKind, document_of, timestamp
 
 if TYPE_CHECKING:
     from api.doors import Door

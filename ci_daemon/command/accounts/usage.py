@@ -10,8 +10,7 @@ from api.operations import billing
 from api.operations import usage as operations
 from ci_daemon.command.support.command_classes import ServerCommand
 from ci_daemon.command.support.session import Session, pass_session
-from ci_daemon.command.support.timestamps import timestamp
-from storage import document_of
+from storage import document_of, timestamp
 
 _DAY = timedelta(days=1)
 _DAY_COLUMNS = ("date", "cpu_seconds", "memory_gb_seconds", "disk_gb_seconds", "total_cents")

@@ -6,7 +6,7 @@ import click
 
 from api.operations import users
 from ci_daemon.command.support.command_classes import Group
-from ci_daemon.command.support.person import display_name, email_address
+from ci_daemon.command.support.options import display_name, email_address
 from ci_daemon.command.support.session import Session, pass_session
 from ci_daemon.terminal.counts import counted
 from storage import document_of

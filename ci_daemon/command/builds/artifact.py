@@ -14,8 +14,8 @@ from api.operations import artifacts, jobs
 from ci_daemon.command.support.command_classes import Group, SharedCommand
 from ci_daemon.command.support.names import BuildName, build_argument
 from ci_daemon.command.support.session import Failure, Session, pass_session
-from ci_daemon.command.support.timestamps import timestamp
 from ci_daemon.terminal.printable import printable
+from storage import timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

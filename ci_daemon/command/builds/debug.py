@@ -13,10 +13,9 @@ from ci_daemon.command.support.exit_codes import ExitCode
 from ci_daemon.command.support.lookup import find_build
 from ci_daemon.command.support.names import BuildName, build_argument
 from ci_daemon.command.support.session import Failure, Session, pass_session
-from ci_daemon.command.support.timestamps import timestamp
 from ci_daemon.host.lock import served_by
 from ci_daemon.providers import open_images, open_providers
-from storage import MICRO_CENTS, HoldEnd, SystemClock
+from storage import MICRO_CENTS, HoldEnd, SystemClock, timestamp
 
 if TYPE_CHECKING:
     from storage import Storage

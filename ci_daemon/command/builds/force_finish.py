@@ -11,8 +11,8 @@ from ci_daemon.command.builds.build_documents import build_document
 from ci_daemon.command.support.command_classes import Command
 from ci_daemon.command.support.lookup import find_build
 from ci_daemon.command.support.names import BuildName, build_argument
+from ci_daemon.command.support.options import note_option
 from ci_daemon.command.support.session import Failure, Session, pass_session
-from ci_daemon.command.support.texts import note_option
 from storage import BuildState, SystemClock
 
 if TYPE_CHECKING:

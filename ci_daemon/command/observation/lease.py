@@ -9,10 +9,9 @@ import click
 from ci_daemon.command.support.command_classes import Group
 from ci_daemon.command.support.names import short_id
 from ci_daemon.command.support.session import Failure, Session, pass_session
-from ci_daemon.command.support.timestamps import timestamp
 from ci_daemon.host.lock import served_by
 from ci_daemon.terminal.counts import counted
-from storage import MICRO_CENTS, HoldEnd, SystemClock, cost_cents
+from storage import MICRO_CENTS, HoldEnd, SystemClock, cost_cents, timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

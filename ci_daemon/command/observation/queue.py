@@ -8,12 +8,11 @@ import click
 
 from ci_daemon import overview
 from ci_daemon.command.support.command_classes import Command
+from ci_daemon.command.support.options import watch_option
 from ci_daemon.command.support.session import Session, pass_session
-from ci_daemon.command.support.texts import watch_option
-from ci_daemon.command.support.timestamps import timestamp
 from ci_daemon.host.lock import served_by
 from ci_daemon.providers import pool_capacity
-from storage import SystemClock
+from storage import SystemClock, timestamp
 
 _EMPTY = "no job waits for a VM"
 _COLUMNS = ("position", "build", "step", "since", "reason")

@@ -20,9 +20,8 @@ from api.operations import hosted_repositories
 from ci_daemon import overview
 from ci_daemon.command.support.command_classes import Command
 from ci_daemon.command.support.exit_codes import ExitCode
+from ci_daemon.command.support.options import watch_option
 from ci_daemon.command.support.session import Session, pass_session
-from ci_daemon.command.support.texts import watch_option
-from ci_daemon.command.support.timestamps import timestamp
 from ci_daemon.host.lock import served_by
 from ci_daemon.host.place import StateCopied, is_copy
 from ci_daemon.providers import open_images, pool_capacity
@@ -31,7 +30,7 @@ from ci_daemon.terminal.durations import relative_time
 from ci_daemon.terminal.printable import printable
 from ci_daemon.terminal.sizes import size_text
 from ci_daemon.terminal.tables import print_renderable, two_column_table
-from storage import CONFIRM, LeaseState, SystemClock, duration, step_text
+from storage import CONFIRM, LeaseState, SystemClock, duration, step_text, timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -14,12 +14,11 @@ from ci_daemon import overview
 from ci_daemon.command.support.command_classes import Command
 from ci_daemon.command.support.names import short_id
 from ci_daemon.command.support.session import Session, pass_session
-from ci_daemon.command.support.timestamps import timestamp
 from ci_daemon.host.lock import served_by
 from ci_daemon.providers import open_images, open_providers, pool_capacity
 from ci_daemon.terminal.live import redraw
 from ci_daemon.terminal.tables import DocumentTable, print_renderable
-from storage import SystemClock, immutable
+from storage import SystemClock, immutable, timestamp
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -9,9 +9,8 @@ import click
 from api.operations import caches
 from ci_daemon.command.support.command_classes import Group
 from ci_daemon.command.support.session import Session, pass_session
-from ci_daemon.command.support.timestamps import timestamp
 from ci_daemon.terminal.counts import counted
-from storage import document_of
+from storage import document_of, timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,11 +8,10 @@ import click
 
 from ci_daemon.command.support.command_classes import Group
 from ci_daemon.command.support.exit_codes import ExitCode
-from ci_daemon.command.support.person import email_address
+from ci_daemon.command.support.options import email_address
 from ci_daemon.command.support.session import Failure, Session, pass_session
-from ci_daemon.command.support.timestamps import timestamp
 from ci_daemon.terminal.counts import counted
-from storage import SystemClock
+from storage import SystemClock, timestamp
 
 if TYPE_CHECKING:
     from storage import Mail

@@ -11,11 +11,10 @@ import click
 from api import ApiError
 from api.operations import notifications, organizations, pipelines
 from ci_daemon.command.support.command_classes import Group, SharedCommand
-from ci_daemon.command.support.documents import given
 from ci_daemon.command.support.exit_codes import ExitCode
-from ci_daemon.command.support.person import email_address
+from ci_daemon.command.support.options import email_address, given
 from ci_daemon.command.support.session import Failure, Session, pass_session
-from ci_daemon.remote.failures import RequestFailed
+from ci_daemon.remote.operations import RequestFailed
 from storage import BuildEvent, NotificationKind, document_of
 
 if TYPE_CHECKING:

@@ -6,17 +6,17 @@ import click
 
 from api.operations import pipelines
 from ci_daemon.command.support.command_classes import Group, SharedCommand
-from ci_daemon.command.support.confirmation import confirm
-from ci_daemon.command.support.documents import given
-from ci_daemon.command.support.session import Session, pass_session
-from ci_daemon.command.support.setting_options import (
+from ci_daemon.command.support.input import confirm
+from ci_daemon.command.support.options import (
     DEFAULT,
+    given,
+    one_line,
     settings_in_words,
     strict_shell_of,
     strict_shell_option,
     superseded_option,
 )
-from ci_daemon.command.support.texts import one_line
+from ci_daemon.command.support.session import Session, pass_session
 from ci_daemon.terminal.counts import counted
 from storage import Visibility, document_of
 

@@ -9,7 +9,7 @@ import click
 
 from api.operations import hosted_repositories, organizations, repositories
 from ci_daemon.command.support.command_classes import Command, Group, SharedCommand
-from ci_daemon.command.support.documents import given
+from ci_daemon.command.support.options import given
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from storage import GitCredential, document_of, shown_fields
 

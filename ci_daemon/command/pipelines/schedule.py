@@ -8,7 +8,7 @@ import click
 
 from api.operations import schedules
 from ci_daemon.command.support.command_classes import Group, SharedCommand
-from ci_daemon.command.support.documents import given
+from ci_daemon.command.support.options import given
 from ci_daemon.command.support.session import Session, pass_session
 from storage import document_of
 

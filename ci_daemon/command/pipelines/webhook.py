@@ -11,7 +11,7 @@ from api import ApiError
 from api.operations import organizations, repo_deliveries, repositories
 from ci_daemon.command.support.command_classes import Group, SharedCommand
 from ci_daemon.command.support.session import Session, pass_session
-from ci_daemon.remote.failures import RequestFailed
+from ci_daemon.remote.operations import RequestFailed
 from storage import document_of
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from ci_daemon.command.support.exit_codes import ExitCode
 from ci_daemon.command.support.names import BuildName
 from ci_daemon.command.support.pipeline_files import EXIT_CODES, check_slug, ir_option, pipeline_ir
 from ci_daemon.command.support.session import Failure, Session, pass_session
-from ci_daemon.remote.failures import RequestFailed
+from ci_daemon.remote.operations import RequestFailed
 from ci_daemon.remote.urls import is_http_url
 from ci_daemon.terminal.counts import counted
 from ci_daemon.terminal.progress import transfer_progress

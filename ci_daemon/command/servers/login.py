@@ -14,12 +14,12 @@ import click
 from api import pages_url
 from api.operations import user as users
 from ci_daemon.command.support.command_classes import CallerCommand
-from ci_daemon.command.support.hidden_input import hidden_line
+from ci_daemon.command.support.input import hidden_line
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.remote import operations
 from ci_daemon.remote.contexts import Context, Contexts, configuration_folder, locked
-from ci_daemon.remote.failures import RequestFailed
 from ci_daemon.remote.handoff import claim, code_url, redeem, start_handoff
+from ci_daemon.remote.operations import RequestFailed
 from ci_daemon.remote.token_store import TokenPlace, TokenStore
 from ci_daemon.remote.urls import is_http_url, is_this_host
 

@@ -10,11 +10,10 @@ import click
 from actors.vms.images import PullOptions, Reference, is_name
 from ci_daemon.command.support.command_classes import Group
 from ci_daemon.command.support.session import Failure, Session, pass_session
-from ci_daemon.command.support.timestamps import timestamp
 from ci_daemon.providers import open_images
 from ci_daemon.terminal.counts import counted
 from ci_daemon.terminal.progress import progress_line
-from storage import NotInitialized
+from storage import NotInitialized, timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,8 +16,8 @@ import click
 
 from ci_daemon.command.support import auditing
 from ci_daemon.command.support.command_classes import CallerCommand
-from ci_daemon.command.support.confirmation import confirm
-from ci_daemon.command.support.person import display_name, email_address
+from ci_daemon.command.support.input import confirm
+from ci_daemon.command.support.options import display_name, email_address
 from ci_daemon.command.support.session import DEFAULT_STATE_DIR, Failure, Session, pass_session
 from ci_daemon.host.lock import served_by
 from ci_daemon.install import (

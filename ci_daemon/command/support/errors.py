@@ -19,8 +19,8 @@ from ci_daemon.local.folders import CacheUnusable
 from ci_daemon.local.requirements import HostUnfit
 from ci_daemon.remote.contexts import ContextsUnusable
 from ci_daemon.remote.download import DownloadRefused
-from ci_daemon.remote.failures import RequestFailed, ServiceUnreachable
 from ci_daemon.remote.handoff import SignInFailed
+from ci_daemon.remote.operations import RequestFailed, ServiceUnreachable
 from ci_daemon.submit.packing import PackError
 from ci_daemon.tracing import TracingUnavailable
 from storage import StorageError, UserUnknown, error_reason

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from api import RequestIdFilter, error_catalog
-from api.middleware.request_id import enter_request
+from api.middleware.access_log import enter_request
 from storage import DatabaseBusy
 from tests.api.world import HELLO, Account, PipelinePath, World
 

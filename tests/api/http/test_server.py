@@ -9,7 +9,7 @@ from select import select
 import pytest
 
 from api import CannotListen, HttpSettings, Server
-from api.http import turns
+from api.http import workers as turns
 from tests.api.http.served import Served, answer, refusal, serving
 from tests.waiting import until
 

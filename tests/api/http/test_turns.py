@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from waitress.adjustments import Adjustments
 
+from api.http.channel import Parser
 from api.http.client_addresses import ClientAddresses
-from api.http.parser import Parser
-from api.http.turns import Caller, CallerKind, Callers, Turns
+from api.http.workers import Caller, CallerKind, Callers, Turns
 from tests.api.http.served import Served
 
 ADA, BOB = (Caller(CallerKind.KNOWN, name) for name in ("ada", "bob"))

@@ -9,8 +9,7 @@ from queue import Empty, SimpleQueue
 import pytest
 
 from api.http import workers as workers_module
-from api.http.turns import Caller, CallerKind
-from api.http.workers import Workers
+from api.http.workers import Caller, CallerKind, Workers
 from tests.waiting import until
 
 LIMIT = 3

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api import HttpSettings, Parts, create_app
-from api.http.byte_ranges import ByteRange, parse_range
-from api.http.files import SourceSlice
+from api.http.files import ByteRange, SourceSlice, parse_range
 from api.http.slots import StreamSlots
 from storage import BuildState, JobState, Outcome
 from tests.api.world import Account, JobPath, PipelinePath, World

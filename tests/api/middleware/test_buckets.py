@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from api.middleware.buckets import BucketState, TokenBuckets
+from api.middleware.rate_limits import BucketState, TokenBuckets
 from tests.clock import ManualClock
 
 

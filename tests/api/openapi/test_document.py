@@ -13,7 +13,7 @@ from openapi_spec_validator import validate
 
 from api import HttpSettings
 from api.errors.catalog import error_catalog
-from api.openapi.examples import example_of
+from api.openapi.document import example_of
 from api.openapi.operations import Answer, Routes, operation, performs
 from api.request import ApiRequest
 from storage import Storage

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from api.sign_in.providers.bounded_http import ProviderHttp
-from api.sign_in.providers.person import ProviderError
+from api.sign_in.providers.provider import ProviderError
 from tests.identity.local_server import LocalServer, Reply, local_server
 from tests.mail_server import certificate
 

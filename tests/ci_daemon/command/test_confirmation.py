@@ -13,7 +13,7 @@ from ci_daemon.command import main
 from storage import Storage
 
 _PROGRAM = """
-from ci_daemon.command.support.confirmation import confirm
+from ci_daemon.command.support.input import confirm
 from ci_daemon.command.support.session import Failure
 try:
     confirm("Delete it?")

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from ci_daemon.remote import operations
-from ci_daemon.remote.operation import Nothing, Operation, Page
+from ci_daemon.remote.operations import Nothing, Operation, Page
 from tests.ci_daemon.scripted_service import ScriptedService
 
 CALLED: dict[str, Operation[Any]] = {

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from ci_daemon.remote.connection import Connection
-from ci_daemon.remote.failures import RequestFailed, ServiceUnreachable
+from ci_daemon.remote.operations import RequestFailed, ServiceUnreachable
 from ci_daemon.submit.build_reader import ServedBuild
 from ci_daemon.submit.log_reader import read_log
 from ci_daemon.submit.retry import Backoff, retry

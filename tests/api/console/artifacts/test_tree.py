@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from api.console.artifacts.tree import Folder, trees
+from api.console.artifacts import Folder, trees
 from storage import Artifact
 
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.console.logs.outline import BLOCK_BYTES, LogOutline
-from api.console.logs.search import search
+from api.console.logs import BLOCK_BYTES, LogOutline, search
 
 
 @dataclass

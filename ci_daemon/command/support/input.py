@@ -1,4 +1,4 @@
-"""A line of input that nobody else may see, such as a token."""
+"""What a person is asked at a prompt."""
 
 from __future__ import annotations
 
@@ -20,3 +20,14 @@ def hidden_line(name: str) -> str:
     if not line:
         raise Failure(f"{name.lower()}: nothing came on stdin")
     return line
+
+
+def confirm(question: str) -> None:
+    """Ask at the terminal.
+
+    Raises Failure unless the answer is yes, and without a terminal.
+    """
+    if not sys.stdin.isatty():
+        raise Failure(f"{question} Give --yes to confirm")
+    if not click.confirm(question, err=True):
+        raise Failure("not confirmed: nothing was done")

@@ -5,24 +5,25 @@ from __future__ import annotations
 import re
 import threading
 from collections import OrderedDict
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from api.bodies import answer
 from api.console.builds.debugging import held_vms, shell_line
-from api.console.logs.answers import GroupRecord, OutlineRecord, SearchRecord, TimesRecord
-from api.console.logs.outline import BLOCK_BYTES, LogOutline
-from api.console.logs.search import search
 from api.console.pages import Page
 from api.errors.catalog import ApiError
 from api.operations.things import job_in_build
+from storage import JsonModel, immutable
 
 if TYPE_CHECKING:
     import falcon
 
     from api.console.site import Site
+    from api.http.files import ByteSource
     from api.http.slots import StreamSlots
     from api.logs.access import LogAccess, ReadableLog
     from storage import Build, Job, JobLog
+
 
 _SHOWN_BYTES = 32 * 2**10
 _MOST_FOUND = 5000
@@ -189,3 +190,173 @@ def _offset(req: falcon.Request, name: str) -> int:
     if not _OFFSET.fullmatch(text):
         raise ApiError("malformed_request", f"{name}: expected an offset in bytes")
     return int(text)
+
+
+BLOCK_BYTES = 64 * 2**10
+_PIECE_BYTES = 2**20
+_MOST_GROUPS = 2000
+_LONGEST_PART = 4096
+_MARK = re.compile(rb"^(?:\x1b\[[0-9;]*m)*::(?:(end)group::|group::([^\r\n]{0,200}))", re.MULTILINE)
+
+
+@dataclass(slots=True)
+class Group:
+    """Lines from ``::group::TITLE`` to ``::endgroup::``, from 0; ``last`` is None if it has no end yet."""
+
+    title: str
+    first: int
+    last: int | None = None
+
+
+@dataclass(slots=True)
+class LogOutline:
+    """The outline of the first ``size`` bytes of a log. Not safe in several threads at once.
+
+    ``newlines`` has the number of line breaks in each block of ``BLOCK_BYTES``, so that a line is found without reading
+    the log up to it.
+    """
+
+    size: int = 0
+    newlines: list[int] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
+    ends_in_break: bool = False
+    _open: list[Group] = field(default_factory=list)
+    _lines: int = 0
+    _part: bytes = b""
+
+    def extend(self, log: ByteSource, size: int) -> None:
+        """Read on up to a size."""
+        while self.size < size:
+            data = log.read(self.size, min(_PIECE_BYTES, size - self.size))
+            if not data:
+                return
+            self._find_groups(data)
+            self._lines += self._count(data)
+            self.size += len(data)
+            self.ends_in_break = data.endswith(b"\n")
+
+    def _count(self, data: bytes) -> int:
+        """Note the line breaks of each block; return how many there are."""
+        at = breaks = 0
+        while at < len(data):
+            block, within = divmod(self.size + at, BLOCK_BYTES)
+            end = min(len(data), at + BLOCK_BYTES - within)
+            if block == len(self.newlines):
+                self.newlines.append(0)
+            found = data.count(b"\n", at, end)
+            self.newlines[block] += found
+            breaks += found
+            at = end
+        return breaks
+
+    def _find_groups(self, data: bytes) -> None:
+        """Note the groups that begin or end in whole lines; the rest of the last line waits for more."""
+        end = data.rfind(b"\n") + 1
+        if not end:
+            self._part = (self._part + data)[:_LONGEST_PART]
+            return
+        text = self._part + data[:end]
+        if b"group::" in text:
+            at, line = 0, self._lines
+            for mark in _MARK.finditer(text):
+                line += text.count(b"\n", at, mark.start())
+                at = mark.start()
+                self._note(line, mark)
+        self._part = data[end : end + _LONGEST_PART]
+
+    def _note(self, line: int, mark: re.Match[bytes]) -> None:
+        if mark[1]:
+            if self._open:
+                self._open.pop().last = line
+        elif len(self.groups) < _MOST_GROUPS:
+            group = Group(mark[2].decode("utf-8", "replace").strip(), line)
+            self.groups.append(group)
+            self._open.append(group)
+
+
+_SEARCHED_BYTES = 2**20
+
+
+@immutable
+class Found:
+    """The number of lines that have the text, and which are the first of them, from 0."""
+
+    count: int
+    lines: tuple[int, ...]
+
+
+def search(log: ByteSource, size: int, text: str, most: int) -> Found:
+    """Return the lines of a log's first ``size`` bytes that have a text; the case of ASCII is ignored.
+
+    Of a line that is longer than a piece, only its pieces are searched.
+    """
+    wanted = text.encode().lower()
+    lines: list[int] = []
+    count = line = at = 0
+    rest = b""
+    while at < size:
+        data = log.read(at, min(_SEARCHED_BYTES, size - at))
+        if not data:
+            break
+        at += len(data)
+        piece = rest + data.lower()
+        end = piece.rfind(b"\n") + 1 if at < size and len(rest) < _SEARCHED_BYTES else len(piece)
+        piece, rest = piece[:end], piece[end:]
+        counted = 0
+        found = piece.find(wanted)
+        while found >= 0:
+            line += piece.count(b"\n", counted, found)
+            counted = found
+            count += 1
+            if len(lines) < most:
+                lines.append(line)
+            after = piece.find(b"\n", found)
+            found = piece.find(wanted, after) if after >= 0 else -1
+        line += piece.count(b"\n", counted)
+    return Found(count, tuple(lines))
+
+
+class GroupRecord(JsonModel):
+    """A group of lines, from 0; ``last`` is null while it has no end."""
+
+    title: str
+    first: int
+    last: int | None
+
+
+class OutlineRecord(JsonModel):
+    """The line breaks in each block of the log's first ``size`` bytes.
+
+    With ``more`` there are bytes after those, which the next request reads. ``complete`` if the log does not grow.
+    """
+
+    size: int
+    block: int
+    newlines: list[int]
+    groups: list[GroupRecord]
+    ends_in_break: bool
+    complete: bool
+    more: bool
+
+
+class SearchRecord(JsonModel):
+    """The number of lines that have the text, and the first of them, from 0."""
+
+    count: int
+    lines: list[int]
+
+
+class TimesRecord(JsonModel):
+    """For pieces of the log their end and their time in milliseconds since the epoch."""
+
+    times: list[tuple[int, int]]
+
+
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+
+
+def plain_text(text: str) -> str:
+    """Return text without escapes and controls; of a line only what follows its last carriage return."""
+    lines = _ESCAPES.sub("", text).split("\n")
+    return _CONTROLS.sub("", "\n".join(line.removesuffix("\r").rpartition("\r")[2] for line in lines))

@@ -1,1 +1,0 @@
-"""The artifacts of builds: their tree, and pages that show one."""

@@ -1,1 +1,0 @@
-"""The pages of an organization besides its pipelines: members, invites and secrets; and billing."""

@@ -1,0 +1,352 @@
+"""The pages of pipelines: those of a person, of an organization, one with its builds, and its settings."""
+
+from __future__ import annotations
+
+import json
+from statistics import median
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+from actors import wait_reason
+from api.console.builds.error_position import cause_of
+from api.console.pages import Page, redirect, whole_number
+from api.console.words import title_of
+from api.errors.catalog import ApiError
+from storage import RESERVED_SLUGS, BuildState, Role, SecretScope, Visibility, immutable, slugify
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import falcon
+
+    from api.console.site import Site
+    from storage import Build, Organization, PastBuild, Pipeline
+
+
+_MOST_NAMES = 3
+
+
+@immutable
+class BuildLine:
+    """A build in a list; ``why`` says why it waits, failed or was canceled, ``who`` whose it is."""
+
+    build: Build
+    why: str = ""
+    who: str = ""
+
+    @property
+    def title(self) -> str:
+        """The first line of its message."""
+        return title_of(self.build.message, self.build.commit)
+
+    @property
+    def runs(self) -> bool:
+        """True if time passes for it."""
+        return self.build.started_at is not None and self.build.finished_at is None
+
+
+def line_of(site: Site, build: Build, who: str = "") -> BuildLine:
+    """Return the line of a build: one that waits with its reason, one that failed with the jobs that did."""
+    match build.state:
+        case BuildState.SCHEDULED:
+            return BuildLine(build, _wait(site, build), who)
+        case BuildState.FAILED:
+            failed = _named(site.storage.build_history.failed_jobs(build.id))
+            return BuildLine(build, failed or cause_of(build.error_message or ""), who)
+        case _:
+            return BuildLine(build, build.error_message or "", who)
+
+
+def _wait(site: Site, build: Build) -> str:
+    """Return why a build waits: what its first waiting job waits for."""
+    if (reason := wait_reason(site.storage, build)) is not None:
+        return reason
+    if site.storage.renders.pending(build.id):
+        return site.engine.renders_wait() or "its pipeline files are being rendered"
+    reasons = (site.engine.pending_reason(job) for job in site.storage.jobs.of_build(build.id))
+    return next((reason for reason in reasons if reason), "")
+
+
+def _named(jobs: Sequence[str]) -> str:
+    """Return the first names of jobs, and how many there are besides."""
+    others = len(jobs) - _MOST_NAMES
+    return ", ".join(jobs[:_MOST_NAMES]) + (f" and {others} more" if others > 0 else "")
+
+
+_MOST_ORGANIZATIONS = 50
+_MOST_UNFINISHED = 20
+_MOST_FAILED = 5
+
+
+@immutable
+class OrganizationNews:
+    """An organization with its unfinished builds, those that failed last, and its last one, if any."""
+
+    organization: Organization
+    unfinished: tuple[BuildLine, ...]
+    failed: tuple[BuildLine, ...]
+    last: Build | None
+
+
+class HomePage(Page):
+    """``/``."""
+
+    def __init__(self, site: Site, url: str) -> None:
+        self._site = site
+        self._url = url
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Show the news of the caller's organizations; without a session the way to sign in."""
+        caller = self._site.access.optional_caller(req)
+        if caller is None:
+            redirect(req, resp, "login")
+            return
+        found = self._site.storage.organizations.page(caller.user.id, _MOST_ORGANIZATIONS, None).rows
+        news = [self._news(organization) for organization in found]
+        self._site.pages.show(req, resp, "pipelines/home", news=news, url=self._url)
+
+    def _news(self, organization: Organization) -> OrganizationNews:
+        storage = self._site.storage
+        unfinished = storage.build_history.unfinished(organization.id, _MOST_UNFINISHED)
+        failed = storage.build_history.failed(organization.id, _MOST_FAILED)
+        return OrganizationNews(
+            organization,
+            tuple(line_of(self._site, build) for build in unfinished),
+            tuple(line_of(self._site, build) for build in failed),
+            storage.build_history.last(organization.id),
+        )
+
+
+_BARS = 20
+_MOST_PIPELINES = 500
+
+
+@immutable
+class PipelineLine:
+    """A pipeline in the list, with the figures of its last builds."""
+
+    pipeline: Pipeline
+    figures: Figures
+
+
+class OrganizationPage(Page):
+    """``/{org}``."""
+
+    def __init__(self, site: Site, url: str) -> None:
+        self._site = site
+        self._url = url
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
+        """List the pipelines whose name has the text ``q``."""
+        if slugify(org) != org or org in RESERVED_SLUGS:
+            raise ApiError("route_not_found", "there is no such page")
+        member = self._site.access.member(req, org)
+        storage = self._site.storage
+        wanted = (req.get_param("q") or "").strip().lower()
+        pipelines = storage.pipelines.page(member.organization.id, _MOST_PIPELINES, None).rows
+        recent = storage.build_history.recent(member.organization.id, _BARS)
+        shown = [
+            PipelineLine(pipeline, figures_of(recent.get(pipeline.id, [])))
+            for pipeline in pipelines
+            if wanted in pipeline.name.lower() or wanted in pipeline.slug
+        ]
+        self._site.pages.show(
+            req,
+            resp,
+            "pipelines/organization",
+            organization=member.organization,
+            admin=member.role.covers(Role.ADMIN),
+            lines=shown,
+            any=bool(pipelines),
+            wanted=wanted,
+            bar_height=BAR_HEIGHT,
+            bars=_BARS,
+            url=self._url,
+        )
+
+
+_BUILDS = 30
+_PLOTTED = 100
+_STEPS = 5
+_SOURCES = {"api": "API", "ui": "person", "cli": "command line", "webhook": "push", "schedule": "schedule"}
+
+
+class PipelinePage(Page):
+    """``/{org}/pipelines/{pipeline}``."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str) -> None:
+        """List the builds; ``before`` is the number after which the list goes on."""
+        found = self._site.access.readable_pipeline(req, org, pipeline)
+        storage = self._site.storage
+        member = self._site.is_member(req, found.organization_id)
+        filters = ("branch", "state", "event", "author") if member else ("branch", "state", "event")
+        given = {name: req.get_param(name) or "" for name in filters}
+        page = storage.build_history.filtered(
+            found.id,
+            _BUILDS,
+            whole_number(req.get_param("before")),
+            branch=given["branch"] or None,
+            state=BuildState(given["state"]) if given["state"] in set(BuildState) else None,
+            source=given["event"] or None,
+            author=given.get("author") or None,
+        )
+        kept = {name: value for name, value in given.items() if value}
+        self._site.pages.show(
+            req,
+            resp,
+            "pipelines/pipeline",
+            pipeline=found,
+            org=org,
+            lines=[line_of(self._site, each.build, each.people.first if member else "") for each in page.rows],
+            more=None if page.next_key is None else urlencode({**kept, "before": page.next_key}),
+            given=given,
+            states=list(BuildState),
+            sources=_SOURCES,
+            member=member,
+            form_token=self._site.form_token(req),
+            slowest=storage.build_history.slowest(found.id, _PLOTTED, _STEPS),
+            flaky=storage.build_history.flaky(found.id, _PLOTTED, _STEPS),
+            plot=_plot(storage.build_history.of_pipeline(found.id, _PLOTTED)),
+        )
+
+
+def _plot(newest_first: Sequence[PastBuild]) -> str | None:
+    """Return numbers, durations, waits and costs of builds that ran, as JSON; None if they are too few."""
+    ran = [build for build in reversed(newest_first) if build.seconds is not None]
+    if len(ran) < 2:  # noqa: PLR2004 - a line has two ends
+        return None
+    return json.dumps(
+        {
+            "time": False,
+            "x": [build.number for build in ran],
+            "series": [
+                {"label": label, "unit": unit, "values": values}
+                for label, unit, values in (
+                    ("Duration", "s", [round(build.seconds or 0.0, 1) for build in ran]),
+                    ("Wait for a VM", "s", [round(build.waited or 0.0, 1) for build in ran]),
+                    ("Cost", "", [build.amount_cents / 100 for build in ran]),
+                )
+            ],
+        }
+    )
+
+
+BAR_HEIGHT = 28.0
+_LEAST = 4.0
+_JUDGED = {BuildState.PASSED, BuildState.FAILED}
+
+
+@immutable
+class BuildBar:
+    """A build as a bar: its height is its duration, to the scale of the longest."""
+
+    number: int
+    state: BuildState
+    height: float
+
+
+@immutable
+class Figures:
+    """Bars from the oldest build to the newest. Without builds that passed or failed the figures are None."""
+
+    bars: tuple[BuildBar, ...]
+    passed_percent: int | None
+    median_seconds: float | None
+    last: PastBuild | None
+
+    @property
+    def spoken(self) -> str:
+        """The bars in words."""
+        count = {state: sum(bar.state is state for bar in self.bars) for state in BuildState}
+        return ", ".join(f"{number} {state.value}" for state, number in count.items() if number) or "no builds"
+
+
+def figures_of(builds: Sequence[PastBuild]) -> Figures:
+    """Return the figures of builds, oldest first."""
+    longest = max((build.seconds or 0.0 for build in builds), default=0.0) or 1.0
+    judged = [build for build in builds if build.state in _JUDGED]
+    passed = [build for build in judged if build.state is BuildState.PASSED]
+    times = [build.seconds for build in passed if build.seconds is not None]
+    return Figures(
+        bars=tuple(
+            BuildBar(build.number, build.state, max(_LEAST, (build.seconds or 0.0) / longest * BAR_HEIGHT))
+            for build in builds
+        ),
+        passed_percent=round(100 * len(passed) / len(judged)) if judged else None,
+        median_seconds=median(times) if times else None,
+        last=builds[-1] if builds else None,
+    )
+
+
+_MOST_SCHEDULES = 100
+
+
+class PipelineSettingsPage(Page):
+    """``/{org}/pipelines/{pipeline}/settings``."""
+
+    def __init__(self, site: Site, url: str) -> None:
+        self._site = site
+        self._url = url
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str) -> None:
+        """Show the settings to a member; only admins change them."""
+        member, found = self._site.access.pipeline(req, org, pipeline)
+        storage = self._site.storage
+        self._site.pages.show(
+            req,
+            resp,
+            "pipelines/settings",
+            org=org,
+            pipeline=found,
+            admin=member.role.covers(Role.ADMIN),
+            public=found.visibility is Visibility.PUBLIC,
+            schedules=storage.schedules.page(found.id, _MOST_SCHEDULES, None).rows,
+            secrets=storage.secrets.names(SecretScope(found.organization_id, found.id)),
+            form_token=self._site.form_token(req),
+            url=self._url,
+        )
+
+
+def settings_of(fields: Mapping[str, str]) -> dict[str, object]:
+    """Return the body of ``updatePipeline`` for the form of the settings."""
+    strict_shell = {"yes": True, "no": False, "": None}
+    return {
+        **{
+            name: strict_shell[given]
+            for name, given in fields.items()
+            if name == "strict_shell" and given in strict_shell
+        },
+        "name": fields.get("name", ""),
+        "default_branch": fields.get("default_branch", ""),
+        "description": fields.get("description") or None,
+        "visibility": fields.get("visibility", ""),
+        "allow_manual": fields.get("allow_manual") == "yes",
+        "fail_fast": fields.get("fail_fast") == "yes",
+    }
+
+
+def build_of(fields: Mapping[str, str]) -> dict[str, object]:
+    """Return the body of ``createBuild`` for its form. Raises ApiError ``invalid_body``."""
+    texts = {name: fields[name] for name in ("branch", "commit", "message") if fields.get(name)}
+    sources = {name: fields[name] for name in ("source_url", "pipeline_ir") if fields.get(name, "").strip()}
+    debug = fields.get("debug") == "yes"
+    return {**texts, **sources, "env": _env(fields.get("env", "")), "source": "ui", "debug": debug}
+
+
+def rebuild_of(fields: Mapping[str, str]) -> dict[str, object]:
+    """Return the body of ``rebuildBuild`` for its form."""
+    return {"debug": fields.get("debug") == "yes", "source": "ui"}
+
+
+def _env(text: str) -> dict[str, str]:
+    """Return the variables of lines ``NAME=value``."""
+    found = {}
+    for line in filter(str.strip, text.splitlines()):
+        name, equals, value = line.partition("=")
+        if not equals:
+            raise ApiError("invalid_body", f"env: expected NAME=value in each line, not {line[:100]!r}")
+        found[name.strip()] = value
+    return found

@@ -1,1 +1,0 @@
-"""The pages of repositories and of accounts at source hosts."""
