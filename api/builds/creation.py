@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 _RETRY = {"Retry-After": "60"}
 
+_NO_SOURCE = "no source to render from: give pipeline_ir, source_b64 or source_url"
+
 
 def admit_manual_build(storage: Storage, pipeline: Pipeline) -> None:
     """Raise ApiError if a pipeline accepts no build of a caller.
@@ -265,9 +267,6 @@ def _brings_source(document: object) -> bool:
     """Tell whether an unchecked body brings source, with a plan or without."""
     given = document if isinstance(document, dict) else {}
     return bool(given.get("source_b64"))
-
-
-_NO_SOURCE = "no source to render from: give pipeline_ir, source_b64 or source_url"
 
 
 def rebuild_of(

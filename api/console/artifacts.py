@@ -25,6 +25,16 @@ _TEXT_BYTES = 128 * 2**10
 _LARGEST_IMAGE = 20 * 2**20
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
 
+_IMAGES = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
+}
+_SVG = "image/svg+xml"
+_WEBP = slice(8, 12)
+_DEEPEST = 16
+
 
 class ArtifactPage(Page):
     """``…/builds/{number}/artifacts/{id}`` and ``…/{id}/image``, for members."""
@@ -67,16 +77,6 @@ class ArtifactPage(Page):
         resp.content_length = artifact.file_size
 
 
-_IMAGES = {
-    b"\x89PNG\r\n\x1a\n": "image/png",
-    b"\xff\xd8\xff": "image/jpeg",
-    b"GIF87a": "image/gif",
-    b"GIF89a": "image/gif",
-}
-_SVG = "image/svg+xml"
-_WEBP = slice(8, 12)
-
-
 def image_type(path: str, head: bytes) -> str | None:
     """Return the type of an image that browsers show; None for every other file.
 
@@ -101,9 +101,6 @@ def text_of(head: bytes) -> str | None:
         return codecs.getincrementaldecoder("utf-8-sig")().decode(head)
     except UnicodeDecodeError:
         return None
-
-
-_DEEPEST = 16
 
 
 @immutable

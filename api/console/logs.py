@@ -38,6 +38,12 @@ _SEARCHES = 2
 _SEARCH_SECONDS = 20.0
 _OFFSET = re.compile(r"[0-9]{1,15}", re.ASCII)
 
+_PIECE_BYTES = 2**20
+_MOST_GROUPS = 2000
+_LONGEST_PART = 4096
+_MARK = re.compile(rb"^(?:\x1b\[[0-9;]*m)*::(?:(end)group::|group::([^\r\n]{0,200}))", re.MULTILINE)
+_SEARCHED_BYTES = 2**20
+
 
 class JobPage(Page):
     """``…/builds/{number}/jobs/{job_id}``."""
@@ -193,10 +199,6 @@ def _offset(req: falcon.Request, name: str) -> int:
 
 
 BLOCK_BYTES = 64 * 2**10
-_PIECE_BYTES = 2**20
-_MOST_GROUPS = 2000
-_LONGEST_PART = 4096
-_MARK = re.compile(rb"^(?:\x1b\[[0-9;]*m)*::(?:(end)group::|group::([^\r\n]{0,200}))", re.MULTILINE)
 
 
 @dataclass(slots=True)
@@ -274,9 +276,6 @@ class LogOutline:
             self._open.append(group)
 
 
-_SEARCHED_BYTES = 2**20
-
-
 @immutable
 class Found:
     """The number of lines that have the text, and which are the first of them, from 0."""
@@ -350,13 +349,3 @@ class TimesRecord(JsonModel):
     """For pieces of the log their end and their time in milliseconds since the epoch."""
 
     times: list[tuple[int, int]]
-
-
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
-
-
-def plain_text(text: str) -> str:
-    """Return text without escapes and controls; of a line only what follows its last carriage return."""
-    lines = _ESCAPES.sub("", text).split("\n")
-    return _CONTROLS.sub("", "\n".join(line.removesuffix("\r").rpartition("\r")[2] for line in lines))

@@ -26,6 +26,20 @@ if TYPE_CHECKING:
     from api.openapi.operations import Routes
     from storage import BuildUsage, CacheEntry, DayUsage
 
+_CHANGES = 50
+_DAYS = 30
+_BUILDS = 20
+_JOBS = 50
+_ENTRIES = 50
+_SOURCES = {
+    LedgerSource.PAYMENT_TOPUP: "Payment",
+    LedgerSource.COUPON_REDEMPTION: "Coupon",
+    LedgerSource.ADMIN_GRANT: "Grant of the host's owner",
+    LedgerSource.VM_LEASE_DEBIT: "VM lease debit",
+    LedgerSource.REFUND: "Refund",
+}
+_AMOUNT = re.compile(r"([0-9]{1,9})(?:[.,]([0-9]{2}))?", re.ASCII)
+
 
 class OrganizationSettingsPage(Page):
     """``/{org}/settings``."""
@@ -51,9 +65,6 @@ class OrganizationSettingsPage(Page):
             invitable=INVITABLE,
             form_token=self._site.form_token(req),
         )
-
-
-_CHANGES = 50
 
 
 class AuditPage(Page):
@@ -119,19 +130,6 @@ class CachesPage(Page):
         )
 
 
-_DAYS = 30
-_BUILDS = 20
-_JOBS = 50
-_ENTRIES = 50
-_SOURCES = {
-    LedgerSource.PAYMENT_TOPUP: "Payment",
-    LedgerSource.COUPON_REDEMPTION: "Coupon",
-    LedgerSource.ADMIN_GRANT: "Grant of the host's owner",
-    LedgerSource.VM_LEASE_DEBIT: "VM lease debit",
-    LedgerSource.REFUND: "Refund",
-}
-
-
 class BillingPage(Page):
     """``/{org}/billing``."""
 
@@ -182,9 +180,6 @@ def _plot(days: Sequence[DayUsage]) -> str:
             "series": [{"label": "Cost", "unit": "", "values": [day.usage.total_cents / 100 for day in days]}],
         }
     )
-
-
-_AMOUNT = re.compile(r"([0-9]{1,9})(?:[.,]([0-9]{2}))?", re.ASCII)
 
 
 class CheckoutEndPage(Page):

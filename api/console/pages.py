@@ -10,8 +10,7 @@ from urllib.parse import urlencode
 
 import falcon
 
-from api.console.logs import plain_text
-from api.console.words import instant, money
+from api.console.words import instant, money, plain_text
 from api.errors.catalog import ApiError
 from api.http.html_pages import path_to_root
 from api.state_looks import look_of, state_word

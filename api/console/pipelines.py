@@ -1,4 +1,4 @@
-"""The pages of pipelines: those of a person, of an organization, one with its builds, and its settings."""
+"""The pages of pipelines: of a person, of an organization, of one with its builds, and its settings."""
 
 from __future__ import annotations
 
@@ -24,6 +24,19 @@ if TYPE_CHECKING:
 
 
 _MOST_NAMES = 3
+
+_MOST_ORGANIZATIONS = 50
+_MOST_UNFINISHED = 20
+_MOST_FAILED = 5
+_BARS = 20
+_MOST_PIPELINES = 500
+_BUILDS = 30
+_PLOTTED = 100
+_STEPS = 5
+_SOURCES = {"api": "API", "ui": "person", "cli": "command line", "webhook": "push", "schedule": "schedule"}
+_LEAST = 4.0
+_JUDGED = {BuildState.PASSED, BuildState.FAILED}
+_MOST_SCHEDULES = 100
 
 
 @immutable
@@ -73,11 +86,6 @@ def _named(jobs: Sequence[str]) -> str:
     return ", ".join(jobs[:_MOST_NAMES]) + (f" and {others} more" if others > 0 else "")
 
 
-_MOST_ORGANIZATIONS = 50
-_MOST_UNFINISHED = 20
-_MOST_FAILED = 5
-
-
 @immutable
 class OrganizationNews:
     """An organization with its unfinished builds, those that failed last, and its last one, if any."""
@@ -115,10 +123,6 @@ class HomePage(Page):
             tuple(line_of(self._site, build) for build in failed),
             storage.build_history.last(organization.id),
         )
-
-
-_BARS = 20
-_MOST_PIPELINES = 500
 
 
 @immutable
@@ -163,12 +167,6 @@ class OrganizationPage(Page):
             bars=_BARS,
             url=self._url,
         )
-
-
-_BUILDS = 30
-_PLOTTED = 100
-_STEPS = 5
-_SOURCES = {"api": "API", "ui": "person", "cli": "command line", "webhook": "push", "schedule": "schedule"}
 
 
 class PipelinePage(Page):
@@ -235,8 +233,6 @@ def _plot(newest_first: Sequence[PastBuild]) -> str | None:
 
 
 BAR_HEIGHT = 28.0
-_LEAST = 4.0
-_JUDGED = {BuildState.PASSED, BuildState.FAILED}
 
 
 @immutable
@@ -279,9 +275,6 @@ def figures_of(builds: Sequence[PastBuild]) -> Figures:
         median_seconds=median(times) if times else None,
         last=builds[-1] if builds else None,
     )
-
-
-_MOST_SCHEDULES = 100
 
 
 class PipelineSettingsPage(Page):

@@ -28,6 +28,14 @@ if TYPE_CHECKING:
     from api.operations.operation import Call
     from storage import HostConnection, Repository
 
+_DELIVERIES = 30
+_OUTCOMES = 20
+_MOST_SHOWN = 256 * 1024
+_OF_ACCOUNTS = ("github", "bitbucket")
+"""The hosts whose repositories come and go with an account."""
+
+_LIST = "/{org}/repositories"
+
 
 @immutable
 class ConnectedAccount:
@@ -78,11 +86,6 @@ def _accounts(connections: Sequence[HostConnection], repositories: Sequence[Repo
     ]
 
 
-_DELIVERIES = 30
-_OUTCOMES = 20
-_MOST_SHOWN = 256 * 1024
-
-
 class RepositoryPage(Page):
     """``/{org}/repositories/{id}``, and ``…/deliveries/{delivery_id}`` below it."""
 
@@ -130,10 +133,6 @@ class RepositoryPage(Page):
         )
 
 
-_OF_ACCOUNTS = ("github", "bitbucket")
-"""The hosts whose repositories come and go with an account."""
-
-
 class BitbucketPage(Page):
     """``/integrations/bitbucket`` and the callback below it; the state is signed for the browser's user."""
 
@@ -159,9 +158,6 @@ class BitbucketPage(Page):
 
     def _call(self, req: falcon.Request) -> Call:
         return call_of(req, self._site.service, self._site.access.caller(req))
-
-
-_LIST = "/{org}/repositories"
 
 
 def add_source_host_pages(routes: Routes, site: Site) -> None:

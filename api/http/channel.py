@@ -54,6 +54,13 @@ _MAX_FRAMING = 8 * 2**10
 _CHUNKED_BYTES = 4096
 _REQUEST_ID = re.compile(rb"^x-request-id:[ \t]*([A-Za-z0-9._-]{20,200})[ \t]*\r$", re.IGNORECASE | re.MULTILINE)
 
+_log = logging.getLogger(__name__)
+_LINGER_SECONDS = 2.0
+_LINGER_BYTES = 64 * 2**10
+_SEND_BYTES = 256 * 2**10
+_TURN_BYTES = 2**20
+_CODES = {413: "body_too_large", 431: "headers_too_large", 500: "internal_error", 503: "busy"}
+
 
 class Parser(HTTPRequestParser):
     """Parses one request."""
@@ -155,14 +162,6 @@ def _may_begin_a_request(data: bytes) -> bool:
 
 # Considered: waitress without these changes. It has no setting for any of them, but lets a server name its own classes.
 # Cheroot reads requests and sends responses in its workers, so slow clients would hold them all.
-
-_log = logging.getLogger(__name__)
-
-_LINGER_SECONDS = 2.0
-_LINGER_BYTES = 64 * 2**10
-_SEND_BYTES = 256 * 2**10
-_TURN_BYTES = 2**20
-_CODES = {413: "body_too_large", 431: "headers_too_large", 500: "internal_error", 503: "busy"}
 
 
 class RefusalWriter(Protocol):

@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 
     import falcon
 
+_NUMBER = "([0-9]{1,1000})"
+_ONE_RANGE = re.compile(
+    rf"bytes=[ \t]*(?:{_NUMBER}-{_NUMBER}?|-{_NUMBER})[ \t]*",
+    re.ASCII | re.IGNORECASE,
+)
+_HOUR = 3600
+_EXCLUDED = re.compile(r"q=0(\.0*)?")
+
 
 class ByteSource(Protocol):
     """Bytes that can be read from any offset."""
@@ -88,12 +96,6 @@ class SourceSlice(io.RawIOBase):
 # `Range` takes the first of several, and the last 0 bytes for the whole. Werkzeug's `range_for_length` returns None
 # both for ranges to ignore (200) and for one beyond the end (416).
 
-_NUMBER = "([0-9]{1,1000})"
-_ONE_RANGE = re.compile(
-    rf"bytes=[ \t]*(?:{_NUMBER}-{_NUMBER}?|-{_NUMBER})[ \t]*",
-    re.ASCII | re.IGNORECASE,
-)
-
 
 @immutable
 class ByteRange:
@@ -144,9 +146,6 @@ def answer_unless_known(req: falcon.Request, resp: falcon.Response, body: bytes,
 CSS = "text/css; charset=utf-8"
 JAVASCRIPT = "text/javascript; charset=utf-8"
 SVG = "image/svg+xml"
-
-_HOUR = 3600
-_EXCLUDED = re.compile(r"q=0(\.0*)?")
 
 
 @immutable

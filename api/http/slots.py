@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from api.engine import ChangeWatch
     from storage import Clock
 
+_POLL_SECONDS = 0.5
+
 
 @immutable
 class LogReader:
@@ -130,9 +132,6 @@ class StreamBody:
             self._chunks.close()
         finally:
             self._slot.release()
-
-
-_POLL_SECONDS = 0.5
 
 
 @immutable

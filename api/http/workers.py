@@ -27,6 +27,15 @@ _MOST_REST_SECONDS = 0.05
 _HEALTH = "/healthz"
 _MOST_KNOWN = 10_000
 
+_log = logging.getLogger(__name__)
+_LONG_SECONDS = 0.005
+_READ_SECONDS = 1.0
+_UNREAD_SECONDS = 0.004
+"""Seconds to serve tasks that wait before reading again: another caller may have sent something."""
+
+_READ_SHARE = 4
+"""The same as a multiple of the time to read, which thousands of connections make slow."""
+
 
 class CallerKind(Enum):
     """Kinds of callers, as far as their turns differ."""
@@ -217,16 +226,6 @@ def _line_of(caller: Caller) -> Caller:
 
 # Considered: waitress's `ThreadedTaskDispatcher` and other pools switch threads twice for each request, from the one
 # that reads to one that serves and back, and let all that serve compete for the GIL.
-
-_log = logging.getLogger(__name__)
-
-_LONG_SECONDS = 0.005
-_READ_SECONDS = 1.0
-_UNREAD_SECONDS = 0.004
-"""Seconds to serve tasks that wait before reading again: another caller may have sent something."""
-
-_READ_SHARE = 4
-"""The same as a multiple of the time to read, which thousands of connections make slow."""
 
 
 class Workers:

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 _ACCEPTED = re.compile(r"[A-Za-z0-9._-]{20,200}", re.ASCII)
 _CURRENT: ContextVar[str] = ContextVar("request_id", default="-")
 
+_log = logging.getLogger(__name__)
+_SLUG = re.compile(r"[a-z0-9-]{1,63}", re.ASCII)
+_UNKNOWN = "-"
+
 
 def enter_request(given: str | None) -> str:
     """Set and return the id of the request that this thread now serves.
@@ -36,12 +40,6 @@ class RequestIdFilter(logging.Filter):
         """Let every record through, with the request's id."""
         record.request_id = _CURRENT.get()
         return True
-
-
-_log = logging.getLogger(__name__)
-
-_SLUG = re.compile(r"[a-z0-9-]{1,63}", re.ASCII)
-_UNKNOWN = "-"
 
 
 class AccessLog:

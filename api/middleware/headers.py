@@ -9,6 +9,14 @@ if TYPE_CHECKING:
 
     from api.request import ApiRequest
 
+_METHODS = "GET, POST, PUT, PATCH, DELETE"
+_HEADERS = "authorization, content-type, last-event-id"
+_EXPOSED = (
+    "X-Request-Id, X-Log-Complete, Content-Range, Retry-After, WWW-Authenticate, RateLimit-Limit, RateLimit-Remaining,"
+    " RateLimit-Reset"
+)
+_PREFLIGHT_SECONDS = "600"
+
 
 def standard_headers(request_id: str) -> list[tuple[str, str]]:
     """Return the headers of the response to one request."""
@@ -35,14 +43,6 @@ class Headers:
 
 # Considered: falcon's `CORSMiddleware` allows every header that a page asks for, compares origins case-sensitively and
 # sets no `Vary: Origin`, without which a cache gives one page's response to another.
-
-_METHODS = "GET, POST, PUT, PATCH, DELETE"
-_HEADERS = "authorization, content-type, last-event-id"
-_EXPOSED = (
-    "X-Request-Id, X-Log-Complete, Content-Range, Retry-After, WWW-Authenticate, RateLimit-Limit, RateLimit-Remaining,"
-    " RateLimit-Reset"
-)
-_PREFLIGHT_SECONDS = "600"
 
 
 class Cors:

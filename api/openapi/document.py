@@ -101,6 +101,21 @@ _BY_NAME: Mapping[str, Any] = MappingProxyType(
     }
 )
 
+_REF = "#/components/schemas/{model}"
+_UUID = {"type": "string", "format": "uuid", "examples": ["0b9d6f0e-3f0c-4a53-9d0a-5f5f9d6c1d2e"]}
+_SLUG = {"type": "string", "minLength": 1, "maxLength": 63, "pattern": "^[a-z0-9]+(?:-[a-z0-9]+)*$"}
+_SECURITY: Mapping[str, list[dict[str, list[str]]]] = {
+    "bearer": [{"bearer": []}],
+    "optional": [{"bearer": []}, {}],
+    "log_token": [{"bearer": []}, {"logToken": []}, {}],
+    "metrics": [{"metricsToken": []}, {}],
+    "public": [],
+}
+_ABOUT = """A continuous-integration service: pipelines are planned into jobs, each job runs in a VM leased for it.
+
+All bodies are JSON. Every error has the same form: branch on its `code`; its `doc_url` is a page that says what to do.
+Lists are pages: `limit` (1 to 100) and `cursor`, the `next_cursor` of the page before."""
+
 
 def example_of(schema: Mapping[str, Any], components: Mapping[str, Any], name: str = "") -> Any:  # noqa: ANN401 - any JSON
     """Return an example for the JSON Schema of the field ``name``, or of a whole body.
@@ -135,22 +150,6 @@ def _of_parts(schema: Mapping[str, Any], components: Mapping[str, Any], name: st
             return _PLAIN[plain]
         case _:
             raise LookupError(f"the field {name!r} has no example: {dict(schema)}")
-
-
-_REF = "#/components/schemas/{model}"
-_UUID = {"type": "string", "format": "uuid", "examples": ["0b9d6f0e-3f0c-4a53-9d0a-5f5f9d6c1d2e"]}
-_SLUG = {"type": "string", "minLength": 1, "maxLength": 63, "pattern": "^[a-z0-9]+(?:-[a-z0-9]+)*$"}
-_SECURITY: Mapping[str, list[dict[str, list[str]]]] = {
-    "bearer": [{"bearer": []}],
-    "optional": [{"bearer": []}, {}],
-    "log_token": [{"bearer": []}, {"logToken": []}, {}],
-    "metrics": [{"metricsToken": []}, {}],
-    "public": [],
-}
-_ABOUT = """A continuous-integration service: pipelines are planned into jobs, each job runs in a VM leased for it.
-
-All bodies are JSON. Every error has the same form: branch on its `code`; its `doc_url` is a page that says what to do.
-Lists are pages: `limit` (1 to 100) and `cursor`, the `next_cursor` of the page before."""
 
 
 class OpenApiResource:

@@ -1,4 +1,4 @@
-"""Operations of the API that commands call without its declarations; a test compares them with the OpenAPI document."""
+"""Operations of the API that commands call by hand; a test compares them with the document."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+_NOUNS = {"org": "organization"}
+_ORG = "/api/v0/organizations/{org}"
+_PIPELINE = _ORG + "/pipelines/{pipeline}"
+_BUILD = _PIPELINE + "/builds/{number}"
+_JOB = _BUILD + "/jobs/{job_id}"
 
 
 class RequestFailed(Exception):
@@ -33,8 +39,6 @@ class ServiceUnreachable(Exception):
 
 
 T = TypeVar("T")
-
-_NOUNS = {"org": "organization"}
 
 
 @immutable
@@ -95,11 +99,6 @@ class TokenView:
 
     token: str
 
-
-_ORG = "/api/v0/organizations/{org}"
-_PIPELINE = _ORG + "/pipelines/{pipeline}"
-_BUILD = _PIPELINE + "/builds/{number}"
-_JOB = _BUILD + "/jobs/{job_id}"
 
 PING = Operation("ping", "GET", "/api/v0/ping", StatusView)
 CLAIM = Operation("cliClaimV2", "POST", "/api/v2/auth/cli/claim", TokenView, frozenset({"nonce"}))

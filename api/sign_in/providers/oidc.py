@@ -45,6 +45,17 @@ ClientAuth = Literal["basic", "post"]
 _WORD = re.compile(r"[a-z0-9_]{1,60}", re.ASCII)
 _BEARER = re.compile(r"[!-~]{1,16384}", re.ASCII)
 
+_ASYMMETRIC = {"RSA", "EC", "OKP"}
+_LEEWAY_SECONDS = 60
+_KEPT_SECONDS = 3600
+_AGAIN_SECONDS = 10
+"""Time between two requests for a document.
+
+It counts after a failure, and when a token names a key that is not in the document.
+"""
+
+_EMAIL = ("email", "email_verified")
+
 
 class _WrongClientAuth(ProviderError):
     """The provider does not know the client, or not by this method."""
@@ -117,9 +128,6 @@ ALGORITHMS = frozenset(
 )
 """Signatures that only the issuer can make; with HS256, everybody who knows the client secret could."""
 
-_ASYMMETRIC = {"RSA", "EC", "OKP"}
-_LEEWAY_SECONDS = 60
-
 
 class KeyUnknown(ProviderError):
     """None of the keys made the signature; the issuer may have newer ones."""
@@ -182,13 +190,6 @@ def _short(error: JoseError) -> str:
 
 
 T = TypeVar("T")
-
-_KEPT_SECONDS = 3600
-_AGAIN_SECONDS = 10
-"""Time between two requests for a document.
-
-It counts after a failure, and when a token names a key that is not in the document.
-"""
 
 
 class Metadata(JsonModel):
@@ -290,9 +291,6 @@ class _Kept(Generic[T]):
             yield
         finally:
             self._lock.release()
-
-
-_EMAIL = ("email", "email_verified")
 
 
 class Oidc:

@@ -15,6 +15,15 @@ if TYPE_CHECKING:
 
     from api.sign_in.providers.bounded_http import ProviderConnection
 
+_SUBJECT = re.compile(r"[ -~]{1,255}", re.ASCII)
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
+_LONGEST_NAME = 255
+_PLAIN = re.compile(r"https?://[!-~]+", re.ASCII | re.IGNORECASE)
+_NEVER = re.compile(r"[\\\"<>^`{|}@]")
+"""Characters that parsers disagree about; "@" would put a name before the host."""
+
+_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?", re.ASCII)
+
 
 class ProofMissing(Exception):
     """The page must send ``field`` too, because the provider supports it."""
@@ -64,11 +73,6 @@ class Provider(Protocol):
 
     def identify(self, connection: ProviderConnection, exchange: CodeExchange) -> ProvenIdentity:
         """Return the person whose code this is. Raises ProviderError or ProofMissing."""
-
-
-_SUBJECT = re.compile(r"[ -~]{1,255}", re.ASCII)
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
-_LONGEST_NAME = 255
 
 
 class ProviderError(Exception):
@@ -131,13 +135,6 @@ def _address(told: object) -> str:
 
 def _name(told: object) -> str:
     return _UNPRINTABLE.sub(" ", told).strip()[:_LONGEST_NAME].strip() if isinstance(told, str) else ""
-
-
-_PLAIN = re.compile(r"https?://[!-~]+", re.ASCII | re.IGNORECASE)
-_NEVER = re.compile(r"[\\\"<>^`{|}@]")
-"""Characters that parsers disagree about; "@" would put a name before the host."""
-
-_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?", re.ASCII)
 
 
 def is_secure_url(text: str) -> bool:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _MOST_AT_ONCE = 32
 
+_log = logging.getLogger(__name__)
+
 
 class TooManyAtOnce(Exception):
     """The most sign-ins that may wait for providers at once do so already."""
@@ -83,9 +85,6 @@ def _opened(settings: IdentitySettings, clock: Clock) -> tuple[Provider | None, 
         Github(settings.github) if settings.github.client_id else None,
         {name: Oidc(name, each, clock) for name, each in settings.oidc.items()},
     )
-
-
-_log = logging.getLogger(__name__)
 
 
 class ProviderSignIn:

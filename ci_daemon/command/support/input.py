@@ -1,4 +1,4 @@
-"""What a person is asked at a prompt."""
+"""Questions to a person at a prompt."""
 
 from __future__ import annotations
 

@@ -17,6 +17,8 @@ F = TypeVar("F", bound="Callable[..., object]")
 
 _MAX_NOTE = 10_000
 
+_MAX_LENGTH = 255
+
 
 def one_line(max_length: int) -> Callable[[str], str]:
     """Return a type for a line of 1 to ``max_length`` characters; it raises BadParameter for other text."""
@@ -49,8 +51,6 @@ def _note(_context: click.Context, _parameter: click.Parameter, value: str | Non
 CENTS = click.IntRange(1, 10**11)
 """The type of an amount: whole cents, at most a billion units of the currency."""
 
-
-_MAX_LENGTH = 255
 
 display_name = one_line(_MAX_LENGTH)
 """The type of a display name."""
