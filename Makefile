@@ -248,7 +248,7 @@ clean:
 define REMOVE
 import sys
 from pathlib import Path
-from actors.vms.sandbox import IdMap, run_mapped
+from actors.vms.host import IdMap, run_mapped
 run_mapped(["rm", "-rf", *sys.argv[1:]], idmap=IdMap.of_caller().with_caller(), cwd=Path.cwd())
 endef
 export REMOVE

@@ -14,10 +14,9 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actors.vms import SshEndpoint
-from actors.vms.sandbox import NetworkSettings
-from actors.vms.sandbox.keys import KeyPair
-from actors.vms.sandbox.network import plan_network
+from actors.vms import NetworkSettings, SshEndpoint
+from actors.vms.host.network import plan_network
+from actors.vms.host.vm_folder import KeyPair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from actors.vms import Connection, ImageStore, VmError, VmSpec, in_job
-from actors.vms.sandbox import IdMap
+from actors.vms.host import IdMap
 from benchmarks.direct_ssh import DirectSsh
 from benchmarks.figures import Benchmark, interleaved
 from benchmarks.logs import ThroughputMeter

@@ -14,8 +14,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from actors.vms import SandboxProvider
+from actors.vms.host import IdMap
 from actors.vms.images import ImageStore
-from actors.vms.sandbox import IdMap
 from benchmarks.figures import Benchmark, Figure
 from benchmarks.testbed import first_command
 from storage import Storage, SystemClock

@@ -11,8 +11,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from actors.vms import Connection, ImageStore, SandboxProvider
+from actors.vms.host import IdMap, run_mapped
 from actors.vms.images import STANDARD
-from actors.vms.sandbox import IdMap, run_mapped
 from storage import SystemClock
 
 if TYPE_CHECKING:

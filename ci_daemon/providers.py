@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actors import vms
-from actors.vms import sandbox
+from actors.vms import host
 from actors.vms.incus import known_size
 from ci_daemon.host.place import check_place
 from storage import PROVIDERS
@@ -27,7 +27,7 @@ Backups leave these and the images out: another host makes their contents anew.
 
 def open_images(state_dir: Path, config: Config) -> vms.Images:
     """Return the configured images. Raises NoSubIds."""
-    store = vms.ImageStore(config.images.dir or state_dir / IMAGES, sandbox.IdMap.of_caller())
+    store = vms.ImageStore(config.images.dir or state_dir / IMAGES, host.IdMap.of_caller())
     on_demand = config.images
     return vms.Images(store, config.images.default, config.images.map, on_demand, config.sandbox.base_image)
 
@@ -35,7 +35,7 @@ def open_images(state_dir: Path, config: Config) -> vms.Images:
 def open_providers(state_dir: Path, config: Config, images: vms.Images, clock: Clock) -> vms.Providers:
     """Return the providers of a state directory's VMs, new and existing. Raises NoSubIds and StateCopied."""
     check_place(state_dir)
-    ids, most = sandbox.IdMap.of_caller(), 2 * config.pool.host(vms.HostSize.here()).vms + config.render.vms
+    ids, most = host.IdMap.of_caller(), 2 * config.pool.host(vms.HostSize.here()).vms + config.render.vms
 
     def sandboxes() -> vms.Provider:
         return vms.SandboxProvider(

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from actors import vms
-from actors.vms import sandbox
+from actors.vms import host
 from tests.measuring import unmeasured
 
 pytest_plugins = ["tests.memory_disk"]
@@ -87,12 +87,12 @@ def images_dir() -> Path:
 
 
 @pytest.fixture(scope="session")
-def idmap() -> sandbox.IdMap:
-    return sandbox.IdMap.of_caller()
+def idmap() -> host.IdMap:
+    return host.IdMap.of_caller()
 
 
 @pytest.fixture(scope="session")
-def image_store(images_dir: Path, idmap: sandbox.IdMap) -> vms.ImageStore:
+def image_store(images_dir: Path, idmap: host.IdMap) -> vms.ImageStore:
     """The checkout's image store; the default image is made if `make setup` has not made it."""
     store = vms.ImageStore(images_dir, idmap)
     store.build("debian:12")

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from actors.vms.sandbox.network import host_addresses
+from actors.vms.host.network import host_addresses
 
 GREETING = b"hello\n"
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import bcrypt
 
-from actors.vms.sandbox import IdMap, run_mapped
+from actors.vms.host import IdMap, run_mapped
 from tests.processes import ended
 from tests.programs import unpacked_program
 from tests.waiting import until

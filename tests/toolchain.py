@@ -7,9 +7,9 @@ import tempfile
 from pathlib import Path
 
 from actors.vms import ImageStore
+from actors.vms.host import IdMap
 from actors.vms.images.host_apt import apt_options, apt_sources
 from actors.vms.images.tree import Tree
-from actors.vms.sandbox import IdMap
 
 TOOLCHAIN = "test-toolchain"
 _PACKAGES = "bash,cmake,gcc,libc6-dev,make,mount,ninja-build,openssh-server,python3-minimal"

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
         list_files,
     )
     from actors.vms.guest import in_job, in_workspace, script
-    from actors.vms.images import ImageError, Images, ImageSettings, ImageStore, InsufficientDisk
-    from actors.vms.incus import IncusProvider, IncusSettings
+    from actors.vms.images import ImageError, Images, ImageStore, InsufficientDisk
+    from actors.vms.incus import IncusProvider
     from actors.vms.provider import (
         ImageNotFound,
         Provider,
@@ -48,8 +48,9 @@ if TYPE_CHECKING:
         VmUse,
     )
     from actors.vms.providers import Providers
-    from actors.vms.qemu import QemuProvider, QemuSettings
-    from actors.vms.sandbox import SandboxProvider
+    from actors.vms.qemu import QemuProvider
+    from actors.vms.sandbox.provider import SandboxProvider
+    from actors.vms.settings import ImageSettings, IncusSettings, NetworkSettings, QemuSettings, SandboxSettings
     from actors.vms.source import SourceError, update_workspace
     from actors.vms.source import write_manifest as write_source_manifest
     from actors.vms.source import write_manifest_confined as write_source_manifest_confined
@@ -93,6 +94,7 @@ __all__ = [
     "InteractiveSession",
     "InvalidDownload",
     "ListedFile",
+    "NetworkSettings",
     "OutputTooLong",
     "Provider",
     "ProviderAway",
@@ -102,6 +104,7 @@ __all__ = [
     "QemuProvider",
     "QemuSettings",
     "SandboxProvider",
+    "SandboxSettings",
     "SnapshotNotFound",
     "SourceError",
     "SshEndpoint",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from actors.vms.sandbox.keys import KeyPair
+from actors.vms.host.vm_folder import KeyPair
 from benchmarks.scale.fleet import FOLDER, MEMBERS
 from benchmarks.scale.guests import HOST_KEY
 from benchmarks.scale.observed import Observer

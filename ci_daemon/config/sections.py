@@ -12,10 +12,7 @@ from actors.render import RenderSettings
 from actors.repositories import RepositorySettings, SourceSettings
 from actors.source_hosts import BitbucketSettings
 from actors.source_hosts.github import GithubAppSettings
-from actors.vms.images import ImageSettings
-from actors.vms.incus import IncusSettings
-from actors.vms.qemu import QemuSettings
-from actors.vms.sandbox import SandboxSettings
+from actors.vms import ImageSettings, IncusSettings, QemuSettings, SandboxSettings
 from api import HttpSettings, IdentitySettings, PaymentSettings, RateLimitSettings, RelyingParty
 from ci_daemon.host.settings import JournalSettings
 from ci_daemon.tracing import TracingSettings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actors.vms.sandbox import VmLimits
+from actors.vms.host import VmLimits
 from ci_daemon.doctor import host, service, state
 from ci_daemon.doctor.isolation import isolation
 from ci_daemon.doctor.machines import machines

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors.vms import VmError
-from actors.vms.sandbox import IdMap, NoSubIds, run_mapped
+from actors.vms.host import IdMap, NoSubIds, run_mapped
 from ci_daemon.doctor.check import Check, failed_from_message, passed
 from storage import error_reason
 

@@ -6,13 +6,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actors.vms.sandbox import BROKER_VARIABLE, MACHINES
+from actors.vms.host import BROKER_VARIABLE, MACHINES
 from ci_daemon.doctor.check import Check, passed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from actors.vms.sandbox import SandboxSettings
+    from actors.vms import SandboxSettings
 
 _SYS_RESOURCE = 24
 _ALL_IDS = ["0", "0", "4294967295"]

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors.vms import ImageNotFound, VmError
+from actors.vms.host import IdMap
 from actors.vms.qemu import BootFiles, KernelPackage, find_accelerator, require_program, static_busybox
-from actors.vms.sandbox import IdMap
 from ci_daemon.doctor.check import Check, failed_from_message, passed
 from ci_daemon.doctor.chosen_providers import chosen_providers
 from ci_daemon.providers import open_images
@@ -17,7 +17,7 @@ from ci_daemon.providers import open_images
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from actors.vms.qemu import QemuSettings
+    from actors.vms import QemuSettings
     from ci_daemon.config import Config
 
 _DISKS = (("qemu-img", "qemu-utils"), ("mke2fs", "e2fsprogs"))

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from actors.vms.incus import Access, IncusSettings, MemberReport
+    from actors.vms import IncusSettings
+    from actors.vms.incus import Access, MemberReport
     from ci_daemon.config import Config
 
 _AT_ONCE = 16

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from actors.mail import MailError, try_mail_server
 from actors.repositories import hook_is_outdated
-from actors.vms.sandbox import BROKER_VARIABLE
+from actors.vms.host import BROKER_VARIABLE
 from api import CannotListen, check_listen_address
 from ci_daemon.doctor.check import Check, passed
 from ci_daemon.host.lock import served_by

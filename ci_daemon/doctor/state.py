@@ -8,7 +8,7 @@ import shutil
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from actors.vms.sandbox import NoSubIds
+from actors.vms.host import NoSubIds
 from ci_daemon.config import Config, ConfigError, configuration_file, load
 from ci_daemon.doctor.check import Check, passed
 from ci_daemon.doctor.host import nearest_existing

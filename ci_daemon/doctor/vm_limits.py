@@ -9,7 +9,7 @@ from ci_daemon.doctor.check import Check, passed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from actors.vms.sandbox import VmLimits
+    from actors.vms.host import VmLimits
 
 
 def vm_limits(limits: VmLimits) -> Iterator[Check]:

@@ -9,7 +9,7 @@ from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
 from actors.vms import VmError
-from actors.vms.sandbox import IdMap, run_mapped
+from actors.vms.host import IdMap, run_mapped
 from ci_daemon.host.lock import LOCK, AlreadyServed, serving
 from ci_daemon.providers import has_vms, open_images, open_providers
 from storage import SystemClock

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from actors.vms import Provider
-from actors.vms.images import ImageSettings
+from actors.vms import ImageSettings, Provider
 from ci_daemon.command import main
 from ci_daemon.config import Config
 from ci_daemon.providers import open_images, open_providers

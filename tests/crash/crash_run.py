@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 
-from actors.vms.sandbox.vm_folder import VmFolder
+from actors.vms.host.vm_folder import VmFolder
 from storage import Build, Pipeline, Storage, SystemClock
 from tests.crash.fault_injection import MAX_CALLS, POINTS, VM_POINTS
 from tests.crash.kills import VM_PARTS, kill_part

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from actors import vms
 from actors.scheduling.parked_vms import ParkedConnections
-from actors.vms.sandbox import SandboxProvider, VmLimits, launch
+from actors.vms import SandboxProvider
+from actors.vms.host import VmLimits
+from actors.vms.sandbox import provider as sandboxes
 from actors.vms.sandbox.disks import Disks
 from ci_daemon.command import main
 from storage.builds.builds import Builds
@@ -34,7 +36,7 @@ from storage.leases.leases import Leases
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actors.vms.sandbox.vm_folder import VmFolder
+    from actors.vms.host.vm_folder import VmFolder
 
 POINTS: dict[str, tuple[Any, str]] = {
     "artifacts.write": (ArtifactFiles, "write"),
@@ -56,8 +58,8 @@ POINTS: dict[str, tuple[Any, str]] = {
     "jobs.finish": (Jobs, "finish"),
     "jobs.move": (Jobs, "move"),
     "jobs.retry": (Jobs, "retry"),
-    "launch.greeting": (launch, "_await_greeting"),
-    "launch.ready": (launch, "_await_ready"),
+    "launch.greeting": (sandboxes, "_await_greeting"),
+    "launch.ready": (sandboxes, "_await_ready"),
     "leases.active": (Leases, "active"),
     "leases.assign": (Leases, "assign"),
     "leases.end": (Leases, "end"),

@@ -7,7 +7,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from actors.vms.sandbox.vm_folder import VmFolder
+from actors.vms.host.vm_folder import VmFolder
 from storage import Attempt, Build, Job, JobState, LeaseState, LedgerSource
 from tests.crash.crash_run import CrashRun
 from tests.crash.scenarios import ExpectedJob

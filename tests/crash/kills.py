@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from actors.vms.sandbox.vm_folder import VmFolder
+from actors.vms.host.vm_folder import VmFolder
 
 VM_PARTS = ("launcher", "monitor", "network", "init", "sshd", "supervisor")
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from actors.vms import Connection, in_job
+from actors.vms import Connection, SandboxSettings, in_job
+from actors.vms.host import IdMap
 from actors.vms.images import ImageStore
 from actors.vms.incus import IncusProvider
-from actors.vms.sandbox import IdMap, SandboxSettings
 from ci_daemon.config import load
 from ci_daemon.engine_setup import prepare_engine
 from storage import SystemClock

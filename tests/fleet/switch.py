@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Self
 
-from actors.vms.sandbox.launcher.kernel import CLONE_NEWNET, join_descriptor
+from actors.vms.launcher.kernel import CLONE_NEWNET, join_descriptor
 
 _PREFIX = "10.98.0"
 

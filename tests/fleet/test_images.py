@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from actors.vms import Connection, ImageStore, VmSpec, in_job
+from actors.vms import Connection, ImageStore, SandboxSettings, VmSpec, in_job
+from actors.vms.host import IdMap, run_mapped
 from actors.vms.incus import Engine, IncusProvider, access_of
 from actors.vms.incus.names import IMAGE, OWNER
 from actors.vms.incus.volumes import Volumes
-from actors.vms.sandbox import IdMap, SandboxSettings, run_mapped
 from ci_daemon.command import main
 from storage import Shape, SystemClock
 from tests.fleet.engine import INCUS, LXD
@@ -32,9 +32,9 @@ _SECONDS = 60.0
 _CREATE = """
 import sys
 from pathlib import Path
-from actors.vms import ImageStore, VmSpec
+from actors.vms import ImageStore, SandboxSettings, VmSpec
+from actors.vms.host import IdMap
 from actors.vms.incus import IncusProvider
-from actors.vms.sandbox import IdMap, SandboxSettings
 from ci_daemon.config import load
 from storage import Shape, SystemClock
 state, folder, images = map(Path, sys.argv[1:])

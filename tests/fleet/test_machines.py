@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from actors.vms import ImageStore, VmSpec
+from actors.vms import ImageStore, SandboxSettings, VmSpec
+from actors.vms.host import IdMap
 from actors.vms.incus import EngineError, IncusProvider
-from actors.vms.sandbox import IdMap, SandboxSettings
 from ci_daemon.doctor.members import members
 from storage import SystemClock
 from tests.fleet.fleet import Fleet

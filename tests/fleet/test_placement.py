@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from actors.vms import VmSpec
+from actors.vms.host import SnapshotInUse
 from actors.vms.images import ImageStore
 from actors.vms.incus import Engine, EngineError, IncusProvider, access_of
 from actors.vms.incus.volumes import Volumes
-from actors.vms.sandbox import SnapshotInUse
 from ci_daemon.config import load
 from ci_daemon.engine_setup import contents_of
 from storage import Shape

@@ -25,8 +25,8 @@ from actors.vms import (
     VmSpec,
     VmUse,
 )
-from actors.vms.sandbox.disks import check_disk_name
-from actors.vms.sandbox.keys import KeyPair
+from actors.vms.host.vm_folder import KeyPair
+from actors.vms.host.vms import check_disk_name
 from tests.memory.guest import Guest
 from tests.memory.server import serve
 

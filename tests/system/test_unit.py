@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.vms.sandbox.limits import SERVICE_LIMITS
+from actors.vms.host.control_groups import SERVICE_LIMITS
 from tests.e2e.pipelines import one
 from tests.mail_server import certificate
 from tests.registry import HERE, MANIFEST, only_a_shell

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from actors.vms.images.pull_bounds import ImageTooLarge, InsufficientDisk, PullOptions
     from actors.vms.images.reference import Reference
     from actors.vms.images.selection import STANDARD, Images, resolve
-    from actors.vms.images.settings import ImageSettings
     from actors.vms.images.store import ImageStore
 else:
     __getattr__ = on_first_use(__name__)
@@ -26,7 +25,6 @@ __all__ = [
     "STANDARD",
     "Image",
     "ImageError",
-    "ImageSettings",
     "ImageStore",
     "ImageTooLarge",
     "Images",

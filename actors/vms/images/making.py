@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from actors.vms.host.ids import IdMap
     from actors.vms.images.debian import Recipe
     from actors.vms.images.reference import Reference
-    from actors.vms.sandbox.userns import IdMap
 
 _BYTES = 500 << 20
 """The most that a release takes while it is made, with its packages.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ipaddress import IPv4Network, IPv6Network
     from pathlib import Path
 
-    from actors.vms.sandbox.userns import IdMap
+    from actors.vms.host.ids import IdMap
 
 GB = 2**30
 _MB = 10**6

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from actors.vms.host.ids import run_mapped
 from actors.vms.images.pull_bounds import megabytes
 from actors.vms.images.registry_network import RegistryNetwork
+from actors.vms.launcher.broker import ENVIRONMENT
 from actors.vms.provider import VmError
-from actors.vms.sandbox.programs import ENVIRONMENT
-from actors.vms.sandbox.userns import run_mapped
 from actors.vms.watched_process import run
 from storage import immutable
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from ipaddress import IPv4Network, IPv6Network
 
-    from actors.vms.sandbox.userns import IdMap
+    from actors.vms.host.ids import IdMap
 
 _PROGRAM = Path(__file__).with_name("proxied.py")
 _MOST_HEAD = 1 << 14

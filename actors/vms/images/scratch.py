@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from actors.vms.host.ids import run_mapped
 from actors.vms.images.tree import Tree
-from actors.vms.sandbox.userns import run_mapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from actors.vms.sandbox.userns import IdMap
+    from actors.vms.host.ids import IdMap
 
 _PLACE = Path("/var/tmp")  # noqa: S108 - the state directory is closed to the VMs' ids
 _MEMORY = Path("/dev/shm")  # noqa: S108 - as above

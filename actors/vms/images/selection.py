@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from actors.vms.images.settings import ImageSettings
     from actors.vms.images.store import ImageStore
+    from actors.vms.settings import ImageSettings
 
 STANDARD = "debian:12"
 """The default image if none is configured or chosen."""

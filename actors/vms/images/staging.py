@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from actors.vms.host.ids import IdMap
     from actors.vms.images.store_locks import StoreLocks
-    from actors.vms.sandbox.userns import IdMap
 
 _PREFIX = ".making-"
 
@@ -83,7 +83,7 @@ class Staging:
                 self.remove(folder)
 
     def _check_not_base(self, name: str) -> None:
-        """Each VM locks the tree of its sshd (`sandbox/launcher/monitor.py`)."""
+        """Each VM locks the tree of its sshd (`launcher/monitor.py`)."""
         tree = os.open(self._store / folder_of(name) / TREE, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.flock(tree, fcntl.LOCK_EX | fcntl.LOCK_NB)

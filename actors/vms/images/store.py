@@ -9,22 +9,22 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING
 
+from actors.vms.host.ids import restrict_to_owner
 from actors.vms.images import factory
 from actors.vms.images.image import TREE, Image, ImageError, is_complete, record_use
 from actors.vms.images.names import check_name, folder_of, name_of
 from actors.vms.images.store_locks import StoreLocks
 from actors.vms.provider import ImageNotFound
-from actors.vms.sandbox.userns import restrict_to_owner
 from storage.files import sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
     from pathlib import Path
 
+    from actors.vms.host.ids import IdMap
     from actors.vms.images.pull_bounds import PullOptions
     from actors.vms.images.reference import Reference
     from actors.vms.images.staging import Staging
-    from actors.vms.sandbox.userns import IdMap
 
 _LOCKS = ".locks"
 _DEFAULT = ".default"

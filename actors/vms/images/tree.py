@@ -11,15 +11,15 @@ import subprocess
 import tempfile
 from typing import IO, TYPE_CHECKING
 
+from actors.vms.host.ids import run_mapped
 from actors.vms.provider import VmError
-from actors.vms.sandbox.userns import run_mapped
 from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from actors.vms.sandbox.userns import IdMap
+    from actors.vms.host.ids import IdMap
 
 _CHUNK_BYTES = 1 << 20
 _MAGIC = {

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from actors.vms.incus.member_contents import MemberContents, contents
     from actors.vms.incus.provider import IncusProvider
     from actors.vms.incus.refusals import EngineAway, EngineError, NotFound, NotTrusted
-    from actors.vms.incus.settings import IncusSettings
 else:
     __getattr__ = on_first_use(__name__)
 
@@ -32,7 +31,6 @@ __all__ = [
     "EngineError",
     "EngineSetup",
     "IncusProvider",
-    "IncusSettings",
     "JoinToken",
     "Member",
     "MemberContents",

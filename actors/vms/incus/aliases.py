@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from actors.vms.incus.engine import Engine
-    from actors.vms.incus.settings import IncusSettings
+    from actors.vms.settings import IncusSettings
 
 ROOT = "rootfs"
 """The folder in the tar that has the root file system."""

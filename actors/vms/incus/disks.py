@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from actors.vms.host.vms import SnapshotInUse, check_snapshot_free
 from actors.vms.incus.names import BASE, BYTES, IMAGE, OWNER, PARENT, STAMP
 from actors.vms.incus.volumes import SHIFTED
 from actors.vms.provider import ImageNotFound, SnapshotNotFound, VmLost, VmSpec
-from actors.vms.sandbox.disks import SnapshotInUse, check_snapshot_free
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TypeAlias
 
-    from actors.vms.incus.settings import IncusSettings
+    from actors.vms.settings import IncusSettings
 
     Query: TypeAlias = Mapping[str, str | int]
 

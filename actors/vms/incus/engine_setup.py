@@ -10,18 +10,18 @@ from ipaddress import IPv4Network, ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from actors.vms.host.network import CLOSED_NETWORKS
 from actors.vms.incus.certificates import fingerprint_of
 from actors.vms.incus.engine import part
 from actors.vms.incus.member import member_urls
 from actors.vms.incus.refusals import EngineError, NotFound
-from actors.vms.sandbox.firewall import CLOSED_NETWORKS
 from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from actors.vms.incus.engine import Engine
-    from actors.vms.incus.settings import IncusSettings
+    from actors.vms.settings import IncusSettings
 
 _SHARING = frozenset({"btrfs", "zfs", "lvm", "ceph"})
 """Drivers of storage pools whose copies share their content."""

@@ -11,17 +11,18 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from actors.vms.host.vms import ImageRoots, stamp_of
 from actors.vms.incus.names import IMAGE, OWNER, STAMP
 from actors.vms.incus.refusals import EngineError
 from actors.vms.incus.tarballs import tree_tar
 from actors.vms.incus.volumes import SHIFTED
 from actors.vms.provider import ImageNotFound, VmError
-from actors.vms.sandbox.host_vms import ImageRoots, stamp_of
 from storage import immutable
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from actors.vms.host.ids import IdMap
     from actors.vms.images.store_locks import StoreLocks
     from actors.vms.incus.engine import Engine
     from actors.vms.incus.exec_streams import ExecStreams
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from actors.vms.incus.names import Names
     from actors.vms.incus.outer_images import OuterImages
     from actors.vms.incus.volumes import Volume, Volumes
-    from actors.vms.sandbox.userns import IdMap
 
 _UPLOAD_SECONDS = 1800.0
 _NO_MAPPING = "idmap"

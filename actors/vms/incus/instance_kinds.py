@@ -10,7 +10,7 @@ from storage import immutable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from actors.vms.incus.settings import InstanceType
+    from actors.vms.settings import InstanceType
     from storage import Shape
 
 DISK_DEVICE = "disk"

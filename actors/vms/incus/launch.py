@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from actors.vms.host.vm_folder import KeyPair, VmRecord
 from actors.vms.incus import programs
 from actors.vms.incus.network import Bridge
-from actors.vms.sandbox.keys import KeyPair
-from actors.vms.sandbox.launcher.container.words import DISK
-from actors.vms.sandbox.vm_folder import VmRecord
+from actors.vms.launcher.container.words import DISK
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from actors.vms.host.vm_folder import VmFolder
     from actors.vms.incus.images import EngineParts
     from actors.vms.incus.outer_layers import OuterLayers
     from actors.vms.incus.places import Places
-    from actors.vms.incus.settings import IncusSettings
     from actors.vms.incus.volumes import Volume
     from actors.vms.provider import VmSpec
-    from actors.vms.sandbox.settings import SandboxSettings
-    from actors.vms.sandbox.vm_folder import VmFolder
+    from actors.vms.settings import IncusSettings, SandboxSettings
     from storage import Clock, Shape
 
 _MIN_SECONDS = 0.001

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from actors.vms.incus.engine import Engine
-    from actors.vms.incus.settings import IncusSettings
+    from actors.vms.settings import IncusSettings
 
 
 @immutable

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from actors.vms.host.vms import check_disk_name
 from actors.vms.provider import VmError
-from actors.vms.sandbox.disks import check_disk_name
 from storage import immutable
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from functools import lru_cache
 from ipaddress import IPv4Interface, IPv4Network
 from typing import TYPE_CHECKING, Any
 
+from actors.vms.host.network import CLOSED_NETWORKS, ruleset
 from actors.vms.incus.engine import part
 from actors.vms.incus.refusals import EngineError
-from actors.vms.sandbox.firewall import CLOSED_NETWORKS, ruleset
 from storage import immutable
 
 if TYPE_CHECKING:

@@ -6,19 +6,19 @@ import hashlib
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
+from actors.vms.host.vms import stamp_of
 from actors.vms.incus.engine import part
 from actors.vms.incus.refusals import EngineError, NotFound
 from actors.vms.provider import ImageNotFound, VmError
-from actors.vms.sandbox.host_vms import stamp_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from actors.vms.host.vms import ImageRoots
     from actors.vms.images.store_locks import StoreLocks
     from actors.vms.incus.engine import Engine
     from actors.vms.incus.names import Names
-    from actors.vms.sandbox.host_vms import ImageRoots
 
 _UPLOAD_SECONDS = 1800.0
 _KEY_CHARS = 20

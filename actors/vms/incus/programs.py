@@ -7,13 +7,13 @@ import resource
 from typing import TYPE_CHECKING, Any
 
 from actors.vms.incus.tarballs import PROGRAMS
+from actors.vms.launcher.container.words import DISK
 from actors.vms.provider import VmError
-from actors.vms.sandbox.launcher.container.words import DISK
 
 if TYPE_CHECKING:
+    from actors.vms.host.vm_folder import KeyPair
     from actors.vms.incus.exec_streams import ExecStreams, Program
     from actors.vms.provider import VmSpec
-    from actors.vms.sandbox.keys import KeyPair
 
 _GB = 1 << 30
 _OPEN_FILES = 65_536

@@ -12,6 +12,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from actors.vms.host.ids import restrict_to_owner
+from actors.vms.host.vm_folder import VmFolder
 from actors.vms.images.store_locks import StoreLocks
 from actors.vms.incus import programs
 from actors.vms.incus.disks import EngineDisks
@@ -30,19 +32,16 @@ from actors.vms.incus.refusals import EngineAway, EngineError
 from actors.vms.incus.tarballs import ContainerImage
 from actors.vms.incus.volumes import Volumes
 from actors.vms.provider import SnapshotNotFound, SshEndpoint, VmDisk, VmError, VmLost, VmSpec, VmUse
-from actors.vms.sandbox.userns import restrict_to_owner
-from actors.vms.sandbox.vm_folder import VmFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Future
 
     from actors.vms.description import HostSize
-    from actors.vms.incus.settings import IncusSettings
+    from actors.vms.host.ids import IdMap
+    from actors.vms.host.vms import ImageRoots
     from actors.vms.incus.volumes import Volume
-    from actors.vms.sandbox.host_vms import ImageRoots
-    from actors.vms.sandbox.settings import SandboxSettings
-    from actors.vms.sandbox.userns import IdMap
+    from actors.vms.settings import IncusSettings, SandboxSettings
     from storage import Clock
 
 _IMAGE_GB = 8

@@ -12,15 +12,15 @@ from contextlib import contextmanager
 from importlib import resources
 from typing import IO, TYPE_CHECKING, cast
 
+from actors.vms import launcher
 from actors.vms.provider import VmError
-from actors.vms.sandbox import launcher
 from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from actors.vms.sandbox.userns import IdMap
+    from actors.vms.host.ids import IdMap
 
 PROGRAMS = "/usr/lib/ci-daemon"
 """The folder of the launcher in the outer layer."""

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from actors.vms.qemu.initramfs import static_busybox
     from actors.vms.qemu.kernel_package import KernelPackage
     from actors.vms.qemu.provider import QemuProvider
-    from actors.vms.qemu.settings import QemuSettings
 else:
     __getattr__ = on_first_use(__name__)
 
@@ -23,7 +22,6 @@ __all__ = [
     "BootFiles",
     "KernelPackage",
     "QemuProvider",
-    "QemuSettings",
     "find_accelerator",
     "require_program",
     "static_busybox",

@@ -12,16 +12,16 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from actors.vms.host.ids import MappedProgramFailed, run_mapped
+from actors.vms.launcher.machine.words import READY
 from actors.vms.provider import VmError
 from actors.vms.qemu.command_line import trial
 from actors.vms.qemu.initramfs import TRIAL
-from actors.vms.sandbox.launcher.machine.words import READY
-from actors.vms.sandbox.userns import MappedProgramFailed, run_mapped
 from storage import immutable
 
 if TYPE_CHECKING:
+    from actors.vms.host.ids import IdMap
     from actors.vms.qemu.boot_files import BootFiles
-    from actors.vms.sandbox.userns import IdMap
 
 _PROGRAM = "qemu-system-x86_64"
 KVM = Path("/dev/kvm")

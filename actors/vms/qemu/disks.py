@@ -15,8 +15,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from actors.vms.host.vms import LayerChain, SnapshotInUse, check_disk_name, check_snapshot_free, sync_snapshots
 from actors.vms.provider import SnapshotNotFound, VmError, VmLost
-from actors.vms.sandbox.disks import LayerChain, SnapshotInUse, check_disk_name, check_snapshot_free, sync_snapshots
 from storage import immutable
 
 if TYPE_CHECKING:

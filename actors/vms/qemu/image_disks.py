@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 from uuid import UUID
 
+from actors.vms.host.vms import stamp_of
 from actors.vms.provider import ImageNotFound
-from actors.vms.sandbox.host_vms import stamp_of
 from storage.files import sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from actors.vms.sandbox.host_vms import ImageRoots
-    from actors.vms.sandbox.userns import IdMap
-    from actors.vms.sandbox.zygote import Zygote
+    from actors.vms.host.ids import IdMap
+    from actors.vms.host.vms import ImageRoots
+    from actors.vms.host.zygote import Zygote
 
 _SUFFIX = ".ext4"
 _MB = 1 << 20

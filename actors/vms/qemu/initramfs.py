@@ -13,9 +13,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from actors.vms import launcher
 from actors.vms.provider import VmError
 from actors.vms.qemu.cpio import archive
-from actors.vms.sandbox import launcher
 
 if TYPE_CHECKING:
     from actors.vms.qemu.kernel_package import KernelPackage

@@ -17,8 +17,8 @@ from storage import error_reason
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actors.vms.sandbox.vm_folder import VmFolder
-    from actors.vms.sandbox.zygote import Zygote
+    from actors.vms.host.vm_folder import VmFolder
+    from actors.vms.host.zygote import Zygote
 
 CONSOLE = "console"
 """The file of a VM's folder that has what the guest printed."""

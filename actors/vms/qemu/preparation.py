@@ -12,8 +12,8 @@ from storage import immutable
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from actors.vms.qemu.settings import QemuSettings
-    from actors.vms.sandbox.userns import IdMap
+    from actors.vms.host.ids import IdMap
+    from actors.vms.settings import QemuSettings
 
 
 @immutable

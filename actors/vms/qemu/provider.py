@@ -6,6 +6,10 @@ import socket
 from typing import TYPE_CHECKING
 
 from actors.vms.description import Enforcement, ProviderDescription
+from actors.vms.host.control_groups import GroupLimits, VmLimits, remove_groups
+from actors.vms.host.network import RESOLVER, plan_network
+from actors.vms.host.vm_folder import KeyPair, VmRecord
+from actors.vms.host.vms import HostVms
 from actors.vms.provider import SshEndpoint, VmDisk, VmError, VmLost, VmSpec
 from actors.vms.qemu.acceleration import KVM, Accelerator
 from actors.vms.qemu.command_line import PARKED, command_line
@@ -15,12 +19,6 @@ from actors.vms.qemu.image_disks import ImageDisks
 from actors.vms.qemu.launch import CONSOLE, attach, commands, let_end, park
 from actors.vms.qemu.preparation import Preparation
 from actors.vms.qemu.seed import Seed
-from actors.vms.sandbox.cgroups import GroupLimits, remove_groups
-from actors.vms.sandbox.host_vms import HostVms
-from actors.vms.sandbox.keys import KeyPair
-from actors.vms.sandbox.limits import VmLimits
-from actors.vms.sandbox.network import RESOLVER, plan_network
-from actors.vms.sandbox.vm_folder import VmRecord
 from actors.vms.ssh import Connection
 from storage import error_reason
 
@@ -28,11 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
+    from actors.vms.host.ids import IdMap
+    from actors.vms.host.vms import ImageRoots
     from actors.vms.qemu.qmp import Qmp
-    from actors.vms.qemu.settings import QemuSettings
-    from actors.vms.sandbox.host_vms import ImageRoots
-    from actors.vms.sandbox.settings import SandboxSettings
-    from actors.vms.sandbox.userns import IdMap
+    from actors.vms.settings import QemuSettings, SandboxSettings
     from storage import Clock, Shape
 
 _GB, _MB = 1 << 30, 1 << 20

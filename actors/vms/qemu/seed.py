@@ -6,14 +6,14 @@ import marshal
 import resource
 from typing import TYPE_CHECKING
 
-from actors.vms.sandbox.launcher.machine.words import SEED_PART_BYTES
-from actors.vms.sandbox.network import RESOLVER
+from actors.vms.host.network import RESOLVER
+from actors.vms.launcher.machine.words import SEED_PART_BYTES
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from actors.vms.host.vm_folder import KeyPair
     from actors.vms.provider import VmSpec
-    from actors.vms.sandbox.keys import KeyPair
 
 _GB = 1 << 30
 _OPEN_FILES = 65_536

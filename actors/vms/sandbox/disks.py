@@ -10,67 +10,32 @@ A disk is one folder for its whole life, and becomes a snapshot, or trash, by a 
 
 from __future__ import annotations
 
-import json
 import marshal
-import re
+import os
+import socket
 import subprocess
-from dataclasses import asdict, replace
+import threading
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from actors.vms.host.ids import IdMap, run_mapped
+from actors.vms.host.vms import LayerChain, SnapshotInUse, check_disk_name, check_snapshot_free, sync_snapshots
+from actors.vms.launcher.broker import ENVIRONMENT, launcher_argv
 from actors.vms.provider import SnapshotNotFound, VmError, VmLost
-from actors.vms.sandbox.disk_keepers import DiskKeepers
-from actors.vms.sandbox.programs import ENVIRONMENT, launcher_argv
-from actors.vms.sandbox.userns import IdMap, run_mapped
-from storage import error_reason, immutable
-from storage.files import sync_file_system
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from actors.vms.sandbox.zygote import Zygote
+    from actors.vms.host.zygote import Zygote
+
 
 MAX_LAYERS = 64
 """The most snapshot layers of a disk. A mount takes a few more, in case a crash prevents flattening."""
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-
 _MEASURE = 'du -sxB1 -- "$1" 2>/dev/null; du -sx --inodes -- "$1" 2>/dev/null; true'
 _INODE_BYTES = 16 << 10
-
-
-class SnapshotInUse(VmError):
-    """A VM or another snapshot starts from this one, so it cannot be removed yet."""
-
-
-@immutable
-class LayerChain:
-    """The layers below a disk: those of snapshots, newest first, over an image.
-
-    A layer is ``NAME/upper`` or ``NAME/flat``. ``stamp`` tells the image from another one of the same name.
-    """
-
-    image: str
-    stamp: str
-    layers: tuple[str, ...] = ()
-
-    def dumps(self) -> bytes:
-        """Return the chain as the content of its file."""
-        return json.dumps(asdict(self)).encode()
-
-    @classmethod
-    def load(cls, file: Path) -> LayerChain:
-        """Read a chain's file. Raises LookupError if it is missing, or damaged by a crash of the host."""
-        try:
-            fields = json.loads(file.read_bytes())
-            return cls(fields["image"], fields["stamp"], tuple(fields["layers"]))
-        except (FileNotFoundError, ValueError) as error:
-            raise LookupError(file) from error
-
-    @property
-    def snapshots(self) -> set[str]:
-        """The names of the snapshots that the chain needs."""
-        return {layer.partition("/")[0] for layer in self.layers}
 
 
 class Disks:
@@ -211,31 +176,90 @@ class Disks:
         return max(int(printed[0]), int(printed[2]) * _INODE_BYTES) if len(printed) == 4 else 0  # noqa: PLR2004 - du twice
 
 
-def sync_snapshots(folder: Path) -> None:
-    """Sync all snapshots below a folder. Raises VmError."""
-    try:
-        sync_file_system(folder)
-    except OSError as error:
-        message = f"the host's disk did not keep a snapshot: {error_reason(error)}"
-        raise VmError(message) from error
+_IDLE = 2
+"""The most keepers that stay for the next request; a burst has more."""
+
+_IDLE_SECONDS = 1.0
+_DONE = b"0"
+_ANSWER_BYTES = 4096
 
 
-def check_snapshot_free(vm_id: str, snapshot: str, *, has_disk: bool, kept: bool) -> None:
-    """Check that a VM's disk can become a snapshot, or has become it, as before a crash.
+class DiskKeepers:
+    """The keepers of one folder of disks, which may be used in any thread.
 
-    Raises VmError if both are there, and VmLost if neither is.
+    Each does one piece of work at a time. A keeper is started when none is idle. It ends when it has been idle for
+    ``idle_seconds``, or this process has ended.
     """
-    if kept and has_disk:
-        message = f"snapshot {snapshot!r} already exists"
-        raise VmError(message)
-    if not kept and not has_disk:
-        message = f"VM {vm_id} has no disk to take a snapshot of"
-        raise VmLost(message)
+
+    def __init__(self, folder: Path, idmap: IdMap, zygote: Zygote, idle_seconds: float = _IDLE_SECONDS) -> None:
+        self._folder = folder
+        self._idmap = idmap
+        self._zygote = zygote
+        self._idle_seconds = idle_seconds
+        self._lock = threading.Lock()
+        self._idle: list[socket.socket] = []
+
+    def change(self, *work: str) -> None:
+        """Do a piece of work, which may be repeated. Raises VmError with the reason if it fails."""
+        with self._lock:
+            keeper = self._idle.pop() if self._idle else None
+        answer = _ask(keeper, work) if keeper is not None else b""
+        if keeper is None or not answer:  # it has ended meanwhile
+            keeper = self._start()
+            answer = _ask(keeper, work)
+        if answer:
+            self._keep(keeper)
+        if answer != _DONE:
+            reason = answer[1:].decode(errors="replace") or "the program for it was ended"
+            message = f"the disk cannot be changed ({' '.join(work)}): {reason}"
+            raise VmError(message)
+
+    @property
+    def idle(self) -> int:
+        """The number of keepers that wait for work."""
+        with self._lock:
+            return len(self._idle)
+
+    def close(self) -> None:
+        """Let the idle keepers end. Others are started when needed."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for keeper in idle:
+            keeper.close()
+
+    def _start(self) -> socket.socket:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        null = os.open(os.devnull, os.O_WRONLY)
+        folder = os.open(self._folder, os.O_PATH | os.O_DIRECTORY)
+        try:
+            spec = {
+                "uid_map": str(self._idmap.uids[0]),
+                "gid_map": str(self._idmap.gids[0]),
+                "idle_seconds": self._idle_seconds,
+            }
+            self._zygote.start("disks", spec, [null, null, folder, theirs.fileno()])
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+            os.close(null)
+            os.close(folder)
+        return ours
+
+    def _keep(self, keeper: socket.socket) -> None:
+        with self._lock:
+            if len(self._idle) < _IDLE:
+                self._idle.append(keeper)
+                return
+        keeper.close()
 
 
-def check_disk_name(name: str) -> str:
-    """Return ``name`` if it is safe as the name of a file. Raises VmError otherwise."""
-    if not _NAME.fullmatch(name):
-        message = f"{name!r} is not a valid name of a VM or snapshot: use at most 128 letters, digits, '.', '_' and '-'"
-        raise VmError(message)
-    return name
+def _ask(keeper: socket.socket, work: tuple[str, ...]) -> bytes:
+    """Return a keeper's answer, or nothing if it has ended; its socket is closed then."""
+    with suppress(ConnectionError):
+        keeper.sendall(marshal.dumps(work))
+        if answer := keeper.recv(_ANSWER_BYTES):
+            return answer
+    keeper.close()
+    return b""

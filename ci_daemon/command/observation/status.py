@@ -15,7 +15,7 @@ import click
 from rich.text import Text
 
 from actors.cleanup import SnapshotForest
-from actors.vms import sandbox
+from actors.vms import host
 from api.operations import hosted_repositories
 from ci_daemon import overview
 from ci_daemon.command.support.command_classes import Command
@@ -152,7 +152,7 @@ def _image_bytes(state_dir: Path, config: Config) -> int:
     """Return the size of all images; 0 for a user without sub-ids, who cannot have any."""
     try:
         return sum(image.size for image in open_images(state_dir, config).store.list())
-    except sandbox.NoSubIds:
+    except host.NoSubIds:
         return 0
 
 

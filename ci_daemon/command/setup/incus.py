@@ -15,7 +15,8 @@ from storage import SystemClock
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from actors.vms.incus import IncusSettings, MemberContents
+    from actors.vms import IncusSettings
+    from actors.vms.incus import MemberContents
 
 _COLUMNS = ("name", "state", "cpus", "memory_mb", "memory_free_mb", "vms", "snapshots", "images", "message")
 

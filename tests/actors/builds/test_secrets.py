@@ -12,7 +12,7 @@ import pytest
 from actors import vms
 from actors.builds.attempt.environment import job_environment
 from actors.vms import Connection, Images, ImageStore, VmError
-from actors.vms.sandbox import IdMap, run_mapped
+from actors.vms.host import IdMap, run_mapped
 from storage import SecretScope
 from tests.actors.conftest import Host
 from tests.e2e.pipelines import one

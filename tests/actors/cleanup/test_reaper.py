@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 
 from actors.vms import Provider, SandboxProvider, VmSpec
-from actors.vms.sandbox import IdMap, run_mapped
+from actors.vms.host import IdMap, run_mapped
 from storage import Build, DatabaseDamaged, JobState, LeaseState, NewBuild, Shape, Storage
 from storage.files import DATABASE
 from tests.actors.conftest import Host

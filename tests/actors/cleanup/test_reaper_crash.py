@@ -21,7 +21,7 @@ from actors.cleanup.reaper import Reaper
 from actors.parts import VmParts
 from actors.settings import LiveSettings
 from actors.vms import Images, ImageStore, SandboxProvider
-from actors.vms.sandbox import IdMap
+from actors.vms.host import IdMap
 from storage import LeaseState, NewBuild, Storage
 from tests.actors.conftest import settings_with
 from tests.clock import LaterClock

@@ -14,7 +14,7 @@ from typing import NoReturn
 from uuid import uuid4
 
 from actors.vms import ImageStore, SandboxProvider, VmError, VmSpec
-from actors.vms.sandbox import IdMap
+from actors.vms.host import IdMap
 from storage import Shape, Storage, SystemClock
 
 SMALL = Shape(cpu=1, memory_gb=1, disk_gb=1)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from actors.vms import ImageSettings, ImageStore
-from actors.vms.sandbox import IdMap
+from actors.vms.host import IdMap
 from storage import Build, JobState
 from tests.actors.conftest import Host, real_images, sandboxes
 from tests.e2e.pipelines import Graph, one

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from actors.vms import Connection, ImageStore, SshEndpoint, VmSpec
-from actors.vms.sandbox import IdMap, SandboxProvider, broker, run_mapped
-from actors.vms.sandbox.programs import BROKER_VARIABLE
+from actors.vms import Connection, ImageStore, SandboxProvider, SshEndpoint, VmSpec
+from actors.vms.host import IdMap, run_mapped
+from actors.vms.launcher import broker
+from actors.vms.launcher.broker import BROKER_VARIABLE
 from storage import SystemClock
 from tests.processes import ended
 from tests.waiting import until

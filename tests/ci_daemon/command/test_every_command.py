@@ -14,7 +14,7 @@ import click
 import pytest
 
 from actors.vms import ImageStore
-from actors.vms.sandbox import IdMap
+from actors.vms.host import IdMap
 from ci_daemon import command
 from ci_daemon.command.support.catalog import HEADINGS
 from ci_daemon.command.support.command_classes import CallerCommand

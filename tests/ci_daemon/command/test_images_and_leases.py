@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from actors.vms import ImageStore, Provider, VmSpec
-from actors.vms.images import Image, ImageSettings
+from actors.vms import ImageSettings, ImageStore, Provider, VmSpec
+from actors.vms.images import Image
 from ci_daemon.command import main
 from ci_daemon.command.support.session import Session
 from ci_daemon.config import Config

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from actors.vms.sandbox import BROKER_VARIABLE, SandboxSettings, VmLimits
+from actors.vms import SandboxSettings
+from actors.vms.host import BROKER_VARIABLE, VmLimits
 from ci_daemon.doctor import fix_commands
 from ci_daemon.doctor.isolation import isolation
 from ci_daemon.doctor.shared_limits import shared_limits

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.vms.images import ImageSettings
-from actors.vms.sandbox import SandboxSettings
+from actors.vms import ImageSettings, SandboxSettings
 from ci_daemon.command import main
 from ci_daemon.config import Config
 from ci_daemon.doctor import Check, apply_fixes, state

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from actors.vms import ImageStore
-from actors.vms.sandbox import IdMap
+from actors.vms.host import IdMap
 from tests.e2e.daemon import Daemon, Pipeline
 from tests.e2e.pipelines import one
 from tests.registry import Registry, StalledRegistry, entry, layer, registry, small_system, stalled, store_beside

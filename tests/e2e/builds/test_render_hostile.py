@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from actors.vms.sandbox.network import host_addresses
+from actors.vms.host.network import host_addresses
 from tests.e2e.archive_server import serving
 from tests.e2e.daemon import Build, Client, Daemon
 from tests.e2e.renders import another_pipeline, rejected, render_log, rendered

@@ -10,7 +10,7 @@ from random import Random
 import httpx
 import pytest
 
-from actors.vms.sandbox.vm_folder import VmFolder
+from actors.vms.host.vm_folder import VmFolder
 from tests.crash.kills import kill_part
 from tests.e2e.crashes import await_crash, start_to_crash
 from tests.e2e.daemon import Build, Daemon, Pipeline

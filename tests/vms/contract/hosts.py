@@ -18,11 +18,20 @@ from enum import Enum
 from pathlib import Path
 from typing import ClassVar
 
-from actors.vms import Enforcement, ImageStore, Provider, QemuProvider, QemuSettings, SandboxProvider
+from actors.vms import (
+    Enforcement,
+    ImageStore,
+    NetworkSettings,
+    Provider,
+    QemuProvider,
+    QemuSettings,
+    SandboxProvider,
+    SandboxSettings,
+)
+from actors.vms.host import IdMap, SnapshotInUse, VmLimits, run_mapped
+from actors.vms.host.vm_folder import VmFolder
 from actors.vms.incus import IncusProvider
 from actors.vms.incus.instance_kinds import CONTAINERS, MACHINES, InstanceKind
-from actors.vms.sandbox import IdMap, NetworkSettings, SandboxSettings, SnapshotInUse, VmLimits, run_mapped
-from actors.vms.sandbox.vm_folder import VmFolder
 from storage import SystemClock
 from tests.fleet.engine import INCUS, LXD, Engine
 from tests.fleet.own_members import OwnMembers

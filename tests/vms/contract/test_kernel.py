@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.vms.sandbox.launcher.syscall_filter import CALL_LIST
+from actors.vms.launcher.syscall_filter import CALL_LIST
 from tests.vms.contract.conftest import Boot
 from tests.vms.contract.hosts import Host
 from tests.vms.contract.kernel_uses import CALLS, DEVICES, FILE_SYSTEMS, SOCKETS

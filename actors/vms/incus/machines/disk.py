@@ -15,7 +15,7 @@ from actors.vms.provider import VmError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from actors.vms.sandbox.userns import IdMap
+    from actors.vms.host.ids import IdMap
 
 _PACKAGES = {"qemu-img": "qemu-utils", "mke2fs": "e2fsprogs"}
 _MB = 1 << 20

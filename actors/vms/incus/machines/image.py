@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from actors.vms.sandbox.userns import IdMap
+    from actors.vms.host.ids import IdMap
 
 _DISK = "rootfs.img"
 _BLOCK_BYTES = 1 << 20

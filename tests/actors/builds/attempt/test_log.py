@@ -9,7 +9,7 @@ import pytest
 from actors.builds.attempt.log import AttemptLog, LogNotKept
 from actors.builds.attempt.vm_connection import Abandoned, VmConnection
 from actors.vms import ImageStore, SandboxProvider
-from actors.vms.sandbox import IdMap
+from actors.vms.host import IdMap
 from storage import Build, NewBuild, Storage, SystemClock
 from tests.clock import ManualClock
 from tests.records import new_job, new_pipeline

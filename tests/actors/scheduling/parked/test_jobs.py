@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from actors.vms import Images, ImageStore, VmError
-from actors.vms.sandbox.userns import IdMap
+from actors.vms.host.ids import IdMap
 from storage import JobState, LeaseState
 from tests.actors.conftest import Host, add_image, sandboxes
 from tests.actors.scheduling.parked.conftest import LONG, HostOf, Recorded, many

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from actors.vms import ImageStore
-from actors.vms.sandbox import IdMap, run_mapped
+from actors.vms.host import IdMap, run_mapped
 
 
 @pytest.fixture

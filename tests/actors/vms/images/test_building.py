@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from actors.vms import ImageStore, VmError
+from actors.vms.host import IdMap
 from actors.vms.images import RELEASES, host_apt
-from actors.vms.sandbox import IdMap
 from tests.actors.vms.images.trees import hidden
 
 

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from actors.vms import ImageStore
+from actors.vms import ImageStore, SandboxProvider
+from actors.vms.host import IdMap, run_mapped
 from actors.vms.images.scratch import scratch
-from actors.vms.sandbox import IdMap, SandboxProvider, run_mapped
 from storage import SystemClock
 
 PROGRAMS = ("bin/sh", "bin/env")

@@ -17,8 +17,8 @@ from typing import IO
 import pytest
 
 from actors.vms import ImageError, ImageNotFound, ImageStore, VmError
+from actors.vms.host import IdMap
 from actors.vms.images.tree import has_shell
-from actors.vms.sandbox import IdMap
 from tests.actors.vms.images.trees import PROGRAMS, hidden, info, root_tar
 from tests.waiting import until
 
@@ -135,7 +135,7 @@ class TestImporting:
     def test_orphans_of_a_killed_import_go_with_the_next(self, store: ImageStore, folder: Path):
         program = (
             "import sys\nfrom pathlib import Path\n"
-            "from actors.vms import ImageStore\nfrom actors.vms.sandbox import IdMap\n"
+            "from actors.vms import ImageStore\nfrom actors.vms.host import IdMap\n"
             f"ImageStore(Path({str(folder)!r}), IdMap.of_caller()).import_('partial', sys.stdin.buffer)\n"
         )
         child = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE)

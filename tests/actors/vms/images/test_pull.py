@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from actors.vms import Connection, ImageError, ImageStore, VmError, VmSpec, in_job
+from actors.vms import Connection, ImageError, ImageStore, SandboxProvider, VmError, VmSpec, in_job
+from actors.vms.host import IdMap, run_mapped
 from actors.vms.images import InsufficientDisk, PullOptions, Reference
 from actors.vms.images.registry import _json
-from actors.vms.sandbox import IdMap, SandboxProvider, run_mapped
 from storage import SystemClock
 from tests.processes import ended
 from tests.registry import HERE, Registry, busybox, entry, layer, link, registry, small_system
@@ -148,7 +148,7 @@ def test_the_next_pull_removes_the_orphans_of_an_interrupted_one(
     reference = served.add("slow:1", *system)
     program = (
         "import signal\nfrom pathlib import Path\nfrom actors.vms import ImageStore\n"
-        "from actors.vms.images import PullOptions, Reference\nfrom actors.vms.sandbox.userns import IdMap\n"
+        "from actors.vms.images import PullOptions, Reference\nfrom actors.vms.host import IdMap\n"
         "def say(line):\n    print(line, flush=True)\n    line.startswith('unpacking') and signal.pause()\n"
         f"ImageStore(Path({str(tmp_path / 'images')!r}), IdMap.of_caller())"
         f".pull(Reference.parse({reference!r}), 'slow:1', PullOptions(10**10, 60, progress=say))\n"

@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 
 from actors.vms import VmError
+from actors.vms.host import IdMap
 from actors.vms.images import PullOptions, Reference
 from actors.vms.images.pull_bounds import PullBounds
 from actors.vms.images.registry import download
 from actors.vms.images.registry_network import RegistryNetwork
-from actors.vms.sandbox import IdMap
 from tests.mail_server import certificate
 from tests.registry import HERE, MANIFEST
 

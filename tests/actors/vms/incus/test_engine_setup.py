@@ -11,9 +11,9 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
+from actors.vms.host.network import CLOSED_NETWORKS
 from actors.vms.incus import EngineError, JoinToken, new_certificate
 from actors.vms.incus.engine_setup import closed_networks
-from actors.vms.sandbox.firewall import CLOSED_NETWORKS
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from actors.vms import ImageStore, VmError
+from actors.vms.host import IdMap
+from actors.vms.host.vm_folder import KeyPair
 from actors.vms.incus import programs
 from actors.vms.incus.instance_kinds import makes_machines
 from actors.vms.incus.machines.boot import machine_kernel
@@ -20,8 +22,6 @@ from actors.vms.incus.machines.boot_partition import boot_partition
 from actors.vms.incus.machines.boot_program import boot_program
 from actors.vms.incus.machines.image import MachineImage
 from actors.vms.incus.network import Bridge
-from actors.vms.sandbox import IdMap
-from actors.vms.sandbox.keys import KeyPair
 from tests.machines import unpacked_kernel, unpacked_member_kernel
 from tests.vms.contract.hosts import IMAGE, PROCESSES
 

@@ -6,8 +6,8 @@ import io
 import tarfile
 
 from actors.vms import ImageStore
+from actors.vms.host import IdMap
 from actors.vms.incus.tarballs import PROGRAMS, base_image, tree_tar
-from actors.vms.sandbox import IdMap
 from tests.vms.contract.hosts import IMAGE
 
 

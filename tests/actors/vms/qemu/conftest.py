@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from actors.vms import ImageStore, QemuProvider, QemuSettings
-from actors.vms.sandbox import IdMap, SandboxSettings
-from actors.vms.sandbox.zygote import Zygote
+from actors.vms import ImageStore, QemuProvider, QemuSettings, SandboxSettings
+from actors.vms.host import IdMap
+from actors.vms.host.zygote import Zygote
 from storage import SystemClock
 from tests.actors.vms.qemu.machines import PROCESSES, SECONDS
 from tests.machines import share_image_disks, unpacked_kernel

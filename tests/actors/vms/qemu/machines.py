@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from actors.vms import Connection, in_job
-from actors.vms.sandbox.vm_folder import VmFolder
+from actors.vms.host.vm_folder import VmFolder
 
 IMAGE = "debian:12"
 SECONDS = 1200.0

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from actors.vms.host import IdMap, run_mapped
+from actors.vms.launcher.machine.words import READY
 from actors.vms.qemu import BootFiles, find_accelerator, require_program
 from actors.vms.qemu.command_line import trial
 from actors.vms.qemu.initramfs import TRIAL
-from actors.vms.sandbox import IdMap, run_mapped
-from actors.vms.sandbox.launcher.machine.words import READY
 from tests.machines import unpacked_kernel
 
 Program = Callable[[str], str]

@@ -27,7 +27,7 @@ import json, os, sys, time
 from pathlib import Path
 
 sys.path.insert(0, "/tmp/source")
-from actors.vms.sandbox.cgroups import GroupLimits, find_hierarchies, remove_groups
+from actors.vms.host.control_groups import GroupLimits, find_hierarchies, remove_groups
 
 USER = 1000
 top = Path("/sys/fs/cgroup")

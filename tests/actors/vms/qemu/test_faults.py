@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from actors.vms import Connection, QemuProvider, VmError, VmLost, VmSpec, in_job
-from actors.vms.sandbox import IdMap
+from actors.vms.host import IdMap
 from storage import Shape, SystemClock
 from tests.actors.vms.qemu.machines import IMAGE, SECONDS, qemu_of, says
 from tests.vms.contract.taking import IN_FLIGHT

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from actors.vms import ImageNotFound
+from actors.vms.host import IdMap, run_mapped
+from actors.vms.host.zygote import Zygote
 from actors.vms.qemu.image_disks import ImageDisks
-from actors.vms.sandbox import IdMap, run_mapped
-from actors.vms.sandbox.zygote import Zygote
 
 NAMES = ("one", "two")
 

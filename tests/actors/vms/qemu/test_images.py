@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from actors.vms import Connection, ImageStore, QemuProvider, QemuSettings, VmError, VmSpec
+from actors.vms import Connection, ImageStore, QemuProvider, QemuSettings, SandboxSettings, VmError, VmSpec
+from actors.vms.host import IdMap, run_mapped
+from actors.vms.host.vms import LayerChain
+from actors.vms.host.zygote import Zygote
 from actors.vms.images import PullOptions, Reference
 from actors.vms.qemu.image_disks import ImageDisks
-from actors.vms.sandbox import IdMap, SandboxSettings, run_mapped
-from actors.vms.sandbox.disks import LayerChain
-from actors.vms.sandbox.zygote import Zygote
 from storage import Shape, SystemClock
 from tests.actors.vms.qemu.machines import IMAGE, SECONDS, says
 from tests.machines import share_image_disks, unpacked_kernel

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from actors.vms import CommandSpec, Connection, QemuProvider, VmSpec, start
-from actors.vms.sandbox import IdMap
+from actors.vms.host import IdMap
 from storage import Shape, SystemClock
 from tests.actors.vms.qemu.machines import CONFINED, IMAGE, SECONDS, confinement, qemu_of, says
 from tests.waiting import until

@@ -11,10 +11,21 @@ from typing import Any
 
 import pytest
 
-from actors.vms import CommandSpec, Completed, Connection, ImageStore, VmSpec, follow, in_job, start
-from actors.vms.sandbox import IdMap, SandboxProvider, SandboxSettings, VmLimits, run_mapped
+from actors.vms import (
+    CommandSpec,
+    Completed,
+    Connection,
+    ImageStore,
+    SandboxProvider,
+    SandboxSettings,
+    VmSpec,
+    follow,
+    in_job,
+    start,
+)
+from actors.vms.host import IdMap, VmLimits, run_mapped
+from actors.vms.host.vm_folder import VmFolder
 from actors.vms.sandbox.disks import MAX_LAYERS
-from actors.vms.sandbox.vm_folder import VmFolder
 from storage import Shape, SystemClock
 
 IMAGE = "debian:12"

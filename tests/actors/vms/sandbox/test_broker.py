@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from actors.vms import ImageStore
+from actors.vms.host import IdMap, run_mapped
+from actors.vms.host.ids import MappedProgramFailed
+from actors.vms.host.zygote import Zygote
+from actors.vms.launcher import broker
+from actors.vms.launcher.broker import BROKER_VARIABLE, launcher_argv
 from actors.vms.qemu.image_disks import ImageDisks
-from actors.vms.sandbox import IdMap, broker, run_mapped
-from actors.vms.sandbox.programs import BROKER_VARIABLE, launcher_argv
-from actors.vms.sandbox.userns import MappedProgramFailed
-from actors.vms.sandbox.zygote import Zygote
 from tests.actors.vms.sandbox.conftest import Boot, Host
 from tests.processes import ended
 from tests.waiting import until

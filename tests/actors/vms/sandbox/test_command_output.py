@@ -14,9 +14,9 @@ import pytest
 
 from actors.vms import Exited
 from actors.vms.command import parse_result
-from actors.vms.sandbox.launcher.job.command import Command
-from actors.vms.sandbox.launcher.job.output import Output
-from actors.vms.sandbox.launcher.job.processes import Processes
+from actors.vms.launcher.job.command import Command
+from actors.vms.launcher.job.output import Output
+from actors.vms.launcher.job.processes import Processes
 
 Run = Callable[..., Command]
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from actors.vms import VmError
-from actors.vms.sandbox import IdMap, run_mapped
-from actors.vms.sandbox.disk_keepers import DiskKeepers
-from actors.vms.sandbox.userns import Extent
-from actors.vms.sandbox.zygote import Zygote
+from actors.vms.host import IdMap, run_mapped
+from actors.vms.host.ids import Extent
+from actors.vms.host.zygote import Zygote
+from actors.vms.sandbox.disks import DiskKeepers
 from tests.waiting import until
 
 FOLDERS = ("disks", "snapshots", "trash/disks", "trash/snapshots")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from actors.vms import SnapshotNotFound, VmError, VmLost, VmSpec
-from actors.vms.sandbox import IdMap, SandboxProvider, run_mapped
+from actors.vms import SandboxProvider, SnapshotNotFound, VmError, VmLost, VmSpec
+from actors.vms.host import IdMap, run_mapped
 from storage import SystemClock
 from tests.actors.vms.sandbox.conftest import IMAGE, Boot, Guest, Host
 
@@ -234,7 +234,7 @@ def test_150_ancestors_are_no_obstacle(host: Host, boot: Boot) -> None:
 def test_a_disk_that_ended_with_its_host_is_not_kept(host: Host, boot: Boot, monkeypatch: pytest.MonkeyPatch) -> None:
     """A power cut may have taken some of what the VM wrote."""
     vm, name = boot(), host.name()
-    monkeypatch.setattr("actors.vms.sandbox.vm_folder.boot_id", lambda: "another boot")
+    monkeypatch.setattr("actors.vms.host.vm_folder.boot_id", lambda: "another boot")
     with pytest.raises(VmLost, match="ended with its host"):
         vm.provider.snapshot(vm.id, name)
     assert name not in host.provider().snapshots()

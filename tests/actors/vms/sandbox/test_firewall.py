@@ -9,7 +9,7 @@ from ipaddress import IPv4Network
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.vms.sandbox.firewall import ruleset
+from actors.vms.host.network import ruleset
 
 NESTED = 0x8000
 NETWORKS = st.lists(

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from actors.vms import VmError
-from actors.vms.sandbox.launch import park
-from actors.vms.sandbox.vm_folder import VmFolder
+from actors.vms.host.vm_folder import VmFolder
+from actors.vms.sandbox.provider import park_vm
 from storage import SystemClock
 
 
@@ -32,7 +32,7 @@ def test_a_vm_that_dies_before_it_accepts_is_noticed_at_once(tmp_path: Path) -> 
 
     def start() -> None:
         with pytest.raises(VmError) as failure:
-            park(vm, {}, unlocked, DyingVm(), clock, clock.monotonic() + 3600)
+            park_vm(vm, {}, unlocked, DyingVm(), clock, clock.monotonic() + 3600)
         failures.append(str(failure.value))
 
     thread = threading.Thread(target=start, daemon=True)

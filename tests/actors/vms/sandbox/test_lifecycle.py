@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from actors.vms import Connection, VmError, VmSpec
-from actors.vms.sandbox import IdMap, SandboxProvider, SandboxSettings, launch, run_mapped
-from actors.vms.sandbox.cgroups import remove_groups
-from actors.vms.sandbox.vm_folder import VmFolder
+from actors.vms import Connection, SandboxProvider, SandboxSettings, VmError, VmSpec
+from actors.vms.host import IdMap, run_mapped
+from actors.vms.host.control_groups import remove_groups
+from actors.vms.host.vm_folder import VmFolder
+from actors.vms.sandbox import provider as sandboxes
 from storage import SystemClock
 from tests.actors.vms.sandbox.conftest import IMAGE, Boot, Host
 from tests.registry import busybox
@@ -90,8 +91,10 @@ def test_a_silent_sshd_is_reported_and_leaves_nothing(
     host: Host, base_with: BaseWith, sshd: str, fault: str, patience: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only the wait for sshd is short, since a busy host may take long to start the VM."""
-    await_greeting = launch._await_greeting
-    monkeypatch.setattr(launch, "_await_greeting", lambda vm, connection, _: await_greeting(vm, connection, patience))
+    await_greeting = sandboxes._await_greeting
+    monkeypatch.setattr(
+        sandboxes, "_await_greeting", lambda vm, connection, _: await_greeting(vm, connection, patience)
+    )
     provider = base_with(sshd)
     with pytest.raises(VmError, match=fault):
         provider.park(host.name())

@@ -8,8 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from actors.vms.sandbox.cgroups import remove_groups
-from actors.vms.sandbox.limits import SERVICE_LIMITS, VmLimits
+from actors.vms.host.control_groups import SERVICE_LIMITS, VmLimits, remove_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from actors.vms import VmError
-from actors.vms.sandbox import VmLimits, run_mapped
+from actors.vms.host import VmLimits, run_mapped
 from storage import Shape
 from tests.actors.vms.sandbox.conftest import Boot, Guest, Host
 from tests.processes import ended

@@ -15,10 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from actors.vms import VmError, VmSpec
-from actors.vms.sandbox import NetworkSettings, SandboxSettings
-from actors.vms.sandbox.firewall import CLOSED_NETWORKS
-from actors.vms.sandbox.network import host_addresses, plan_network
+from actors.vms import NetworkSettings, SandboxSettings, VmError, VmSpec
+from actors.vms.host.network import CLOSED_NETWORKS, host_addresses, plan_network
 from tests.actors.vms.sandbox.conftest import IMAGE, Boot, Guest, Host
 from tests.host_server import greeter, own_address
 from tests.waiting import until

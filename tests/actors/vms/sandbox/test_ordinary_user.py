@@ -14,7 +14,7 @@ from pathlib import Path
 import paramiko
 
 from actors.vms import ImageStore
-from actors.vms.sandbox import IdMap
+from actors.vms.host import IdMap
 from tests.actors.vms.sandbox.conftest import IMAGE
 from tests.waiting import until
 
@@ -23,8 +23,8 @@ CHECKOUT = Path(__file__).parents[4]
 PROGRAM = """\
 import os, sys
 from pathlib import Path
-from actors.vms import Connection, ImageStore, VmSpec, in_job
-from actors.vms.sandbox import IdMap, SandboxProvider, run_mapped
+from actors.vms import Connection, ImageStore, SandboxProvider, VmSpec, in_job
+from actors.vms.host import IdMap, run_mapped
 from storage import SystemClock
 
 folder, idmap = Path(sys.argv[1]), IdMap.of_caller()

@@ -9,9 +9,20 @@ from typing import Any
 
 import pytest
 
-from actors.vms import CommandSpec, Connection, ConnectionLost, ImageError, ImageStore, VmError, VmSpec, start
-from actors.vms.sandbox import IdMap, SandboxProvider, launch, run_mapped
-from actors.vms.sandbox.vm_folder import VmFolder
+from actors.vms import (
+    CommandSpec,
+    Connection,
+    ConnectionLost,
+    ImageError,
+    ImageStore,
+    SandboxProvider,
+    VmError,
+    VmSpec,
+    start,
+)
+from actors.vms.host import IdMap, run_mapped
+from actors.vms.host.vm_folder import VmFolder
+from actors.vms.sandbox import provider as sandboxes
 from storage import Shape, SystemClock
 from tests.actors.vms.commands import ended
 from tests.actors.vms.images.trees import hidden
@@ -58,8 +69,8 @@ def test_an_attach_outlives_the_service_that_began_it(
         if len(awaited) == 1:
             await_ready(vm, report, seconds)
 
-    await_ready = launch._await_ready
-    monkeypatch.setattr(launch, "_await_ready", sent)
+    await_ready = sandboxes._await_ready
+    monkeypatch.setattr(sandboxes, "_await_ready", sent)
     provider.attach(VmSpec(parked, IMAGE, network=False))
     assert len(awaited) == 2
     until(lambda: _has_started(connection, "exit 4"), "a command in the disk that was sent")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.vms.sandbox.processes import ProcessIdentity
+from actors.vms.host.vm_folder import ProcessIdentity
 from tests.processes import ended
 
 

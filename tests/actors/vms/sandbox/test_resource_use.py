@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from actors.vms import VmUse
-from actors.vms.sandbox.resource_use import measure
+from actors.vms.host.control_groups import measure
 from tests.actors.vms.sandbox.conftest import Boot
 
 

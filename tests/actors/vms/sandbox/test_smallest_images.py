@@ -17,6 +17,7 @@ from actors.vms import (
     Connection,
     Exited,
     ImageStore,
+    SandboxProvider,
     VmSpec,
     download_files,
     follow,
@@ -27,7 +28,7 @@ from actors.vms import (
     update_workspace,
     write_source_manifest,
 )
-from actors.vms.sandbox import IdMap, SandboxProvider, run_mapped
+from actors.vms.host import IdMap, run_mapped
 from storage import SystemClock
 from tests.actors.vms.commands import TIMEOUT, ended, run_in_job
 from tests.actors.vms.conftest import IMAGE

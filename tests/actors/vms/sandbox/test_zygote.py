@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from actors.vms.sandbox import IdMap
-from actors.vms.sandbox.userns import MappedProgramFailed
-from actors.vms.sandbox.zygote import Zygote
+from actors.vms.host import IdMap
+from actors.vms.host.ids import MappedProgramFailed
+from actors.vms.host.zygote import Zygote
 from tests.actors.vms.sandbox.conftest import Boot, Host
 from tests.waiting import until
 

@@ -24,7 +24,7 @@ from actors.vms import (
     SshEndpoint,
     VmError,
 )
-from actors.vms.sandbox.keys import KeyPair
+from actors.vms.host.vm_folder import KeyPair
 from storage import SystemClock
 from tests.actors.vms.commands import run_in_job
 from tests.actors.vms.conftest import Vm

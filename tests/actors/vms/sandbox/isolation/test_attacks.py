@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from actors.vms.sandbox import SandboxSettings, programs
+from actors.vms import SandboxSettings
+from actors.vms.launcher import broker
 from tests.actors.vms.sandbox.conftest import Boot, Guest, Host
 from tests.actors.vms.sandbox.isolation.attack import CALLS
 
@@ -23,7 +24,7 @@ SYS_RESOURCE = 24
 
 WITHOUT_KEYRINGS = f"""\
 import ctypes, sys
-sys.path[:0] = [{str(Path(programs.__file__).parent)!r}]
+sys.path[:0] = [{str(Path(broker.__file__).parent.parent)!r}]
 from launcher import main, syscall_filter
 ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)  # no new privileges
 syscall_filter.prepare()

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from actors.vms import Connection, in_job
-from actors.vms.sandbox.launcher.shares import NETWORK_PROGRAM_ID
+from actors.vms.launcher.shares import NETWORK_PROGRAM_ID
 from storage import Shape, SystemClock
 from tests.actors.vms.sandbox.conftest import IMAGE, Boot, Host
 

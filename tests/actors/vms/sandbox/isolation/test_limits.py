@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from actors.vms import CommandSpec, VmError, VmSpec, start
-from actors.vms.sandbox import BROKER_VARIABLE, SandboxProvider, SandboxSettings, VmLimits
-from actors.vms.sandbox.cgroups import GroupLimits, Hierarchy, find_hierarchies, remove_groups
+from actors.vms import CommandSpec, SandboxProvider, SandboxSettings, VmError, VmSpec, start
+from actors.vms.host import BROKER_VARIABLE, VmLimits
+from actors.vms.host.control_groups import GroupLimits, Hierarchy, find_hierarchies, remove_groups
 from storage import Shape
 from tests.actors.vms.sandbox.conftest import IMAGE, Boot, Host
 from tests.vms.contract.bomb import bomb

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.vms import Connection
-from actors.vms.sandbox import SandboxSettings
+from actors.vms import Connection, SandboxSettings
 from storage import SystemClock
 from tests.actors.vms.sandbox.conftest import Boot, Guest, Host
 from tests.actors.vms.sandbox.isolation.ways_back import WAYS

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from actors.vms.sandbox import SandboxSettings, VmLimits
-from actors.vms.sandbox.launcher.shares import take_terminals
+from actors.vms import SandboxSettings
+from actors.vms.host import VmLimits
+from actors.vms.launcher.shares import take_terminals
 from tests.actors.vms.sandbox.conftest import Boot, Host
 from tests.vms.contract.bomb import bombs
 

@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from actors.vms import CommandSpec, CommandState, Connection, VmSpec, follow, inspect, start, terminate
-from actors.vms.sandbox import SandboxProvider, SandboxSettings, VmLimits
-from actors.vms.sandbox.launcher.shares import of_job
+from actors.vms import (
+    CommandSpec,
+    CommandState,
+    Connection,
+    SandboxProvider,
+    SandboxSettings,
+    VmSpec,
+    follow,
+    inspect,
+    start,
+    terminate,
+)
+from actors.vms.host import VmLimits
+from actors.vms.launcher.shares import of_job
 from storage import Shape, SystemClock
 from tests.actors.vms.commands import ended, left_running, run_in_job
 from tests.actors.vms.sandbox.conftest import IMAGE, Boot, Guest, Host

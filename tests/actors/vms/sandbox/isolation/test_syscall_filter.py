@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from actors.vms.sandbox.launcher import syscall_filter
+from actors.vms.launcher import syscall_filter
 
 ABIS = {"x86_64": 0xC000003E, "i386": 0x40000003, "aarch64": 0xC00000B7, "arm": 0x40000028, "riscv64": 0xC00000F3}
 MACHINES = {"x86_64": ("x86_64", "i386"), "aarch64": ("aarch64", "arm"), "armv7l": ("arm",), "riscv64": ("riscv64",)}

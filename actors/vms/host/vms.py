@@ -1,26 +1,66 @@
-"""The VMs of one provider on this host, whatever they are made of."""
+"""The VMs of one provider on this host, whatever they are made of, and the layers that their disks lie on."""
 
 from __future__ import annotations
 
+import json
+import re
 from abc import ABC, abstractmethod
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from actors.vms.description import HostSize
+from actors.vms.host.control_groups import measure
+from actors.vms.host.ids import restrict_to_owner
+from actors.vms.host.vm_folder import VmFolder, VmRecord
+from actors.vms.host.zygote import Zygote
 from actors.vms.provider import ImageNotFound, SnapshotNotFound, VmError, VmLost, VmUse
-from actors.vms.sandbox.disks import LayerChain, check_disk_name
-from actors.vms.sandbox.resource_use import measure
-from actors.vms.sandbox.userns import restrict_to_owner
-from actors.vms.sandbox.vm_folder import VmFolder, VmRecord
-from actors.vms.sandbox.zygote import Zygote
-from storage import error_reason
+from storage import error_reason, immutable
+from storage.files import sync_file_system
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from actors.vms.host.control_groups import VmLimits
     from actors.vms.provider import VmSpec
-    from actors.vms.sandbox.limits import VmLimits
+
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+class SnapshotInUse(VmError):
+    """A VM or another snapshot starts from this one, so it cannot be removed yet."""
+
+
+@immutable
+class LayerChain:
+    """The layers below a disk: those of snapshots, newest first, over an image.
+
+    A layer is ``NAME/upper`` or ``NAME/flat``. ``stamp`` tells the image from another one of the same name.
+    """
+
+    image: str
+    stamp: str
+    layers: tuple[str, ...] = ()
+
+    def dumps(self) -> bytes:
+        """Return the chain as the content of its file."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def load(cls, file: Path) -> LayerChain:
+        """Read a chain's file. Raises LookupError if it is missing, or damaged by a crash of the host."""
+        try:
+            fields = json.loads(file.read_bytes())
+            return cls(fields["image"], fields["stamp"], tuple(fields["layers"]))
+        except (FileNotFoundError, ValueError) as error:
+            raise LookupError(file) from error
+
+    @property
+    def snapshots(self) -> set[str]:
+        """The names of the snapshots that the chain needs."""
+        return {layer.partition("/")[0] for layer in self.layers}
 
 
 class ImageRoots(Protocol):
@@ -193,3 +233,33 @@ def stamp_of(root: Path) -> str:
     """Return a text that changes when an image's tree is replaced."""
     found = root.stat()
     return f"{found.st_ino}-{found.st_ctime_ns}"
+
+
+def sync_snapshots(folder: Path) -> None:
+    """Sync all snapshots below a folder. Raises VmError."""
+    try:
+        sync_file_system(folder)
+    except OSError as error:
+        message = f"the host's disk did not keep a snapshot: {error_reason(error)}"
+        raise VmError(message) from error
+
+
+def check_snapshot_free(vm_id: str, snapshot: str, *, has_disk: bool, kept: bool) -> None:
+    """Check that a VM's disk can become a snapshot, or has become it, as before a crash.
+
+    Raises VmError if both are there, and VmLost if neither is.
+    """
+    if kept and has_disk:
+        message = f"snapshot {snapshot!r} already exists"
+        raise VmError(message)
+    if not kept and not has_disk:
+        message = f"VM {vm_id} has no disk to take a snapshot of"
+        raise VmLost(message)
+
+
+def check_disk_name(name: str) -> str:
+    """Return ``name`` if it is safe as the name of a file. Raises VmError otherwise."""
+    if not _NAME.fullmatch(name):
+        message = f"{name!r} is not a valid name of a VM or snapshot: use at most 128 letters, digits, '.', '_' and '-'"
+        raise VmError(message)
+    return name

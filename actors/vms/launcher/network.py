@@ -1,6 +1,6 @@
 """A VM's network from the host's side: closed first, then connected (engine.md, "Leases").
 
-The service makes the rules, see ``actors/vms/sandbox/firewall.py``. They are set here while the namespace has neither
+The service makes the rules, see ``actors/vms/host/network.py``. They are set here while the namespace has neither
 an interface nor a process of the VM in it.
 """
 

@@ -1,6 +1,6 @@
 """The disk keeper: it freezes and removes disks, as root of the VMs' ids.
 
-``actors/vms/sandbox/disk_keepers.py`` asks it. It stays a moment for the next request, because a user namespace and
+``actors/vms/sandbox/disks.py`` asks it. It stays a moment for the next request, because a user namespace and
 its ids take longer to make than most of the work. Both kinds of work can be repeated after a crash at any moment.
 The VM of the disk has ended.
 """

@@ -59,7 +59,7 @@ def write_maps(pid: int, uid_map: str, gid_map: str) -> int:
     """
     for name, extents in (("uid_map", uid_map), ("gid_map", gid_map)):
         if os.geteuid() == 0:
-            with open(f"/proc/{pid}/{name}", "w", encoding="ascii") as file:  # noqa: PTH123 - pathlib costs start-up time
+            with open(f"/proc/{pid}/{name}", "w", encoding="ascii") as file:
                 file.write(extents.replace(",", "\n") + "\n")
         else:
             argv = [f"new{name.replace('_', '')}", str(pid), *extents.replace(",", " ").split()]

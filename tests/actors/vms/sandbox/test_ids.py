@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from actors.vms.sandbox import userns
-from actors.vms.sandbox.userns import Extent, IdMap, MappedProgramFailed, NoSubIds, run_mapped
+from actors.vms.host.ids import Extent, IdMap, MappedProgramFailed, NoSubIds, run_mapped
+from actors.vms.launcher import broker
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
 RANGE = (Extent(0, 300_000, 65_536),)
@@ -137,7 +137,7 @@ def test_an_ordinary_user_maps_by_newuidmap(ordinary_user: pwd.struct_passwd):
     home, me = Path(ordinary_user.pw_dir), ordinary_user
     with tempfile.TemporaryDirectory() as place:
         Path(place).chmod(0o755)
-        script = shutil.copy(Path(userns.__file__).with_name("enter.py"), place)
+        script = shutil.copy(Path(broker.__file__).with_name("enter.py"), place)
         ranges = [line.split(":") for line in Path("/etc/subuid").read_text().split()]
         start = next(start for name, start, _ in ranges if name == me.pw_name)
         maps = [f"0 {start} 65536,65536 {own} 1" for own in (me.pw_uid, me.pw_gid)]

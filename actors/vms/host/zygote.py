@@ -11,15 +11,16 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from actors.vms.host.ids import MappedProgramFailed
+from actors.vms.launcher.broker import ENVIRONMENT, launcher_argv
 from actors.vms.provider import VmError
-from actors.vms.sandbox.programs import ENVIRONMENT, launcher_argv
-from actors.vms.sandbox.userns import MappedProgramFailed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from actors.vms.sandbox.userns import IdMap
+    from actors.vms.host.ids import IdMap
+
 
 _Arguments: TypeAlias = dict[str, Any] | tuple[list[str], str, str, str]
 

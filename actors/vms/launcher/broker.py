@@ -29,14 +29,32 @@ if TYPE_CHECKING:
 FAILED = 125
 """The exit status of the client if the program was not started."""
 
-_ENVIRONMENT = {
-    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-    "HOME": "/",
-    "LC_ALL": "C.UTF-8",
-}
-_HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib costs start-up time
+BROKER_VARIABLE = "CI_DAEMON_STARTER"
+"""The environment variable with the broker's socket; if it is set, the broker starts the programs.
+
+Its name is older than the broker's, and stays for the drop-ins of installed units.
+"""
+
+ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+"""The environment of programs around VMs."""
+
+ROOT_ENVIRONMENT = {**ENVIRONMENT, "HOME": "/", "LC_ALL": "C.UTF-8"}
+"""The environment of programs that run as root of a user namespace."""
+
+_LAUNCHER = os.path.dirname(os.path.abspath(__file__))
 _REQUEST_BYTES = 1 << 17
 _DESCRIPTORS = 64
+
+
+def launcher_argv(program: str, *arguments: str) -> list[str]:
+    """Return the argv that runs ``main`` or ``flatten`` of the launcher, or ``enter``, by the broker if there is one.
+
+    Only ``enter`` takes arguments. The programs run without site-packages and the service's own modules, so that they
+    start in 7 ms rather than in a second.
+    """
+    if address := os.environ.get(BROKER_VARIABLE):
+        return [sys.executable, "-I", "-S", os.path.abspath(__file__), address, program, *arguments]
+    return argv_of(program, list(arguments))
 
 
 def argv_of(program: str, arguments: list[str]) -> list[str]:
@@ -46,17 +64,18 @@ def argv_of(program: str, arguments: list[str]) -> list[str]:
     of their files, stay the same from release to release.
     """
     if program == "enter":
-        return [sys.executable, "-I", "-S", f"{_HERE}/enter.py", *arguments]
+        return [sys.executable, "-I", "-S", f"{_LAUNCHER}/enter.py", *arguments]
     if program in {"main", "flatten"} and not arguments:
-        run = f"import os, sys; sys.path[:0] = [{_HERE!r}]; from launcher.{program} import main; os._exit(main())"
+        folder = os.path.dirname(_LAUNCHER)
+        run = f"import os, sys; sys.path[:0] = [{folder!r}]; from launcher.{program} import main; os._exit(main())"
         return [sys.executable, "-I", "-S", "-c", run]
     raise LookupError(program)
 
 
 def ask(address: str, program: str, *arguments: str) -> int:
     """Run a program with the descriptors and working directory of this process; return its exit status."""
-    listed = (int(name) for name in os.listdir("/proc/self/fd"))  # noqa: PTH208 - pathlib costs start-up time
-    there = (number for number in listed if os.path.exists(f"/proc/self/fd/{number}"))  # noqa: PTH110 - the same
+    listed = (int(name) for name in os.listdir("/proc/self/fd"))
+    there = (number for number in listed if os.path.exists(f"/proc/self/fd/{number}"))
     numbers = sorted(there)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as broker:
         try:
@@ -77,7 +96,7 @@ def serve(address: str) -> NoReturn:
     """Serve clients that have this process's user id, each in a process of its own, for ever."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with suppress(FileNotFoundError):
-        os.unlink(address)  # noqa: PTH108 - pathlib costs start-up time
+        os.unlink(address)
     os.umask(0o177)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(address)
@@ -134,7 +153,7 @@ def _become(argv: list[str], descriptors: list[int], numbers: list[int]) -> NoRe
         for number in range(free, free + len(numbers)):
             if number not in numbers:
                 os.close(number)
-        os.execve(argv[0], argv, _ENVIRONMENT)  # noqa: S606 - the very point
+        os.execve(argv[0], argv, ROOT_ENVIRONMENT)  # noqa: S606 - the very point
     finally:
         os._exit(FAILED)
 

@@ -15,12 +15,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from actors.vms.launcher.broker import ROOT_ENVIRONMENT, launcher_argv
 from actors.vms.provider import VmError
-from actors.vms.sandbox.programs import launcher_argv
 from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
 
 SIZE = 65536
 """The ids of a VM's outer user namespace, which include all users of the VM (``launcher/shares.py``)."""
@@ -30,11 +31,6 @@ CALLER = SIZE
 
 _FIRST_FREE = 100_000
 _GROUP_AND_OTHERS = 0o077
-_ENVIRONMENT = {
-    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-    "HOME": "/",
-    "LC_ALL": "C.UTF-8",
-}
 
 
 class NoSubIds(VmError):
@@ -124,7 +120,7 @@ def run_mapped(
         done = subprocess.run(
             idmap.command(argv),
             cwd=cwd,
-            env=_ENVIRONMENT,
+            env=ROOT_ENVIRONMENT,
             stdin=stdin,
             capture_output=True,
             pass_fds=tuple(pass_fds),
