@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from actors.vms import SshEndpoint
 from actors.vms.host.vm_folder import KeyPair
-from actors.vms.launcher.machine.qemu_process import FIRST_FILE
-from actors.vms.launcher.machine.words import READY, SSH_PORT
+from actors.vms.launcher.words import FIRST_FILE, READY, SSH_PORT
 from actors.vms.qemu.command_line import command_line
 from actors.vms.qemu.hot_plug import plug_disk, plug_shape
 from actors.vms.qemu.qmp import Qmp

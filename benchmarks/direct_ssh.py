@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from actors.vms import Connection
-from actors.vms.launcher.container.words import SSH
+from actors.vms.launcher.words import SSH
 from storage import SystemClock
 from tests.fleet.switch import entered_network
 

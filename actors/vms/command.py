@@ -1,6 +1,6 @@
 """The one command of a VM, independent of connections: start it, follow it from any byte, end it.
 
-The supervisor of the VM's job (``launcher/job/supervisor.py``) runs it, so the command and its time-out outlive
+The supervisor of the VM's job (``launcher/supervisor.py``) runs it, so the command and its time-out outlive
 dropped connections and the daemon itself (engine.md, "The command").
 """
 
@@ -218,7 +218,7 @@ def terminate(connection: Connection, grace: float = 10.0) -> None:
 def _ask(
     connection: Connection, word: str, number: int = 0, content: bytes = b"", *, seconds: float = _ANSWER_SECONDS
 ) -> VmSocket:
-    """Ask the supervisor of the VM's job (`launcher/job/conversation.py`)."""
+    """Ask the supervisor of the VM's job (`launcher/supervisor.py`)."""
     supervisor = connection.open_socket(_SUPERVISOR, timeout=seconds)
     try:
         supervisor.send(f"{word} {number}\n".encode() + content)

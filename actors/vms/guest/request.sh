@@ -1,4 +1,4 @@
-# Set before: word; number, or nothing. Asks the supervisor of the VM's job (launcher/job/supervisor.py) to be let in,
+# Set before: word; number, or nothing. Asks the supervisor of the VM's job (launcher/supervisor.py) to be let in,
 # and sets answer, a number. The supervisor takes the descriptor 4 of the subshell for its answer.
 
 answer=$(

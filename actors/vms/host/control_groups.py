@@ -82,7 +82,7 @@ class Hierarchy:
         self._delegate_controllers()
         folder = self.folder(name)
         folder.mkdir()
-        if self.version == 1:  # the VM's root joins it, by a descriptor: see launcher/attach.py
+        if self.version == 1:  # the VM's root joins it, by a descriptor: see launcher/vm.py
             folder.chmod(0o700)
             self.join_file(name).chmod(0o666)
         for file, value in self._settings(group):

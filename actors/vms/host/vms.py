@@ -1,4 +1,4 @@
-"""The VMs of one provider on this host, whatever they are made of, and the layers that their disks lie on."""
+"""The VMs of one provider on this host, whatever they are made of, with the layers below their disks."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class Staging:
                 self.remove(folder)
 
     def _check_not_base(self, name: str) -> None:
-        """Each VM locks the tree of its sshd (`launcher/monitor.py`)."""
+        """Each VM locks the tree of its sshd (`launcher/vm.py`)."""
         tree = os.open(self._store / folder_of(name) / TREE, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.flock(tree, fcntl.LOCK_EX | fcntl.LOCK_NB)

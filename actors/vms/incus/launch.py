@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from actors.vms.host.vm_folder import KeyPair, VmRecord
 from actors.vms.incus import programs
 from actors.vms.incus.network import Bridge
-from actors.vms.launcher.container.words import DISK
+from actors.vms.launcher.words import DISK
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

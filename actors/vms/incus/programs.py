@@ -7,7 +7,7 @@ import resource
 from typing import TYPE_CHECKING, Any
 
 from actors.vms.incus.tarballs import PROGRAMS
-from actors.vms.launcher.container.words import DISK
+from actors.vms.launcher.words import DISK
 from actors.vms.provider import VmError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ The kernel's defaults suffice for a few VMs.
 _TERMINALS = 64
 """The most terminals of a VM: when none is left, its member starts no other instance."""
 
-_RUN = f'import sys; sys.path[:0] = ["{PROGRAMS}"]; from launcher.container.requests import main; main(sys.argv[1])'
+_RUN = f'import sys; sys.path[:0] = ["{PROGRAMS}"]; from launcher.container_requests import main; main(sys.argv[1])'
 _READY = b"ready"
 
 

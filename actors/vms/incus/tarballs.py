@@ -29,7 +29,7 @@ _BLOCK_BYTES = 1 << 18
 _INIT = f"""\
 #!/bin/sh
 exec /usr/bin/python3 -I -S -B -c \\
-    'import sys; sys.path[:0] = ["{PROGRAMS}"]; from launcher.container.guest import main; main()'
+    'import sys; sys.path[:0] = ["{PROGRAMS}"]; from launcher.container_guest import main; main()'
 """
 METADATA = """\
 architecture: {machine}

@@ -47,7 +47,7 @@ _DESCRIPTORS = 64
 
 
 def launcher_argv(program: str, *arguments: str) -> list[str]:
-    """Return the argv that runs ``main`` or ``flatten`` of the launcher, or ``enter``, by the broker if there is one.
+    """Return the argv that runs ``main``, ``flatten`` or ``enter``, by the broker if there is one.
 
     Only ``enter`` takes arguments. The programs run without site-packages and the service's own modules, so that they
     start in 7 ms rather than in a second.

@@ -10,6 +10,7 @@ TYPE_CHECKING = False  # importing typing takes longer than all other imports to
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
 _MAX_DIGITS = 16
 

@@ -1,20 +1,28 @@
 """PID 1 of a VM: it serves every connection with an sshd, and starts the job's supervisor.
 
-The kernel reaps its children (SIGCHLD is ignored) and protects it from every signal from inside the VM (each has its
-default action, to which PID 1 is immune). It is not dumpable, and its memory belongs to the host's user namespace, so
-that root of the VM can neither trace it nor read its ``/proc`` entry.
+It begins as a process in the VM's own namespaces, which waits until they are set up. The kernel reaps its children
+(SIGCHLD is ignored) and protects it from every signal from inside the VM (each has its default action, to which PID 1
+is immune). It is not dumpable, and its memory belongs to the host's user namespace, so that root of the VM can neither
+trace it nor read its ``/proc`` entry.
 """
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # signal.py would cost 3 ms for its enums
 import _socket
 import os
 import select
+import struct
 import time
 
-from . import syscall_filter
-from .job import supervisor, users
+from .ids import as_root, own_id
 from .kernel import (
+    CLONE_NEWCGROUP,
+    CLONE_NEWIPC,
+    CLONE_NEWNET,
+    CLONE_NEWNS,
+    CLONE_NEWPID,
+    CLONE_NEWUTS,
     close_all_but,
     ignore_children,
     join_descriptor,
@@ -22,12 +30,19 @@ from .kernel import (
     restore_signals,
     set_dumpable,
     set_title,
+    unshare,
 )
-from .sshd import Sshds
+from .namespaces import CAPABILITIES, enter_users, forbid_nested, make_users
+from .network import set_rules
+from .roots import SEND_BYTES, SSHD, SSHD_CONFIG, enter_outer_root
+from .shares import INNER_MAP
+from .supervisor import run
+from .syscall_filter import install
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
-    from typing import NoReturn
+    from typing import Any, NoReturn
+
 
 _MESSAGE_BYTES = 256
 _KINDS = ("cgroup", "ipc", "uts", "net", "pid_for_children", "mnt")
@@ -36,9 +51,9 @@ _KINDS = ("cgroup", "ipc", "uts", "net", "pid_for_children", "mnt")
 def limit(*, user_namespaces: bool) -> None:
     """Drop what no process of the VM may do."""
     if not user_namespaces:
-        users.forbid_nested()
-    syscall_filter.install(user_namespaces=user_namespaces)
-    keep_capabilities(users.CAPABILITIES)
+        forbid_nested()
+    install(user_namespaces=user_namespaces)
+    keep_capabilities(CAPABILITIES)
 
 
 def serve(arrivals: int, control: int, offline: int, job_users: int | None = None) -> NoReturn:
@@ -79,7 +94,7 @@ def _start_supervisor(
     pid = os.fork()
     if pid == 0:
         door.close()
-        supervisor.run(control, offline, job_users, supervisors_end)
+        run(control, offline, job_users, supervisors_end)
     os.close(control)
     os.close(offline)
     return os.pidfd_open(pid)
@@ -106,7 +121,7 @@ def _be_entrance(door: _socket.socket, job_users: int | None, supervisor_id: int
         opened = [os.open(f"{folder}/fd/{group}", os.O_WRONLY) for group in groups]
         for namespace in [os.open(f"{folder}/ns/{kind}", os.O_RDONLY) for kind in _KINDS]:
             join_descriptor(namespace, 0)
-        users.enter(job_users)
+        enter_users(job_users)
         close_all_but(door.fileno(), *opened)
         set_dumpable(dumpable=True)
         door.send(b"%d" % os.getpid())
@@ -117,3 +132,139 @@ def _be_entrance(door: _socket.socket, job_users: int | None, supervisor_id: int
         door.send(b"0")
     finally:
         os._exit(1)
+
+
+_NAMESPACES = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP
+_ID_BYTES = 16
+
+
+class GuestProcess:
+    """A process in new namespaces, which becomes the VM's PID 1 when it is told to."""
+
+    def __init__(self, spec: dict[str, Any], root: str, report: int) -> None:
+        """Make the namespaces, the network's too, and the process, which waits for ``go``. Raises OSError.
+
+        ``root`` is a mount of the base tree.
+        """
+        wait, self._go = os.pipe()
+        self._progress, progress = os.pipe()
+
+        def enter_namespaces() -> None:
+            os.chdir(root)
+            spec["users"], network_of_vm, spec["offline"] = make_users(nested=spec["user_namespaces"])
+            join_descriptor(network_of_vm, CLONE_NEWNET)
+            unshare(_NAMESPACES)
+            if spec["network"]:
+                set_rules(spec["network"]["rules"])
+            if os.fork() == 0:
+                os.close(self._go)
+                os.write(progress, own_id().ljust(_ID_BYTES))
+                _run_guest(spec, wait, progress, report)
+
+        status = as_root(INNER_MAP, INNER_MAP, enter_namespaces)
+        os.close(wait)
+        os.close(progress)
+        found = os.read(self._progress, _ID_BYTES) if status == 0 else b""
+        if not found:
+            message = "the namespaces of the VM cannot be made"
+            raise OSError(message)
+        self.pid = int(found)
+
+    def go(self) -> None:
+        """Let the process set up the VM; return when it can no longer fail. Raises OSError.
+
+        Its own report has come before, and says more.
+        """
+        os.write(self._go, b"1")
+        os.close(self._go)
+        if os.read(self._progress, 1) != b"1":
+            message = "the first process of the VM has ended"
+            raise OSError(message)
+        os.close(self._progress)
+
+
+def _run_guest(spec: dict[str, Any], wait: int, progress: int, report: int) -> NoReturn:
+    try:
+        if os.read(wait, 1) == b"1":
+            enter_outer_root(spec)
+            limit(user_namespaces=spec["user_namespaces"])
+            os.write(progress, b"1")
+            serve(spec["arrivals"], spec["control"], spec["offline"], spec["users"])
+    except Exception as error:  # noqa: BLE001 - the boundary of this process
+        os.write(report, f"failed {error}\n".encode())
+    finally:
+        os._exit(1)
+
+
+_COMMAND = (SSHD, "-i", "-f", SSHD_CONFIG)
+_ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+_OOM_SCORE = 995
+_BACK_OFF_SECONDS = 0.05
+_HANDED = 3
+"""Descriptors of a message: standard input, standard output, and the program's socket."""
+
+
+class Sshds:
+    """The sshds of what comes at a socket: connections, or messages with the streams of one.
+
+    In an engine's instance, a program has the service on its standard input and output. It hands over both, and a
+    socket, which hangs up when their sshd has ended.
+    """
+
+    def __init__(self, arrivals: int, poll: select.poll) -> None:
+        """Let ``poll`` wait for all that `attend` is to know."""
+        self._arrivals = _socket.socket(fileno=arrivals)
+        self._programs: dict[int, int] = {}
+        """The sockets of programs that wait, by pidfds of their sshds."""
+
+        self._poll = poll
+        poll.register(arrivals, select.POLLIN)
+
+    def attend(self, ready: int) -> None:
+        """Note the end of an sshd, or start the next one.
+
+        If there is no room for its process, refuse its streams.
+        """
+        if ready in self._programs:
+            self._poll.unregister(ready)
+            os.close(ready)
+            os.close(self._programs.pop(ready))
+            return
+        try:
+            if self._arrivals.type == _socket.SOCK_STREAM:
+                self._accept()
+            else:
+                self._receive()
+        except OSError:
+            time.sleep(_BACK_OFF_SECONDS)
+
+    def _accept(self) -> None:
+        connection = _socket.socket(fileno=self._arrivals._accept()[0])  # type: ignore[attr-defined]  # noqa: SLF001 - socket.py would cost 4 ms
+        try:
+            connection.setsockopt(_socket.SOL_SOCKET, _socket.SO_SNDBUF, SEND_BYTES)
+            _start(connection.fileno(), connection.fileno())
+        finally:
+            connection.close()
+
+    def _receive(self) -> None:
+        space = _socket.CMSG_SPACE(_HANDED * 4)
+        _, rights, _, _ = self._arrivals.recvmsg(1, space, _socket.MSG_CMSG_CLOEXEC)
+        handed = [number for _, _, sent in rights for (number,) in struct.iter_unpack("i", sent)]
+        try:
+            if len(handed) == _HANDED:  # without room for all, fewer come
+                sshd = os.pidfd_open(_start(*handed[:2]))
+                self._poll.register(sshd, select.POLLIN)
+                self._programs[sshd] = handed.pop()
+        finally:
+            for each in handed:
+                os.close(each)
+
+
+def _start(stdin: int, stdout: int) -> int:
+    """Start an sshd; return its id. Raises OSError if there is no room for it, or it has ended."""
+    standard = [(os.POSIX_SPAWN_DUP2, stdin, 0), (os.POSIX_SPAWN_DUP2, stdout, 1)]
+    default = (_signal.SIGCHLD,)
+    pid = os.posix_spawn(SSHD, _COMMAND, _ENVIRONMENT, file_actions=standard, setsid=True, setsigdef=default)
+    with open(f"/proc/{pid}/oom_score_adj", "wb", buffering=0) as file:
+        file.write(b"%d" % _OOM_SCORE)  # above PID 1, whose end is that of the VM
+    return pid

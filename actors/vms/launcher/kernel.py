@@ -1,4 +1,7 @@
-"""System calls that Python 3.11 has no function for. Each raises OSError with the name of the call."""
+"""System calls that Python 3.11 has no function for, and writes to readers that may have ended.
+
+Each call raises OSError with its name.
+"""
 
 from __future__ import annotations
 
@@ -230,3 +233,11 @@ def _checked(status: int, what: str) -> None:
     if status != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")
+
+
+def answer(descriptor: int, words: bytes) -> None:
+    """Write an answer, unless nobody is left to read it."""
+    try:
+        os.write(descriptor, words)
+    except BrokenPipeError:
+        return

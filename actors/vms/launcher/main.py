@@ -15,21 +15,24 @@ import os
 import select
 import struct
 
-from . import attach, disk_files, mapped_program, syscall_filter, unlinked, vm
+from .disk_files import keep, measure_unlinked, run_mapped
 from .kernel import await_children, ignore_children, join_empty_keyring
+from .syscall_filter import prepare
+from .vm import attach, make, make_machine
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
 
+
 _PROGRAMS: dict[bytes, Callable[..., int]] = {
-    b"vm": vm.make,
-    b"machine": vm.make_machine,
-    b"attach": attach.attach,
-    b"mapped": mapped_program.run,
-    b"disks": disk_files.run,
-    b"unlinked": unlinked.run,
+    b"vm": make,
+    b"machine": make_machine,
+    b"attach": attach,
+    b"mapped": run_mapped,
+    b"disks": keep,
+    b"unlinked": measure_unlinked,
 }
 _NAME_BYTES = 16
 _DESCRIPTORS = 8
@@ -45,7 +48,7 @@ def main() -> int:
     """
     try:
         join_empty_keyring()
-        syscall_filter.prepare()
+        prepare()
     except OSError as error:
         os.write(2, f"{error}\n".encode())
         return 1

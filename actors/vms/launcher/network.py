@@ -20,6 +20,7 @@ TYPE_CHECKING = False  # importing typing takes longer than all other imports to
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
+
 NETNS = "netns"
 
 _NETLINK_NETFILTER = 12
@@ -49,7 +50,7 @@ def set_rules(batch: bytes) -> None:
         raise OSError(-error, message)
 
 
-def publish(process: int, folder: str) -> None:
+def publish_namespace(process: int, folder: str) -> None:
     """Bind a process's network namespace to a file in ``folder``, so that a program outside can join it."""
     path = f"{folder}/{NETNS}"
     os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o644))

@@ -91,7 +91,7 @@ def take_terminals(vms: int) -> int:
     return max(_FEWEST_TERMINALS, _share(whole[0] - whole[1], vms))
 
 
-def bound(limits: dict[int, int], objects: dict[str, int]) -> None:
+def bound_shares(limits: dict[int, int], objects: dict[str, int]) -> None:
     """Limit this process, root of the outer namespace, and its children to the shares. Raises OSError."""
     for name, most in objects.items():
         with open(f"{_OBJECTS}/{name}", "wb", buffering=0) as file:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors.vms.host.ids import MappedProgramFailed, run_mapped
-from actors.vms.launcher.machine.words import READY
+from actors.vms.launcher.words import READY
 from actors.vms.provider import VmError
 from actors.vms.qemu.command_line import trial
 from actors.vms.qemu.initramfs import TRIAL

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from actors.vms.launcher.machine.qemu_process import FIRST_FILE
-from actors.vms.launcher.machine.words import SSH_PORT
+from actors.vms.launcher.words import FIRST_FILE, SSH_PORT
 from storage import Shape
 
 PARKED = Shape(cpu=1, memory_gb=1)

@@ -1,6 +1,6 @@
 """The first root of a machine, which loads drivers and starts PID 1 on the base image's disk.
 
-It holds busybox, the drivers and the launcher, which is the service's own code. PID 1 (``launcher/machine/guest.py``)
+It holds busybox, the drivers and the launcher, which is the service's own code. PID 1 (``launcher/machine_guest.py``)
 runs by the base image's python.
 """
 
@@ -46,7 +46,7 @@ mount -t tmpfs -o mode=755 run /root/run && mount -t tmpfs -o mode=1777 tmp /roo
 cp -r /launcher /root/run/
 umount /proc
 exec switch_root -c /dev/console /root /usr/bin/python3 -I -S -B -c \\
-    'import sys; sys.path[:0] = ["/run"]; from launcher.machine.guest import main; main()'
+    'import sys; sys.path[:0] = ["/run"]; from launcher.machine_guest import main; main()'
 """
 
 

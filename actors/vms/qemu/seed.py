@@ -7,7 +7,7 @@ import resource
 from typing import TYPE_CHECKING
 
 from actors.vms.host.network import RESOLVER
-from actors.vms.launcher.machine.words import SEED_PART_BYTES
+from actors.vms.launcher.words import SEED_PART_BYTES
 
 if TYPE_CHECKING:
     from pathlib import Path

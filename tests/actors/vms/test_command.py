@@ -19,7 +19,7 @@ from actors.vms import (
     start,
     terminate,
 )
-from actors.vms.launcher.job.output import Output
+from actors.vms.launcher.command import Output
 from tests.actors.vms.commands import TIMEOUT, ended, run_in_job
 from tests.actors.vms.conftest import Vm
 

@@ -65,7 +65,7 @@ done
 ip link set lo up
 umount /proc
 exec switch_root -c /dev/console /root /usr/bin/python3 -I -S -B -c \\
-    'import sys; sys.path[:0] = ["@PROGRAMS@"]; from launcher.container.guest import main; main(agent=True)'
+    'import sys; sys.path[:0] = ["@PROGRAMS@"]; from launcher.container_guest import main; main(agent=True)'
 """
 
 

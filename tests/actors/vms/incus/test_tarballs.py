@@ -17,7 +17,7 @@ def test_the_outer_layer_is_the_tree_with_the_launcher_as_init(image_store: Imag
         names = tar.getnames()
         init = tar.extractfile("rootfs/usr/sbin/init")
         assert init is not None
-        assert b"launcher.container.guest" in init.read()
+        assert b"launcher.container_guest" in init.read()
         assert tar.getmember("rootfs/usr/bin/python3").issym()
         assert tar.getmember("rootfs/etc/passwd").uid == 0
     assert names[0] == "metadata.yaml"

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from actors.vms.host import IdMap, run_mapped
-from actors.vms.launcher.machine.words import READY
+from actors.vms.launcher.words import READY
 from actors.vms.qemu import BootFiles, find_accelerator, require_program
 from actors.vms.qemu.command_line import trial
 from actors.vms.qemu.initramfs import TRIAL

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from actors.vms.launcher.machine.console import CHUNK_BYTES, Console
-from actors.vms.launcher.machine.words import READY
+from actors.vms.launcher.machine_monitor import CHUNK_BYTES, Console
+from actors.vms.launcher.words import READY
 
 
 def test_a_console_is_bounded_and_keeps_its_beginning_and_end(tmp_path: Path):

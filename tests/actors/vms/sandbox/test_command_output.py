@@ -14,9 +14,8 @@ import pytest
 
 from actors.vms import Exited
 from actors.vms.command import parse_result
-from actors.vms.launcher.job.command import Command
-from actors.vms.launcher.job.output import Output
-from actors.vms.launcher.job.processes import Processes
+from actors.vms.launcher.command import Command, Output
+from actors.vms.launcher.processes import Processes
 
 Run = Callable[..., Command]
 

@@ -11,7 +11,7 @@ import os
 import resource
 import time
 
-from ..kernel import (
+from .kernel import (
     CLONE_NEWCGROUP,
     CLONE_NEWNS,
     MS_NODEV,
@@ -23,13 +23,14 @@ from ..kernel import (
     set_title,
     unshare,
 )
-from ..shares import limit_of_job
+from .shares import limit_of_job
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from .namespaces import Namespaces
+
 
 _SHELLS = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/bin/sh")
 _OOM_SCORE = 1000

@@ -15,15 +15,16 @@ import resource
 import sys
 import time
 
-from ..kernel import CLONE_NEWNS, MS_NODEV, MS_PRIVATE, copy_of_mount, mount, unshare
-from ..shares import NETWORK_PROGRAM_ID
-from ..trees import make_directory
+from .kernel import CLONE_NEWNS, MS_NODEV, MS_PRIVATE, copy_of_mount, mount, unshare
+from .shares import NETWORK_PROGRAM_ID
+from .trees import make_directory
 from .words import CONTROL, DISK, DOOR, LOG, MESSAGE_BYTES, SSH
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, NoReturn
+
 
 _PAUSE_SECONDS = 0.01
 _INIT_SECONDS = 30.0

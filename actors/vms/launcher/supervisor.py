@@ -1,13 +1,20 @@
 """The supervisor of a VM's job: it runs the command, keeps its output, and ends it at its time-out.
 
 It is in the VM's outer layer, where the job cannot see it, and lives as long as the VM, whether the service lives or
-not. Its children are in the job's namespaces. The service talks with it over a socket (``conversation.py``). Sessions
-of sshd ask it through a pipe to be let into the job's namespaces, a line each: the id of the session's process, a word,
-and a number (``guest/request.sh``).
+not. Its children are in the job's namespaces.
+
+The service talks with it over a socket that sshd connects. A conversation is one request: a line of a word and a
+number, for ``start`` followed by so many bytes. The answer is lines; a line ``output N`` or ``result N`` is followed by
+so many bytes. ``paused`` says that there is more output than is shown while the command runs, and ``skipped N`` that so
+many bytes of it are not kept.
+
+Sessions of sshd ask it through a pipe to be let into the job's namespaces, a line each: the id of the session's
+process, a word, and a number (``guest/request.sh``).
 """
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # signal.py would cost 3 ms for its enums
 import _socket
 import marshal
 import os
@@ -16,20 +23,17 @@ import select
 import stat
 import struct
 
-from ..answer import answer
-from ..kernel import await_children, set_title, survive_failed_writes
-from ..outer import REQUESTS, SEND_BYTES, SUPERVISOR
-from ..shares import limit_of_job
-from . import namespaces
-from .command import Command
-from .conversation import Conversation
-from .output import Output
+from .command import Command, Output
+from .kernel import answer, await_children, descriptor_of, set_title, survive_failed_writes
+from .namespaces import Namespaces, mount_workspace, open_entrance
 from .processes import Processes
-from .session import Session
+from .roots import REQUESTS, SEND_BYTES, SUPERVISOR
+from .shares import limit_of_job
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
     from typing import Any, NoReturn
+
 
 _MAX_DESCRIPTORS = 16
 _SPEC_BYTES = 1 << 16
@@ -78,15 +82,15 @@ def run(control: int, offline: int, job_users: int | None, door: _socket.socket)
         os._exit(1)
 
 
-def _prepared(offline: int, job_users: int | None) -> namespaces.Namespaces | OSError:
+def _prepared(offline: int, job_users: int | None) -> Namespaces | OSError:
     """Return the job's namespaces, or the reason why they cannot be made, for its attach."""
     try:
-        return namespaces.Namespaces(offline, job_users)
+        return Namespaces(offline, job_users)
     except OSError as error:
         return error
 
 
-def _made(job: namespaces.Namespaces, limits: list[tuple[int, int, int]], groups: list[int]) -> Processes | OSError:
+def _made(job: Namespaces, limits: list[tuple[int, int, int]], groups: list[int]) -> Processes | OSError:
     """Return the processes of the command, or the reason why they cannot be made, for its start."""
     try:
         return Processes(job, limits, groups)
@@ -114,7 +118,7 @@ class _Entrance:
         most = limit_of_job()
         for kind, soft, hard in (*self._limits, (resource.RLIMIT_NPROC, most, most)):
             resource.prlimit(shell, kind, (soft, hard))
-        self._process = self._process or namespaces.open_entrance(self._door, self._open_to_all)
+        self._process = self._process or open_entrance(self._door, self._open_to_all)
         return self._process
 
 
@@ -279,5 +283,110 @@ class _Supervisor:
     def _admit(self, session: Session, word: bytes, number: int) -> int:
         """Return the answer to a session. Raises OSError if it cannot be let in."""
         if word == b"workspace":
-            return 0 if namespaces.mount_workspace(session.pidfd) else _FAILED
+            return 0 if mount_workspace(session.pidfd) else _FAILED
         return self._entrance.admit(number)
+
+
+_CHUNK = 1 << 20
+_MAX_REQUEST = 16 << 20
+_SHORT_LINE_BYTES = 100
+
+
+class Conversation:
+    """One connection. Its methods raise OSError once the other end is gone, and BlockingIOError never."""
+
+    def __init__(self, socket: _socket.socket) -> None:
+        self.socket = socket
+        self.idle = True
+        """True if the other end has taken all that there is."""
+        self.asked = False
+        """True once the request has come."""
+        self.following = False
+        self.finished = False
+        """True once the result is on its way."""
+        self._received = b""
+        self._offset = self._position = 0
+        self._paused = False
+        self._head = b""
+        self._left = 0
+
+    def read(self) -> tuple[bytes, int, bytes] | None:
+        """Return the request, as its word, number and bytes; None if more of it is to come."""
+        chunk = self.socket.recv(_CHUNK)
+        self._received += chunk
+        line, newline, rest = self._received.partition(b"\n")
+        word, _, number = line.partition(b" ")
+        complete = newline and (word != b"start" or len(rest) >= int(number))
+        if complete:
+            self.asked = True
+            return word, int(number), rest
+        if not chunk or len(self._received) > _MAX_REQUEST or (not newline and len(line) > _SHORT_LINE_BYTES):
+            raise ConnectionAbortedError
+        return None
+
+    def say(self, text: bytes) -> None:
+        """Send a short answer, for which a new connection has room."""
+        self.socket.send(text)
+
+    def follow(self, offset: int) -> None:
+        """Begin to copy the output from a byte on."""
+        self.following, self._offset = True, offset
+
+    def finish(self, result: bytes) -> None:
+        """Let the result follow the output that was copied."""
+        self.finished, self._head = True, b"result %d\n%s" % (len(result), result)
+
+    def copy(self, output: Output, *, whole: bool) -> bool:
+        """Copy as much of the output as the other end takes now; tell if that is all.
+
+        Without ``whole`` more may come.
+        """
+        self.idle = False
+        try:
+            while self._head or self._left or (not self.finished and self._next_block(output, whole=whole)):
+                if self._head:
+                    self._head = self._head[self.socket.send(self._head) :]
+                else:
+                    sent = os.sendfile(self.socket.fileno(), output.file, self._position, self._left)
+                    self._position += sent
+                    self._left -= sent
+        except BlockingIOError:
+            return False
+        self.idle = True
+        return True
+
+    def _next_block(self, output: Output, *, whole: bool) -> bool:
+        """Begin the next block of output, or say what is not in it; tell if there is anything."""
+        skipped, self._position, size = output.block(self._offset, whole=whole)
+        self._left = min(size, _CHUNK)
+        self._offset += skipped + self._left
+        if skipped:
+            self._head = b"skipped %d\n" % skipped
+        if self._left:
+            self._head += b"output %d\n" % self._left
+        elif not whole and not self._paused and output.head <= self._offset < output.size:
+            self._paused, self._head = True, b"paused\n"
+        return bool(self._head)
+
+
+_ANSWER = 4
+"""The descriptor of a session's process that takes the answer."""
+
+
+class Session:
+    """A session that waits for its answer."""
+
+    def __init__(self, pid: int) -> None:
+        """Find a session's process. Raises OSError if it has ended."""
+        self.pidfd = os.pidfd_open(pid)
+
+    def answer(self, number: int) -> None:
+        """Let the session go on with this answer."""
+        try:
+            answer = descriptor_of(self.pidfd, _ANSWER)
+            os.write(answer, b"%d\n" % number)
+            os.close(answer)
+            _signal.pidfd_send_signal(self.pidfd, _signal.SIGPIPE)  # a shell is silent about children that this ends
+        except OSError:  # it has ended
+            pass
+        os.close(self.pidfd)

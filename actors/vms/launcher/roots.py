@@ -1,19 +1,25 @@
-"""The outer layer of a VM: the service's own tree, with sshd (engine.md, "Parked VMs").
+"""The two roots of a VM: of its outer layer, and of its job (engine.md, "Parked VMs").
 
-No process of the job is in it. Its root is the base tree, read-only; only ``/run`` and ``/tmp`` can be written.
+The outer layer is the service's own tree, with sshd. No process of the job is in it. Its root is the base tree,
+read-only; only ``/run`` and ``/tmp`` can be written.
+
+The job's root is its disk, with its file systems and identity. All paths there are the job's own. Once its disk is the
+root, no path leads to the outer layer or to the host, so the links in a snapshot cannot lead out of the VM.
 """
 
 from __future__ import annotations
 
 import os
+import stat
+from contextlib import suppress
 
-from .job.root import HOSTNAME
-from .kernel import MS_BIND, MS_NODEV, MS_NOEXEC, MS_NOSUID, mount, pivot_root, set_hostname, unmount
-from .trees import mount_devices, mount_processes, mount_system, write_file
+from .kernel import MS_BIND, MS_MOVE, MS_NODEV, MS_NOEXEC, MS_NOSUID, mount, pivot_root, set_hostname, unmount
+from .trees import make_directory, make_mount_point, mount_devices, mount_processes, mount_system, write_file
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
     from typing import Any
+
 
 SSHD = "/usr/sbin/sshd"
 SSHD_CONFIG = "/run/ci-daemon/ssh/sshd_config"
@@ -58,7 +64,7 @@ Subsystem sftp internal-sftp
 """
 
 
-def enter_root(spec: dict[str, Any]) -> None:
+def enter_outer_root(spec: dict[str, Any]) -> None:
     """Make the working directory, a mount of the base tree, the root of this process. Raises OSError.
 
     The mount came from the outer user namespace, so it is locked in its place; a bind mount over it is not.
@@ -107,3 +113,71 @@ def _log_in_with(shell: str) -> None:
     changed = [f"{line.rpartition(':')[0]}:{shell}\n" if line.startswith("root:") else line for line in users]
     write_file(f"{FOLDER}/passwd", "".join(changed), 0o644)
     mount(f"{FOLDER}/passwd", "/etc/passwd", flags=MS_BIND)
+
+
+HOSTNAME = "vm"
+
+_TMP_MODE = 0o1777
+_STAGED = ("proc", "dev")
+_HOSTS = f"127.0.0.1 localhost {HOSTNAME}\n::1 localhost ip6-localhost ip6-loopback\n"
+
+
+def stage(folder: str) -> None:
+    """Mount in ``folder`` what needs nothing of the job, before its disk comes. Raises OSError.
+
+    The terminals are those of the outer layer, so that a shell that enters from there has one.
+    """
+    os.umask(0)
+    for part in _STAGED:
+        os.mkdir(f"{folder}/{part}")
+    mount_processes(f"{folder}/proc")
+    mount_devices("/dev", f"{folder}/dev")
+    mount("/dev/pts", f"{folder}/dev/pts", flags=MS_BIND)
+    os.mkdir(f"{folder}/dev/shm", _TMP_MODE)  # noqa: S108 - the guest's own
+
+
+def enter_job_root(disk: str, staged: str, memory_bytes: int, resolver: str | None) -> None:
+    """Make the job's disk, a mount at ``disk``, the root of this mount namespace. Raises OSError.
+
+    What is mounted in the folder ``staged`` moves there.
+    """
+    os.chdir(disk)
+    outer = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
+    pivot_root(".", ".")
+    os.fchdir(outer)
+    os.umask(0)
+    for path in ("/proc", "/sys", "/dev", "/run", "/workspace"):
+        make_mount_point(path, 0o755)
+    make_directory("/tmp", 0o755)  # noqa: S108 - the guest's own
+    for part in _STAGED:
+        mount(f"{staged[1:]}/{part}", f"/{part}", flags=MS_MOVE)
+    mount_system("/sys")
+    mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, f"mode=1777,size={memory_bytes // 2}")  # noqa: S108
+    mount("tmpfs", "/run", "tmpfs", MS_NOSUID | MS_NODEV, f"mode=755,size={memory_bytes // 4}")
+    os.mkdir("/run/lock", _TMP_MODE)
+    unmount(".")
+    os.chdir("/")
+    os.close(outer)
+    os.umask(0o022)
+    _identify(resolver)
+
+
+def _identify(resolver: str | None) -> None:
+    """Write the VM's identity to the disk.
+
+    What an earlier job left there, such as `/etc` as a link to a file system that takes no files, is its own affair:
+    the command runs without what cannot be written.
+    """
+    with suppress(OSError):
+        if stat.S_IMODE(os.stat("/tmp").st_mode) != _TMP_MODE:  # noqa: S108
+            os.chmod("/tmp", _TMP_MODE)  # noqa: S108
+    with suppress(OSError):
+        make_directory("/etc", 0o755)
+    identity = {
+        "/etc/hosts": _HOSTS,
+        "/etc/hostname": f"{HOSTNAME}\n",
+        "/etc/resolv.conf": f"nameserver {resolver}\noptions edns0\n" if resolver else "",
+    }
+    for path, text in identity.items():
+        with suppress(OSError):
+            write_file(path, text)

@@ -1,1 +1,0 @@
-"""The part of the launcher in an engine's instance: init, and the service's programs beside it."""
