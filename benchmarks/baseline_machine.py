@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING
 from actors.vms import SshEndpoint
 from actors.vms.host.vm_folder import KeyPair
 from actors.vms.launcher.words import FIRST_FILE, READY, SSH_PORT
-from actors.vms.qemu.command_line import command_line
-from actors.vms.qemu.hot_plug import plug_disk, plug_shape
-from actors.vms.qemu.qmp import Qmp
-from actors.vms.qemu.seed import Seed
+from actors.vms.qemu.machine import Qmp, Seed, plug_disk, plug_shape
+from actors.vms.qemu.program import command_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from actors.vms.qemu.boot_files import BootFiles
+    from actors.vms.host.boot import BootFiles
     from storage import Shape
 
 _SECONDS = 300.0

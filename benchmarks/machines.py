@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from actors.vms import CommandSpec, Connection, ImageStore, QemuProvider, QemuSettings, SandboxSettings, VmSpec, start
 from actors.vms.host import IdMap
 from actors.vms.host.zygote import Zygote
-from actors.vms.qemu.image_disks import ImageDisks
-from actors.vms.qemu.preparation import Preparation
+from actors.vms.qemu.disks import ImageDisks
+from actors.vms.qemu.program import Preparation
 from benchmarks.baseline_machine import BaselineMachines
 from benchmarks.figures import Benchmark, interleaved
 from benchmarks.testbed import first_command

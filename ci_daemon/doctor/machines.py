@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors.vms import ImageNotFound, VmError
-from actors.vms.host import IdMap
-from actors.vms.qemu import BootFiles, KernelPackage, find_accelerator, require_program, static_busybox
+from actors.vms.host import BootFiles, IdMap, KernelPackage, static_busybox
+from actors.vms.qemu import find_accelerator, require_program
 from ci_daemon.doctor.check import Check, failed_from_message, passed
 from ci_daemon.doctor.chosen_providers import chosen_providers
 from ci_daemon.providers import open_images

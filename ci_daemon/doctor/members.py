@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from actors.vms import VmError
-from actors.vms.qemu import static_busybox
+from actors.vms.host import static_busybox
 from ci_daemon.doctor.check import Check, failed_from_message, passed
 from ci_daemon.doctor.chosen_providers import chosen_providers
 

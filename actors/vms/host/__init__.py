@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from storage import on_first_use
 
 if TYPE_CHECKING:
+    from actors.vms.host.boot import BootFiles, KernelPackage, static_busybox
     from actors.vms.host.control_groups import VmLimits
     from actors.vms.host.ids import IdMap, NoSubIds, run_mapped
     from actors.vms.host.vms import SnapshotInUse
@@ -21,9 +22,12 @@ else:
 __all__ = [
     "BROKER_VARIABLE",
     "MACHINES",
+    "BootFiles",
     "IdMap",
+    "KernelPackage",
     "NoSubIds",
     "SnapshotInUse",
     "VmLimits",
     "run_mapped",
+    "static_busybox",
 ]

@@ -1,6 +1,7 @@
-"""Control groups of VMs, v1 or v2: find where they may be made on this host, make and remove them.
+"""Control groups of VMs, v1 or v2: found, made, measured and removed, with the limits they enforce.
 
-A VM's group is beside the service's own, never in it, so that either can be removed while the other stays.
+A VM's group is beside the service's own, never in it, so that either can be removed while the other stays. Where no
+group can be made, a VM's shape is enforced by resource limits, as far as these go.
 """
 
 from __future__ import annotations

@@ -1,4 +1,11 @@
-"""The plan of a VM's network: the program that provides it, and the addresses that stay closed."""
+"""The plan of a VM's network: the program that provides it, and the rules for what it may reach.
+
+The rules are a batch of nftables messages (engine.md, "Leases"). Routes would not suffice: a socket bound to the
+interface bypasses them, and binding takes no privilege. Output rules in the VM's network namespace see every packet,
+and changing them takes ``net_admin``, which nothing in the VM has. The messages are built here: not every host has
+`nft`, and running it would take longer than all of this. pyroute2 has them too, but takes 0.2 s of CPU to import, and
+the launcher, which sends them, has no package at all.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The folder of one VM, named by its id: it exists from before the VM is made until all is removed."""
+"""The folder of one VM, named by its id, with its record and keys, its sockets, and its processes.
+
+It exists from before the VM is made until all is removed.
+"""
 
 from __future__ import annotations
 

@@ -10,19 +10,13 @@ from typing import TYPE_CHECKING
 from storage import on_first_use
 
 if TYPE_CHECKING:
-    from actors.vms.qemu.acceleration import find_accelerator, require_program
-    from actors.vms.qemu.boot_files import BootFiles
-    from actors.vms.qemu.initramfs import static_busybox
-    from actors.vms.qemu.kernel_package import KernelPackage
+    from actors.vms.qemu.program import find_accelerator, require_program
     from actors.vms.qemu.provider import QemuProvider
 else:
     __getattr__ = on_first_use(__name__)
 
 __all__ = [
-    "BootFiles",
-    "KernelPackage",
     "QemuProvider",
     "find_accelerator",
     "require_program",
-    "static_busybox",
 ]

@@ -11,14 +11,20 @@ from actors.vms.host.network import RESOLVER, plan_network
 from actors.vms.host.vm_folder import KeyPair, VmRecord
 from actors.vms.host.vms import HostVms
 from actors.vms.provider import SshEndpoint, VmDisk, VmError, VmLost, VmSpec
-from actors.vms.qemu.acceleration import KVM, Accelerator
-from actors.vms.qemu.command_line import PARKED, command_line
-from actors.vms.qemu.disks import Disks
-from actors.vms.qemu.hot_plug import await_flat, flatten, plug_disk, plug_shape
-from actors.vms.qemu.image_disks import ImageDisks
-from actors.vms.qemu.launch import CONSOLE, attach, commands, let_end, park
-from actors.vms.qemu.preparation import Preparation
-from actors.vms.qemu.seed import Seed
+from actors.vms.qemu.disks import Disks, ImageDisks
+from actors.vms.qemu.machine import (
+    CONSOLE,
+    Seed,
+    attach,
+    await_flat,
+    commands,
+    flatten,
+    let_end,
+    park,
+    plug_disk,
+    plug_shape,
+)
+from actors.vms.qemu.program import KVM, PARKED, Accelerator, Preparation, command_line
 from actors.vms.ssh import Connection
 from storage import error_reason
 
@@ -28,7 +34,7 @@ if TYPE_CHECKING:
 
     from actors.vms.host.ids import IdMap
     from actors.vms.host.vms import ImageRoots
-    from actors.vms.qemu.qmp import Qmp
+    from actors.vms.qemu.machine import Qmp
     from actors.vms.settings import QemuSettings, SandboxSettings
     from storage import Clock, Shape
 

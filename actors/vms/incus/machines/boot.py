@@ -6,12 +6,10 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from actors.vms.host.boot import KernelPackage, archive, static_busybox
 from actors.vms.incus.machines.boot_program import boot_program
 from actors.vms.incus.tarballs import PROGRAMS, launcher_digest, launcher_files
 from actors.vms.provider import VmError
-from actors.vms.qemu.cpio import archive
-from actors.vms.qemu.initramfs import static_busybox
-from actors.vms.qemu.kernel_package import KernelPackage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

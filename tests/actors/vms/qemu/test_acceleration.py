@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from actors.vms.host import IdMap, run_mapped
+from actors.vms.host import BootFiles, IdMap, run_mapped
+from actors.vms.host.boot import TRIAL
 from actors.vms.launcher.words import READY
-from actors.vms.qemu import BootFiles, find_accelerator, require_program
-from actors.vms.qemu.command_line import trial
-from actors.vms.qemu.initramfs import TRIAL
+from actors.vms.qemu import find_accelerator, require_program
+from actors.vms.qemu.program import trial
 from tests.machines import unpacked_kernel
 
 Program = Callable[[str], str]

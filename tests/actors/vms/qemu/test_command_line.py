@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from actors.vms.qemu.command_line import command_line
+from actors.vms.qemu.program import command_line
 
 PROGRAM = "/usr/bin/qemu"
 

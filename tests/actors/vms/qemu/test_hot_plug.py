@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from actors.vms import VmError
-from actors.vms.qemu.hot_plug import job_drive, memory_modules, plug_disk, plug_shape
-from actors.vms.qemu.qmp import Qmp
+from actors.vms.qemu.machine import Qmp, job_drive, memory_modules, plug_disk, plug_shape
 from storage import Shape
 
 SLOTS = [{"type": "cpu", "props": {"core-id": number}} for number in (3, 1, 2)]

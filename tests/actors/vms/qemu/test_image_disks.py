@@ -10,7 +10,7 @@ import pytest
 from actors.vms import ImageNotFound
 from actors.vms.host import IdMap, run_mapped
 from actors.vms.host.zygote import Zygote
-from actors.vms.qemu.image_disks import ImageDisks
+from actors.vms.qemu.disks import ImageDisks
 
 NAMES = ("one", "two")
 

@@ -13,7 +13,7 @@ from actors.vms.host import IdMap, run_mapped
 from actors.vms.host.vms import LayerChain
 from actors.vms.host.zygote import Zygote
 from actors.vms.images import PullOptions, Reference
-from actors.vms.qemu.image_disks import ImageDisks
+from actors.vms.qemu.disks import ImageDisks
 from storage import Shape, SystemClock
 from tests.actors.vms.qemu.machines import IMAGE, SECONDS, says
 from tests.machines import share_image_disks, unpacked_kernel

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from actors.vms.qemu.cpio import archive
+from actors.vms.host.boot import archive
 from tests.programs import unpacked_program
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from actors.vms import VmError
-from actors.vms.qemu import KernelPackage
+from actors.vms.host import KernelPackage
 
 
 def make_kernel(system: Path, release: str, modules: dict[str, bytes] | None = None) -> None:

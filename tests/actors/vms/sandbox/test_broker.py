@@ -17,7 +17,7 @@ from actors.vms.host.ids import MappedProgramFailed
 from actors.vms.host.zygote import Zygote
 from actors.vms.launcher import broker
 from actors.vms.launcher.broker import BROKER_VARIABLE, launcher_argv
-from actors.vms.qemu.image_disks import ImageDisks
+from actors.vms.qemu.disks import ImageDisks
 from tests.actors.vms.sandbox.conftest import Boot, Host
 from tests.processes import ended
 from tests.waiting import until

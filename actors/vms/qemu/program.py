@@ -1,12 +1,80 @@
-"""The command line of QEMU, as a pure function of a parked machine."""
+"""QEMU on this host: found, tried, and its command line for a parked machine.
+
+Only a boot under KVM proves that KVM works: its device and a VM made through it do not.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+import os
+import shutil
+import stat
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from actors.vms.launcher.words import FIRST_FILE, SSH_PORT
-from storage import Shape
+from actors.vms.host.boot import TRIAL, BootFiles
+from actors.vms.host.ids import MappedProgramFailed, run_mapped
+from actors.vms.launcher.words import FIRST_FILE, READY, SSH_PORT
+from actors.vms.provider import VmError
+from storage import Shape, immutable
+
+if TYPE_CHECKING:
+    from actors.vms.host.ids import IdMap
+    from actors.vms.settings import QemuSettings
+
+
+_PROGRAM = "qemu-system-x86_64"
+KVM = Path("/dev/kvm")
+
+_OTHERS_READ_WRITE = 0o006
+_BOOT_SECONDS = 1.0
+
+
+@immutable
+class Accelerator:
+    """The way in which machines run here; ``why`` is a sentence for the operator."""
+
+    kvm: bool
+    why: str
+
+
+def require_program() -> str:
+    """Return the path of QEMU. Raises VmError with the command that installs it."""
+    if program := shutil.which(_PROGRAM):
+        return program
+    message = (
+        f"{_PROGRAM} is not installed: "
+        "run `sudo apt-get install -y --no-install-recommends qemu-system-x86 qemu-utils`"
+    )  # fmt: skip
+    raise VmError(message)
+
+
+def find_accelerator(program: str, boot: BootFiles, idmap: IdMap, device: Path = KVM) -> Accelerator:
+    """Try a boot under KVM, as the user that machines run under."""
+    try:
+        mode = stat.S_IMODE(device.stat().st_mode)
+    except FileNotFoundError:
+        return Accelerator(kvm=False, why=f"{device} is missing: this host has no KVM, or no access to it")
+    if mode & _OTHERS_READ_WRITE != _OTHERS_READ_WRITE:
+        return Accelerator(kvm=False, why=f"machines cannot use {device}: run `sudo chmod 0666 {device}`")
+    files = [os.open(path, os.O_RDONLY) for path in (boot.kernel, boot.initramfs)]
+    began = time.monotonic()
+    try:
+        argv = trial(program, files[0], files[1], TRIAL, kvm=True)
+        printed = run_mapped(argv, idmap=idmap, cwd=Path("/"), pass_fds=files, timeout=_BOOT_SECONDS)
+    except MappedProgramFailed as error:
+        return Accelerator(kvm=False, why=f"no machine boots under KVM here: {str(error).rpartition(': ')[2]}")
+    except VmError as error:
+        return Accelerator(kvm=False, why=str(error))
+    finally:
+        for each in files:
+            os.close(each)
+    if READY not in printed:
+        return Accelerator(kvm=False, why="a machine under KVM ended before it had booted")
+    return Accelerator(kvm=True, why=f"a machine boots under KVM in {time.monotonic() - began:.2f} s")
+
 
 PARKED = Shape(cpu=1, memory_gb=1)
 """The shape of a machine that waits. The job's is no smaller, and what is missing is plugged in."""
@@ -99,3 +167,38 @@ def file_node(number: int, *, writable: bool) -> dict[str, Any]:
         "driver": "file", "filename": f"/dev/fdset/{number}", "locking": "off", "read-only": not writable,
         "cache": cache,
     }  # fmt: skip
+
+
+@immutable
+class Prepared:
+    """The path of QEMU, what machines boot, and how they run."""
+
+    program: str
+    boot: BootFiles
+    accelerator: Accelerator
+
+
+class Preparation:
+    """The needs of machines, found when first asked for. Safe in any thread."""
+
+    def __init__(self, folder: Path, settings: QemuSettings, idmap: IdMap) -> None:
+        """Keep the files that machines boot in ``folder``."""
+        self._folder = folder
+        self._settings = settings
+        self._idmap = idmap
+        self._lock = threading.Lock()
+        self._prepared: Prepared | None = None
+
+    def done(self) -> Prepared:
+        """Return what machines need, after a trial boot the first time. Raises VmError."""
+        with self._lock:
+            if self._prepared is None:
+                program = require_program()
+                boot = BootFiles.make(self._folder, self._settings.system)
+                self._prepared = Prepared(program, boot, self._accelerator(program, boot))
+            return self._prepared
+
+    def _accelerator(self, program: str, boot: BootFiles) -> Accelerator:
+        if self._settings.acceleration == "auto":
+            return find_accelerator(program, boot, self._idmap)
+        return Accelerator(self._settings.acceleration == "kvm", "the configuration says so")
