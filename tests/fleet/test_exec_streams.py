@@ -16,7 +16,7 @@ import pytest
 from actors.vms.images import ImageStore
 from actors.vms.incus import Engine, access_of
 from actors.vms.incus.exec_streams import ExecStreams, Program, Result
-from actors.vms.incus.programs import connect
+from actors.vms.incus.launch import connect
 from actors.vms.provider import VmError
 from ci_daemon.config import load
 from tests.fleet.engine import INCUS

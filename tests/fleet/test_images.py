@@ -18,8 +18,7 @@ import pytest
 from actors.vms import Connection, ImageStore, SandboxSettings, VmSpec, in_job
 from actors.vms.host import IdMap, run_mapped
 from actors.vms.incus import Engine, IncusProvider, access_of
-from actors.vms.incus.names import IMAGE, OWNER
-from actors.vms.incus.volumes import Volumes
+from actors.vms.incus.volumes import IMAGE, OWNER, Volumes
 from ci_daemon.command import main
 from storage import Shape, SystemClock
 from tests.fleet.engine import INCUS, LXD

@@ -8,15 +8,18 @@ from storage import on_first_use
 
 if TYPE_CHECKING:
     from actors.vms.incus.aliases import ROOT, EngineAliases
-    from actors.vms.incus.certificates import JoinToken, fingerprint_of, new_certificate, server_certificate
     from actors.vms.incus.engine import Access, Engine, access_of
-    from actors.vms.incus.engine_setup import EngineSetup, SetupStep
-    from actors.vms.incus.fleet_size import known_size
-    from actors.vms.incus.inspection import MemberReport, inspect_member, member_addresses
-    from actors.vms.incus.machines.boot import efi_stub, machine_kernel
-    from actors.vms.incus.machines.disk import disk_program
-    from actors.vms.incus.member import Member, member_urls, members
-    from actors.vms.incus.member_contents import MemberContents, contents
+    from actors.vms.incus.engine_setup import (
+        EngineSetup,
+        JoinToken,
+        SetupStep,
+        fingerprint_of,
+        new_certificate,
+        server_certificate,
+    )
+    from actors.vms.incus.inspection import MemberContents, MemberReport, contents, inspect_member, member_addresses
+    from actors.vms.incus.machines import disk_program, efi_stub, machine_kernel
+    from actors.vms.incus.members import Member, known_size, member_urls, members
     from actors.vms.incus.provider import IncusProvider
     from actors.vms.incus.refusals import EngineAway, EngineError, NotFound, NotTrusted
 else:

@@ -12,8 +12,8 @@ from typing import IO, TYPE_CHECKING
 
 from actors.vms.incus.engine import part
 from actors.vms.incus.instances import Instances
-from actors.vms.incus.names import Names
 from actors.vms.incus.refusals import EngineError, NotFound
+from actors.vms.incus.volumes import Names
 from actors.vms.provider import ImageNotFound
 
 if TYPE_CHECKING:

@@ -21,11 +21,9 @@ from storage import error_reason, immutable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
-    from typing import TypeAlias
 
     from actors.vms.settings import IncusSettings
 
-    Query: TypeAlias = Mapping[str, str | int]
 
 _CONNECT_SECONDS = 3.0
 _DIAL_SECONDS = 10.0
@@ -104,7 +102,7 @@ class Engine:
         for client in self._clients:
             client.close()
 
-    def get(self, path: str, query: Query | None = None, *, seconds: float = _ANSWER_SECONDS) -> Any:  # noqa: ANN401 - JSON
+    def get(self, path: str, query: Mapping[str, str | int] | None = None, *, seconds: float = _ANSWER_SECONDS) -> Any:  # noqa: ANN401 - JSON
         """Return what is at a path. Raises NotFound, EngineError and EngineAway."""
         return self._ask("GET", path, query, seconds)["metadata"]
 
@@ -127,7 +125,7 @@ class Engine:
         method: str,
         path: str,
         body: Mapping[str, Any] | None = None,
-        query: Query | None = None,
+        query: Mapping[str, str | int] | None = None,
         *,
         seconds: float = _OPERATION_SECONDS,
     ) -> Any:  # noqa: ANN401 - JSON
@@ -138,7 +136,11 @@ class Engine:
         return self.done(self.begin(method, path, body, query), seconds)
 
     def begin(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Query | None = None
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        query: Mapping[str, str | int] | None = None,
     ) -> dict[str, Any]:
         """Begin a change; return the engine's answer, which may be an operation. Raises as `get` does."""
         return self._ask(method, path, query, _ANSWER_SECONDS, json=body)
@@ -258,7 +260,7 @@ class Engine:
         self,
         method: str,
         path: str,
-        query: Query | None,
+        query: Mapping[str, str | int] | None,
         seconds: float,
         numbers: Sequence[int] | None = None,
         **sent: Any,  # noqa: ANN401 - httpx's own

@@ -1,7 +1,8 @@
-"""Reports of members about themselves, each asked at its own address."""
+"""Reports of members about themselves, each asked at its own address, and what each has of the service."""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,15 +13,19 @@ import httpx
 from cryptography import x509
 
 from actors.vms.incus.engine import Engine, part
-from actors.vms.incus.instance_kinds import makes_machines
-from actors.vms.incus.member import member_urls
+from actors.vms.incus.instances import makes_machines
+from actors.vms.incus.members import Member, member_of, member_urls, members
 from actors.vms.incus.refusals import EngineAway, EngineError
+from actors.vms.incus.volumes import IMAGE, Names, Volumes, names_of
 from storage import error_reason, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from actors.vms.incus.engine import Access
+    from actors.vms.settings import IncusSettings
+
 
 _CONTROL_GROUP = "cgroup"
 _ANSWER_SECONDS = 10.0
@@ -103,3 +108,36 @@ def _missing_limits(engine: Engine, name: str) -> tuple[str, ...] | None:
         return None
     here = [warning["type"] for warning in found if warning.get("location") in {"", "none", name}]
     return tuple(sorted({each for each in here if _CONTROL_GROUP in each.lower()}))
+
+
+@immutable
+class MemberContents:
+    """A member, the number of the service's instances and snapshots on it, and the names of its images."""
+
+    member: Member
+    instances: int
+    snapshots: int
+    images: tuple[str, ...]
+
+
+def contents(engine: Engine, settings: IncusSettings, folder: Path) -> list[MemberContents]:
+    """Return the members by name, with what is on each; members that are offline are not waited for.
+
+    ``folder`` is the provider's. Raises EngineError and EngineAway.
+    """
+    found, names = members(engine), Names(settings.prefix)
+    alone = found[0].name if len(found) == 1 else None
+    vms = names.of_kind("vm", names_of(engine.get("/1.0/instances")))
+    instances = Counter(alone or member_of(folder / "vms" / vm_id) for vm_id in vms)
+    snapshots: Counter[str | None] = Counter()
+    images: defaultdict[str | None, set[str]] = defaultdict(set)
+    for volume in Volumes(engine, settings.storage).all():
+        member = alone or volume.member
+        if any(names.of_kind("snapshot", [volume.name])):
+            snapshots[member] += 1
+        elif any(names.of_kind("image", [volume.name])):
+            images[member].add(volume.labels.get(IMAGE, volume.name))
+    return [
+        MemberContents(each, instances[each.name], snapshots[each.name], tuple(sorted(images[each.name])))
+        for each in found
+    ]

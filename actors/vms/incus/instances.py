@@ -1,24 +1,128 @@
-"""Instances of the engine: made, started, watched and removed. Nothing of others is touched."""
+"""Instances of the engine: made, started, watched and removed. Nothing of others is touched.
+
+They are containers, or machines with a kernel of their own. Their logs, which the engine's runtime writes, tell why one
+did not start.
+"""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Any
 
+from actors.vms.description import Enforcement, ProviderDescription
 from actors.vms.incus.engine import part
-from actors.vms.incus.instance_kinds import CONTAINERS, DISK_DEVICE, makes_machines
-from actors.vms.incus.instance_logs import errors_of
-from actors.vms.incus.names import OWNER
 from actors.vms.incus.refusals import EngineError, NotFound, StartFailed
-from actors.vms.incus.volumes import names_of
+from actors.vms.incus.volumes import OWNER, names_of
 from actors.vms.provider import VmError, VmUse
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from actors.vms.incus.engine import Engine
-    from actors.vms.incus.instance_kinds import InstanceKind
-    from actors.vms.incus.names import Names
+    from actors.vms.incus.volumes import Names
+    from actors.vms.settings import InstanceType
+    from storage import Shape
+
+
+DISK_DEVICE = "disk"
+"""The device that is the disk of a job."""
+
+_MACHINE_DRIVER = "qemu"
+_MACHINE_SERVER = "incus"
+
+_CONTAINER_MB = 256
+"""The memory that a container has beyond its job's: for the outer layer, and the files that it reads."""
+
+_MACHINE_MB = 384
+"""The same for a machine, whose kernel takes some too."""
+
+_DISK = Enforcement("disk", enforced=True, how="measured while a job runs; no file grows past the disk's size")
+
+
+@immutable
+class InstanceKind:
+    """A kind of instances: the engine's word for it, the settings of all, and what its VMs are like."""
+
+    type: InstanceType
+    always: Mapping[str, str]
+    disk: Mapping[str, str]
+    """Settings of the device that is a job's disk."""
+
+    share: str | None
+    """The name by which an instance mounts the disk itself."""
+
+    description: ProviderDescription
+
+    @property
+    def is_machine(self) -> bool:
+        """True if an instance has a kernel of its own, and so keeps the shape that it is made with."""
+        return self.description.own_kernel
+
+    def limits(self, shape: Shape | None) -> dict[str, str]:
+        """Return the settings for a job's shape; None for an instance that waits for a job."""
+        if self.is_machine:
+            shape = _required(shape)
+            return {"limits.cpu": str(shape.cpu), "limits.memory": f"{shape.memory_gb * 1024 + _MACHINE_MB}MiB"}
+        cpus, memory_gb = (1, 0) if shape is None else (shape.cpu, shape.memory_gb)
+        return {
+            "limits.cpu.allowance": f"{cpus * 100}ms/100ms",
+            "limits.memory": f"{memory_gb * 1024 + _CONTAINER_MB}MiB",
+        }
+
+
+def makes_machines(environment: Mapping[str, str]) -> bool:
+    """Tell whether a member makes machines, by the ``environment`` that it reports.
+
+    One without KVM lacks the driver. LXD has it, but another agent than the one that the launcher starts.
+    """
+    return environment["server"] == _MACHINE_SERVER and _MACHINE_DRIVER in environment.get("driver", "")
+
+
+def _required(shape: Shape | None) -> Shape:
+    if shape is None:
+        message = "a machine is made for a job alone"
+        raise ValueError(message)
+    return shape
+
+
+CONTAINERS = InstanceKind(
+    "container",
+    {
+        "security.idmap.isolated": "true",  # the kernel counts descriptors in flight by the user id on the host
+        "security.nesting": "true",  # init mounts file systems in namespaces of its own
+    },
+    {},
+    None,
+    ProviderDescription(
+        parks=True,
+        own_kernel=False,
+        reserves=False,
+        limits=(
+            *(Enforcement(each, enforced=True, how="control groups of the engine") for each in ("cpu", "memory")),
+            Enforcement("pids", enforced=True, how="limits of the user namespace in an instance"),
+            _DISK,
+        ),
+    ),
+)
+MACHINES = InstanceKind(
+    "virtual-machine",
+    {"security.secureboot": "false"},  # the kernel and its first root are not signed
+    {"io.cache": "unsafe"},  # no other instance has the disk, and without a cache no program can map a file to share it
+    f"incus_{DISK_DEVICE}",
+    ProviderDescription(
+        parks=False,
+        own_kernel=True,
+        reserves=False,
+        limits=(
+            *(Enforcement(each, enforced=True, how="the engine gives a machine no more") for each in ("cpu", "memory")),
+            Enforcement("pids", enforced=False, how="too many processes fill the job's own machine alone"),
+            _DISK,
+        ),
+    ),
+)
+KINDS = {kind.type: kind for kind in (CONTAINERS, MACHINES)}
+
 
 _CREATE_SECONDS = 600.0
 """The first instance of an image on a member unpacks it."""
@@ -189,3 +293,35 @@ class Instances:
 
 def _path(name: str) -> str:
     return f"/1.0/instances/{part(name)}"
+
+
+_FILE = "lxc.log"
+_READ_SECONDS = 10.0
+_LEVEL = 3
+"""The place of a line's level: ``lxc NAME TIME LEVEL PART - FILE:FUNCTION:LINE - MESSAGE``."""
+
+_SHOWN_LINES = 8
+_SHOWN_CHARS = 2000
+_NO_TERMINAL = "No space left on device - Failed to allocate console"
+_MORE_TERMINALS = "jobs have taken all terminals of its member: raise kernel.pty.max there"
+
+
+def errors_of(engine: Engine, instance: str) -> str:
+    """Return the errors in an instance's log; nothing if there are none, or the engine does not send it."""
+    try:
+        with engine.download(f"/1.0/instances/{part(instance)}/logs/{_FILE}", _READ_SECONDS) as blocks:
+            return errors_in(b"".join(blocks).decode(errors="replace"))
+    except VmError:
+        return ""
+
+
+def errors_in(log: str) -> str:
+    """Return the first errors of a log, each with where it arose: the later ones follow from them.
+
+    What to do comes first, where it is known and the errors do not say it.
+    """
+    words = [line.split(maxsplit=_LEVEL + 1) for line in log.splitlines()]
+    errors = [each[-1] for each in words if len(each) > _LEVEL + 1 and each[_LEVEL] == "ERROR"]
+    shown = [error.partition(" - ")[2] or error for error in errors[:_SHOWN_LINES]]
+    advice = [_MORE_TERMINALS] if any(_NO_TERMINAL in each for each in shown) else []
+    return "\n".join([*advice, *shown])[:_SHOWN_CHARS]

@@ -1,25 +1,33 @@
-"""Start the instances of VMs, and give them their jobs' parts."""
+"""Start the instances of VMs, and give them their keys and their jobs' parts.
+
+The launcher's programs in an instance bring these to its init, and connections to its sshd.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import marshal
+import resource
+from typing import TYPE_CHECKING, Any
 
 from actors.vms.host.vm_folder import KeyPair, VmRecord
-from actors.vms.incus import programs
-from actors.vms.incus.network import Bridge
+from actors.vms.incus.outer_images import PROGRAMS
+from actors.vms.incus.outer_layers import Bridge
 from actors.vms.launcher.words import DISK
+from actors.vms.provider import VmError
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from actors.vms.host.vm_folder import VmFolder
-    from actors.vms.incus.images import EngineParts
+    from actors.vms.incus.disks import EngineParts
+    from actors.vms.incus.exec_streams import ExecStreams, Program
+    from actors.vms.incus.members import Places
     from actors.vms.incus.outer_layers import OuterLayers
-    from actors.vms.incus.places import Places
     from actors.vms.incus.volumes import Volume
     from actors.vms.provider import VmSpec
     from actors.vms.settings import IncusSettings, SandboxSettings
     from storage import Clock, Shape
+
 
 _MIN_SECONDS = 0.001
 
@@ -53,22 +61,22 @@ class Launch:
         vm.write(VmRecord(caller.private, host.public, ()))
         bridge, instance = self._bridge(member), self._on.names.vm(vm.id)
         address = self._outer_layers.make(instance, image, bridge, member, shape)
-        keys = programs.keys_of(
+        keys = keys_of(
             host, caller, self._settings.processes, bridge.settings(address),
             user_namespaces=self._shared.user_namespaces,
         )  # fmt: skip
         self._outer_layers.await_programs(instance, self._left(deadline))
-        programs.boot(self._on.streams, instance, keys, self._left(deadline))
+        bring_keys(self._on.streams, instance, keys, self._left(deadline))
 
     def attach(self, spec: VmSpec, member: str | None, made: Future[Volume]) -> Volume:
         """Give a VM that waits its shape, network and disk, and return the disk. Raises VmError."""
         deadline = self._deadline()
         instance, resolver = self._on.names.vm(spec.id), self._bridge(member).resolver
-        job = programs.job_of(spec, resolver, self._outer_layers.share)
+        job = job_of(spec, resolver, self._outer_layers.share)
         disk = made.result()
         self._places.grow(spec.id, spec.shape)
         self._outer_layers.grow(instance, spec.shape, self._on.volumes.device(disk.name, DISK))
-        programs.attach(self._on.streams, instance, job, self._left(deadline))
+        bring_job(self._on.streams, instance, job, self._left(deadline))
         return disk
 
     def _bridge(self, member: str | None) -> Bridge:
@@ -79,3 +87,81 @@ class Launch:
 
     def _left(self, deadline: float) -> float:
         return max(deadline - self._clock.monotonic(), _MIN_SECONDS)
+
+
+_GB = 1 << 30
+_OPEN_FILES = 65_536
+_LIMITS = {resource.RLIMIT_SIGPENDING: 4096, resource.RLIMIT_MSGQUEUE: 100_000}
+_OBJECTS = {"max_inotify_instances": 32}
+"""A VM's limits on what the kernel counts for all instances of a member together.
+
+The kernel's defaults suffice for a few VMs.
+"""
+_TERMINALS = 64
+"""The most terminals of a VM: when none is left, its member starts no other instance."""
+
+_RUN = f'import sys; sys.path[:0] = ["{PROGRAMS}"]; from launcher.container_requests import main; main(sys.argv[1])'
+_READY = b"ready"
+
+
+def keys_of(
+    host: KeyPair, caller: KeyPair, processes: int, network: dict[str, Any], *, user_namespaces: bool
+) -> dict[str, Any]:
+    """Return what init needs to make the VM."""
+    return {
+        "host_key": host.private,
+        "authorized_key": caller.public,
+        "limits": {**_LIMITS, resource.RLIMIT_NPROC: processes},
+        "objects": _OBJECTS,
+        "terminals": _TERMINALS,
+        "network": network,
+        "user_namespaces": user_namespaces,
+    }
+
+
+def job_of(spec: VmSpec, resolver: str, share: str | None) -> dict[str, Any]:
+    """Return what a job brings to its VM; ``share`` names the file system that is its disk, in a machine."""
+    largest_file = spec.shape.disk_gb * _GB
+    limits = {resource.RLIMIT_NOFILE: _OPEN_FILES, resource.RLIMIT_FSIZE: largest_file, resource.RLIMIT_CORE: 1}
+    return {
+        "limits": [(kind, most, most) for kind, most in limits.items()],
+        "memory_bytes": spec.shape.memory_gb * _GB,
+        "network": spec.network,
+        "resolver": resolver if spec.network else None,
+        "share": share,
+    }
+
+
+def bring_keys(streams: ExecStreams, instance: str, keys: dict[str, Any], seconds: float) -> None:
+    """Bring the keys to an instance's init, and return when it has made the VM. Raises VmError."""
+    _tell(streams, instance, "boot", keys, seconds)
+
+
+def bring_job(streams: ExecStreams, instance: str, job: dict[str, Any], seconds: float) -> None:
+    """Bring the job to a VM that has got its disk from the engine; return when it uses it. Raises VmError."""
+    _tell(streams, instance, "attach", job, seconds)
+
+
+def connect_sshd(streams: ExecStreams, instance: str) -> Program:
+    """Connect to the VM's sshd. Raises NotFound, EngineError and EngineAway."""
+    return streams.start(instance, program_argv("connect"))
+
+
+def write_out(streams: ExecStreams, instance: str, seconds: float) -> None:
+    """Let a VM's member write what is in memory of the disk, so that it is counted. Raises VmError."""
+    streams.complete(instance, ["/bin/sync", "-f", DISK], b"", seconds)
+
+
+def _tell(streams: ExecStreams, instance: str, program: str, content: dict[str, Any], seconds: float) -> None:
+    with streams.start(instance, program_argv(program)) as started:
+        done = started.complete(marshal.dumps(content), seconds)
+        word, _, why = done.output.strip().partition(b" ")
+        if word != _READY:
+            reason = (why or done.errors).decode(errors="replace").strip() or started.end_reason()
+            message = f"{instance} does not {program}: {reason}"
+            raise VmError(message)
+
+
+def program_argv(program: str) -> list[str]:
+    """Return the command of a program."""
+    return ["/usr/bin/python3", "-I", "-S", "-B", "-c", _RUN, program]

@@ -15,22 +15,17 @@ from typing import TYPE_CHECKING
 from actors.vms.host.ids import restrict_to_owner
 from actors.vms.host.vm_folder import VmFolder
 from actors.vms.images.store_locks import StoreLocks
-from actors.vms.incus import programs
-from actors.vms.incus.disks import EngineDisks
+from actors.vms.incus.disks import EngineDisks, EngineImages, EngineParts
 from actors.vms.incus.engine import Engine, access_of
 from actors.vms.incus.exec_streams import ExecStreams
-from actors.vms.incus.images import EngineImages, EngineParts
-from actors.vms.incus.instance_kinds import CONTAINERS, KINDS
-from actors.vms.incus.instances import Instances
-from actors.vms.incus.launch import Launch
-from actors.vms.incus.machines.image import MachineImage
-from actors.vms.incus.names import BASE, Names
-from actors.vms.incus.outer_images import OuterImages
+from actors.vms.incus.instances import CONTAINERS, KINDS, Instances
+from actors.vms.incus.launch import Launch, connect_sshd, write_out
+from actors.vms.incus.machines import MachineImage
+from actors.vms.incus.members import Places
+from actors.vms.incus.outer_images import ContainerImage, OuterImages
 from actors.vms.incus.outer_layers import OuterLayers
-from actors.vms.incus.places import Places
 from actors.vms.incus.refusals import EngineAway, EngineError
-from actors.vms.incus.tarballs import ContainerImage
-from actors.vms.incus.volumes import Volumes
+from actors.vms.incus.volumes import BASE, Names, Volumes
 from actors.vms.provider import SnapshotNotFound, SshEndpoint, VmDisk, VmError, VmLost, VmSpec, VmUse
 
 if TYPE_CHECKING:
@@ -134,7 +129,7 @@ class IncusProvider:
         """Connect to the VM's SSH server; also works after a restart of the daemon."""
         instance, record = self._names.vm(vm_id), self._vm(vm_id).record()
         try:
-            program = programs.connect(self._streams, instance)
+            program = connect_sshd(self._streams, instance)
         except VmError as error:
             if not self._runs(vm_id):
                 message = f"VM {vm_id} has ended"
@@ -259,7 +254,7 @@ class IncusProvider:
         """Return the bytes of a VM's disk, of half a minute ago if its member cannot write now."""
         instance = self._names.vm(vm_id)
         with suppress(VmError):
-            programs.write_out(self._streams, instance, _WRITE_SECONDS)
+            write_out(self._streams, instance, _WRITE_SECONDS)
         used = self._instances.disk_bytes(instance)
         return self._disks.used_bytes(vm_id) if used is None else used
 

@@ -31,7 +31,7 @@ from actors.vms import (
 from actors.vms.host import IdMap, SnapshotInUse, VmLimits, run_mapped
 from actors.vms.host.vm_folder import VmFolder
 from actors.vms.incus import IncusProvider
-from actors.vms.incus.instance_kinds import CONTAINERS, MACHINES, InstanceKind
+from actors.vms.incus.instances import CONTAINERS, MACHINES, InstanceKind
 from storage import SystemClock
 from tests.fleet.engine import INCUS, LXD, Engine
 from tests.fleet.own_members import OwnMembers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actors.vms.incus.instance_logs import errors_in
+from actors.vms.incus.instances import errors_in
 
 _AT = "lxc ci_ci-vm-1 20261127052559.434"
 _HOOK_FAILED = f"""\

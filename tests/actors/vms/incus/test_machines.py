@@ -15,13 +15,10 @@ import pytest
 from actors.vms import ImageStore, VmError
 from actors.vms.host import IdMap
 from actors.vms.host.vm_folder import KeyPair
-from actors.vms.incus import programs
-from actors.vms.incus.instance_kinds import makes_machines
-from actors.vms.incus.machines.boot import machine_kernel
-from actors.vms.incus.machines.boot_partition import boot_partition
-from actors.vms.incus.machines.boot_program import boot_program
-from actors.vms.incus.machines.image import MachineImage
-from actors.vms.incus.network import Bridge
+from actors.vms.incus.instances import makes_machines
+from actors.vms.incus.launch import keys_of, program_argv
+from actors.vms.incus.machines import MachineImage, boot_partition, boot_program, machine_kernel
+from actors.vms.incus.outer_layers import Bridge
 from tests.machines import unpacked_kernel, unpacked_member_kernel
 from tests.vms.contract.hosts import IMAGE, PROCESSES
 
@@ -50,7 +47,7 @@ def test_a_firmware_boots_the_disk_up_to_the_engines_agent(image_store: ImageSto
         tar.extract("rootfs.img", tmp_path, filter="data")
     (tmp_path / "share").mkdir()
     (tmp_path / "share/keys").write_bytes(marshal.dumps(keys()))
-    agent = _AGENT.format(**{name: shlex.join(programs.argv(name)) for name in ("boot", "end")})
+    agent = _AGENT.format(**{name: shlex.join(program_argv(name)) for name in ("boot", "end")})
     (tmp_path / "share/incus-agent").write_text(agent)
     (tmp_path / "share/incus-agent").chmod(0o755)
     console = booted(tmp_path)
@@ -65,7 +62,7 @@ def test_a_firmware_boots_the_disk_up_to_the_engines_agent(image_store: ImageSto
 def keys() -> dict[str, Any]:
     """Return what the service brings to a VM with a network."""
     network = Bridge("ci", IPv4Interface("10.77.0.1/24"), ()).settings("10.77.0.5")
-    return programs.keys_of(KeyPair.make(), KeyPair.make(), PROCESSES, network, user_namespaces=True)
+    return keys_of(KeyPair.make(), KeyPair.make(), PROCESSES, network, user_namespaces=True)
 
 
 def booted(folder: Path) -> str:

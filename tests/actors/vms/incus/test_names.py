@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from actors.vms import VmError
-from actors.vms.incus.names import OWNER, Names
+from actors.vms.incus.volumes import OWNER, Names
 
 NAMES = Names("ci")
 

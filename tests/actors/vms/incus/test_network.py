@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ipaddress import IPv4Interface, ip_address
 
-from actors.vms.incus.network import Bridge
+from actors.vms.incus.outer_layers import Bridge
 
 
 def test_addresses_are_neither_the_gateway_nor_the_networks_own():

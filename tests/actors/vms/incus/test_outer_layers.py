@@ -7,8 +7,7 @@ from typing import cast
 import pytest
 
 from actors.vms.incus import outer_layers
-from actors.vms.incus.instance_kinds import MACHINES
-from actors.vms.incus.instances import Instances
+from actors.vms.incus.instances import MACHINES, Instances
 from actors.vms.incus.outer_images import OuterImages
 from actors.vms.incus.outer_layers import OuterLayers
 from actors.vms.provider import VmError

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from actors.vms.incus.member import Member, is_current
-from actors.vms.incus.placement import choose
+from actors.vms.incus.members import Member, choose, is_current
 from storage import Shape
 
 ONE = Shape(cpu=1, memory_gb=1)

@@ -7,7 +7,7 @@ import tarfile
 
 from actors.vms import ImageStore
 from actors.vms.host import IdMap
-from actors.vms.incus.tarballs import PROGRAMS, base_image, tree_tar
+from actors.vms.incus.outer_images import PROGRAMS, base_image, tree_tar
 from tests.vms.contract.hosts import IMAGE
 
 

@@ -16,7 +16,7 @@ from websockets.frames import Close, Frame, Opcode
 from websockets.http11 import Request
 from websockets.server import ServerProtocol
 
-from actors.vms.incus.websocket import WebSocket
+from actors.vms.incus.exec_streams import WebSocket
 from tests.mail_server import certificate
 
 _SECONDS = 30.0
