@@ -1,4 +1,4 @@
-"""Reports of members about themselves, each asked at its own address, and what each has of the service."""
+"""Reports of members about themselves, each asked at its own address, and what the service has there."""
 
 from __future__ import annotations
 
