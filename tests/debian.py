@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actors.vms.images.host_apt import apt_options, apt_sources, local_certificates
+from actors.vms.images.debian import apt_options, apt_sources, local_certificates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

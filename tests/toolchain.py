@@ -8,7 +8,7 @@ from pathlib import Path
 
 from actors.vms import ImageStore
 from actors.vms.host import IdMap
-from actors.vms.images.host_apt import apt_options, apt_sources
+from actors.vms.images.debian import apt_options, apt_sources
 from actors.vms.images.tree import Tree
 
 TOOLCHAIN = "test-toolchain"

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 from storage import on_first_use
 
 if TYPE_CHECKING:
-    from actors.vms.command import (
+    from actors.vms.description import Enforcement, HostSize, ProviderDescription
+    from actors.vms.guest import in_job, in_workspace, script
+    from actors.vms.guest.command import (
         CommandLost,
         CommandNotStarted,
         CommandOutput,
@@ -22,8 +24,7 @@ if TYPE_CHECKING:
         start,
         terminate,
     )
-    from actors.vms.description import Enforcement, HostSize, ProviderDescription
-    from actors.vms.file_download import (
+    from actors.vms.guest.file_download import (
         DownloadedFile,
         InvalidDownload,
         ListedFile,
@@ -31,7 +32,10 @@ if TYPE_CHECKING:
         list_below,
         list_files,
     )
-    from actors.vms.guest import in_job, in_workspace, script
+    from actors.vms.guest.source_archive import SourceError
+    from actors.vms.guest.source_archive import write_manifest as write_source_manifest
+    from actors.vms.guest.source_archive import write_manifest_confined as write_source_manifest_confined
+    from actors.vms.guest.workspace_update import update_workspace
     from actors.vms.images import ImageError, Images, ImageStore, InsufficientDisk
     from actors.vms.incus import IncusProvider
     from actors.vms.provider import (
@@ -51,9 +55,6 @@ if TYPE_CHECKING:
     from actors.vms.qemu import QemuProvider
     from actors.vms.sandbox.provider import SandboxProvider
     from actors.vms.settings import ImageSettings, IncusSettings, NetworkSettings, QemuSettings, SandboxSettings
-    from actors.vms.source import SourceError, update_workspace
-    from actors.vms.source import write_manifest as write_source_manifest
-    from actors.vms.source import write_manifest_confined as write_source_manifest_confined
     from actors.vms.ssh import (
         CommandTimeout,
         Completed,

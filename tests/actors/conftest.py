@@ -35,8 +35,7 @@ from actors.settings import LiveSettings, Timings
 from actors.source_hosts import PlainGit
 from actors.vms import Images, ImageSettings, ImageStore, Provider, Providers, SandboxProvider
 from actors.vms.host.ids import IdMap
-from actors.vms.images.image import Image
-from actors.vms.images.names import folder_of
+from actors.vms.images.image import Image, folder_of
 from storage import (
     GIT,
     BillingSettings,

@@ -150,3 +150,30 @@ def test_modules_do_not_import_each_other_in_a_circle(package: str, for_types: b
         found = {name if name in known else name.rpartition(".")[0] for name in names}
         circles.add(module, *(found & known.keys() - {module}))
     circles.prepare()  # raises CycleError, whose message has the circle
+
+
+def folders_of(known: dict[str, Path], *, for_types: bool) -> dict[str, set[str]]:
+    """Return the folders that each folder imports; a package's `__init__` only lists what it offers of its own."""
+    folders: dict[str, set[str]] = {}
+    for module, file in known.items():
+        folder = ".".join(file.relative_to(CHECKOUT).parent.parts)
+        names = at_import(ast.parse(file.read_text(encoding="utf-8")).body, for_types=for_types)
+        found = {name if name in known else name.rpartition(".")[0] for name in names} & known.keys()
+        inside = {".".join(known[name].relative_to(CHECKOUT).parent.parts) for name in found - {module}}
+        offers = f"{folder}." if file.name == "__init__.py" else "/"
+        folders.setdefault(folder, set()).update(each for each in inside - {folder} if not each.startswith(offers))
+    return folders
+
+
+@pytest.mark.parametrize("for_types", [False, True])
+def test_folders_of_vms_import_one_way(for_types: bool):
+    """A provider builds on the host and the launcher, and these on neither: no two folders need each other."""
+    imports = folders_of(modules("actors/vms"), for_types=for_types)
+    TopologicalSorter(imports).prepare()  # raises CycleError, whose message has the circle
+    assert imports["actors.vms.sandbox"] >= {"actors.vms", "actors.vms.host"}
+
+
+def test_no_provider_of_vms_imports_another():
+    providers = {"actors.vms.sandbox", "actors.vms.qemu", "actors.vms.incus"}
+    imports = folders_of(modules("actors/vms"), for_types=True)
+    assert [(name, other) for name in providers for other in imports[name] & providers] == []

@@ -1,4 +1,7 @@
-"""POSIX shell scripts that run in the service's own part of a VM, with coreutils, util-linux and perl."""
+"""Work in a VM over SSH: the command of a job, its files and its workspace.
+
+The scripts here run in the service's own part of a VM, with its POSIX shell, coreutils, util-linux and perl.
+"""
 
 from __future__ import annotations
 

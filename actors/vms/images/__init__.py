@@ -11,10 +11,8 @@ from storage import on_first_use
 
 if TYPE_CHECKING:
     from actors.vms.images.debian import RELEASES
-    from actors.vms.images.image import Image, ImageError
-    from actors.vms.images.names import check_name, is_name
-    from actors.vms.images.pull_bounds import ImageTooLarge, InsufficientDisk, PullOptions
-    from actors.vms.images.reference import Reference
+    from actors.vms.images.image import Image, ImageError, Reference, check_name, is_name
+    from actors.vms.images.registry import ImageTooLarge, InsufficientDisk, PullOptions
     from actors.vms.images.selection import STANDARD, Images, resolve
     from actors.vms.images.store import ImageStore
 else:

@@ -1,12 +1,18 @@
-"""An image of the store: its folder holds the tree, its facts, and the time of its last use."""
+"""An image of the store, its name, and references to images in registries.
+
+An image's folder holds the tree, its facts, and the time of its last use. Names are translated to names of folders.
+References are read as docker reads them: short names are in docker.io.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from contextlib import suppress
 from dataclasses import asdict, field
 from datetime import UTC, datetime
+from ipaddress import ip_address
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -16,6 +22,7 @@ from storage import immutable
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
 
 TREE = "tree"
 """The name of the tree in an image's folder."""
@@ -74,3 +81,101 @@ def is_complete(folder: Path) -> bool:
 def record_use(folder: Path) -> None:
     """Record that a job starts from the image in a folder now. Raises OSError."""
     (folder / _USED).touch()
+
+
+_PART = r"[a-z0-9][a-z0-9._-]*"
+_NAME = re.compile(
+    rf"({_PART}:[0-9]+/)?{_PART}(/{_PART})*(:[a-zA-Z0-9_][a-zA-Z0-9._-]*)?(@sha256:[0-9a-f]{{64}})?",
+)
+_MAX_NAME = 200
+_TO_FOLDER = str.maketrans({"/": "+", ":": "@", "@": "="})
+_TO_NAME = str.maketrans({"+": "/", "@": ":", "=": "@"})
+
+
+def is_name(name: str) -> bool:
+    """Tell whether an image may have this name.
+
+    For example ``debian:12``, ``host:5000/team/base:1`` or ``alpine@sha256:…``.
+    """
+    return len(name) <= _MAX_NAME and _NAME.fullmatch(name) is not None
+
+
+def check_name(name: str) -> None:
+    """Raise VmError if an image may not have this name."""
+    if not is_name(name):
+        message = (
+            f'"{name[:_MAX_NAME]}" is not a valid image name: use lower-case letters, digits, ".", "_" and "-", parts '
+            'joined by "/", a tag after ":" or a digest after "@sha256:"'
+        )
+        raise VmError(message)
+
+
+def folder_of(name: str) -> str:
+    """Return the name of an image's folder: without ``/``, and without the ``:`` of overlay's options."""
+    return name.translate(_TO_FOLDER)
+
+
+def name_of(folder: str) -> str:
+    """Return the name of the image in a folder."""
+    return folder.translate(_TO_NAME)
+
+
+# docker-image-py reads the same references, but needs the extension module `regex` and takes three times as long to
+# import as `re`, for this one pattern.
+_PATTERN = re.compile(
+    r"((?P<host>(localhost|[a-z0-9-]+(\.[a-z0-9-]+)+|[a-z0-9.-]+(?=:\d+/)|\[[0-9a-f:]+\])(:\d{1,5})?)/)?"
+    r"(?P<path>[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*)"
+    r"(:(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?(?P<digest>@sha256:[0-9a-f]{64})?"
+)
+_MAX_LENGTH = 500
+_HUB = "docker.io"
+_HUB_NAMES = {_HUB, "index.docker.io", "registry-1.docker.io"}
+_OFFICIAL = "library/"
+
+
+@immutable
+class Reference:
+    """An image in a registry.
+
+    ``registry`` is a host with its port, if any; ``version`` is ``:TAG``, or ``@sha256:DIGEST``, which overrides a tag.
+    """
+
+    registry: str
+    path: str
+    version: str
+
+    @classmethod
+    def parse(cls, text: str) -> Reference:
+        """Parse a reference, with or without ``docker://``. Raises VmError if it is invalid."""
+        found = _PATTERN.fullmatch(text.removeprefix("docker://")) if len(text) <= _MAX_LENGTH else None
+        if found is None:
+            message = f'"{text[:_MAX_LENGTH]}" is not a valid image reference: use one like debian:12-slim'
+            raise VmError(message)
+        registry, path = found["host"] or _HUB, found["path"]
+        if registry in _HUB_NAMES:
+            registry, path = _HUB, path if "/" in path else f"{_OFFICIAL}{path}"
+        return cls(registry, path, found["digest"] or f":{found['tag'] or 'latest'}")
+
+    @property
+    def text(self) -> str:
+        """The full reference, with every default written out."""
+        return f"{self.registry}/{self.path}{self.version}"
+
+    @property
+    def short(self) -> str:
+        """The reference without docker's defaults: the registry ``docker.io`` and the folder ``library``."""
+        path = f"{self.registry}/{self.path}".removeprefix(f"{_HUB}/").removeprefix(_OFFICIAL)
+        return f"{path}{self.version}"
+
+    def at(self, digest: str) -> Reference:
+        """Return the image of this repository with a digest, ``sha256:…``."""
+        return Reference(self.registry, self.path, f"@{digest}")
+
+    @property
+    def on_loopback(self) -> bool:
+        """True if the registry is on this host's loopback; it may speak plain HTTP, as for docker."""
+        host = self.registry.rpartition(":")[0] if self.registry.rpartition(":")[2].isdigit() else self.registry
+        try:
+            return ip_address(host.strip("[]")).is_loopback
+        except ValueError:
+            return host == "localhost"

@@ -6,8 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from actors.vms.images import factory
-from actors.vms.images.names import is_name
-from actors.vms.images.reference import Reference
+from actors.vms.images.image import Reference, is_name
 from actors.vms.provider import ImageNotFound, VmError
 from storage import immutable
 

@@ -11,8 +11,7 @@ from typing import IO, TYPE_CHECKING
 
 from actors.vms.host.ids import restrict_to_owner
 from actors.vms.images import factory
-from actors.vms.images.image import TREE, Image, ImageError, is_complete, record_use
-from actors.vms.images.names import check_name, folder_of, name_of
+from actors.vms.images.image import TREE, Image, ImageError, check_name, folder_of, is_complete, name_of, record_use
 from actors.vms.images.store_locks import StoreLocks
 from actors.vms.provider import ImageNotFound
 from storage.files import sync_folder
@@ -22,9 +21,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from actors.vms.host.ids import IdMap
-    from actors.vms.images.pull_bounds import PullOptions
-    from actors.vms.images.reference import Reference
-    from actors.vms.images.staging import Staging
+    from actors.vms.images.image import Reference
+    from actors.vms.images.making import Staging
+    from actors.vms.images.registry import PullOptions
 
 _LOCKS = ".locks"
 _DEFAULT = ".default"

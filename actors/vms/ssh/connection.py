@@ -12,20 +12,16 @@ import paramiko
 
 from actors.vms.provider import VmError
 from actors.vms.ssh.errors import CommandTimeout, ConnectionLost
-from actors.vms.ssh.interactive import InteractiveSession
-from actors.vms.ssh.port_forward import remote_forward
-from actors.vms.ssh.receive_limits import BoundedSocket
-from actors.vms.ssh.stream import DISCONNECT_ERRORS, Deadline, Stream
-from actors.vms.ssh.transport import Transport
-from actors.vms.ssh.vm_socket import VmSocket
+from actors.vms.ssh.forwarding import VmSocket, remote_forward
+from actors.vms.ssh.stream import DISCONNECT_ERRORS, Deadline, InteractiveSession, Stream
+from actors.vms.ssh.transport import BoundedSocket, Transport
 from storage import error_reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from actors.vms.provider import SshEndpoint, SshSocket
-    from actors.vms.ssh.interactive import Pty
-    from actors.vms.ssh.stream import Completed
+    from actors.vms.ssh.stream import Completed, Pty
     from storage import Clock
 
 _KEEPALIVE_SECONDS = 15

@@ -1,7 +1,12 @@
-"""A command running in a VM, as the host sees it: streams of its output and input, and its end."""
+"""A program that runs in a VM, as the host sees it: its output, input and end.
+
+A command is a stream of its output, with or without input; an interactive one is a stream of bytes in both directions,
+with or without a terminal.
+"""
 
 from __future__ import annotations
 
+import os
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
@@ -15,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from storage import Clock
+
 
 _CHUNK_BYTES = 1 << 20
 _STDIN_CHUNK_BYTES = 1 << 16
@@ -192,3 +198,67 @@ def _chunks(stdin: bytes | Iterable[bytes]) -> Iterator[bytes]:
     if isinstance(stdin, bytes):
         return (stdin[start : start + _STDIN_CHUNK_BYTES] for start in range(0, len(stdin), _STDIN_CHUNK_BYTES))
     return iter(stdin)
+
+
+_READ_BYTES = 1 << 16
+
+
+@immutable
+class Pty:
+    """The terminal of a program: its kind, as in ``TERM``, and its size in characters."""
+
+    term: str
+    columns: int
+    rows: int
+
+
+class InteractiveSession:
+    """One interactive program. Two threads may use it: one calls `send`, the other the rest."""
+
+    def __init__(self, channel: paramiko.Channel) -> None:
+        self._channel = channel
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when `receive` has output."""
+        return self._channel.fileno()
+
+    def receive(self, stdout: int, stderr: int) -> int | None:
+        """Copy the program's new output to two descriptors; return its exit code, or None while it runs.
+
+        Raises ConnectionLost if the VM or the connection is gone.
+        """
+        while self._channel.recv_ready():
+            _write(stdout, self._channel.recv(_READ_BYTES))
+        while self._channel.recv_stderr_ready():
+            _write(stderr, self._channel.recv_stderr(_READ_BYTES))
+        if self._channel.recv_ready() or not (self._channel.eof_received or self._channel.closed):
+            return None
+        exit_code = self._channel.recv_exit_status()
+        if exit_code < 0:
+            message = "the connection to the VM is lost; a VM is also destroyed when its hold ends"
+            raise ConnectionLost(message)
+        return exit_code
+
+    def send(self, text: bytes) -> bool:
+        """Send input to the program; an empty ``text`` ends it. Blocks until all is sent.
+
+        Returns False after the end of the input, and once the program takes no more.
+        """
+        try:
+            if text:
+                self._channel.sendall(text)
+            else:
+                self._channel.shutdown_write()
+        except DISCONNECT_ERRORS:
+            return False
+        return bool(text)
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Change the size of the program's terminal."""
+        self._channel.resize_pty(columns, rows)
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]

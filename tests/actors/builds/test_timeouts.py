@@ -12,7 +12,8 @@ from actors import vms
 from actors.messages import BuildTimedOut, RootMessage
 from actors.root import RootSupervisor
 from actors.settings import Timings
-from actors.vms import Connection, command
+from actors.vms import Connection
+from actors.vms.guest import command
 from storage import BillingSettings, Build, Job, JobState
 from tests.actors.conftest import Host
 from tests.e2e.pipelines import Graph, one

@@ -11,7 +11,7 @@ from actors.repositories.fetching.git import GitError
 from actors.repositories.fetching.mirror import Mirror
 from actors.repositories.packing.packing import Extras, pack_commit
 from actors.repositories.settings import RepositorySettings, SourceSettings
-from actors.vms.source.archive import write_manifest
+from actors.vms.guest.source_archive import write_manifest
 from tests.git_repository import GitRepository
 from tests.unpacking import unpacked
 

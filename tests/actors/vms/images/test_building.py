@@ -10,7 +10,7 @@ import pytest
 
 from actors.vms import ImageStore, VmError
 from actors.vms.host import IdMap
-from actors.vms.images import RELEASES, host_apt
+from actors.vms.images import RELEASES, debian
 from tests.actors.vms.images.trees import hidden
 
 
@@ -90,16 +90,16 @@ https://other.example/linux/debian bookworm stable
 """
 
     def test_a_release_comes_from_the_hosts_own_mirror(self):
-        assert host_apt.sources_for("debian", "trixie", "main", HOST, self.TARGETS) == [
+        assert debian.sources_for("debian", "trixie", "main", HOST, self.TARGETS) == [
             "deb http://mirror.example/debian trixie main",
             "deb http://mirror.example/debian trixie-updates main",
             "deb http://mirror.example/debian-security/ trixie-security main",
         ]
 
     def test_of_another_vendor_the_host_knows_nothing(self):
-        assert host_apt.sources_for("ubuntu", "noble", "main universe", HOST, self.TARGETS) == []
-        assert host_apt.sources_for("debian", "trixie", "main", {}, self.TARGETS) == []
-        assert host_apt.sources_for("debian", "trixie", "main", HOST, "https://other.example/apt bookworm main\n") == []
+        assert debian.sources_for("ubuntu", "noble", "main universe", HOST, self.TARGETS) == []
+        assert debian.sources_for("debian", "trixie", "main", {}, self.TARGETS) == []
+        assert debian.sources_for("debian", "trixie", "main", HOST, "https://other.example/apt bookworm main\n") == []
 
     def test_only_its_own_settings_about_fetching_are_taken(self):
         defaults = 'Acquire "";\nAcquire::Retries "3";\nDPkg::Path "/bin";\n'
@@ -107,8 +107,8 @@ https://other.example/linux/debian bookworm stable
             'Acquire::http::Proxy "http://proxy.example:3128";\nAcquire::https "";\nDPkg::Post-Invoke:: "evil";\n'
             'Acquire::http::Proxy-Auto-Detect "/usr/bin/detect";\nAcquire::IndexTargets::deb::Icons::Enabled "0";\n'
         )
-        assert host_apt.own_options(defaults + own, defaults) == ['Acquire::http::Proxy "http://proxy.example:3128";']
+        assert debian.own_options(defaults + own, defaults) == ['Acquire::http::Proxy "http://proxy.example:3128";']
 
     def test_this_hosts_settings_can_be_read(self):
-        assert all(line.startswith("Acquire::") and line.endswith(";") for line in host_apt.apt_options())
-        assert all(text.startswith("-----BEGIN CERTIFICATE") for text in host_apt.local_certificates())
+        assert all(line.startswith("Acquire::") and line.endswith(";") for line in debian.apt_options())
+        assert all(text.startswith("-----BEGIN CERTIFICATE") for text in debian.local_certificates())

@@ -19,7 +19,7 @@ import pytest
 
 from actors.vms import ImageStore, SandboxProvider
 from actors.vms.host import IdMap, run_mapped
-from actors.vms.images.scratch import scratch
+from actors.vms.images.tree import scratch
 from storage import SystemClock
 
 PROGRAMS = ("bin/sh", "bin/env")

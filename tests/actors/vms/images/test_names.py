@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from actors.vms import ImageNotFound, Images, ImageStore, VmError
 from actors.vms.images import check_name, resolve
-from actors.vms.images.names import folder_of, name_of
+from actors.vms.images.image import folder_of, name_of
 from tests.actors.vms.images.trees import root_tar
 
 

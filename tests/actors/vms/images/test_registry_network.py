@@ -19,8 +19,7 @@ import pytest
 from actors.vms import VmError
 from actors.vms.host import IdMap
 from actors.vms.images import PullOptions, Reference
-from actors.vms.images.pull_bounds import PullBounds
-from actors.vms.images.registry import download
+from actors.vms.images.registry import PullBounds, download
 from actors.vms.images.registry_network import RegistryNetwork
 from tests.mail_server import certificate
 from tests.registry import HERE, MANIFEST

@@ -11,9 +11,9 @@ import pytest
 
 from actors.vms import ImageStore
 from actors.vms.host import IdMap, run_mapped
-from actors.vms.images.scratch import scratch
-from actors.vms.images.staging import Staging
+from actors.vms.images.making import Staging
 from actors.vms.images.store_locks import StoreLocks
+from actors.vms.images.tree import scratch
 
 
 @pytest.mark.parametrize("memory", [0, 1], ids=["on disk", "in memory"])

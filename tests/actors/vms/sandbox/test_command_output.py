@@ -13,7 +13,7 @@ from typing import cast
 import pytest
 
 from actors.vms import Exited
-from actors.vms.command import parse_result
+from actors.vms.guest.command import parse_result
 from actors.vms.launcher.command import Command, Output
 from actors.vms.launcher.processes import Processes
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.vms.ssh.receive_limits import BoundedSocket, limit_unread
+from actors.vms.ssh.transport import BoundedSocket, limit_unread
 
 PIECES = st.lists(st.binary(max_size=20), max_size=20)
 

@@ -21,7 +21,7 @@ from actors.vms import (
     start,
     terminate,
 )
-from actors.vms.command import parse_result
+from actors.vms.guest.command import parse_result
 from tests.actors.vms.commands import TIMEOUT, ended, left_running, run_in_job
 from tests.actors.vms.conftest import Vm
 from tests.waiting import until

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.vms import Connection, InvalidDownload, download_files, list_below, list_files
-from actors.vms.file_download import TarReader
+from actors.vms.guest.file_download import TarReader
 from tests.actors.vms.commands import TIMEOUT, run_in_job
 from tests.actors.vms.conftest import Vm
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from actors.vms.ssh.connection import Connection
-    from actors.vms.ssh.vm_socket import VmSocket
+    from actors.vms.ssh.forwarding import VmSocket
 
 _ANSWER_SECONDS = 30.0
 _MAX_ARGUMENT_CHARS = 30_000

@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 
 from actors.vms import CommandSpec, Connection, Exited, VmError, follow, start, terminate
-from actors.vms.command import parse_result
+from actors.vms.guest.command import parse_result
 from tests.actors.vms.commands import ended, left_running, run_in_job
 from tests.actors.vms.conftest import Vm
 from tests.sleeper import Sleeper
