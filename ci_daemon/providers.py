@@ -36,7 +36,7 @@ def open_images(state_dir: Path, config: Config) -> vms.Images:
 
 @immutable
 class _Parts:
-    """The parts of which any provider is made, with the whole configuration: it takes the sections that it needs."""
+    """The parts of which a provider is made; of the configuration it takes the sections that it needs."""
 
     state_dir: Path
     config: Config

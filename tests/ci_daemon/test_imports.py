@@ -153,7 +153,7 @@ def test_modules_do_not_import_each_other_in_a_circle(package: str, for_types: b
 
 
 def folders_of(known: dict[str, Path], *, for_types: bool) -> dict[str, set[str]]:
-    """Return the folders that each folder imports; a package's `__init__` only lists what it offers of its own."""
+    """Return the folders that each folder imports; an `__init__` only lists what its package offers."""
     folders: dict[str, set[str]] = {}
     for module, file in known.items():
         folder = ".".join(file.relative_to(CHECKOUT).parent.parts)
@@ -167,7 +167,7 @@ def folders_of(known: dict[str, Path], *, for_types: bool) -> dict[str, set[str]
 
 @pytest.mark.parametrize("for_types", [False, True])
 def test_folders_of_vms_import_one_way(for_types: bool):
-    """A provider builds on the host and the launcher, and these on neither: no two folders need each other."""
+    """A provider builds on the host and the launcher: no two folders need each other."""
     imports = folders_of(modules("actors/vms"), for_types=for_types)
     TopologicalSorter(imports).prepare()  # raises CycleError, whose message has the circle
     assert imports["actors.vms.sandbox"] >= {"actors.vms", "actors.vms.host"}
