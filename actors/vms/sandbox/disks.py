@@ -6,6 +6,8 @@ A disk is one folder for its whole life, and becomes a snapshot, or trash, by a 
     disks/ID/          a VM's disk: upper (its writes), work (of overlayfs), root (the mount point), chain, netns
     snapshots/NAME/    a disk that is kept: upper, chain; or flat, the sum of its layers, if there were too many
     trash/…            disks and snapshots that are being removed
+
+Disk keepers, processes of the launcher (``launcher/disk_files.py``), make these changes.
 """
 
 from __future__ import annotations
