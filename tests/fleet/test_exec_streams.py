@@ -16,7 +16,7 @@ import pytest
 from actors.vms.images import ImageStore
 from actors.vms.incus import Engine, access_of
 from actors.vms.incus.exec_streams import ExecStreams, Program, Result
-from actors.vms.incus.launch import connect
+from actors.vms.incus.launch import connect_sshd
 from actors.vms.provider import VmError
 from ci_daemon.config import load
 from tests.fleet.engine import INCUS
@@ -181,7 +181,7 @@ def test_fifty_programs_at_once(streams: ExecStreams) -> None:
 def test_an_sshd_ends_with_its_connection(streams: ExecStreams) -> None:
     """So does the program that waits for it."""
     before = _processes(streams)
-    with connect(streams, _INSTANCE) as program:
+    with connect_sshd(streams, _INSTANCE) as program:
         program.settimeout(_SECONDS)
         assert program.recv(_MB).startswith(b"SSH-")
         assert {"sshd", "python3"} <= set((_processes(streams) - before).elements())
@@ -189,7 +189,7 @@ def test_an_sshd_ends_with_its_connection(streams: ExecStreams) -> None:
 
 
 def test_a_connection_ends_with_its_sshd(streams: ExecStreams) -> None:
-    with connect(streams, _INSTANCE) as program:
+    with connect_sshd(streams, _INSTANCE) as program:
         program.settimeout(_SECONDS)
         assert program.recv(_MB).startswith(b"SSH-")
         streams.complete(_INSTANCE, _sh("kill -9 $(grep -lx sshd /proc/[0-9]*/comm | cut -d/ -f3)"), b"", _SECONDS)
@@ -204,7 +204,7 @@ def test_many_connections_that_say_nothing(streams: ExecStreams) -> None:
     with ExitStack() as opened:
 
         def greeting(_: int) -> bytes:
-            program = opened.enter_context(connect(streams, _INSTANCE))
+            program = opened.enter_context(connect_sshd(streams, _INSTANCE))
             program.settimeout(_SECONDS)
             return program.recv(4)
 

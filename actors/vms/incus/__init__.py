@@ -17,9 +17,9 @@ if TYPE_CHECKING:
         new_certificate,
         server_certificate,
     )
+    from actors.vms.incus.fleet import Member, known_size, member_urls, members
     from actors.vms.incus.inspection import MemberContents, MemberReport, contents, inspect_member, member_addresses
     from actors.vms.incus.machines import disk_program, efi_stub, machine_kernel
-    from actors.vms.incus.members import Member, known_size, member_urls, members
     from actors.vms.incus.provider import IncusProvider
     from actors.vms.incus.refusals import EngineAway, EngineError, NotFound, NotTrusted
 else:

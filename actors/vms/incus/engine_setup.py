@@ -22,7 +22,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from actors.vms.host.network import CLOSED_NETWORKS
 from actors.vms.incus.engine import part
-from actors.vms.incus.members import member_urls
+from actors.vms.incus.fleet import member_urls
 from actors.vms.incus.refusals import EngineAway, EngineError, NotFound
 from storage import error_reason, immutable
 

@@ -13,8 +13,8 @@ import httpx
 from cryptography import x509
 
 from actors.vms.incus.engine import Engine, part
+from actors.vms.incus.fleet import Member, member_of, member_urls, members
 from actors.vms.incus.instances import makes_machines
-from actors.vms.incus.members import Member, member_of, member_urls, members
 from actors.vms.incus.refusals import EngineAway, EngineError
 from actors.vms.incus.volumes import IMAGE, Names, Volumes, names_of
 from storage import error_reason, immutable

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from actors.vms.host.vm_folder import VmFolder
     from actors.vms.incus.disks import EngineParts
     from actors.vms.incus.exec_streams import ExecStreams, Program
-    from actors.vms.incus.members import Places
+    from actors.vms.incus.fleet import Places
     from actors.vms.incus.outer_layers import OuterLayers
     from actors.vms.incus.volumes import Volume
     from actors.vms.provider import VmSpec

@@ -18,10 +18,10 @@ from actors.vms.images.store_locks import StoreLocks
 from actors.vms.incus.disks import EngineDisks, EngineImages, EngineParts
 from actors.vms.incus.engine import Engine, access_of
 from actors.vms.incus.exec_streams import ExecStreams
+from actors.vms.incus.fleet import Places
 from actors.vms.incus.instances import CONTAINERS, KINDS, Instances
 from actors.vms.incus.launch import Launch, connect_sshd, write_out
 from actors.vms.incus.machines import MachineImage
-from actors.vms.incus.members import Places
 from actors.vms.incus.outer_images import ContainerImage, OuterImages
 from actors.vms.incus.outer_layers import OuterLayers
 from actors.vms.incus.refusals import EngineAway, EngineError

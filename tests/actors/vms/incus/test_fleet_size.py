@@ -6,7 +6,7 @@ from pathlib import Path
 
 from actors.settings import PoolSettings
 from actors.vms import HostSize
-from actors.vms.incus.members import Member, known_size, note_size, size_of
+from actors.vms.incus.fleet import Member, known_size, note_size, size_of
 
 MEMBERS = [
     Member("a", "Online", "", 4, 16 * 1024),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from actors.vms.incus.members import Member, choose, is_current
+from actors.vms.incus.fleet import Member, choose, is_current
 from storage import Shape
 
 ONE = Shape(cpu=1, memory_gb=1)
