@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,6 +11,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 _DISK = Path("/dev/shm")
+_PREFIX = "ci-daemon-tests-"
 _NEEDED_BYTES = 1 << 30
 """More than the tests of all workers keep at once."""
 
@@ -25,7 +27,8 @@ def memory_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     if not _usable():
         yield tmp_path_factory.mktemp("disk")
         return
-    with TemporaryDirectory(prefix="ci-daemon-tests-", dir=_DISK, ignore_cleanup_errors=True) as folder:
+    _remove_leftovers()
+    with TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-", dir=_DISK, ignore_cleanup_errors=True) as folder:
         yield Path(folder)
 
 
@@ -40,6 +43,14 @@ def tmp_path(
         return
     with TemporaryDirectory(dir=memory_disk, ignore_cleanup_errors=True) as folder:
         yield Path(folder)
+
+
+def _remove_leftovers() -> None:
+    """Remove the folders of runs that were killed, which hold memory."""
+    for folder in _DISK.glob(f"{_PREFIX}*-*"):
+        process = folder.name.removeprefix(_PREFIX).partition("-")[0]
+        if not Path("/proc", process).exists():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _usable() -> bool:
