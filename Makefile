@@ -26,15 +26,16 @@ run: DIR := examples/hello
 # PROVIDER=qemu runs it in machines with a kernel of their own.
 PROVIDER := sandbox
 run: export CI_DAEMON_POOL_PROVIDER = $(PROVIDER)
-run: .ci/host
-	@.ci/host vms >/dev/null
-	@$(MAKE) --no-print-directory --jobs 2 $(RUN)/venv/.complete run-image
+run: first
 	@$(PROGRAM) run $(DIR)
 
-# It is made beside the environment, by a Python without packages.
-.PHONY: run-image
-run-image:
-	@"$$(.ci/host)" .ci/image
+# The image is made beside the environment, by a Python without packages.
+.PHONY: first first-image
+first:
+	@.ci/host vms >/dev/null
+	@$(MAKE) --no-print-directory --jobs 2 $(RUN)/venv/.complete first-image
+first-image:
+	@"$$(.ci/host)" .ci/image $(STATE)
 
 # After Ctrl-C no VM is left: `--wait` is for those of jobs, and none is parked.
 serve: export CI_DAEMON_POOL_PARKED ?= 0

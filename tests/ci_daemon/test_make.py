@@ -25,7 +25,7 @@ def make(target: str, run: Path, images: Path, **environ: str) -> Iterator[subpr
     """Run a target of the Makefile on an environment that exists, with all that it keeps in a folder."""
     variables = [f"RUN={run}", f"PROGRAM={Path(sys.executable).parent / 'ci-daemon'}"]
     with subprocess.Popen(
-        ["make", "--no-print-directory", "--old-file=ready", *variables, target],
+        ["make", "--no-print-directory", "--old-file=ready", "--old-file=first", *variables, target],
         cwd=CHECKOUT,
         env={**os.environ, "CI_DAEMON_IMAGES_DIR": str(images), **environ},
         stdout=subprocess.PIPE,
