@@ -24,13 +24,14 @@ from tests.processes import ended
 class Project:
     """A tree whose pipeline is in ``pipeline.json``, and a cache directory.
 
-    ``environ`` is added to the environment of the command.
+    ``environ`` is added to the environment of the command, and ``within`` is a program that runs it.
     """
 
     tree: Path
     cache: Path
     images: Path
     environ: dict[str, str] = field(default_factory=dict)
+    within: tuple[str, ...] = ()
 
     @property
     def state(self) -> Path:
@@ -53,7 +54,7 @@ class Project:
         """Start the command on the tree's pipeline files; a block that leaves it running kills it."""
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT} | options
         places = {"XDG_CACHE_HOME": str(self.cache), "CI_DAEMON_IMAGES_DIR": str(self.images)}
-        argv = [sys.executable, "-m", "ci_daemon", "run", str(self.tree), *arguments]
+        argv = [*self.within, sys.executable, "-m", "ci_daemon", "run", str(self.tree), *arguments]
         return ended(subprocess.Popen(argv, env={**os.environ, **places, **self.environ}, text=True, **streams))
 
     def run(self, *arguments: str) -> tuple[int, str]:

@@ -17,6 +17,7 @@ from tests.waiting import until
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "hello"
 STUBBORN = "trap '' TERM; echo began; sleep 600 & wait; wait"
+_WITHOUT_NAMESPACES = 'echo 0 >/proc/sys/user/max_user_namespaces; exec "$@"'
 
 
 def test_runs_a_pipeline_and_starts_from_its_cache_the_next_time(project: Project):
@@ -193,3 +194,17 @@ def test_a_host_that_lacks_a_program_is_told_as_by_the_doctor(project: Project, 
     assert "ci-daemon: this machine cannot run VMs yet" in printed
     assert "network: slirp4netns is not installed: it connects VMs to the network" in printed
     assert "mmdebstrap: mmdebstrap is not installed" in printed
+
+
+@pytest.mark.parametrize("provider", ["sandbox", "qemu"])
+def test_a_host_without_user_namespaces_is_told_the_remedy(project: Project, provider: str):
+    """Machines need them, too: QEMU and the images have the ids of VMs, which only such a namespace gives."""
+    project.write(Graph().step("only", "true"))
+    project.environ = {"CI_DAEMON_POOL_PROVIDER": provider}
+    project.within = ("unshare", "--user", "--map-root-user", "sh", "-c", _WITHOUT_NAMESPACES, "sh")
+    code, printed = project.run()
+    assert code == 1
+    *_, told, reason = printed.splitlines()
+    assert told == "ci-daemon: this machine cannot run VMs yet"
+    assert reason.startswith("namespaces: user.max_user_namespaces is 0: VMs need user namespaces: run `")
+    assert "sysctl -w user.max_user_namespaces=" in reason
