@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export CI_DAEMON_IMAGES_DIR ?= $(CURDIR)/$(RUN)/images
 
 .PHONY: run serve ready setup host test test-newest test-ready test-browser test-machines test-members test-qemu test-crash test-power test-leaks test-fleet test-system test-packages lint types docs
-.PHONY: dist deb pictures bench clean
+.PHONY: dist portable deb pictures bench clean
 
 # What it caches is below the checkout, too.
 run: export XDG_CACHE_HOME := $(abspath $(RUN)/cache)
@@ -193,7 +193,7 @@ test-system: setup
 	$(BIN)/python -m pytest --timeout 1800 tests/system
 
 # What users install, on fresh machines and in fresh environments; as root, and with the same machines.
-test-packages: setup deb
+test-packages: setup deb portable
 	$(BIN)/python -m pytest --timeout 1800 tests/packages
 
 # Real members of Incus and LXD, alone and as a cluster of three, in namespaces, so only as root. Makes the Debians that
@@ -219,6 +219,10 @@ docs: $(VENV)/.complete
 
 dist: $(VENV)/.complete
 	@.ci/dist $(VENV) dist
+
+# For systems without Debian's packages.
+portable: dist
+	@.ci/portable $(VENV) dist
 
 # For the release of this system, or for that of SUITE, see docs/install.md.
 deb: dist
