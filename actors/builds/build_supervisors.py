@@ -22,7 +22,8 @@ _RESTARTS = 3
 class SupervisorThrottle:
     """At most 16 builds with a supervisor that only does housekeeping, and a queue of others.
 
-    For root's thread only.
+    So a cancel of a thousand waiting builds, or a start of the service with as many, takes no more threads and file
+    handles than that of a few (engine.md, "Actors"). For root's thread only.
     """
 
     def __init__(self) -> None:

@@ -61,6 +61,8 @@ def recipient_of(
 ) -> Recipient:
     """Return the recipient of a build's mail.
 
+    The author of a commit is what its pusher wrote there: anybody could make the service write to strangers.
+
     Args:
         candidate: the address of the commit's author, or of the build's creator.
         members: the addresses of the organization's members, which are proven.

@@ -114,6 +114,10 @@ def slack_test(pipeline: str) -> str:
 
 
 def _message(text: str) -> str:
+    """Return a message for incoming webhooks of Slack, and of Mattermost and Discord, which take Slack's.
+
+    Slack shows the blocks, the others the text.
+    """
     return json.dumps({"text": text, "blocks": [{"type": "section", "text": {"type": "mrkdwn", "text": text}}]})
 
 

@@ -96,7 +96,10 @@ class FairShare:
         return usage
 
     def next(self, heads: Mapping[int, QueuedJob], now: float) -> QueuedJob:
-        """Return the job that should get the next VM, of each organization's next job."""
+        """Return the job that should get the next VM, of each organization's next job.
+
+        The least recent usage over weight comes first, then the longest wait.
+        """
         usage = self.usage(heads, now)
         return min(
             heads.values(),

@@ -37,7 +37,12 @@ _DEEPEST = 16
 
 
 class ArtifactPage(Page):
-    """``…/builds/{number}/artifacts/{id}`` and ``…/{id}/image``, for members."""
+    """``…/builds/{number}/artifacts/{id}`` and ``…/{id}/image``, for members.
+
+    The page shows images and the beginning of texts. Whatever a job wrote, no script of it runs: a text is escaped, and
+    an image has a type of an image and a policy that allows nothing, which also holds where somebody opens it by its
+    own address.
+    """
 
     def __init__(self, site: Site) -> None:
         self._site = site

@@ -63,7 +63,12 @@ _CODES = {413: "body_too_large", 431: "headers_too_large", 500: "internal_error"
 
 
 class Parser(HTTPRequestParser):
-    """Parses one request."""
+    """Parser of one request, hardened where waitress trusts clients too much.
+
+    Waitress asks for bodies that it has already refused, and drops the connection if an address or a length is invalid.
+    It parses in the server's loop, which all connections share: input that is cheap to send must not be expensive to
+    parse.
+    """
 
     began: float | None = None
     path = ""
@@ -200,6 +205,9 @@ class RefusalTask(ErrorTask):
 class HeldAnswers:
     """The connections whose answers wait for the disk, and the thread that waits.
 
+    An answer may have to wait for the disk (engine.md, "After a crash"). The connection then holds it, one thread waits
+    for all that are held, and the thread that made it serves others meanwhile.
+
     They wait one after the other. What is written while the first one waits is on the disk with the next sync, so that
     the waits of all that came meanwhile end at once.
     """
@@ -261,7 +269,10 @@ class _Busy(Error):
 
 
 class Channel(HTTPChannel):
-    """One connection.
+    """One connection, changed where waitress's does not suit the API.
+
+    Waitress answers a request that it cannot parse in plain text, and closes at once on a client that is still sending,
+    which then sees a reset instead of the response.
 
     After a refusal it lingers: it shuts down its sending side, discards what the client still sends for a moment, and
     only then closes, so that the client reads the response.

@@ -213,7 +213,10 @@ _BYTES = 32
 
 
 class RunnerTokens:
-    """At most one token per build, of which only the SHA-256 is stored. Safe in any thread."""
+    """Runner tokens, with which a VM fetches the source of one build. Safe in any thread.
+
+    A build has at most one, of which only the SHA-256 is stored. See wire-decisions.md, "The source for a VM".
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database

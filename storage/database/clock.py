@@ -93,6 +93,11 @@ class Segment:
 class Timeline:
     """The steps of the wall clock that this process has seen or was told of. Safe in any thread.
 
+    It tells durations between stored instants, although a clock may be set (engine.md, "After a crash"). Instants are
+    stored by the wall clock. Another clock, which runs since the host's boot and never jumps, tells when the wall clock
+    was set and by how much: their difference changes by that step. So a stored instant has a place on the clock that
+    does not jump, and a duration is the distance between two places.
+
     The first segment has no begin: what is older than all that is known counts as if the clock had never been set
     before. An instant that the wall clock showed twice is the later one, so that no limit is over too early.
     """

@@ -138,7 +138,12 @@ class Authentication:
 
 @contextmanager
 def authentication(remote: Remote, credential: Credential | None) -> Iterator[Authentication]:
-    """Hand a credential to the git commands of the body, for the scheme and host of the remote only."""
+    """Hand a credential to the git commands of the body, for the scheme and host of the remote only.
+
+    It goes by files in memory, which end with the command. A credential is never an argument, nor in the environment,
+    in a URL or on a disk: git's helper and ssh read it from a file without a name, through the descriptor of this
+    process. Only this service's user may open that.
+    """
     with ExitStack() as files:
         match credential:
             case GitCredential(username, password) if remote.protocol == "https":

@@ -205,10 +205,14 @@ class _Deadline(Deadline):
 
 
 class LfsServer:
-    """Downloads for one mirror. It blocks, and belongs to one thread; `close` ends its connections.
+    """The HTTP API of a server of git LFS: the batch of a download, and its objects.
 
-    Connections go only to addresses that strangers may send this service to, and to the repository's own host. The
-    repository's password goes to that alone, and only encrypted.
+    It is for one mirror, blocks, and belongs to one thread; `close` ends its connections. The API is described at
+    https://github.com/git-lfs/git-lfs/blob/main/docs/api/batch.md.
+
+    Connections go only to addresses that strangers may send this service to, and to the repository's own host; git-lfs
+    itself would follow the server to any address, also of this host. The repository's password goes to its host alone,
+    and only encrypted.
     """
 
     def __init__(self, mirror: Mirror, deadline: Deadline | None = None) -> None:

@@ -1,6 +1,6 @@
 """Source archives on the host: checked entry by entry, and described by a manifest.
 
-The host unpacks no archive to its disk and keeps nothing large in memory.
+The host unpacks no archive to its disk and keeps nothing large in memory. See engine.md, "The workspace".
 """
 
 from __future__ import annotations

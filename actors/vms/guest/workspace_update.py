@@ -176,7 +176,11 @@ _BATCH = 200
 
 
 def removal_script(differences: Iterable[Difference], *, everything: bool = False) -> Iterator[bytes]:
-    """Yield the program, line by line, for differences in the order of `storage.manifests.differences`.
+    """Yield the shell program that clears a workspace of what a new source lacks or replaces.
+
+    It walks the folders one by one and never through a link, even if a step has put something else in place of a
+    folder. It calls the functions of ``guest/clear.sh``. It comes line by line, for differences in the order of
+    `storage.files.differences`.
 
     Folders of both manifests must still be folders, else the program exits with 69. With ``everything`` it removes
     whatever is in place of a folder instead, because all of the new manifest is written afterwards.

@@ -49,7 +49,10 @@ _PROGRAMS_OF_BASE = (
 
 @immutable
 class Tree:
-    """A folder that is the root of a file system, or will be one."""
+    """A folder that is the root of a file system, or will be one.
+
+    Programs that write to it run inside the mapping of ids.
+    """
 
     path: Path
     idmap: IdMap
@@ -180,7 +183,7 @@ _NOTE = "scratch"
 
 @contextmanager
 def scratch(making: Path, idmap: IdMap, *, memory: int = 0) -> Iterator[Path]:
-    """Yield such a folder; a file in ``making`` holds its name for as long as it may exist.
+    """Yield a scratch folder; a file in ``making`` holds its name for as long as it may exist.
 
     If it takes at most ``memory`` bytes, and the host has four times these to spare, it is in memory.
     """

@@ -176,8 +176,9 @@ class EngineParts:
 
 
 class EngineImages:
-    """The images of the store, as far as they are on the engine.
+    """The images that jobs start from, on the engine: a volume of each.
 
+    They are made of the image store's trees, once for each content, and removed when the store has another one or none.
     Safe in any thread, and in other processes that share the locks.
     """
 
