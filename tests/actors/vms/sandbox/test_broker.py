@@ -7,11 +7,13 @@ import marshal
 import os
 import socket
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from actors.vms import ImageStore
+from actors.vms import ImageStore, sandbox
 from actors.vms.host import IdMap, run_mapped
 from actors.vms.host.ids import MappedProgramFailed
 from actors.vms.host.zygote import Zygote
@@ -21,6 +23,55 @@ from actors.vms.qemu.disks import ImageDisks
 from tests.actors.vms.sandbox.conftest import Boot, Host
 from tests.processes import ended
 from tests.waiting import until
+
+FORMER = """
+import importlib.util, sys
+path, here, address = sys.argv[1:]
+spec = importlib.util.spec_from_file_location("broker", path)
+broker = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(broker)
+def argv_of(program, arguments):
+    if program == "enter":
+        return [sys.executable, "-I", "-S", f"{here}/enter.py", *arguments]
+    run = f"import os, sys; sys.path[:0] = [{here!r}]; from launcher.{program} import main; os._exit(main())"
+    return [sys.executable, "-I", "-S", "-c", run]
+broker.argv_of = argv_of
+broker.serve(address)
+"""
+"""An earlier release's broker: it starts programs where that release had them."""
+
+
+@pytest.fixture
+def former_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    address = str(tmp_path / "former")
+    own_mounts = ["unshare", "--mount"] if os.geteuid() == 0 else []
+    here = str(Path(sandbox.__file__).parent)
+    argv = [*own_mounts, sys.executable, "-I", "-S", "-c", FORMER, broker.__file__, here, address]
+    with ended(subprocess.Popen(argv)):
+        until(lambda: Path(address).exists(), "the broker's socket")
+        monkeypatch.setenv(BROKER_VARIABLE, address)
+        yield
+
+
+@pytest.mark.usefixtures("former_broker")
+def test_a_broker_of_before_an_upgrade_makes_vms(host: Host, boot: Boot) -> None:
+    vm = boot()
+    snapshot = host.name()
+    vm.says("echo kept > /workspace/file")
+    vm.provider.snapshot(vm.id, snapshot)
+    fork = boot(snapshot=snapshot)
+    assert fork.says("cat /workspace/file") == "kept"
+    for each in (fork, vm):
+        vm.provider.destroy(each.id)
+    vm.provider.remove_snapshot(snapshot)
+
+
+def test_a_unit_of_before_an_upgrade_finds_its_broker(tmp_path: Path) -> None:
+    """Its path is the former one until the units are installed anew."""
+    address = tmp_path / "address"
+    program = Path(sandbox.__file__).with_name("broker.py")
+    with ended(subprocess.Popen([sys.executable, "-I", "-S", str(program), str(address)])):
+        until(address.exists, "the broker's socket")
 
 
 def test_a_vm_is_made_frozen_and_freed_by_the_starter(host: Host, boot: Boot, broker_address: str) -> None:
