@@ -32,34 +32,3 @@ if TYPE_CHECKING:
     from actors.vms.public_addresses import is_public, is_within
 else:
     __getattr__ = on_first_use(__name__)
-
-__all__ = [
-    "Answer",
-    "ArtifactSettings",
-    "CacheSettings",
-    "Deadline",
-    "Engine",
-    "EngineBusy",
-    "EngineSettings",
-    "FrontEnd",
-    "JobSettings",
-    "LogContextFilter",
-    "NoAnswer",
-    "PollerComposition",
-    "PoolSettings",
-    "PrometheusMetrics",
-    "RetentionSettings",
-    "TimedBackend",
-    "Timings",
-    "add_planned",
-    "doing",
-    "exchange",
-    "has_credit",
-    "is_public",
-    "is_within",
-    "job_environment",
-    "proxy_to",
-    "repetition",
-    "retry",
-    "wait_reason",
-]

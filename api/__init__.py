@@ -21,21 +21,3 @@ if TYPE_CHECKING:
     from api.sign_in.settings import IdentitySettings
 else:
     __getattr__ = on_first_use(__name__)
-
-__all__ = [
-    "ApiError",
-    "CannotListen",
-    "HttpSettings",
-    "IdentitySettings",
-    "Parts",
-    "PaymentSettings",
-    "RateLimitSettings",
-    "RelyingParty",
-    "RequestIdFilter",
-    "Server",
-    "build_document",
-    "check_listen_address",
-    "create_app",
-    "error_catalog",
-    "pages_url",
-]

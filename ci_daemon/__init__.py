@@ -1,5 +1,3 @@
 """The process: configuration, wiring, signals, and the `ci-daemon` command."""
 
 from __future__ import annotations
-
-__all__: list[str] = []

@@ -11,5 +11,3 @@ if TYPE_CHECKING:
     from actors.cleanup.retention import ExpiredTotal, expire, preview
 else:
     __getattr__ = on_first_use(__name__)
-
-__all__ = ["ExpiredTotal", "SnapshotForest", "expire", "free_disks", "preview"]

@@ -19,20 +19,3 @@ if TYPE_CHECKING:
     from actors.ir.triggers import Globs, PullRequestEvent, PushEvent, concerns, skips_builds, wants
 else:
     __getattr__ = on_first_use(__name__)
-
-__all__ = [
-    "RUNNER_ARGS",
-    "Fault",
-    "Globs",
-    "IrError",
-    "IrSettings",
-    "Plan",
-    "PullRequestEvent",
-    "PushEvent",
-    "concerns",
-    "load",
-    "parse",
-    "plan",
-    "skips_builds",
-    "wants",
-]

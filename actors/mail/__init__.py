@@ -15,5 +15,3 @@ if TYPE_CHECKING:
     from actors.mail.smtp import MailError, send_test_mail, try_mail_server
 else:
     __getattr__ = on_first_use(__name__)
-
-__all__ = ["MailError", "MailSettings", "Mails", "send_test_mail", "try_mail_server"]

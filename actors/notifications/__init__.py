@@ -12,13 +12,3 @@ if TYPE_CHECKING:
     from actors.notifications.settings import NotificationSettings
 else:
     __getattr__ = on_first_use(__name__)
-
-__all__ = [
-    "NotificationInvalid",
-    "NotificationSettings",
-    "checked_events",
-    "deliver_test",
-    "endpoint_url",
-    "mail_test",
-    "new_notification",
-]

@@ -13,13 +13,3 @@ if TYPE_CHECKING:
     from actors.render.settings import RenderSettings
 else:
     __getattr__ = on_first_use(__name__)
-
-__all__ = [
-    "DeclaredPipeline",
-    "Envelope",
-    "RenderFailed",
-    "RenderSettings",
-    "discover",
-    "in_folder",
-    "render_archive",
-]

@@ -24,29 +24,5 @@ if TYPE_CHECKING:
 else:
     __getattr__ = on_first_use(__name__)
 
-__all__ = [
-    "LFS_CLEAN",
-    "MIRRORS",
-    "Checkout",
-    "Git",
-    "GitError",
-    "LimitedBuffer",
-    "Remote",
-    "RemoteInvalid",
-    "RepositorySettings",
-    "SourceSettings",
-    "add_history",
-    "fingerprint",
-    "heads_at",
-    "hook_is_outdated",
-    "host_key",
-    "install_hook",
-    "make_history",
-    "new_deploy_key",
-    "remove_hook",
-    "renew_hook",
-    "server_hook",
-]
-
 MIRRORS = "mirrors"
 """The folder of the state directory. Backups leave it out: it is fetched again."""

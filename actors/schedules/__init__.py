@@ -10,5 +10,3 @@ if TYPE_CHECKING:
     from actors.schedules.times import ScheduleInvalid, ScheduleTimes, changed_schedule, new_schedule
 else:
     __getattr__ = on_first_use(__name__)
-
-__all__ = ["ScheduleInvalid", "ScheduleTimes", "changed_schedule", "new_schedule"]

@@ -13,15 +13,3 @@ if TYPE_CHECKING:
     from actors.scheduling.scheduler import load_fair_share, queue_order, schedule_next
 else:
     __getattr__ = on_first_use(__name__)
-
-__all__ = [
-    "Capacity",
-    "ParkedConnections",
-    "Waiting",
-    "admission_block",
-    "awaits_image",
-    "back_off",
-    "load_fair_share",
-    "queue_order",
-    "schedule_next",
-]

@@ -29,26 +29,3 @@ if TYPE_CHECKING:
     from actors.source_hosts.plain_git import PlainGit
 else:
     __getattr__ = on_first_use(__name__)
-
-__all__ = [
-    "Bitbucket",
-    "BitbucketApi",
-    "BitbucketSettings",
-    "ConnectRefused",
-    "DeliveryInvalid",
-    "DeliveryUnsigned",
-    "ForgeHost",
-    "Forgejo",
-    "GitLab",
-    "HostError",
-    "HostEvent",
-    "HostNetwork",
-    "HostNotConfigured",
-    "PlainGit",
-    "PushedRef",
-    "Received",
-    "RepositoryConnector",
-    "SourceHost",
-    "WebhookSecrets",
-    "Workspaces",
-]

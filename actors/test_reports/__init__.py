@@ -20,19 +20,3 @@ if TYPE_CHECKING:
     )
 else:
     __getattr__ = on_first_use(__name__)
-
-__all__ = [
-    "LARGEST_REPORT",
-    "NO_TESTS",
-    "CaseOutcome",
-    "FailedTest",
-    "NotReport",
-    "ReadReports",
-    "TestCase",
-    "TestReport",
-    "TestResults",
-    "read_artifact",
-    "read_report",
-    "read_reports",
-    "test_results",
-]

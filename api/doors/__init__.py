@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 else:
     __getattr__ = on_first_use(__name__)
 
-__all__ = ["Door", "LocalDoor", "creation_elsewhere", "service_elsewhere"]
-
 R = TypeVar("R")
 
 

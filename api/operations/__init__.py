@@ -13,5 +13,3 @@ if TYPE_CHECKING:
     from api.operations.operation import Download, Operation, Service
 else:
     __getattr__ = on_first_use(__name__)
-
-__all__ = ["ArtifactRecord", "BuildRecord", "Download", "JobRecord", "Operation", "Service"]

@@ -1,5 +1,3 @@
 """Sign-in: who may sign up, and the sessions that signing in starts."""
 
 from __future__ import annotations
-
-__all__: list[str] = []

@@ -19,15 +19,3 @@ if TYPE_CHECKING:
     from ci_daemon.backup.verification import Verification
 else:
     __getattr__ = on_first_use(__name__)
-
-__all__ = [
-    "Backup",
-    "BackupError",
-    "Manifest",
-    "RestoreResult",
-    "Verification",
-    "backup",
-    "backup_to",
-    "restore",
-    "undeclared_files",
-]

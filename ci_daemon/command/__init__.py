@@ -20,8 +20,6 @@ from ci_daemon.terminal.paging import disable_pager
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["main", "root_command"]
-
 
 @click.pass_context
 def _set_place(context: click.Context, *, state_dir: Path, context_name: str | None) -> None:

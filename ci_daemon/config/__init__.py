@@ -13,5 +13,3 @@ if TYPE_CHECKING:
     from ci_daemon.config.sections import Config
 else:
     __getattr__ = on_first_use(__name__)
-
-__all__ = ["Config", "ConfigError", "Setting", "commented_configuration", "configuration_file", "explain", "load"]

@@ -19,5 +19,3 @@ if TYPE_CHECKING:
     from ci_daemon.convert.sources import Project
 else:
     __getattr__ = on_first_use(__name__)
-
-__all__ = ["NotReadable", "Omission", "Omissions", "Project", "convert_github", "convert_gitlab", "converted"]

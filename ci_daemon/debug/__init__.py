@@ -13,5 +13,3 @@ if TYPE_CHECKING:
     from ci_daemon.debug.terminal import has_terminal
 else:
     __getattr__ = on_first_use(__name__)
-
-__all__ = ["NoTarget", "Shell", "Target", "find_target", "has_terminal", "open_shell"]

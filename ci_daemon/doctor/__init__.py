@@ -14,14 +14,3 @@ if TYPE_CHECKING:
     from ci_daemon.doctor.state import default_image, state_directory
 else:
     __getattr__ = on_first_use(__name__)
-
-__all__ = [
-    "Check",
-    "FixResult",
-    "apply_fixes",
-    "default_image",
-    "fix_commands",
-    "needed_by_vms",
-    "run_checks",
-    "state_directory",
-]

@@ -19,17 +19,3 @@ if TYPE_CHECKING:
     from ci_daemon.draft.writing import command_of, steps_of, written
 else:
     __getattr__ = on_first_use(__name__)
-
-__all__ = [
-    "DAILY",
-    "DraftCache",
-    "DraftPipeline",
-    "DraftStep",
-    "PipelineExists",
-    "PullRequests",
-    "Pushes",
-    "command_of",
-    "place",
-    "steps_of",
-    "written",
-]

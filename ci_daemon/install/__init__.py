@@ -9,16 +9,3 @@ from ci_daemon.install.first_owner import NewOwner
 from ci_daemon.install.host import Host, InstallError
 from ci_daemon.install.release import Release
 from ci_daemon.install.steps import InstallStep, StepResult, missing_parts, plan, run_steps, steps
-
-__all__ = [
-    "Host",
-    "InstallError",
-    "InstallStep",
-    "NewOwner",
-    "Release",
-    "StepResult",
-    "missing_parts",
-    "plan",
-    "run_steps",
-    "steps",
-]

@@ -14,18 +14,3 @@ if TYPE_CHECKING:
     from ci_daemon.lint.report import Finding, LintedPipeline, Report
 else:
     __getattr__ = on_first_use(__name__)
-
-__all__ = [
-    "Finding",
-    "LintedPipeline",
-    "PipelineFiles",
-    "Report",
-    "Source",
-    "check_declared",
-    "check_ir",
-    "dot",
-    "mermaid",
-    "refused",
-    "render_tree",
-    "step_rows",
-]

@@ -19,25 +19,3 @@ if TYPE_CHECKING:
     from ci_daemon.local.service import ORGANIZATION, LocalService, local_config, local_service
 else:
     __getattr__ = on_first_use(__name__)
-
-__all__ = [
-    "ORGANIZATION",
-    "BuildRefused",
-    "CacheUnusable",
-    "HostUnfit",
-    "Interrupts",
-    "LocalBuild",
-    "LocalFolders",
-    "LocalRun",
-    "LocalService",
-    "Request",
-    "TreeChanges",
-    "UnknownStep",
-    "check_host",
-    "clean_up",
-    "local_config",
-    "local_service",
-    "make_images",
-    "select_steps",
-    "step_named",
-]

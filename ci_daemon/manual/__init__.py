@@ -4,5 +4,3 @@ from __future__ import annotations
 
 from ci_daemon.manual.pages import CommandPage, pages
 from ci_daemon.manual.shells import SHELLS, completion_script
-
-__all__ = ["SHELLS", "CommandPage", "completion_script", "pages"]

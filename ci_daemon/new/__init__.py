@@ -11,5 +11,3 @@ if TYPE_CHECKING:
     from ci_daemon.new.project import Project
 else:
     __getattr__ = on_first_use(__name__)
-
-__all__ = ["Found", "Project", "detect", "first_pipeline"]

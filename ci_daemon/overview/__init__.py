@@ -11,12 +11,3 @@ if TYPE_CHECKING:
     from ci_daemon.overview.vms import VmInUse, vms_in_use
 else:
     __getattr__ = on_first_use(__name__)
-
-__all__ = [
-    "VmInUse",
-    "WaitingBuild",
-    "WaitingJob",
-    "vms_in_use",
-    "waiting_builds",
-    "waiting_jobs",
-]

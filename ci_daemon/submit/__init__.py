@@ -20,29 +20,3 @@ if TYPE_CHECKING:
     from ci_daemon.submit.summary import JobCost, Summary, summarize
 else:
     __getattr__ = on_first_use(__name__)
-
-__all__ = [
-    "Archive",
-    "BuildReader",
-    "BuildRecords",
-    "Client",
-    "FollowStarted",
-    "Follower",
-    "GitRevision",
-    "JobCost",
-    "LineSplitter",
-    "LogLine",
-    "PackError",
-    "Screen",
-    "ServedBuild",
-    "SeveralPipelines",
-    "Summary",
-    "declared_lines",
-    "default_slug",
-    "folder_slug",
-    "git_folder",
-    "git_revision",
-    "pack",
-    "select_declared",
-    "summarize",
-]

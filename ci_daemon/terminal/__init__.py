@@ -1,5 +1,3 @@
 """Output on a terminal: tables, times, states, and live screens."""
 
 from __future__ import annotations
-
-__all__: list[str] = []

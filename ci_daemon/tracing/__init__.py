@@ -11,5 +11,3 @@ if TYPE_CHECKING:
     from ci_daemon.tracing.tracer import Tracer, TracingUnavailable, open_exporter
 else:
     __getattr__ = on_first_use(__name__)
-
-__all__ = ["Tracer", "TracingSettings", "TracingUnavailable", "open_exporter"]

@@ -94,12 +94,34 @@ def test_a_floor_imports_only_packages_of_the_floors_below(floor: str):
     assert not wrong
 
 
-@pytest.mark.parametrize("floor", sorted(OURS))
-def test_only_a_package_lists_its_public_names(floor: str):
-    """A module's own names begin with an underscore; a list of the others would only repeat them."""
-    listed = [str(file) for file in files(floor) if file.name != "__init__.py" and "\n__all__ = " in file.read_text()]
-    made_on_first_use = [file for file in listed if "on_first_use(__name__)" in Path(file).read_text()]
-    assert listed == made_on_first_use
+def declared(file: Path) -> set[str]:
+    """Return the names that a module declares, or a package: its modules, and all that it imports."""
+    source = file.read_text(encoding="utf-8")
+    is_facade = file.name == "__init__.py" or "on_first_use(__name__)" in source
+    names = {each.stem for each in file.parent.iterdir()} if file.name == "__init__.py" else set()
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.FunctionDef(name) | ast.ClassDef(name) | ast.Name(name, ast.Store()):
+                names.add(name)
+            case ast.ImportFrom(names=aliases) if is_facade:
+                names |= {alias.asname or alias.name for alias in aliases}
+    return names
+
+
+def test_a_name_is_imported_from_where_it_is_declared():
+    """A package lists its public names once, by importing them; another module's imports are its own."""
+    names = {module: declared(file) for floor in sorted(OURS) for module, file in modules(floor).items()}
+    wrong = {
+        f"{file.relative_to(CHECKOUT)} imports {alias.name} from {node.module}"
+        for floor in (*sorted(OURS), "tests", "benchmarks")
+        for file in files(floor)
+        if "data" not in file.parts
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.module in names
+        for alias in node.names
+        if alias.name not in names[node.module]
+    }
+    assert not wrong
 
 
 @pytest.mark.parametrize("package", FORBIDDEN)

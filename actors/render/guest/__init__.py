@@ -5,8 +5,6 @@ from __future__ import annotations
 import shlex
 from importlib.resources import files
 
-__all__ = ["ENVIRONMENT", "WORKSPACE", "program", "python"]
-
 WORKSPACE = "/workspace"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 ENVIRONMENT = {"PATH": _PATH, "HOME": "/root", "LANG": "C.UTF-8"}

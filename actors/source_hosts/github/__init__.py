@@ -13,5 +13,3 @@ if TYPE_CHECKING:
     from actors.source_hosts.github.settings import GithubAppSettings
 else:
     __getattr__ = on_first_use(__name__)
-
-__all__ = ["GITHUB", "Github", "GithubApi", "GithubAppSettings", "GithubNotFound", "Installations"]

@@ -8,8 +8,6 @@ from __future__ import annotations
 import shlex
 from importlib.resources import files
 
-__all__ = ["in_job", "in_workspace", "script"]
-
 
 def in_workspace(program: str) -> str:
     """Return a script that runs a shell program of the service's in the job's workspace."""

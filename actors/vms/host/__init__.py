@@ -18,16 +18,3 @@ if TYPE_CHECKING:
     from actors.vms.launcher.syscall_filter import MACHINES
 else:
     __getattr__ = on_first_use(__name__)
-
-__all__ = [
-    "BROKER_VARIABLE",
-    "MACHINES",
-    "BootFiles",
-    "IdMap",
-    "KernelPackage",
-    "NoSubIds",
-    "SnapshotInUse",
-    "VmLimits",
-    "run_mapped",
-    "static_busybox",
-]

@@ -17,19 +17,3 @@ if TYPE_CHECKING:
     from actors.vms.images.store import ImageStore
 else:
     __getattr__ = on_first_use(__name__)
-
-__all__ = [
-    "RELEASES",
-    "STANDARD",
-    "Image",
-    "ImageError",
-    "ImageStore",
-    "ImageTooLarge",
-    "Images",
-    "InsufficientDisk",
-    "PullOptions",
-    "Reference",
-    "check_name",
-    "is_name",
-    "resolve",
-]

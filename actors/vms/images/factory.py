@@ -13,5 +13,3 @@ if TYPE_CHECKING:
     from actors.vms.images.tree import Tree, can_be_base
 else:
     __getattr__ = on_first_use(__name__)
-
-__all__ = ["PullOptions", "Recipe", "Staging", "Tree", "bootstrap", "can_be_base", "check_shell", "pull", "unpack"]

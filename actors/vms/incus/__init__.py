@@ -24,34 +24,3 @@ if TYPE_CHECKING:
     from actors.vms.incus.refusals import EngineAway, EngineError, NotFound, NotTrusted
 else:
     __getattr__ = on_first_use(__name__)
-
-__all__ = [
-    "ROOT",
-    "Access",
-    "Engine",
-    "EngineAliases",
-    "EngineAway",
-    "EngineError",
-    "EngineSetup",
-    "IncusProvider",
-    "JoinToken",
-    "Member",
-    "MemberContents",
-    "MemberReport",
-    "NotFound",
-    "NotTrusted",
-    "SetupStep",
-    "access_of",
-    "contents",
-    "disk_program",
-    "efi_stub",
-    "fingerprint_of",
-    "inspect_member",
-    "known_size",
-    "machine_kernel",
-    "member_addresses",
-    "member_urls",
-    "members",
-    "new_certificate",
-    "server_certificate",
-]

@@ -14,9 +14,3 @@ if TYPE_CHECKING:
     from actors.vms.qemu.provider import QemuProvider
 else:
     __getattr__ = on_first_use(__name__)
-
-__all__ = [
-    "QemuProvider",
-    "find_accelerator",
-    "require_program",
-]

@@ -22,15 +22,3 @@ else:
 # Paramiko takes this for a missing package that it can do without: only configuration files of OpenSSH need it. To
 # import it takes longer than to import paramiko.
 sys.modules.setdefault("invoke", cast("ModuleType", None))
-
-__all__ = [
-    "CommandTimeout",
-    "Completed",
-    "Connection",
-    "ConnectionLost",
-    "HostKeyMismatch",
-    "InteractiveSession",
-    "OutputTooLong",
-    "Pty",
-    "Stream",
-]

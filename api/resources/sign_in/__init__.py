@@ -1,5 +1,3 @@
 """Ways to sign in and up."""
 
 from __future__ import annotations
-
-__all__: list[str] = []

@@ -14,12 +14,3 @@ if TYPE_CHECKING:
     from api.sign_in.webauthn.refusals import AnswerRefused, UserNotVerified
 else:
     __getattr__ = on_first_use(__name__)
-
-__all__ = [
-    "AnswerRefused",
-    "UserNotVerified",
-    "creation_options",
-    "request_options",
-    "verify_assertion",
-    "verify_attestation",
-]
