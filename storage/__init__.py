@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from storage.accounts.names import RESERVED_SLUGS, email_address, slugify
     from storage.accounts.passkeys import new_handle
     from storage.audit import append_to_audit
-    from storage.billing.prices import MICRO_CENTS, BillingSettings, cost_cents
+    from storage.billing.settings import MICRO_CENTS, BillingSettings, cost_cents
     from storage.builds.build_history import ServiceFailure
     from storage.builds.settings import BuildSettings
     from storage.clock_steps import CONFIRM, ClockJump, step_text

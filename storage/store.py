@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import peewee
 
 from storage import parts
-from storage.billing.prices import BillingSettings
+from storage.billing.settings import BillingSettings
 from storage.builds.settings import BuildSettings
 from storage.database.connection import Database
 from storage.database.schema import migrate, migrations, version

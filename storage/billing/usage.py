@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import peewee
 
-from storage.billing.prices import cost_cents
+from storage.billing.settings import cost_cents
 from storage.database.clock import DAY, SECOND, boot_id, to_micros
 from storage.database.statements import Columns, Query, Write, slot, written
 from storage.errors import UsageTooLong
@@ -25,7 +25,7 @@ from storage.records.jobs import Shape
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from storage.billing.prices import BillingSettings
+    from storage.billing.settings import BillingSettings
     from storage.database.connection import Database
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import peewee
 
-from storage.billing.prices import MICRO_CENTS, price
+from storage.billing.settings import MICRO_CENTS, price
 from storage.database.clock import SECOND, to_micros
 from storage.database.statements import Columns, Query, Write, insert_into, slot, written
 from storage.models.builds import BuildRow, JobRow
@@ -16,7 +16,7 @@ from storage.records.leases import Hold, HoldEnd
 
 if TYPE_CHECKING:
     from storage.billing.ledger import Ledger
-    from storage.billing.prices import BillingSettings
+    from storage.billing.settings import BillingSettings
     from storage.database.connection import Database
 
 _HOLD = Columns.of(Hold, HoldRow, vm=LeaseRow.uuid)

@@ -177,7 +177,7 @@ def test_ledger_grant_adds_to_the_balance(made: Run, capsys: pytest.CaptureFixtu
 
 def test_a_grant_to_a_missing_organization_is_refused(made: Run, capsys: pytest.CaptureFixture[str]):
     assert made("ledger", "grant", "nobody", "500") == 1
-    assert "there is no organization nobody" in capsys.readouterr().err
+    assert 'there is no organization "nobody"' in capsys.readouterr().err
 
 
 def test_status_of_a_service_that_does_not_run_is_exit_code_3(

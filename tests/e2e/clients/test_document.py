@@ -21,6 +21,9 @@ from tests.payment_provider import SECRET_KEY, WEBHOOK_SECRET, LocalProvider
 
 pytestmark = pytest.mark.long
 
+_SECONDS = 1800
+"""Of schemathesis, whose work is bounded by its examples, and its time by the processor."""
+
 CONFIG = Path(__file__).with_name("schemathesis.toml")
 PIPELINES = "/api/v0/organizations/{org}/pipelines"
 UNLIMITED = str(10**6)
@@ -75,6 +78,7 @@ def client(daemon: Daemon) -> Client:
     return client
 
 
+@pytest.mark.timeout(_SECONDS)
 def test_schemathesis_finds_nothing(daemon: Daemon, client: Client, tmp_path: Path):
     def session() -> str:
         token: str = daemon.json("token", "create", client.email, "--kind", "session")["token"]
@@ -96,7 +100,7 @@ def test_schemathesis_finds_nothing(daemon: Daemon, client: Client, tmp_path: Pa
         capture_output=True,
         text=True,
         check=False,
-        timeout=1800,  # its work is bounded by its examples, and its time by the processor
+        timeout=_SECONDS,
     )
 
     assert done.returncode == 0, done.stdout + done.stderr

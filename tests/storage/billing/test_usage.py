@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from storage import BillingSettings, Build, JobState, LeaseUsage, Outcome, Shape, Storage, Usage, UsageTooLong
-from storage.billing.prices import cost_cents
+from storage.billing.settings import cost_cents
 from storage.records.billing import UsedBy
 from tests.clock import ManualClock
 from tests.records import new_job
