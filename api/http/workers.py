@@ -1,4 +1,13 @@
-"""The threads that serve requests, and whose request is next."""
+"""The threads that serve requests, and whose request is next.
+
+A request waits for at most one of each other caller, however many those send. Everybody without a token or a session
+is one caller, a stranger, and rests after each request for as long as it took, so that strangers take half of the
+service's time at most; among themselves, their addresses take turns.
+
+A thread gives up the GIL in every query and system call, and has it back at once unless another thread wants it. With
+several threads at work, each of those calls waits for switches between threads, which together take longer than the
+rest of a short request. So while requests are short only one thread works. If one takes long, another thread leads.
+"""
 
 from __future__ import annotations
 
