@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Images are large and the same in every checkout; set this to share them.
 export CI_DAEMON_IMAGES_DIR ?= $(CURDIR)/$(RUN)/images
 
-.PHONY: run serve ready setup host test test-newest test-ready test-browser test-machines test-members test-qemu test-crash test-power test-leaks test-fleet test-system test-packages lint types docs
+.PHONY: run serve ready setup host test test-newest test-ready test-browser test-machines test-members test-servers test-qemu test-crash test-power test-leaks test-fleet test-system test-packages lint types docs
 .PHONY: dist portable deb pictures bench clean
 
 # What it caches is below the checkout, too.
@@ -110,18 +110,18 @@ test-newest:
 
 # All that is done before the tests. Each step that takes longer than a second says for what it is, and does so as it
 # begins. Parts run at once, but apt serves one caller at a time.
-test-ready: setup lint types $(RUN)/tests-collected $(TEST_PROGRAMS)/.complete $(TEST_PROGRAMS)/oidc-provider/.complete $(TEST_PROGRAMS)/axe/.complete $(TEST_PROGRAMS)/octokit/.complete test-browser test-machines test-members
+test-ready: setup lint types $(RUN)/tests-collected $(TEST_PROGRAMS)/.complete $(TEST_PROGRAMS)/oidc-provider/.complete $(TEST_PROGRAMS)/axe/.complete $(TEST_PROGRAMS)/octokit/.complete test-browser test-machines test-members test-servers
 
 # pytest compiles the tests in a way of its own. Without this each of its workers would compile all, and under coverage.
-$(RUN)/tests-collected: $(shell find tests -name '*.py') | setup $(TEST_PROGRAMS)/octokit/.complete
+$(RUN)/tests-collected: $(shell find tests -name '*.py') | setup $(TEST_PROGRAMS)/.complete $(TEST_PROGRAMS)/octokit/.complete
 	@echo "compiling the tests"
 	@$(BIN)/python -m pytest --collect-only -qq >$@.log || { cat $@.log; exit 1; }
 	@touch $@
 
-# A registry to pull images from, busybox, of which a test makes the smallest image, git by ssh and with LFS, shells that
-# complete, and what checks the manual page. fish finds its functions beside itself only if its `etc` is there, too.
+# A registry to pull images from, busybox, of which a test makes the smallest image, what builds and runs images in a job,
+# git by ssh and with LFS, shells that complete, and what checks the manual page. fish finds its functions beside itself only if its `etc` is there, too.
 $(TEST_PROGRAMS)/.complete: .ci/unpack Makefile | host
-	@.ci/unpack "tests with a registry, git servers, shells and the manual page" $(TEST_PROGRAMS) docker-registry busybox-static openssh-server libwrap0 git-lfs fish fish-common libpcre2-32-0 zsh mandoc
+	@.ci/unpack "tests with a registry, images, git servers, shells and the manual page" $(TEST_PROGRAMS) docker-registry busybox-static buildah podman crun conmon libyajl2 libgpgme11 libassuan0 libdevmapper1.02.1 libglib2.0-0 libsubid4 openssh-server libwrap0 git-lfs fish fish-common libpcre2-32-0 zsh mandoc
 	@ln -sfn ../etc $(TEST_PROGRAMS)/usr/etc
 	@touch $@
 
@@ -148,6 +148,12 @@ test-members: | test-machines
 	@[ "$$(id -u)" != 0 ] || { .ci/install mmdebstrap mmdebstrap "tests with Incus" && .ci/install ip iproute2 "tests with Incus" && \
 		{ ls -d $(RUN)/fleet/incus-* >/dev/null 2>&1 || echo "making a Debian with Incus, for tests on a member"; } && \
 		$(BIN)/python -m tests.fleet.tree incus >/dev/null; }
+
+# The image with servers for services beside jobs, which takes a minute, once.
+test-servers: | test-members
+	@ls $(TEST_PROGRAMS)/servers-*/tree.tar >/dev/null 2>&1 || \
+		echo "making a Debian with PostgreSQL, MariaDB, Redis and RabbitMQ, for tests of services"
+	@$(BIN)/python -m tests.servers
 
 # An OpenID Connect issuer to sign in with.
 $(TEST_PROGRAMS)/oidc-provider/.complete: .ci/npm tests/api/sign_in/oidc_provider/package-lock.json $(VENV)/.complete
@@ -216,6 +222,7 @@ types: $(VENV)/.complete
 docs: $(VENV)/.complete
 	$(BIN)/python -m ci_daemon.config.reference docs/configuration.md
 	$(BIN)/python -m ci_daemon.manual docs/commands.md
+	$(BIN)/python -m ci_daemon.manual.language docs/language.md docs/pipeline.schema.json actors/render/guest/language.py
 
 dist: $(VENV)/.complete
 	@.ci/dist $(VENV) dist

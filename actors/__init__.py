@@ -12,9 +12,9 @@ from storage import on_first_use
 if TYPE_CHECKING:
     from actors.builds.adding import add_planned, has_credit
     from actors.builds.attempt.environment import job_environment
+    from actors.builds.attempt.outputs import variables_of
     from actors.builds.retrying import repetition, retry, wait_reason
     from actors.engine import Engine, EngineBusy
-    from actors.log_context import LogContextFilter
     from actors.pollers import PollerComposition
     from actors.prometheus_metrics import PrometheusMetrics
     from actors.settings import (
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         RetentionSettings,
         Timings,
     )
-    from actors.supervision import doing
+    from actors.supervision import LogContextFilter, doing
     from actors.timed_http import Answer, Deadline, NoAnswer, TimedBackend, exchange, proxy_to
     from actors.vms.public_addresses import is_public, is_within
 else:

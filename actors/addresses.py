@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         RepositoryWatcherMessage,
         RootMessage,
         ScheduleRunnerMessage,
+        SourceFetcherMessage,
         StatusReporterMessage,
     )
 
@@ -73,5 +74,6 @@ class Addresses:
     mail: Address[MailSenderMessage] = field(default_factory=Address)
     repositories: Address[RepositoryWatcherMessage] = field(default_factory=Address)
     schedules: Address[ScheduleRunnerMessage] = field(default_factory=Address)
+    sources: Address[SourceFetcherMessage] = field(default_factory=Address)
     statuses: Address[StatusReporterMessage] = field(default_factory=Address)
     notifications: Address[NotifierMessage] = field(default_factory=Address)

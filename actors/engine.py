@@ -134,6 +134,7 @@ class Engine:
         self._composition.addresses.pool.post(Drain())
         self._composition.addresses.renders.post(Drain())
         self._composition.addresses.schedules.post(Drain())
+        self._composition.addresses.sources.post(Drain())
 
     def stop(self) -> None:
         """Stop the actors, last started first. VMs and their commands run on for the next process."""
@@ -150,6 +151,7 @@ class Engine:
         build = self._composition.storage.builds.get(build_id)
         if build is not None and not self._composition.recorder.plan_from_cache(build):
             self._composition.addresses.renders.post(Reschedule())
+            self._composition.addresses.sources.post(PollStorage())
 
     def deliveries_added(self) -> None:
         """Announce that pushes were reported. Returns at once."""

@@ -223,5 +223,8 @@ StatusReporterMessage = PollStorage
 ScheduleRunnerMessage = PollStorage | Drain
 """The messages of the schedule runner."""
 
+SourceFetcherMessage = PollStorage | Drain
+"""The messages of the source fetcher."""
+
 ImagePullerMessage = ImagesAwaited | PollStorage
 """The messages of the image puller."""

@@ -10,6 +10,8 @@ from actors.addresses import Addresses
 from actors.cleanup.host_disk import HostDisk
 from actors.log_watchers import LogWatchers
 from actors.metrics import EngineMetrics
+from actors.render.job_files import JobFiles
+from actors.scheduling.cpu_shares import CpuShares
 from actors.scheduling.parked_vms import ParkedConnections
 from actors.scheduling.pending_reason import PendingReasons
 from actors.scheduling.provider_choice import ProviderChoice
@@ -49,6 +51,12 @@ class VmParts(Parts):
     reasons: PendingReasons = field(default_factory=PendingReasons)
     connections: ParkedConnections = field(default_factory=ParkedConnections)
     host_disk: HostDisk = field(default_factory=HostDisk)
+    job_files: JobFiles = field(default_factory=JobFiles)
+
+    @cached_property
+    def cpu_shares(self) -> CpuShares:
+        """The CPU of the host, divided among organizations."""
+        return CpuShares(self.clock)
 
     @cached_property
     def choice(self) -> ProviderChoice:

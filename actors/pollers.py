@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from actors.composition import ChildSpec
-from actors.mail import Mails
 from actors.mail.sender import MailSender
-from actors.notifications.announcing import Announcements
 from actors.notifications.notifier import Notifier
 from actors.repositories import MIRRORS
-from actors.repositories.commit_builds import CommitBuilds
-from actors.repositories.pull_requests import PullRequestBuilds
-from actors.repositories.pushes import PushBuilds
-from actors.repositories.reruns import HostApprovals, Reruns
+from actors.repositories.source_fetcher import SourceFetcher
 from actors.repositories.watcher import RepositoryWatcher
 from actors.schedules.runner import ScheduleRunner
 from actors.source_hosts.reporting import StatusReporter
 from actors.supervision import spawn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from actors.addresses import Address
@@ -32,8 +28,12 @@ if TYPE_CHECKING:
         NotifierMessage,
         RepositoryWatcherMessage,
         ScheduleRunnerMessage,
+        SourceFetcherMessage,
         StatusReporterMessage,
     )
+    from actors.notifications.announcing import Announcements
+    from actors.render.job_files import FoundFiles
+    from actors.repositories.pushes import PushBuilds
     from actors.source_hosts.host import SourceHost
     from storage import Build
 
@@ -48,15 +48,19 @@ class PollerComposition:
     parts: Composition
     hosts: Mapping[str, SourceHost]
     describe_build: Callable[[Build], Mapping[str, object]]
+    making: threading.Lock = field(default_factory=threading.Lock, init=False)
+    """Held by the actor that makes what several use."""
 
     @property
     def pollers(self) -> tuple[ChildSpec, ...]:
         """All of them, in the order of their start."""
         addresses = self.parts.addresses
+        self.parts.job_files.come_from(self._job_files)
         return (
             ChildSpec(MailSender, addresses.mail, self._mail_sender),
             ChildSpec(RepositoryWatcher, addresses.repositories, self._repository_watcher),
             ChildSpec(ScheduleRunner, addresses.schedules, self._schedule_runner),
+            ChildSpec(SourceFetcher, addresses.sources, self._source_fetcher),
             ChildSpec(StatusReporter, addresses.statuses, self._status_reporter),
             ChildSpec(Notifier, addresses.notifications, self._notifier),
         )
@@ -65,28 +69,33 @@ class PollerComposition:
     def _mirrors(self) -> Path:
         return self.parts.storage.directory / MIRRORS
 
-    @cached_property
     def _pushes(self) -> PushBuilds:
-        storage, live_settings, hosts = self.parts.storage, self.parts.live_settings, self.hosts
-        commits = CommitBuilds(
-            storage=storage,
-            discovery=self.parts.discovery,
-            live_settings=live_settings,
-            root=self.parts.addresses.root,
-            hosts=hosts,
+        """Return what builds pushes, which is imported when a repository is looked at first."""
+        with self.making:
+            return self._made_pushes
+
+    @cached_property
+    def _made_pushes(self) -> PushBuilds:
+        # A service without repositories never needs them, nor does one that has just started.
+        from actors.repositories.commit_builds import CommitParts  # noqa: PLC0415 - see above
+        from actors.repositories.pushes import PushBuilds  # noqa: PLC0415 - see above
+
+        parts = self.parts
+        commits = CommitParts(
+            storage=parts.storage,
+            clock=parts.clock,
+            discovery=parts.discovery,
+            live_settings=parts.live_settings,
+            root=parts.addresses.root,
+            hosts=self.hosts,
         )
-        pull_requests = PullRequestBuilds(storage=storage, live_settings=live_settings, commits=commits, hosts=hosts)
-        return PushBuilds(
-            storage=storage,
-            live_settings=live_settings,
-            commits=commits,
-            pull_requests=pull_requests,
-            approvals=HostApprovals(storage=storage, commits=commits, hosts=hosts),
-            reruns=Reruns(storage=storage, live_settings=live_settings, root=self.parts.addresses.root, hosts=hosts),
-            mirrors=self._mirrors,
-            hosts=hosts,
-            watchers=self.parts.watchers,
-        )
+        return PushBuilds(commits, self._mirrors, parts.watchers)
+
+    def _job_files(self, organization: str, names: Sequence[str]) -> FoundFiles:
+        """Return files of jobs of connected repositories."""
+        from actors.repositories.job_files import ConnectedJobFiles  # noqa: PLC0415 - few pipelines use any
+
+        return ConnectedJobFiles(self.parts.storage, self.parts.live_settings, self.hosts).fetch(organization, names)
 
     def _mail_sender(self) -> Address[MailSenderMessage]:
         return spawn(MailSender, self.parts)
@@ -97,10 +106,19 @@ class PollerComposition:
     def _schedule_runner(self) -> Address[ScheduleRunnerMessage]:
         return spawn(ScheduleRunner, self.parts, pushes=self._pushes)
 
+    def _source_fetcher(self) -> Address[SourceFetcherMessage]:
+        return spawn(SourceFetcher, self.parts, pushes=self._pushes, recorder=self.parts.recorder)
+
     def _status_reporter(self) -> Address[StatusReporterMessage]:
         return spawn(StatusReporter, self.parts, hosts=self.hosts)
 
     def _notifier(self) -> Address[NotifierMessage]:
+        return spawn(Notifier, self.parts, self._announcements)
+
+    def _announcements(self) -> Announcements:
+        from actors.mail.mails import Mails  # noqa: PLC0415 - as below
+        from actors.notifications.announcing import Announcements  # noqa: PLC0415 - for the first build that ends
+
         settings = self.parts.live_settings.now
         mails = Mails(self.parts.storage, settings.base_url, settings.pages)
-        return spawn(Notifier, self.parts, Announcements(self.parts, mails=mails, describe=self.describe_build))
+        return Announcements(self.parts, mails=mails, describe=self.describe_build)

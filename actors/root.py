@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from enum import StrEnum
@@ -11,7 +12,6 @@ from typing import TYPE_CHECKING, Any, assert_never
 from actors.builds.build_supervisors import BuildSupervisors
 from actors.builds.early_end import fail_build
 from actors.builds.supervisor import BuildSupervisor
-from actors.cleanup.ledger_check import verify_ledger
 from actors.messages import (
     BuildCreated,
     CancelBuild,
@@ -35,12 +35,16 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from actors.composition import ChildSpec, Composition
+    from actors.metrics import EngineMetrics
+    from storage import Storage
 
 _REAP_INTERVAL = 60.0
 _EXPIRE_INTERVAL = 3600.0
 _POLL_INTERVAL = 1.0
 _RESTARTS = 5
 _RESTART_WINDOW = 60.0
+
+_log = logging.getLogger(__name__)
 
 
 class _Chore(StrEnum):
@@ -218,6 +222,8 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
             build = self._storage.builds.get(build_id)
             if build is not None and build.state is not BuildState.SCHEDULED:
                 self._supervisors.send(TurnGiven(build_id))
+            elif self._storage.cache.may_hit(build_id):
+                self._supervisors.start_later(build_id)
         if given:
             self._addresses.pool.post(Reschedule())
 
@@ -281,3 +287,14 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
         if len(self._restarts) == _RESTARTS and now - self._restarts[0] < _RESTART_WINDOW:
             self._composition.broken.set()
         self._restarts.append(now)
+
+
+def verify_ledger(storage: Storage, metrics: EngineMetrics) -> None:
+    """Compare balances, entries and prices; log each discrepancy and set their metric. Blocks.
+
+    No debit may be lost, and none made twice.
+    """
+    found = storage.ledger.verify()
+    for discrepancy in found:
+        _log.error("the ledger of %s is wrong: %s", discrepancy.organization_slug, discrepancy.problem)
+    metrics.verified(len(found))

@@ -6,28 +6,31 @@ import math
 import re
 from collections.abc import Mapping  # noqa: TC003 - the configuration's reader evaluates the annotations
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from ipaddress import IPv4Network, IPv6Network, ip_address
+from typing import TYPE_CHECKING, Literal
 
 from actors.scheduling.capacity import Capacity
-from storage import ProviderName, immutable, setting
+from storage import EmailInvalid, ProviderName, Shape, email_address, immutable, networks_of, pattern, setting
 
 if TYPE_CHECKING:
     from actors.ir.settings import IrSettings
-    from actors.mail.settings import MailSettings
-    from actors.notifications.settings import NotificationSettings
-    from actors.render.settings import RenderSettings
     from actors.repositories.settings import RepositorySettings, SourceSettings
     from actors.vms import HostSize
-    from storage import Build
-
+    from storage import Build, Pipeline
 
 _MAX_GB = 1_000_000
 _MAX_RETENTION = 100_000
 """Days, and GB."""
 _ONE_DAY = 86_400
 _THIRTY_YEARS = 30 * 365 * _ONE_DAY
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_RESERVED = re.compile(r"CI|CI_.*")
+_VARIABLE = pattern(r"[A-Za-z_][A-Za-z0-9_]*")
+_RESERVED = pattern(r"CI|CI_.*")
+
+_SENDER = "ci-daemon@localhost"
+
+_DOMAIN = pattern(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?", re.ASCII | re.IGNORECASE)
+
+_DAY = 86_400
 
 
 @immutable
@@ -137,16 +140,38 @@ class ArtifactSettings:
 
 @immutable
 class CacheSettings:
-    """Section ``[cache]``: disks of VMs that are kept for later builds."""
+    """Section ``[cache]``: disks of VMs, and folders of jobs, that are kept for later builds."""
 
     max_gb: float = setting(
         50.0, "The most GB of disks that are kept; 0 turns the cache off.", at_least=0, at_most=_MAX_GB, live=True
+    )
+
+    folder_gb: float = setting(2.0, "The most GB of one folder that a job keeps.", above=0, at_most=_MAX_GB, live=True)
+    folders_gb: float = setting(
+        20.0,
+        "The most GB of the folders that jobs keep, of which the longest unused go first; 0 keeps none.",
+        at_least=0,
+        at_most=_MAX_GB,
+        live=True,
+    )
+    folders_days: int = setting(
+        30, "The days after which a kept folder goes that no job got.", at_least=1, at_most=_MAX_RETENTION, live=True
     )
 
     @property
     def max_bytes(self) -> int:
         """Return ``max_gb`` in bytes."""
         return int(self.max_gb * 2**30)
+
+    @property
+    def folder_bytes(self) -> int:
+        """Return ``folder_gb`` in bytes."""
+        return int(self.folder_gb * 2**30)
+
+    @property
+    def folders_bytes(self) -> int:
+        """Return ``folders_gb`` in bytes."""
+        return int(self.folders_gb * 2**30)
 
 
 @immutable
@@ -261,7 +286,7 @@ class FrontEnd:
     """The address and the paths of pages: those of the console, or of another front end.
 
     Pages for tokens get them in the fragment, so that no server's log has them. ``build`` names a build by ``{org}``,
-    ``{pipeline}`` and ``{number}``.
+    ``{pipeline}`` and ``{number}``, ``pipeline`` a pipeline by the first two.
     """
 
     url: str
@@ -271,6 +296,7 @@ class FrontEnd:
     paid: str = "/billing/paid"
     canceled: str = "/billing/canceled"
     build: str = "/{org}/pipelines/{pipeline}/builds/{number}"
+    pipeline: str = "/{org}/pipelines/{pipeline}"
 
     def page(self, path: str) -> str:
         """Return the address of a page."""
@@ -278,8 +304,15 @@ class FrontEnd:
 
     def page_of(self, build: Build) -> str:
         """Return the address of a build's page."""
-        names = {"org": build.organization_slug, "pipeline": build.pipeline_slug, "number": str(build.number)}
-        path = self.build
+        return self._filled(
+            self.build, org=build.organization_slug, pipeline=build.pipeline_slug, number=str(build.number)
+        )
+
+    def page_of_pipeline(self, organization_slug: str, pipeline: Pipeline) -> str:
+        """Return the address of a pipeline's page."""
+        return self._filled(self.pipeline, org=organization_slug, pipeline=pipeline.slug)
+
+    def _filled(self, path: str, **names: str) -> str:
         for name, value in names.items():
             path = path.replace(f"{{{name}}}", value)
         return self.page(path)
@@ -346,3 +379,107 @@ class Timings:
     first_parked: float = 0.0
     rendered: float = 0.3
     housekeeping: float = 0.0
+
+
+@immutable
+class MailSettings:
+    """Section ``[mail]``: the SMTP server for e-mail.
+
+    The server's certificate is verified. A server that does not offer the configured encryption gets no mail, and the
+    password goes to a server on another host only when the connection is encrypted.
+    """
+
+    host: str = setting("", "The name or address of the server; if it is empty, no e-mail is sent.", live=True)
+    port: int = setting(587, "The port of the server.", at_least=1, at_most=65535, live=True)
+    security: Literal["starttls", "tls", "none"] = setting("starttls", "The encryption of the connection.", live=True)
+    user: str = setting("", "The user to log in as; if it is empty, the service does not log in.", live=True)
+    password: str = setting("", "The password of `user`.", secret=True, live=True)
+    sender: str = setting(_SENDER, "The address that e-mail comes from.", live=True)
+
+    def __post_init__(self) -> None:
+        if self.user and self.security == "none" and not _is_loopback(self.host):
+            raise ValueError(
+                'security must be "starttls" or "tls" if user is set: without encryption,'
+                " the password goes to a server on this host alone"
+            )
+        if self.sender == _SENDER:
+            return
+        try:
+            email_address(self.sender)
+        except EmailInvalid as error:
+            raise ValueError(f'sender must be an address such as "ci@example.org": {error}') from None
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@immutable
+class NotificationSettings:
+    """Section ``[notifications]``: what is told about the ends of builds, and to whom."""
+
+    networks: tuple[str, ...] = setting(
+        (),
+        "The networks of this host's surroundings that webhooks may be sent to, also without encryption, as in"
+        ' `"10.1.0.0/16"`; all others must be public.',
+        live=True,
+    )
+    mail_domains: tuple[str, ...] = setting(
+        (),
+        "The domains at which the authors of commits get mail without an account; all others get it only as members of"
+        " the organization.",
+        live=True,
+    )
+    timeout: float = setting(15.0, "The most seconds that an endpoint may take.", above=0, at_most=60, live=True)
+
+    def __post_init__(self) -> None:
+        _ = self.allowed_networks
+        for domain in self.mail_domains:
+            if not _DOMAIN.fullmatch(domain):
+                raise ValueError(f'mail_domains must be domains such as "example.org", not "{domain}"')
+
+    @property
+    def allowed_networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
+        """The networks that webhooks may be sent to although they are not public."""
+        return networks_of(self.networks)
+
+
+@immutable
+class RenderSettings:
+    """Section ``[render]``: rendering of builds that bring source and no ``pipeline_ir``.
+
+    Each is rendered in a VM of the default image, beside the VMs of jobs.
+    """
+
+    vms: int = setting(
+        3, "The most builds that are rendered at once; one organization has all but one of them.", at_least=1
+    )
+    fetch_timeout: float = setting(120.0, "The most seconds to fetch the source.", above=0, at_most=_DAY, live=True)
+    timeout: float = setting(120.0, "The most seconds to load the pipeline files.", above=0, at_most=_DAY, live=True)
+    max_source_mb: int = setting(512, "The most MB of a source that is fetched from a URL.", at_least=1, live=True)
+    cpu: int = setting(1, "The vCPUs of each VM.", at_least=1, live=True)
+    memory_gb: int = setting(2, "The GB of memory of each VM.", at_least=1, live=True)
+    disk_gb: int = setting(10, "The GB of disk of each VM.", at_least=1, live=True)
+    cache_seconds: int = setting(
+        3600,
+        "The seconds that the render of an archive is cached; with 0 every build is rendered.",
+        at_least=0,
+        at_most=30 * _DAY,
+        live=True,
+    )
+    register: bool = setting(
+        default=True, description="Let a build by repository create the pipeline that its archive declares.", live=True
+    )
+
+    @property
+    def vms_of_one(self) -> int:
+        """The most renders of one organization at once, so that another's never waits for those of one alone."""
+        return max(1, self.vms - 1)
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of each VM."""
+        return Shape(self.cpu, self.memory_gb, self.disk_gb)

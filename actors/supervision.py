@@ -1,4 +1,7 @@
-"""The base class of actors, which survive errors and tell their parent their end, and their threads."""
+"""The base class of actors, which survive errors and tell their parent their end, and their threads.
+
+A thread has a log context: the build and job that it works on, which every record has that is logged there.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,10 @@ import logging
 import threading
 from abc import abstractmethod
 from contextlib import suppress
+from contextvars import ContextVar
 from functools import partial
 from queue import Empty, SimpleQueue
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
 import pykka
@@ -19,11 +24,10 @@ from actors.messages import ChildStopped
 from storage import DatabaseDamaged, DatabaseUnavailable, immutable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from types import TracebackType
 
     from actors.timer import Timer
-
 
 _REST_SECONDS = 10.0
 _WORKER_TIMEOUT = 5.0
@@ -32,6 +36,8 @@ _TRANSIENT_ERRORS = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 MessageT_contra = TypeVar("MessageT_contra", contravariant=True)
 TaskT = TypeVar("TaskT")
 P = ParamSpec("P")
+
+_CURRENT: ContextVar[Mapping[str, str]] = ContextVar("about", default=MappingProxyType({}))
 
 
 class Running:
@@ -320,3 +326,17 @@ def doing(address: pykka.ActorRef[Any]) -> str:
     """Describe an actor's work without a call to it, since it may be stuck."""
     actor = address._actor_weakref()  # noqa: SLF001 - pykka has no other way to look at an actor from outside
     return actor.doing if isinstance(actor, Supervised) else "it has ended"
+
+
+def set_log_context(**pairs: str) -> None:
+    """Set the log context of this thread, and of the worker threads that it starts from here on."""
+    _CURRENT.set(pairs)
+
+
+class LogContextFilter(logging.Filter):
+    """Logging filter for handlers: adds the thread's context to a record, but overrides nothing in it."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Let every record through."""
+        record.__dict__.update({**_CURRENT.get(), **record.__dict__})
+        return True

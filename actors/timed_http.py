@@ -125,21 +125,23 @@ def exchange(
     body: bytes,
     *,
     backend: TimedBackend,
-    ssl_context: ssl.SSLContext,
+    ssl_context: Callable[[], ssl.SSLContext],
     most_bytes: int,
     proxy: httpcore.Proxy | None = None,
 ) -> Answer:
     """Send a request over a connection of its own, or through a proxy, and return the whole answer.
 
-    Redirects are not followed, so a credential goes nowhere else. Raises NoAnswer, and what the backend raises.
+    Redirects are not followed, so a credential goes nowhere else. ``ssl_context`` is called if the URL needs
+    encryption. Raises NoAnswer, and what the backend raises.
     """
     sent = {**_HEADERS, **headers}
     if body or method == "POST":
         sent["Content-Length"] = str(len(body))
     content = bytearray()
     try:
+        context = ssl_context() if urlsplit(url).scheme == "https" else None
         with (
-            httpcore.ConnectionPool(ssl_context, proxy, network_backend=backend) as pool,
+            httpcore.ConnectionPool(context, proxy, network_backend=backend) as pool,
             pool.stream(method, url, headers=list(sent.items()), content=body) as response,
         ):
             for chunk in response.iter_stream():

@@ -26,14 +26,19 @@ def body_bytes(req: falcon.Request) -> bytes:
     return req.bounded_stream.read()
 
 
-def parse_json(body: bytes) -> object:
-    """Parse a body without checking it. Raises ApiError ``malformed_json`` or ``body_too_large``.
+def check_values(body: bytes) -> None:
+    """Raise ApiError ``body_too_large`` for JSON of very many values.
 
-    The number of values is limited, because millions of empty lists are few bytes but take gigabytes and seconds to
-    parse. Characters within strings are counted too: a pipeline of the largest size has far fewer.
+    Millions of empty lists are few bytes but take gigabytes and seconds to parse. Characters within strings are
+    counted too: a pipeline of the largest size has far fewer.
     """
     if sum(body.count(mark) for mark in (b",", b"[", b"{")) > _MAX_VALUES:
         raise ApiError("body_too_large", f"the body has more than {_MAX_VALUES} values")
+
+
+def parse_json(body: bytes) -> object:
+    """Parse a body without checking it. Raises ApiError ``malformed_json`` or ``body_too_large``."""
+    check_values(body)
     try:
         return pydantic_core.from_json(body, allow_inf_nan=False, cache_strings="keys")
     except ValueError as error:

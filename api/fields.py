@@ -24,16 +24,18 @@ from pydantic import (
     create_model,
 )
 
+from actors.ir import MAX_INPUT_CHARS, MOST_INPUTS, ScheduleTimes
 from actors.notifications import checked_events, endpoint_url
-from actors.schedules import ScheduleInvalid, ScheduleTimes
 from api.errors.catalog import ApiError
-from api.operations.operation import ABSENT, Whole
+from api.operations.body import ABSENT, MAX_LONG_TEXT, MAX_TEXT, BodyField, body_fields
 from storage import BuildEvent, JsonModel, Role, shown_fields
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pydantic_core import ErrorDetails
+
+    from api.operations.operation import Whole
 
 B = TypeVar("B")
 Body = TypeVar("Body", bound=BaseModel)
@@ -44,6 +46,7 @@ _KEY = "[key]"
 _EXPECTED = {
     "missing": "expected a value, the field is required",
     "string_type": "expected a string",
+    "too_long": "expected at most {max_length}",
     "string_too_long": "expected at most {max_length} characters",
     "string_too_short": "expected at least {min_length} characters",
     "string_pattern_mismatch": "expected a string that matches {pattern}",
@@ -108,17 +111,67 @@ NOT_BLANK = Field(json_schema_extra={"minLength": 1, "pattern": r"^[^\u0000]*[^\
 Value = Annotated[str, AfterValidator(_without_nul), _WITHOUT_NUL]
 """A string that a program can be given, of any length."""
 
-Text = Annotated[str, StringConstraints(max_length=255), AfterValidator(_without_nul), _WITHOUT_NUL]
+Text = Annotated[str, StringConstraints(max_length=MAX_TEXT), AfterValidator(_without_nul), _WITHOUT_NUL]
 """A string of at most 255 characters."""
 
 RequiredText = Annotated[Text, AfterValidator(not_blank), NOT_BLANK]
 """A string of 1 to 255 characters, not all of them spaces."""
 
-LongText = Annotated[str, StringConstraints(max_length=10_000), AfterValidator(_without_nul), _WITHOUT_NUL]
+LongText = Annotated[str, StringConstraints(max_length=MAX_LONG_TEXT), AfterValidator(_without_nul), _WITHOUT_NUL]
 """A message or a description: a string of at most 10,000 characters."""
 
 RequiredLongText = Annotated[LongText, AfterValidator(not_blank), NOT_BLANK]
 """A `LongText` that is not all spaces."""
+
+VISIBLE = "^[ -~]*[!-~][ -~]*$"
+"""The characters of codes, states and nonces (RFC 6749, appendix A), which are not spaces alone."""
+
+OAuthCode = Annotated[str, StringConstraints(max_length=4096, pattern=VISIBLE), Field(examples=["4/0AVMBsJhPq1Vt3kzQ"])]
+"""A code or a state with which a provider sends a person back."""
+
+RedirectUri = Annotated[
+    str,
+    StringConstraints(max_length=2048, pattern="^[!-~]+$"),
+    Field(examples=["https://ci.example.org/login/with/google/callback"]),
+]
+"""The page to which a provider sends a person back."""
+
+CodeVerifier = Annotated[
+    str,
+    StringConstraints(pattern="^[A-Za-z0-9._~-]{43,128}$"),
+    Field(examples=["dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"]),
+]
+"""The verifier of a code challenge (RFC 7636)."""
+
+ProviderNonce = Annotated[str, StringConstraints(max_length=256, pattern=VISIBLE), Field(examples=["n-0S6_WzA2Mj"])]
+"""A nonce that an ID token must have."""
+
+OwnerToken = Annotated[Text, Field(examples=["kX2m8Qd0wYvN5s1rJ7tLb3cHf9gEaZ4iUoP6xTqRnMk"])]
+"""The token of the link by which the owner of the service signs up."""
+
+ProviderKind = Annotated[str, Field(json_schema_extra={"enum": ["google", "github", "oidc"]})]
+"""A kind of identity provider."""
+
+Nonce = Annotated[str, StringConstraints(max_length=256), Field(examples=["q3Zr1LxV0bT8sYkN5wPd7g"])]
+"""A nonce of a command line that signs in."""
+
+RequiredNonce = Annotated[Nonce, AfterValidator(not_blank), NOT_BLANK]
+LongNonce = Annotated[Nonce, StringConstraints(min_length=16)]
+"""A nonce that nobody guesses."""
+
+NonceHash = Annotated[
+    str,
+    StringConstraints(pattern="^[0-9a-f]{64}$"),
+    Field(examples=["9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"]),
+]
+"""The SHA-256 of a nonce, in lowercase hex."""
+
+_LOGIN_CODE = Field(examples=["7H3K9QZ2M5RT8WXY"])
+
+LoginCode = Annotated[Text, _LOGIN_CODE]
+"""A code that a person types into a command line that signs in."""
+
+RequiredLoginCode = Annotated[RequiredText, _LOGIN_CODE]
 
 WHOLE_NUMBER = BeforeValidator(_whole_number)
 """Makes an ``int`` a whole number in a query; comes last, as the schema has the bounds before it."""
@@ -128,24 +181,13 @@ NUMBER = BeforeValidator(_number)
 
 
 def _cron(text: str) -> str:
-    return _of_schedule(text, _UTC, text)
+    return ScheduleTimes(text, "UTC").cron
 
 
 def _timezone(name: str) -> str:
-    return _of_schedule(_ANY_TIME, name, name)
+    return ScheduleTimes("* * * * *", name).timezone
 
 
-def _of_schedule(cron: str, timezone: str, value: str) -> str:
-    """Return the value. Raises ValueError if there is no such schedule."""
-    try:
-        ScheduleTimes(cron, timezone)
-    except ScheduleInvalid as error:
-        raise ValueError(str(error)) from None
-    return value
-
-
-_UTC = "UTC"
-_ANY_TIME = "* * * * *"
 _FIVE_FIELDS = {"pattern": r"^\s*\S+(\s+\S+){4}\s*$", "examples": ["30 4 * * 1-5"]}
 
 Cron = Annotated[RequiredText, AfterValidator(_cron), Field(json_schema_extra=_FIVE_FIELDS)]
@@ -205,6 +247,31 @@ Env = Annotated[
     Field(json_schema_extra={"propertyNames": {"pattern": f"^{_ENV_NAME}$"}}),
 ]
 
+_INPUT_VALUE = {"anyOf": [{"type": "string", "maxLength": MAX_INPUT_CHARS}, {"type": "boolean"}, {"type": "number"}]}
+
+
+def _input_value(value: object) -> object:
+    """Return a truth value or a number as it is spelled, and all else as it is."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int | float) else value
+
+
+GivenInputs = Annotated[
+    dict[
+        Annotated[str, StringConstraints(min_length=1, max_length=63)],
+        Annotated[
+            str,
+            StringConstraints(max_length=MAX_INPUT_CHARS),
+            AfterValidator(_without_nul),
+            BeforeValidator(_input_value),
+            WithJsonSchema(_INPUT_VALUE),
+        ],
+    ],
+    Field(max_length=MOST_INPUTS, examples=[{"target": "staging", "dry_run": True}]),
+]
+"""The inputs of a build by name; whether they fit is known as it is planned."""
+
 SourceUrl = Annotated[
     str,
     StringConstraints(max_length=255),
@@ -235,9 +302,6 @@ RepositoryUrl = Annotated[str, _VISIBLE, Field(json_schema_extra=_REPOSITORY_URL
 
 HostToken = Annotated[str, _VISIBLE]
 """A token of a source host."""
-
-ConcurrencyLimit = Annotated[int, Field(ge=1, le=1000)]
-"""The number of builds of a concurrency group that may run at a time."""
 
 
 def _digits(value: object) -> object:
@@ -292,10 +356,12 @@ Moment = Annotated[
 ]
 """A time from a caller, in ISO 8601 with an offset; parsed to an aware datetime in UTC."""
 
-Uuid = Annotated[
-    str,
-    WithJsonSchema({"type": "string", "format": "uuid", "examples": ["0b9d6f0e-3f0c-4a53-9d0a-5f5f9d6c1d2e"]}),
-]
+UUID_SCHEMA: dict[str, Any] = {
+    "type": "string",
+    "format": "uuid",
+    "examples": ["0b9d6f0e-3f0c-4a53-9d0a-5f5f9d6c1d2e"],
+}
+Uuid = Annotated[str, WithJsonSchema(UUID_SCHEMA)]
 
 
 Day = Annotated[
@@ -307,7 +373,15 @@ Day = Annotated[
 
 
 _TYPES: Mapping[str, object] = MappingProxyType(
-    {"datetime": Timestamp, "date": Day, "Uuid": Uuid, "Mapping": Mapping, "Warnings": Warnings}
+    {
+        "datetime": Timestamp,
+        "date": Day,
+        "Uuid": Uuid,
+        "Mapping": Mapping,
+        "Warnings": Warnings,
+        "LoginCode": LoginCode,
+        "ProviderKind": ProviderKind,
+    }
 )
 """The types of fields by their names in records, whose modules import them for type checkers alone."""
 
@@ -347,7 +421,7 @@ def _shown(value: object) -> object:
     if isinstance(value, tuple):
         return tuple(map(_shown, value))
     kind: Any = type(value)
-    return model_of(kind).showing(value) if dataclasses.is_dataclass(value) else value
+    return model_of(kind).showing(value) if hasattr(kind, "__dataclass_fields__") else value
 
 
 @cache
@@ -396,7 +470,8 @@ def body_model_of(body: Any) -> type[RequestBody]:  # noqa: ANN401 - mypy takes 
     """Return the model of the class of a body, whose types are those of this module."""
     types = get_type_hints(body, {**globals(), **vars(sys.modules[body.__module__])}, include_extras=True)
     declared: dict[str, Any] = {
-        each.name: (_with_choices(types[each.name]), _default(each.default)) for each in dataclasses.fields(body)
+        each.name: (_described(each, _with_choices(types[each.name])), _default(each.default))
+        for each in body_fields(body).values()
     }
     made: type[RequestBody] = create_model(
         body.__name__, __base__=RequestBody, __doc__=body.__doc__, __module__=body.__module__, **declared
@@ -411,6 +486,14 @@ def _with_choices(kind: Any) -> Any:  # noqa: ANN401 - any type
     if get_origin(kind) in {Union, UnionType}:
         return Union[tuple(map(_with_choices, get_args(kind)))]  # noqa: UP007 - made of any number
     return kind
+
+
+def _described(field: BodyField, kind: Any) -> Any:  # noqa: ANN401 - any type
+    """Return the type of a field with what the field says of it."""
+    if field.about is None:
+        return kind
+    least, greatest = field.bounds or (None, None)
+    return Annotated[kind, Field(description=field.about, ge=least, le=greatest)]
 
 
 def _default(value: object) -> Any:  # noqa: ANN401 - as pydantic takes it

@@ -1,13 +1,14 @@
-"""Metrics of the service for Prometheus, read at each scrape. No query reads finished rows."""
+"""Metrics of the service and its requests for Prometheus. No query at a scrape reads finished rows."""
 
 from __future__ import annotations
 
 import shutil
+import time
 from contextlib import suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, TypeVar
 
-from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram, PlatformCollector, ProcessCollector
 from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
 from prometheus_client.registry import Collector
 
@@ -16,12 +17,18 @@ from storage import BuildState, DatabaseDamaged, LeaseState
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    import falcon
     from prometheus_client import Metric
 
     from api.engine import EngineInterface
+    from api.request import ApiRequest
     from storage import Storage
 
 State = TypeVar("State", BuildState, LeaseState)
+
+_NO_ROUTE = "-"
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_NO_METHOD = "other"
 
 
 def metrics_registry(storage: Storage, engine: EngineInterface) -> CollectorRegistry:
@@ -113,3 +120,34 @@ def _by_state(name: str, meaning: str, states: Iterable[State], counts: Mapping[
     for state in states:
         family.add_metric((state.value,), counts.get(state, 0))
     return family
+
+
+class RequestMetrics:
+    """Middleware that counts responses by route, not by path: callers must not be able to make up labels."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._responses = Counter(
+            "ci_daemon_http_requests",
+            "Requests with a response.",
+            labelnames=("method", "route", "status"),
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "ci_daemon_http_request_seconds",
+            "Seconds from a request to the start of its response.",
+            labelnames=("method", "route"),
+            registry=registry,
+        )
+
+    def process_response(
+        self,
+        req: ApiRequest,
+        resp: falcon.Response,
+        resource: object,
+        req_succeeded: bool,  # noqa: FBT001 - falcon's signature
+    ) -> None:
+        """Count a response."""
+        method = req.asked if req.asked in _METHODS else _NO_METHOD
+        route = req.uri_template or _NO_ROUTE
+        self._responses.labels(method, route, str(resp.status_code)).inc()
+        self._seconds.labels(method, route).observe(time.perf_counter() - req.began)

@@ -6,16 +6,16 @@ import re
 from ipaddress import ip_network
 
 from actors import FrontEnd
-from storage import immutable, setting
+from storage import immutable, pattern, setting
 
 _HIGHEST_PORT = 65535
-_TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{16,}", re.ASCII)
-_URL = re.compile(r"https?://[^\s/?#]+(?:/[^\s?#]*)?", re.IGNORECASE)
-_PATH = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*", re.ASCII)
+_TOKEN = pattern(r"[A-Za-z0-9._~+/=-]{16,}", re.ASCII)
+_URL = pattern(r"https?://[^\s/?#]+(?:/[^\s?#]*)?", re.IGNORECASE)
+_PATH = pattern(r"/[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*", re.ASCII)
 _OF_BUILD = ("{org}", "{pipeline}", "{number}")
 _CONSOLE = FrontEnd("")
-_ORIGIN = re.compile(r"https?://[^\s/?#*]+/?", re.IGNORECASE)
-_THIS_HOST = re.compile(r"http://(?:127\.0\.0\.1|0\.0\.0\.0|\[::1?\])(?=[:/]|$)", re.IGNORECASE)
+_ORIGIN = pattern(r"https?://[^\s/?#*]+/?", re.IGNORECASE)
+_THIS_HOST = pattern(r"http://(?:127\.0\.0\.1|0\.0\.0\.0|\[::1?\])(?=[:/]|$)", re.IGNORECASE)
 
 
 @immutable

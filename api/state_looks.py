@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
 
 class Look(NamedTuple):
@@ -58,6 +58,15 @@ def look_of(state: str) -> Look:
 def state_word(state: str) -> str:
     """Return a state in words: `Timed out` of ``timed_out``."""
     return state.replace("_", " ").capitalize()
+
+
+def in_signs(states: Sequence[str]) -> str:
+    """Return how many states have each sign, as `✗ 1  ✓ 9`; `live.js` writes the same."""
+    counts: dict[str, int] = {}
+    for state, look in LOOKS.items():
+        if number := states.count(state):
+            counts[look.sign] = counts.get(look.sign, 0) + number
+    return "  ".join(f"{sign} {number}" for sign, number in counts.items())
 
 
 def worst(states: Collection[str]) -> str:

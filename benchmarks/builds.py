@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from benchmarks.service import Service
     from benchmarks.testbed import Testbed
 
-_JOBS = 100
+JOBS = 100
 _ROUNDS = 3
 _TIMEOUT_SECONDS = 120
 
@@ -32,25 +32,25 @@ def _measure(testbed: Testbed) -> Iterator[Figure]:
     builds: dict[str, tuple[str, Callable[[BaselineVms], None]]] = {
         "chain, each job after the last": (chain(on_disk=False), _one_after_another),
         "chain, each job on the disk of the last": (chain(on_disk=True), _each_on_the_last_disk),
-        f"fan, {PARALLEL} jobs at a time": (fan(), _in_parallel),
+        f"fan, {PARALLEL} jobs at a time": (fan(), run_fan_by_hand),
     }
     with serving(testbed) as service:
         for label, (ir, baseline) in builds.items():
             sides = partial(_build, service, ir), partial(_loop, vms, baseline)
             yield interleaved(label, "ms", _ROUNDS, *sides)
         one_by_one, at_once = (partial(_build, service, ir) for ir in (chain(on_disk=False), fan()))
-        yield interleaved("chain, beside a loop of `sh -c true`", "ms", _ROUNDS, one_by_one, partial(shell_loop, _JOBS))
+        yield interleaved("chain, beside a loop of `sh -c true`", "ms", _ROUNDS, one_by_one, partial(shell_loop, JOBS))
         if GitlabCiLocal.installed():
-            peer = GitlabCiLocal(testbed.folder / "chain", _JOBS, chain=True, at_once=1)
+            peer = GitlabCiLocal(testbed.folder / "chain", JOBS, chain=True, at_once=1)
             yield interleaved("chain, beside gitlab-ci-local", "ms", _ROUNDS, one_by_one, peer.run)
-            peer = GitlabCiLocal(testbed.folder / "fan", _JOBS, chain=False, at_once=PARALLEL)
+            peer = GitlabCiLocal(testbed.folder / "fan", JOBS, chain=False, at_once=PARALLEL)
             yield interleaved("fan, beside gitlab-ci-local", "ms", _ROUNDS, at_once, peer.run)
 
 
 def chain(*, on_disk: bool) -> str:
     """Return the IR of 100 jobs one after the other, each on its own disk or on that of the last."""
     graph = Graph().step("0", "true")
-    for number in range(1, _JOBS):
+    for number in range(1, JOBS):
         before = str(number - 1)
         if on_disk:
             graph.step(str(number), "true", builds_in=before)
@@ -62,7 +62,7 @@ def chain(*, on_disk: bool) -> str:
 def fan() -> str:
     """Return the IR of 100 jobs that wait for nothing."""
     graph = Graph()
-    for number in range(_JOBS):
+    for number in range(JOBS):
         graph.step(str(number), "true")
     return graph.ir()
 
@@ -71,24 +71,24 @@ def _build(service: Service, ir: str) -> float:
     """Run a build and return its milliseconds per job."""
     started = perf_counter()
     service.finish(service.build(ir), _TIMEOUT_SECONDS)
-    return (perf_counter() - started) * 1000 / _JOBS
+    return (perf_counter() - started) * 1000 / JOBS
 
 
 def _loop(vms: BaselineVms, jobs: Callable[[BaselineVms], None]) -> float:
     """Run the jobs without the service and return their milliseconds per job."""
     started = perf_counter()
     jobs(vms)
-    return (perf_counter() - started) * 1000 / _JOBS
+    return (perf_counter() - started) * 1000 / JOBS
 
 
 def _one_after_another(vms: BaselineVms) -> None:
-    for _ in range(_JOBS):
+    for _ in range(JOBS):
         _job(vms)
 
 
 def _each_on_the_last_disk(vms: BaselineVms) -> None:
     done: list[BaselineVm] = []
-    for _ in range(_JOBS):
+    for _ in range(JOBS):
         with vms.start(below=[each.name for each in reversed(done)], network=True) as vm:
             first_command(vm.endpoint, perf_counter())
         done.append(vm)
@@ -96,9 +96,10 @@ def _each_on_the_last_disk(vms: BaselineVms) -> None:
         vms.remove(vm)
 
 
-def _in_parallel(vms: BaselineVms) -> None:
+def run_fan_by_hand(vms: BaselineVms) -> None:
+    """Run the jobs of `fan` without the service."""
     with ThreadPoolExecutor(PARALLEL) as threads:
-        for job in [threads.submit(_job, vms) for _ in range(_JOBS)]:
+        for job in [threads.submit(_job, vms) for _ in range(JOBS)]:
             job.result()
 
 

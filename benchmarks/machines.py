@@ -85,7 +85,7 @@ def _provider(testbed: Testbed) -> Iterator[QemuProvider]:
 
 def _boot(provider: QemuProvider, names: Iterator[str]) -> float:
     vm = next(names)
-    provider.hurry(vm)
+    provider.weigh(vm, 100)
     started = perf_counter()
     provider.park(vm)
     took = first_command(provider.connect(vm), started)
@@ -116,7 +116,7 @@ def _restore(by_hand: BaselineMachines, state: Path) -> float:
 def _attach(provider: QemuProvider, names: Iterator[str], image: str, snapshot: str | None = None) -> float:
     """Attach a disk to a machine that waits; return the milliseconds to its first command's end."""
     vm = next(names)
-    provider.hurry(vm)
+    provider.weigh(vm, 100)
     provider.park(vm)
     with Connection(provider.connect(vm), SystemClock(), timeout=_SECONDS) as connection:
         started = perf_counter()

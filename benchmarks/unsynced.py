@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from storage.files import folders
+from storage.files import kinds
 
 
 def _nothing(*_: object) -> None:
@@ -13,7 +13,7 @@ def _nothing(*_: object) -> None:
 
 
 if __name__ == "__main__":
-    for owner, name in ((os, "fsync"), (os, "fdatasync"), (folders, "sync_file_system")):
+    for owner, name in ((os, "fsync"), (os, "fdatasync"), (kinds, "sync_file_system")):
         setattr(owner, name, _nothing)
 
     from ci_daemon.command import main  # imported when nothing that it imports can sync any more

@@ -136,12 +136,12 @@ def convert(api_url: str, code: str) -> MadeApp:
     """Return the app that a code of GitHub stands for; it works once, within an hour. Raises AppNotMade."""
     if not code.isascii() or not code.isalnum():
         raise AppNotMade("the code must be the letters and digits after code= in the address that GitHub led to")
-    url, context = f"{api_url}/app-manifests/{code}/conversions", httpx.create_ssl_context()
+    url = f"{api_url}/app-manifests/{code}/conversions"
     backend = TimedBackend(Deadline(_TIMEOUT))
     try:
         answer = exchange(
             "POST", url, {}, b"",
-            backend=backend, ssl_context=context, most_bytes=_MOST_BYTES, proxy=proxy_to(url),
+            backend=backend, ssl_context=httpx.create_ssl_context, most_bytes=_MOST_BYTES, proxy=proxy_to(url),
         )  # fmt: skip
         if not answer.ok:
             raise AppNotMade(f"GitHub refused the code with {answer.status}: it works once, within an hour; start over")

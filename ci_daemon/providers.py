@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from actors import vms
 from actors.vms import host
-from actors.vms.incus import known_size
 from ci_daemon.host.place import check_place
 from storage import PROVIDERS, ProviderName, immutable
 
@@ -95,7 +94,7 @@ def open_providers(state_dir: Path, config: Config, images: vms.Images, clock: C
 
 def pool_capacity(state_dir: Path, config: Config) -> Capacity:
     """Return the caps for all VMs together, as the pool knows them."""
-    size = known_size(state_dir / "incus") if config.pool.provider == "incus" else vms.HostSize.here()
+    size = vms.known_size(state_dir / "incus") if config.pool.provider == "incus" else vms.HostSize.here()
     return config.pool.host(size)
 
 

@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
+from actors import EngineSettings
 from ci_daemon.config import Config, ConfigError
 from ci_daemon.host import journal
 from storage import immutable, setting_declaration
@@ -104,3 +105,23 @@ class Reloader:
         shared = {each.name for each in fields(self.engine.settings)} & {each.name for each in fields(config)}
         sections = {name: getattr(config, name) for name in shared}
         self.engine.reconfigure(replace(self.engine.settings, **sections))
+
+
+def engine_settings(config: Config, base_url: str, api_address: tuple[str, int]) -> EngineSettings:
+    """Return the engine's settings of a configuration, for an API at these addresses."""
+    return EngineSettings(
+        pool=config.pool,
+        jobs=config.jobs,
+        retention=config.retention,
+        cache=config.cache,
+        artifacts=config.artifacts,
+        render=config.render,
+        ir=config.ir,
+        mail=config.mail,
+        notifications=config.notifications,
+        repositories=config.repositories,
+        source=config.source,
+        base_url=base_url,
+        api_address=api_address,
+        front_end=config.http.front_end(base_url),
+    )

@@ -12,17 +12,14 @@ import pykka
 
 from actors import Engine, PollerComposition, PrometheusMetrics
 from api import Parts, RelyingParty, Server, build_document, create_app
-from ci_daemon.engine_sections import engine_settings
-from ci_daemon.host.dump import dump
+from ci_daemon import tracing
 from ci_daemon.host.lock import serving
-from ci_daemon.host.open_files import raise_open_file_limit
 from ci_daemon.host.place import check_place, claim_place
-from ci_daemon.host.switch_interval import adapt_switch_interval
+from ci_daemon.host.process import adapt_switch_interval, dump, raise_open_file_limit
 from ci_daemon.providers import open_images, open_providers
-from ci_daemon.reload import Reloader
-from ci_daemon.source_hosts import open_source_hosts
-from ci_daemon.terminal.counts import counted
-from ci_daemon.tracing import Tracer, open_exporter
+from ci_daemon.reload import Reloader, engine_settings
+from ci_daemon.source_hosts import SourceHosts
+from ci_daemon.terminal import counted
 from storage import LeaseState, Storage, SystemClock
 
 if TYPE_CHECKING:
@@ -69,7 +66,7 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
         stack.callback(storage.close)
         storage.clock_steps.resume()
         if config.tracing.endpoint:
-            stack.callback(Tracer(storage, open_exporter(config.tracing), clock).close)
+            stack.callback(tracing.Tracer(storage, tracing.open_exporter(config.tracing), clock).close)
         images = open_images(directory, config)
         providers = open_providers(directory, config, images, clock)
         stack.callback(providers.close)
@@ -77,14 +74,14 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
         _warn_of_unusable_passkeys(config)
         server = Server(config.http)
         settings = server.settings
-        hosts = open_source_hosts(storage, config, clock, settings.url)
+        hosts = SourceHosts(storage, config, clock, settings.url)
         engine = Engine(
             storage,
             providers,
             images,
             clock,
             engine_settings(config, settings.url, server.local_address),
-            lambda parts: PollerComposition(parts, hosts.by_name, build_document).pollers,
+            lambda parts: PollerComposition(parts, hosts, build_document).pollers,
             metrics=PrometheusMetrics(),
         )
         stack.callback(_stop_leaked_actors)
@@ -100,10 +97,10 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
                 payments=config.payments,
                 slots=server.slots,
                 clock=clock,
-                hosts=hosts.by_name,
+                hosts=hosts,
                 connector=hosts.connector,
                 workspaces=hosts.workspaces,
-                installations=hosts.installations,
+                installations=hosts.installations if config.github.configured else None,
             ),
         )
         claim_place(directory, config.incus.prefix)

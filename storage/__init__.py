@@ -12,11 +12,10 @@ if TYPE_CHECKING:
     from storage.audit import append_to_audit
     from storage.billing.settings import MICRO_CENTS, BillingSettings, cost_cents
     from storage.builds.build_history import ServiceFailure
-    from storage.builds.settings import BuildSettings
     from storage.clock_steps import CONFIRM, ClockJump, step_text
-    from storage.data_classes import example, immutable, shown_as
+    from storage.copying import FrozenDatabase, check_database, frozen, up_to_date
+    from storage.data_classes import described, example, hidden, immutable, shown_as
     from storage.database.clock import Clock, SystemClock, Timeline, boot_id, duration
-    from storage.database.copying import FrozenDatabase, check_database, frozen, up_to_date
     from storage.database.schema import schema_of_release
     from storage.documents import Uuid, document_of, record_of, showing, shown_fields, timestamp
     from storage.errors import (
@@ -77,13 +76,13 @@ if TYPE_CHECKING:
         error_reason,
     )
     from storage.files.artifacts import ArtifactFiles
-    from storage.files.folders import why_no_files
-    from storage.files.kinds import FILE_KINDS, RENDER_LOG, FileKind
+    from storage.files.kinds import FILE_KINDS, RENDER_LOG, FileKind, why_no_files
     from storage.files.log_writer import LogWriter, OutputShare
     from storage.files.logs import JobLog, LogChunk, LogFiles
     from storage.files.masking import Masker
     from storage.files.retention import KeptFiles, Retention
     from storage.json_model import JsonModel
+    from storage.patterns import pattern
     from storage.pipelines.clone_urls import repo_name
     from storage.records.accounts import (
         Caller,
@@ -135,11 +134,15 @@ if TYPE_CHECKING:
         Build,
         BuildPeople,
         BuildState,
+        Concurrency,
+        FetchedSource,
         FlakyStep,
+        KeptFolder,
         KeyUse,
         ListedBuild,
         NewArtifact,
         NewBuild,
+        NewKeptFolder,
         PastArtifact,
         PastBuild,
         Render,
@@ -155,13 +158,18 @@ if TYPE_CHECKING:
         Dependency,
         Edge,
         EdgeKind,
+        GivenOutputs,
         Job,
         JobErrorCode,
+        JobOutputs,
         JobState,
+        JobSummary,
         NewJob,
         Outcome,
         QueuedJob,
+        Service,
         Shape,
+        ShownSummary,
         Turn,
     )
     from storage.records.leases import (
@@ -194,22 +202,27 @@ if TYPE_CHECKING:
     )
     from storage.records.pages import Page
     from storage.records.pipelines import (
+        MOST_SCHEDULES,
         CancelSuperseded,
         Declaration,
         DeclaringRepository,
         NewPipeline,
+        NewPipelineTrigger,
         NewSchedule,
         Pipeline,
         PipelineChanges,
         PipelineStatus,
+        PipelineTrigger,
         Schedule,
         ScheduleChanges,
         Secret,
         SecretScope,
+        TriggerState,
         Visibility,
     )
     from storage.records.source_hosts import (
         BuildOrigin,
+        CommitCheck,
         Delivery,
         DeployKey,
         GitCredential,
@@ -220,8 +233,17 @@ if TYPE_CHECKING:
         PushOutcome,
         RemoteRepository,
         Repository,
+        SkippedPipeline,
     )
-    from storage.settings import Range, is_secure_address, required_setting, setting, setting_declaration
+    from storage.settings import (
+        BuildSettings,
+        Range,
+        is_secure_address,
+        networks_of,
+        required_setting,
+        setting,
+        setting_declaration,
+    )
     from storage.source_hosts.repositories import GIT
     from storage.store import Storage
     from storage.vault import Vault

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from functools import partial
+from functools import cached_property, partial
 from itertools import product, takewhile
 from typing import TYPE_CHECKING, TypeAlias
 from uuid import uuid4
@@ -15,7 +15,7 @@ from storage.database.connection import Database
 from storage.database.schema import schema_of_release, version
 from storage.database.statements import NEWEST, Columns, Query, Write, first, insert_into, slot
 from storage.files.kinds import DATABASE
-from storage.models.audit import AuditRow
+from storage.models.service import AuditRow
 from storage.records.audit import AuditEntry, AuditFilter
 from storage.records.pages import Page
 
@@ -64,9 +64,6 @@ class Audit:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._insert = Write(database, insert_into(AuditRow))
-        newest, following = AuditRow.id.desc(), AuditRow.id.asc()
-        self._newest = {by: Query(database, _filtered(by).order_by(newest), _ENTRY) for by in _INDEXED}
-        self._following = {by: Query(database, _filtered(by).order_by(following), _ENTRY) for by in _INDEXED}
         self._last = Query(database, AuditRow.select(peewee.fn.COALESCE(peewee.fn.MAX(AuditRow.id), 0)), first)
         self._oldest = Query(
             database,
@@ -77,6 +74,15 @@ class Audit:
             lambda row: (int(row[0]), int(row[1])),
         )
         self._expire = Write(database, AuditRow.delete().where(AuditRow.id <= slot("last")))
+
+    @cached_property
+    def _newest(self) -> dict[_By, Query[AuditEntry]]:
+        """The queries of entries, newest first; most processes only write some."""
+        return {by: Query(self._database, _filtered(by).order_by(AuditRow.id.desc()), _ENTRY) for by in _INDEXED}
+
+    @cached_property
+    def _following(self) -> dict[_By, Query[AuditEntry]]:
+        return {by: Query(self._database, _filtered(by).order_by(AuditRow.id), _ENTRY) for by in _INDEXED}
 
     def write(
         self,

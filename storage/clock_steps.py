@@ -20,8 +20,8 @@ from storage.errors import DatabaseUnavailable
 from storage.models.builds import JobRow
 from storage.models.leases import HoldRow
 from storage.models.notifications import MailRow, NotificationDeliveryRow
+from storage.models.service import ClockRow
 from storage.models.source_hosts import BuildOriginRow, DeliveryRow, RepositoryRow
-from storage.models.switches import ClockRow
 from storage.records.jobs import JobState
 
 if TYPE_CHECKING:

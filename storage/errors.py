@@ -1,10 +1,11 @@
-"""Errors of the storage, of which every message says what to do, and the reason in any error's words."""
+"""Errors of the storage, each with a message that says what to do."""
 
 from __future__ import annotations
 
-import re
 import shlex
 from typing import TYPE_CHECKING
+
+from storage.patterns import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -269,7 +270,7 @@ class UsageTooLong(StorageError):
     """The window has more days or leases than one answer may contain."""
 
 
-_NUMBERS = re.compile(r"\[(Errno -?\d+|SSL(: \w+)?)\] | \(_ssl\.c:\d+\)")
+_NUMBERS = pattern(r"\[(Errno -?\d+|SSL(: \w+)?)\] | \(_ssl\.c:\d+\)")
 
 
 def error_reason(error: Exception) -> str:

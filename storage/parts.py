@@ -15,18 +15,21 @@ if TYPE_CHECKING:
     from storage.accounts.tokens import CliLogins, Tokens
     from storage.accounts.users import Users
     from storage.audit import Audit
+    from storage.billing.holds import Holds
     from storage.billing.ledger import Ledger
     from storage.billing.payments import Coupons, Payments
     from storage.billing.usage import Meter, UsageReport
     from storage.builds.artifacts import Artifacts
     from storage.builds.build_history import BuildHistory, ServiceFailures
-    from storage.builds.builds import Approvals, Builds, ForceFinish
+    from storage.builds.builds import Approvals, Builds
     from storage.builds.concurrency import ConcurrencyGroups, SupersededBuilds
-    from storage.builds.insertion import IdempotencyKeys
+    from storage.builds.insertion import BuildInserter, IdempotencyKeys
     from storage.builds.jobs import Attempts, Jobs
-    from storage.builds.renders import Renders, RunnerTokens
+    from storage.builds.kept_folders import KeptFolders
+    from storage.builds.outputs import Outputs
     from storage.builds.retries import Retries
     from storage.builds.room import BuildRoom
+    from storage.builds.summaries import Summaries
     from storage.clock_steps import ClockSteps
     from storage.database.integrity import Integrity
     from storage.files.artifacts import ArtifactFiles
@@ -36,21 +39,25 @@ if TYPE_CHECKING:
     from storage.files.retention import ArtifactRetention, LogRetention, SourceRetention
     from storage.files.sources import Sources
     from storage.leases.cache import Cache, Snapshots
-    from storage.leases.holds import Holds
+    from storage.leases.force_finish import ForceFinish
     from storage.leases.leases import Leases
     from storage.leases.queue import Queue
+    from storage.leases.renders import Renders, RunnerTokens
     from storage.mail import MailOptOuts, MailQueue
     from storage.notifications.deliveries import EndedBuilds, NotificationDeliveries
     from storage.notifications.notifications import Notifications
     from storage.pipelines.build_status import BuildStatus
     from storage.pipelines.declarations import Declarations
+    from storage.pipelines.pipeline_triggers import PipelineTriggers
     from storage.pipelines.pipelines import Pipelines
     from storage.pipelines.schedules import Schedules
     from storage.pipelines.secrets import Secrets
     from storage.service_state import Switches, TracesSent
+    from storage.source_hosts.commit_checks import CommitChecks
     from storage.source_hosts.connections import HostConnections, RepositoryCredentials
     from storage.source_hosts.deliveries import Deliveries
     from storage.source_hosts.origins import BuildOrigins, PushOutcomes
     from storage.source_hosts.repositories import Repositories, RepositoryChecks
+    from storage.source_hosts.skips import SkippedPipelines
 else:
     __getattr__ = on_first_use(__name__)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from storage.database.clock import to_micros
 from storage.database.statements import Columns, Query, Write, slot
-from storage.models.switches import SwitchRow, TracesSentRow
+from storage.models.service import SwitchRow, TracesSentRow
 
 if TYPE_CHECKING:
     from datetime import datetime

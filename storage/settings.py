@@ -1,4 +1,7 @@
-"""Declarations of settings: default, range, description, and whether a reload applies the key."""
+"""Declarations of settings, and the section about builds that have not ended.
+
+A declaration has the default, range and description of a key, and says whether a reload applies it.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,24 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from storage.data_classes import immutable
+from storage.patterns import pattern
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from dataclasses import Field
+    from ipaddress import IPv4Network, IPv6Network
+
 
 T = TypeVar("T")
 
-_SECURE = re.compile(
+_SECURE = pattern(
     r"https://[^\s?#@]+|http://(?:localhost|127\.\d+\.\d+\.\d+|\[::1\])(?::\d+)?(?:/[^\s?#@]*)?", re.ASCII
 )
 
 _METADATA = "setting"
+
+_MAX_BUILDS = 100_000
+_MAX_GB = 1_000_000
 
 
 @immutable
@@ -115,6 +125,16 @@ def required_setting(description: str, *, example: str, secret: bool = False) ->
     return field(repr=not secret, metadata={_METADATA: SettingDeclaration(description, example=example)})
 
 
+def networks_of(written: Iterable[str]) -> tuple[IPv4Network | IPv6Network, ...]:
+    """Return the networks that the key ``networks`` of a section names. Raises ValueError."""
+    from ipaddress import ip_network  # noqa: PLC0415 - most commands read no section that has the key
+
+    try:
+        return tuple(map(ip_network, written))
+    except ValueError as error:
+        raise ValueError(f'networks must be networks such as "10.1.0.0/16": {error}') from None
+
+
 def setting_declaration(declared: Field[Any]) -> SettingDeclaration:
     """Return the declaration of a field; an empty one if it was not made by `setting`."""
     return cast("SettingDeclaration", declared.metadata.get(_METADATA, SettingDeclaration()))
@@ -123,3 +143,19 @@ def setting_declaration(declared: Field[Any]) -> SettingDeclaration:
 def is_secure_address(url: str) -> bool:
     """Tell whether a URL is https, or leads to this host: nobody else reads what is sent there."""
     return _SECURE.fullmatch(url) is not None
+
+
+@immutable
+class BuildSettings:
+    """Section ``[builds]``: the builds that one organization may have that run or wait.
+
+    With more, requests are refused (429 `too_many_builds`), schedules skip a time, and pushes and pull requests wait
+    until builds have ended. Those of pull requests from forks may be half of them.
+    """
+
+    max_unfinished: int = setting(
+        1000, "The most builds of an organization that have not ended.", at_least=1, at_most=_MAX_BUILDS
+    )
+    max_source_gb: float = setting(
+        20.0, "The most GB of the source archives of these builds.", above=0, at_most=_MAX_GB
+    )

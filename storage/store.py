@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import ExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
@@ -11,12 +12,11 @@ import peewee
 
 from storage import parts
 from storage.billing.settings import BillingSettings
-from storage.builds.settings import BuildSettings
 from storage.database.connection import Database
 from storage.database.schema import migrate, migrations, version
 from storage.errors import AlreadyInitialized, DatabaseDamaged, DatabaseGone, DatabaseUnreadable, NotInitialized
-from storage.files.folders import sync_folder
-from storage.files.kinds import ARTIFACTS, DATABASE, KEY, LOGS, SOURCES
+from storage.files.kinds import ARTIFACTS, DATABASE, KEPT_FOLDERS, KEY, LOGS, SOURCES, sync_folder
+from storage.settings import BuildSettings
 from storage.vault import Vault
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ class Storage:
     declarations = _part(lambda self: parts.Declarations(self._database, self.pipelines))
     idempotency_keys = _part(lambda self: parts.IdempotencyKeys(self._database))
     concurrency_groups = _part(lambda self: parts.ConcurrencyGroups(self._database))
-    builds = _part(
-        lambda self: parts.Builds(
+    _build_inserter = _part(
+        lambda self: parts.BuildInserter(
             self._database,
             self.vault,
             self.sources,
@@ -92,26 +92,32 @@ class Storage:
             strict_shell=self._strict_shell,
         )
     )
+    builds = _part(lambda self: parts.Builds(self._database, self.vault, self._build_inserter))
     build_room = _part(lambda self: parts.BuildRoom(self._database, self.sources, self._bounds))
     approvals = _part(lambda self: parts.Approvals(self._database, self.builds, self.concurrency_groups))
     build_history = _part(lambda self: parts.BuildHistory(self._database))
     build_status = _part(lambda self: parts.BuildStatus(self._database))
     accounts = _part(lambda self: parts.Accounts(self._database, self.builds, self.holds, self.passkeys))
     attempts = _part(lambda self: parts.Attempts(self._database))
+    pipeline_triggers = _part(lambda self: parts.PipelineTriggers(self._database))
     schedules = _part(lambda self: parts.Schedules(self._database, self.pipelines))
     secrets = _part(lambda self: parts.Secrets(self._database, self.vault))
+    outputs = _part(lambda self: parts.Outputs(self._database))
+    summaries = _part(lambda self: parts.Summaries(self._database))
     _artifact_files = _part(lambda self: parts.ArtifactFiles(self.directory / ARTIFACTS))
     artifacts = _part(lambda self: parts.Artifacts(self._database, self._artifact_files, self.attempts))
     artifact_retention = _part(lambda self: parts.ArtifactRetention(self._database, self._artifact_files))
     _meter = _part(lambda self: parts.Meter(self._database, self.billing))
     jobs = _part(lambda self: parts.Jobs(self._database, self.attempts, self._meter, self.ledger, self.holds))
     leases = _part(lambda self: parts.Leases(self._database, self.jobs, self.attempts, self._meter))
-    renders = _part(lambda self: parts.Renders(self._database, self.builds, self.leases))
+    renders = _part(lambda self: parts.Renders(self._database, self.builds, self.leases, self.concurrency_groups))
     host_connections = _part(lambda self: parts.HostConnections(self._database, self.vault))
     repositories = _part(lambda self: parts.Repositories(self._database))
     repository_credentials = _part(lambda self: parts.RepositoryCredentials(self._database, self.vault))
     repository_checks = _part(lambda self: parts.RepositoryChecks(self._database, self.repositories))
     deliveries = _part(lambda self: parts.Deliveries(self._database, self.repository_checks))
+    commit_checks = _part(lambda self: parts.CommitChecks(self._database))
+    skipped_pipelines = _part(lambda self: parts.SkippedPipelines(self._database))
     push_outcomes = _part(lambda self: parts.PushOutcomes(self._database))
     build_origins = _part(lambda self: parts.BuildOrigins(self._database))
     retries = _part(lambda self: parts.Retries(self._database, self.holds, self.concurrency_groups, self.build_origins))
@@ -126,11 +132,14 @@ class Storage:
     integrity = _part(lambda self: parts.Integrity(self._database.path, self._database.damage, self._clock))
     switches = _part(lambda self: parts.Switches(self._database))
     snapshots = _part(lambda self: parts.Snapshots(self._database))
-    cache = _part(lambda self: parts.Cache(self._database, self.jobs, self.snapshots, self.artifacts, self.logs))
-    audit = _part(lambda self: parts.Audit(self._database))
-    force_finish = _part(
-        lambda self: parts.ForceFinish(self._database, self.builds, self.jobs, self.leases, self.audit)
+    cache = _part(
+        lambda self: parts.Cache(
+            self._database, self.jobs, self.snapshots, self.artifacts, self.outputs, self.summaries, self.logs
+        )
     )
+    kept_folders = _part(lambda self: parts.KeptFolders(self._database, self.directory / KEPT_FOLDERS))
+    audit = _part(lambda self: parts.Audit(self._database))
+    force_finish = _part(lambda self: parts.ForceFinish(self._database, self.builds, self.jobs, self.leases))
     usage = _part(lambda self: parts.UsageReport(self._database))
     service_failures = _part(lambda self: parts.ServiceFailures(self._database))
     coupons = _part(lambda self: parts.Coupons(self._database, self.ledger))
@@ -186,15 +195,14 @@ class Storage:
             raise NotInitialized(directory)
         vault = Vault.of_service(directory / KEY, os.environ)
         database = Database(path, clock)
-        try:
-            migrate(database, migrations())
-        except BaseException as error:
-            database.close()
-            if isinstance(error, peewee.PeeweeException | DatabaseDamaged | DatabaseGone):
-                raise DatabaseUnreadable(
-                    f"cannot read {path}: {error}; check its owner, or restore a backup"
-                ) from error
-            raise
+        with ExitStack() as undo:
+            undo.callback(database.close)
+            try:
+                migrate(database, migrations())
+            except (peewee.PeeweeException, DatabaseDamaged, DatabaseGone) as error:
+                message = f"cannot read {path}: {error}; check its owner, or restore a backup"
+                raise DatabaseUnreadable(message) from error
+            undo.pop_all()
         return cls(
             directory,
             database,

@@ -1,4 +1,4 @@
-"""Encryption of secrets at rest: AES-256-GCM with one key, in a file of its own.
+"""Secrets at rest: encrypted by AES-256-GCM with one key, in a file of its own, or only their hashes.
 
 The cipher is imported at its first use, because most commands only check that the key exists.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import os
 import stat
 from functools import cached_property
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from storage.errors import KeyUnreadable, SealBroken
-from storage.files.folders import sync_folder
+from storage.files.kinds import sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
 _KEY_BYTES = 32
 _NONCE_BYTES = 12
 _VERSION = b"\x01"
+
+
+def hashed(secret: str) -> bytes:
+    """Return the SHA-256 of a secret, which is stored in its place."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 
 class Vault:

@@ -18,7 +18,7 @@ from actors import vms
 from actors.vms import host
 from tests.measuring import unmeasured
 
-pytest_plugins = ["tests.memory_disk"]
+pytest_plugins = ["tests.folders"]
 
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")

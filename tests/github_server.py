@@ -24,7 +24,7 @@ from joserfc import jwt
 from joserfc.jwk import RSAKey
 from jsonschema import Draft202012Validator, FormatChecker
 
-from actors.source_hosts.github import GithubAppSettings
+from actors.source_hosts import GithubAppSettings
 
 OCTOKIT = Path(__file__).parent.parent / ".run" / "test-programs" / "octokit" / "node_modules" / "@octokit"
 WEBHOOK_SECRET = "the secret of the tests"

@@ -59,13 +59,13 @@ class MailServer:
         fault = await self._fault(server, "EHLO", "")
         return responses if fault is None else [fault]
 
-    async def handle_MAIL(  # noqa: N802
+    async def handle_MAIL(  # noqa: N802 - the same
         self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
     ) -> str:
         envelope.mail_from = address
         return await self._fault(server, "MAIL", "") or "250 OK"
 
-    async def handle_RCPT(  # noqa: N802
+    async def handle_RCPT(  # noqa: N802 - the same
         self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
     ) -> str:
         fault = await self._fault(server, "RCPT", address)
@@ -73,7 +73,7 @@ class MailServer:
             envelope.rcpt_tos.append(address)
         return fault or "250 OK"
 
-    async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802
+    async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802 - the same
         (recipient,) = envelope.rcpt_tos
         self.before_answer()
         fault = await self._fault(server, "DATA", recipient)

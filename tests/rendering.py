@@ -7,15 +7,17 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import harmont
 from harmont._registry import clear_registry
 
-from actors.ir import IrSettings, Plan, load
+from actors.ir import Built, IrSettings, PipelineFile, Plan, load
 from actors.render import DeclaredPipeline, Envelope
-from actors.render.guest import program
+from actors.render.guest import language, program
 
 RENDER = """
 import runpy, sys, harmont
@@ -35,6 +37,12 @@ def planned(pipeline: Path, project: Path) -> dict[str, Plan]:
     return {each["slug"]: load(json.dumps(each["definition"]), IrSettings()) for each in envelope["pipelines"]}
 
 
+def planned_yaml(texts: Mapping[str, str], built: Built | None = None) -> dict[str, Plan]:
+    """Return the plans of pipelines in YAML for a build, by slug, as the language's own reader has them."""
+    declared = [PipelineFile.parse(f".hm/{name}", text).declared({}, 0) for name, text in texts.items()]
+    return {each["slug"]: load(json.dumps(each["definition"]), IrSettings(), built) for each in declared}
+
+
 def envelope(project: Path) -> str:
     """Return the envelope that the loader itself writes of a project's pipeline files."""
     read, write = os.pipe()
@@ -46,6 +54,17 @@ def envelope(project: Path) -> str:
         done = subprocess.run(argv, cwd=project, pass_fds=fds, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return Path(result.name).read_text()
+
+
+def documents_of(text: str, built: Built | None = None) -> list[dict[str, Any]]:
+    """Return the documents that a file in the service's own language declares for a build."""
+    language.begin({} if built is None else built.facts)
+    language.registered.clear()
+    try:
+        exec(compile(text, ".hm/ci.py", "exec"), {"__name__": "pipeline"})  # the test wrote it
+        return json.loads(json.dumps([each.document() for each in language.registered]))  # type: ignore[no-any-return]
+    finally:
+        language.registered.clear()
 
 
 def declared_by(text: str) -> tuple[DeclaredPipeline, ...]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 from api.operations import BuildRecord, JobRecord
@@ -16,6 +18,7 @@ class _Unset:
 
     soft_failed = cache_hit = untrusted = strict_shell = False
     warnings = depends_on = ()
+    inputs: Mapping[str, str] = MappingProxyType({})
     command = pipeline_slug = ""
     attempt = 1
 
@@ -32,4 +35,4 @@ def shown_build(state: str = "running", **fields: Any) -> BuildRecord:
 def shown_job(key: str, state: str = "running", **fields: Any) -> JobRecord:
     """Return a job that was created and started at `START`."""
     given = {"uuid": key, "name": key, "step_key": key, "state": JobState(state), "created_at": START, **fields}
-    return showing(JobRecord, _Unset(), **{"started_at": START, **given})
+    return showing(JobRecord, _Unset(), **{"started_at": START, "services": (), **given})

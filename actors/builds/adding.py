@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from actors.ir import IrError, concerns, load
+from actors.ir import Built, IrError, concerns, load
 from storage import BuildErrorCode
 
 if TYPE_CHECKING:
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     from actors.ir import IrSettings
     from storage import Build, NewBuild, Pipeline, Storage
+
+
+_NUMBER = "build.number"
 
 
 class NotConcerned(Exception):
@@ -78,11 +81,49 @@ def _add(
     changed: Collection[str] | None = None,
     refused: bool = False,
 ) -> Build:
+    if _NUMBER in (new.pipeline_ir or ""):
+        with storage.transaction():  # so that the next number is still that of this build when it gets it
+            now = storage.pipelines.by_id(pipeline.id) or pipeline
+            return _add_planned(storage, limits, now, new, rejected=rejected, changed=changed, refused=refused)
+    return _add_planned(storage, limits, pipeline, new, rejected=rejected, changed=changed, refused=refused)
+
+
+def _add_planned(
+    storage: Storage,
+    limits: IrSettings,
+    pipeline: Pipeline,
+    new: NewBuild,
+    *,
+    rejected: NewBuild,
+    changed: Collection[str] | None,
+    refused: bool,
+) -> Build:
     try:
-        planned = load(new.pipeline_ir or "", limits)
+        planned = load(new.pipeline_ir or "", limits, _built(pipeline, new, changed))
     except IrError as error:
         return storage.builds.create_rejected(pipeline, rejected, error.code, error.message, refused=refused)
     if not concerns(planned, changed):
         raise NotConcerned("none of the changed files is among the paths of its pipelines' steps")
-    planned_build = replace(new, timeout_seconds=planned.timeout_seconds, warnings=planned.warnings)
+    planned_build = replace(
+        new,
+        timeout_seconds=planned.timeout_seconds,
+        warnings=planned.warnings,
+        strict_shell=planned.strict_shell,
+        concurrency=planned.concurrency,
+    )
     return storage.builds.create(pipeline, planned_build, planned.jobs)
+
+
+def _built(pipeline: Pipeline, new: NewBuild, changed: Collection[str] | None) -> Built:
+    return Built.of(
+        branch=new.branch,
+        commit=new.commit,
+        source=new.source,
+        env=new.env,
+        fork=new.from_fork,
+        default_branch=pipeline.default_branch,
+        repository=pipeline.repository,
+        number=pipeline.build_count + 1,
+        inputs=new.inputs,
+        changed=new.changed_files if changed is None else changed,
+    )

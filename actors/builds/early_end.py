@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from actors.builds.job_transitions import JobTransitions
     from storage import Build, Storage
 
+_SERVICE = "ci-daemon"
+"""The service itself, in the audit."""
+
 
 class EarlyEnd:
     """Ends jobs that have not ended by themselves.
@@ -73,8 +76,12 @@ class EarlyEnd:
 def fail_build(storage: Storage, build_id: int) -> None:
     """Fail a build whose supervisors keep dying; end its jobs, unbilled. The reaper takes their VMs."""
     why = "the service failed repeatedly to run this build; the service's log has the details"
-    with suppress(BuildFinished):
-        storage.force_finish.end(build_id, BuildState.FAILED, actor="ci-daemon", note=why, billable=False)
+    with suppress(BuildFinished), storage.transaction():
+        storage.force_finish.end(build_id, BuildState.FAILED, actor=_SERVICE, note=why, billable=False)
+        build = storage.builds.get(build_id)
+        if build is not None:
+            organization = build.organization_slug
+            storage.audit.write(_SERVICE, "forceFinishBuild", build.name, f"failed: {why}", organization=organization)
 
 
 def fail_job(storage: Storage, job_id: int, state: JobState) -> None:

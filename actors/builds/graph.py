@@ -57,7 +57,9 @@ class Graph:
             lease=lease,
             parent=self.parent(job.id),
             disk_children=bool(disk_children),
-            disk_children_of_failure=any(edge.continue_on_failure for edge in disk_children),
+            disk_children_of_failure=any(
+                edge.continue_on_failure or self._nodes[edge.to_id].job.only_after_failure for edge in disk_children
+            ),
         )
 
     def parent(self, job_id: int) -> Job | None:
@@ -66,22 +68,48 @@ class Graph:
         return next((self._nodes[edge.from_id].job for edge in edges if edge.kind is EdgeKind.BUILDS_IN), None)
 
     def readiness(self, job_id: int) -> JobEvent | None:
-        """Return the event that follows from a pending job's prerequisites: READY, BLOCKED, or None yet."""
+        """Return READY, BLOCKED or UNMET, as follows from a pending job's prerequisites; None yet."""
         node = self._nodes[job_id]
         if node.progress.state is not JobState.PENDING:
             return None
+        if (skipped := self._skipped_source(job_id)) is not None:
+            return JobEvent.UNMET if skipped.progress.skipped_by_condition else JobEvent.BLOCKED
         before = [(self._nodes[edge.from_id].progress, edge.continue_on_failure) for edge in node.prerequisites]
-        if any(blocks(progress, continue_on_failure=forgiving) for progress, forgiving in before):
+        blocked = any(blocks(progress, continue_on_failure=forgiving) for progress, forgiving in before)
+        if node.job.only_after_failure:
+            ended = all(progress.state.terminal for progress, _ in before)
+            return (JobEvent.READY if blocked else JobEvent.UNMET) if ended else None
+        if blocked:
             return JobEvent.BLOCKED
         if all(satisfies(progress, continue_on_failure=forgiving) for progress, forgiving in before):
             return JobEvent.READY
         return None
 
+    def _skipped_source(self, job_id: int) -> Node | None:
+        """Return a skipped job whose disk or files a job wants; of a matrix all cells have to be skipped."""
+        node = self._nodes[job_id]
+        sources: dict[str, list[Node]] = {}
+        for edge in node.prerequisites:
+            before = self._nodes[edge.from_id]
+            if edge.kind is EdgeKind.BUILDS_IN or before.job.plan_key in node.job.files:
+                sources.setdefault(before.job.plan_key, []).append(before)
+        for found in sources.values():
+            if all(each.progress.state is JobState.SKIPPED for each in found):
+                return next((each for each in found if not each.progress.skipped_by_condition), found[0])
+        return None
+
+    def why_unmet(self, job_id: int) -> str:
+        """Return the reason of UNMET, for people."""
+        if (skipped := self._skipped_source(job_id)) is not None:
+            takes = "takes the files" if skipped.job != self.parent(job_id) else "starts from the disk"
+            return f'it {takes} of "{skipped.job.plan_key}", which is skipped'
+        return "it runs after a failure, and nothing that it needs has failed"
+
     def to_cancel(self) -> set[int]:
         """Return the jobs to cancel if the build fails fast; none while no job has failed.
 
         These are the unfinished jobs, except those that also run after a failure: the dependents over
-        ``continue_on_failure`` edges, and everything that depends on them.
+        ``continue_on_failure`` edges, those that run only after one, and everything that depends on them.
         """
         if not any(progress.failed for progress in self.progress()):
             return set()
@@ -89,7 +117,13 @@ class Graph:
         return unfinished - self._continuing
 
     def _after_failures(self) -> set[int]:
-        ahead = [edge.to_id for node in self._nodes.values() for edge in node.prerequisites if edge.continue_on_failure]
+        ahead = [
+            edge.to_id
+            for node in self._nodes.values()
+            for edge in node.prerequisites
+            if (edge.continue_on_failure or node.job.only_after_failure)
+            and not self._nodes[edge.from_id].job.skipped_by_condition
+        ]
         found: set[int] = set()
         while ahead:
             job_id = ahead.pop()

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, assert_never
 
-from actors.builds.attempt.command_time import CommandTime
 from actors.builds.attempt.finalizing import Finalizer
 from actors.builds.attempt.log import why_not_kept
 from actors.builds.attempt.runner import AttemptRunner, Prepared
-from actors.builds.attempt.state import AttemptState
+from actors.builds.attempt.state import AttemptState, CommandTime
 from actors.builds.job_messages import (
     Acquired,
     CommandTimedOut,
@@ -34,8 +33,7 @@ from actors.builds.outcome import (
     timeout_on_record,
 )
 from actors.builds.states import JobEvent
-from actors.log_context import set_log_context
-from actors.supervision import Supervised
+from actors.supervision import Supervised, set_log_context
 from actors.vms import Exited
 from storage import JobErrorCode, JobState
 
@@ -77,6 +75,7 @@ class JobActor(Supervised[JobMessage, JobTask]):
         self._attempt = AttemptRunner(parts, assignment, settings=settings, names=names)
         self._finalizer = Finalizer(parts, assignment, self._attempt, settings=settings.jobs, cache=cache)
         self._state = AttemptState(parts, assignment, self._finalizer, supervisor)
+        self._storage = parts.storage
         self._attempts = parts.storage.attempts
         self._settings = settings.jobs
         self._report_timeout = parts.timings.report
@@ -276,14 +275,20 @@ class JobActor(Supervised[JobMessage, JobTask]):
     def _exited(self, exited: Exited) -> None:
         """Record the command's end, and its time-out if its VM has ended it for that."""
         self._following = False
-        timeout = self._time.end(exited)
-        late = timeout is not None and self._state.now is JobState.RUNNING
+        told = not (exited.unkept or exited.failed_service)
+        with self._storage.transaction():  # one for both, so that the disk syncs once
+            timeout = self._time.end(exited)
+            late = timeout is not None and self._state.now is JobState.RUNNING
+            if told and not late:
+                self._attempts.exited(self._job.id, exited.exit_code)
         if late and not self._begin_to_end(JobState.TIMING_OUT, timeout):
             return
         if exited.unkept:  # not recorded: a successor asks the VM, which tells this with the end
             why = why_not_kept(os.strerror(exited.unkept), self._settings.log_wait_seconds)
             self._failure = self._failure or JobFailure(JobErrorCode.LOG_NOT_KEPT, why)
-        else:
+        elif exited.failed_service:  # as above: a successor asks the VM
+            self._failure = self._failure or JobFailure(JobErrorCode.SERVICE_FAILED, exited.failed_service)
+        elif late:
             self._attempts.exited(self._job.id, exited.exit_code)
         self._finalize(exited.exit_code)
 

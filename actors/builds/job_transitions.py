@@ -80,15 +80,25 @@ class JobTransitions:
         target = next_state(node.progress.state, event)
         if target is None or node.progress.state.has_vm:
             return
-        failure = build_timeout(self._build) if event is JobEvent.BUILD_TIMEOUT else failure
+        failure = self._own_failure(job_id, event) or failure
         soft = event in {JobEvent.QUEUE_TIMEOUT, JobEvent.IMAGE_NOT_FOUND} and soft_fails(node.job)
         outcome = outcome_of(failure, soft_failed=soft)
         if not self._storage.jobs.move(job_id, node.progress.state, target, outcome):
             self._metrics.dropped(node.job.uuid, node.progress.state, event)
             self.reload(job_id)
             return
-        self.note(job_id, Progress(target, soft, node.progress.attempt))
+        self.note(job_id, Progress(target, soft, node.progress.attempt, event is JobEvent.UNMET))
         self._watchers.notify(node.job.uuid)
+
+    def _own_failure(self, job_id: int, event: JobEvent) -> JobFailure | None:
+        """Return the code and message of an event that says itself why the job ends."""
+        match event:
+            case JobEvent.BUILD_TIMEOUT:
+                return build_timeout(self._build)
+            case JobEvent.UNMET:
+                return JobFailure(JobErrorCode.NOTHING_FAILED, self._graph.why_unmet(job_id))
+            case _:
+                return None
 
     def end_without_vm(self, message: QueueTimedOut | ImageFailed) -> None:
         """End a job that waited in vain."""

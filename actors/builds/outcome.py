@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from actors import vms
 from actors.builds.attempt.environment import EnvironmentTooLarge
 from actors.builds.attempt.log import LogNotKept
+from actors.builds.attempt.taken_files import FilesMissing
 from actors.builds.states import JobEvent
 from storage import JobErrorCode, JobState, Outcome, SecretNotFound, immutable
 
@@ -89,8 +90,8 @@ class AttemptResult:
         outcome = outcome_of(JobFailure(JobErrorCode.SNAPSHOT_FAILED, why), self.outcome.exit_code)
         return replace(self, event=JobEvent.FAILED, outcome=outcome)
 
-    def without_artifacts(self, failure: JobFailure, job: Job) -> AttemptResult:
-        """Return the same result of a job whose artifacts are not all kept.
+    def lacking(self, failure: JobFailure, job: Job) -> AttemptResult:
+        """Return the same result of a job whose artifacts or outputs are not all kept.
 
         Dependents may count on them, so the job fails if it would have satisfied these (engine.md, "The end").
         """
@@ -155,20 +156,30 @@ def failure_of(error: Exception) -> JobFailure:
             return JobFailure(JobErrorCode.SNAPSHOT_FAILED, str(error))
         case vms.SourceError():
             return JobFailure(JobErrorCode.SOURCE_FETCH_FAILED, str(error))
+        case FilesMissing() | vms.FilesNotLaid():
+            return JobFailure(JobErrorCode.FILES_MISSING, str(error))
         case SecretNotFound():
             return JobFailure(JobErrorCode.SECRET_NOT_FOUND, str(error))
         case EnvironmentTooLarge():
             return JobFailure(JobErrorCode.ENV_TOO_LARGE, str(error))
+        case vms.ServiceFailed():
+            return JobFailure(JobErrorCode.SERVICE_FAILED, str(error))
         case LogNotKept():
             return JobFailure(JobErrorCode.LOG_NOT_KEPT, str(error))
+        case vms.VmError():
+            return _failure_of_vm(error)
+        case _:
+            return JobFailure(JobErrorCode.INTERNAL_ERROR, f"{type(error).__name__}: {error}")
+
+
+def _failure_of_vm(error: vms.VmError) -> JobFailure:
+    match error:
         case vms.CommandLost():
             return JobFailure(JobErrorCode.VM_LOST, str(error))
         case vms.VmLost() | vms.ConnectionLost():
             return JobFailure(JobErrorCode.VM_LOST, str(error), service=True)
-        case vms.VmError():
-            return JobFailure(JobErrorCode.LEASE_FAILED, str(error), service=True)
         case _:
-            return JobFailure(JobErrorCode.INTERNAL_ERROR, f"{type(error).__name__}: {error}")
+            return JobFailure(JobErrorCode.LEASE_FAILED, str(error), service=True)
 
 
 def disk_failure(use: DiskUse, shape: Shape) -> JobFailure | None:

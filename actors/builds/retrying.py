@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from actors.builds.graph import Graph
 from actors.builds.states import JobEvent, Progress, next_state, roll_up
-from storage import BuildState, EdgeKind, JobState, NewBuild, SourceGone, WaitsFor
+from storage import BuildState, EdgeKind, JobErrorCode, JobState, NewBuild, SourceGone, WaitsFor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -39,17 +39,21 @@ def repetition(
         untrusted_origin=build.untrusted_origin,
         from_fork=build.from_fork,
         approval_reason=None if build.approved_by else build.approval_reason,
+        inputs=build.inputs,
+        changed_files=storage.builds.changed_files(build.id),
+        ref=None if render is None else render.ref,
     )
     return new, None if build.has_source or render is None else render.source_url
 
 
-def retry(storage: Storage, build: Build) -> bool:
-    """Let what did not pass in a finished build run again; False and no change if all of it passed.
+def retry(storage: Storage, build: Build, only: Job | None = None) -> bool:
+    """Let what did not pass in a finished build run again; False and no change if nothing can.
 
+    With ``only`` that is this job, and what was skipped or canceled after it.
     Raises BuildNotFinished and BuildBusy.
     """
     jobs, edges = storage.jobs.of_build(build.id), storage.jobs.edges(build.id)
-    again = to_run_again(jobs, edges)
+    again = to_run_again(jobs, edges, None if only is None else only.id)
     if not again:
         return False
     graph = Graph(jobs, edges)
@@ -58,29 +62,49 @@ def retry(storage: Storage, build: Build) -> bool:
         state = next_state(node.progress.state, JobEvent.RERUN)
         if state is not None:
             node.progress = Progress(state, attempt=node.progress.attempt)
-    for job_id in again:
+    for job_id in sorted(again):
         node = graph[job_id]
         event = graph.readiness(job_id)
-        state = None if event is None else next_state(node.progress.state, event)
+        state = None if event in {None, JobEvent.UNMET} else next_state(node.progress.state, event)
         if state is not None:
             node.progress = Progress(state, attempt=node.progress.attempt)
     state_of_build = roll_up(graph.progress(), cancel_requested=False)
-    storage.retries.begin(build, state_of_build, jobs, {job_id: graph[job_id].progress.state for job_id in again})
+    states = {job_id: graph[job_id].progress.state for job_id in again}
+    open_again = {job_id: state for job_id, state in states.items() if not state.terminal}
+    if all(state is JobState.PENDING for state in open_again.values()):
+        return False
+    storage.retries.begin(build, state_of_build, jobs, open_again)
     return True
 
 
-def to_run_again(jobs: Sequence[Job], edges: Iterable[Edge]) -> set[int]:
+def to_run_again(jobs: Sequence[Job], edges: Iterable[Edge], only: int | None = None) -> set[int]:
     """Return the jobs that did not pass, and those in whose disks they build.
 
-    A finished build's disks are gone. A soft failure stays, because the build went on with it.
+    With ``only`` that is this one job of them, and what was skipped or canceled after it.
+
+    A finished build's disks are gone. A soft failure stays, because the build went on with it, and so does a job that
+    its own condition has skipped. One that runs only after a failure is decided anew where something runs again that
+    it needs.
     """
-    parents = {edge.to_id: edge.from_id for edge in edges if edge.kind is EdgeKind.BUILDS_IN}
-    ahead = [job.id for job in jobs if job.state is not JobState.PASSED and not job.soft_failed]
+    parents: dict[int, int] = {}
+    dependents: dict[int, list[int]] = {}
+    for edge in edges:
+        dependents.setdefault(edge.from_id, []).append(edge.to_id)
+        if edge.kind is EdgeKind.BUILDS_IN:
+            parents[edge.to_id] = edge.from_id
+    unpassed = [job for job in jobs if job.state is not JobState.PASSED and not job.soft_failed]
+    undecided = {job.id for job in unpassed if job.only_after_failure or job.error_code == JobErrorCode.NOTHING_FAILED}
+    ahead = [job.id for job in unpassed if not job.skipped_by_condition and job.id not in undecided]
+    if only is not None:
+        ended_early = {job.id for job in unpassed if job.state in {JobState.SKIPPED, JobState.CANCELED}}
+        undecided |= ended_early.intersection(ahead)
+        ahead = [job.id for job in unpassed if job.id == only and not job.skipped_by_condition]
     again: set[int] = set()
     while ahead:
         job_id = ahead.pop()
         if job_id not in again:
             again.add(job_id)
+            ahead += undecided.intersection(dependents.get(job_id, ()))
             ahead += [parents[job_id]] if job_id in parents else []
     return again
 

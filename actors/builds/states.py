@@ -20,6 +20,8 @@ class JobEvent(Enum):
     """Every prerequisite is satisfied."""
     BLOCKED = auto()
     """A prerequisite failed, timed out, or was skipped for that reason."""
+    UNMET = auto()
+    """It waits for a failure, and nothing failed; or it starts from the disk of such a job."""
     CANCEL = auto()
     """The build was canceled, or it fails fast."""
     CACHE_HIT = auto()
@@ -53,6 +55,7 @@ _S, _E = JobState, JobEvent
 _TABLE: dict[tuple[JobState, JobEvent], JobState] = {
     (_S.PENDING, _E.READY): _S.SCHEDULED,
     (_S.PENDING, _E.BLOCKED): _S.SKIPPED,
+    (_S.PENDING, _E.UNMET): _S.SKIPPED,
     (_S.PENDING, _E.CANCEL): _S.CANCELED,
     (_S.PENDING, _E.BUILD_TIMEOUT): _S.TIMED_OUT,
     (_S.SCHEDULED, _E.CANCEL): _S.CANCELED,
@@ -85,16 +88,20 @@ def next_state(state: JobState, event: JobEvent) -> JobState | None:
 
 @immutable
 class Progress:
-    """The part of a job that its dependents and its build need to know."""
+    """The part of a job that its dependents and its build need to know.
+
+    One that its own condition has skipped counts as passed for its dependents.
+    """
 
     state: JobState
     soft_failed: bool = False
     attempt: int = 0
+    skipped_by_condition: bool = False
 
     @classmethod
     def of(cls, job: Job) -> Progress:
         """Return the progress of a job."""
-        return cls(job.state, job.soft_failed, job.attempt)
+        return cls(job.state, job.soft_failed, job.attempt, job.skipped_by_condition)
 
     @property
     def failed(self) -> bool:
@@ -106,7 +113,7 @@ def satisfies(prerequisite: Progress, *, continue_on_failure: bool) -> bool:
     """Tell whether this prerequisite lets its dependent run."""
     if continue_on_failure:
         return prerequisite.state.terminal
-    return prerequisite.state is JobState.PASSED or prerequisite.soft_failed
+    return prerequisite.state is JobState.PASSED or prerequisite.soft_failed or prerequisite.skipped_by_condition
 
 
 def blocks(prerequisite: Progress, *, continue_on_failure: bool) -> bool:

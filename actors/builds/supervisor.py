@@ -11,7 +11,6 @@ from actors.builds.job import JobActor
 from actors.builds.job_actors import JobActors
 from actors.builds.job_transitions import JobTransitions, moved_with_jobs
 from actors.builds.states import Progress
-from actors.log_context import set_log_context
 from actors.messages import (
     BuildMessage,
     BuildTimedOut,
@@ -27,7 +26,7 @@ from actors.messages import (
     Reschedule,
     TurnGiven,
 )
-from actors.supervision import Supervised
+from actors.supervision import Supervised, set_log_context
 from storage import Build, BuildErrorCode, Job, JobState, Lease
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from storage import on_first_use
 
 if TYPE_CHECKING:
-    from actors.cleanup.eviction import SnapshotForest, free_disks
-    from actors.cleanup.retention import ExpiredTotal, expire, preview
+    from actors.cleanup.retention import Expired, ExpiredTotal, SnapshotForest, expire, free_disks, preview
 else:
     __getattr__ = on_first_use(__name__)

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from actors.cleanup import retention
-from actors.cleanup.eviction import evict, free_disks
+from actors.cleanup.retention import evict, evict_folders, free_disks
 from actors.messages import Released
 from actors.vms import ProviderAway, VmError
 from storage import CONFIRM, DatabaseUnavailable, HoldEnd, JobState, LeaseState
@@ -51,7 +51,7 @@ def seconds_to_hold(storage: Storage, settings: JobSettings, build: Build) -> in
 
 
 def end_holds(storage: Storage, providers: Providers) -> None:
-    """End the holds whose time is over, and those whose VM is lost. Their VMs are left to the reaper."""
+    """End the holds that are over, or whose VM is lost. Their VMs are left to the reaper."""
     holds = storage.holds
     over = {hold.id for hold in holds.over()}
     for hold in holds.open():
@@ -130,6 +130,8 @@ class Reaper:
             return
         storage = self._storage
         evict(storage, self._providers, self._live_settings.now.cache.max_bytes)
+        evict_folders(storage, self._live_settings.now.cache, self._clock.now())
+        storage.kept_folders.remove_orphans(storage.timeline.ago(_ORPHAN_AGE))
         free_disks(storage, self._providers)
         finished = {uuid for uuid in storage.sources.manifests() if _is_finished(storage, uuid)}
         for build_uuid in finished - storage.snapshots.builds():
@@ -249,7 +251,7 @@ class Reaper:
         Cached disks whose image is gone, or was replaced, leave the cache: no job asks for their names any more.
         """
         lost = set()
-        in_use = {lease.image for lease in self._storage.leases.live() if lease.image is not None}
+        in_use = self._images_of_leases()
         for snapshot in self._storage.snapshots.all():
             try:
                 image = self._providers.of(snapshot).snapshot_image(snapshot.name)
@@ -262,6 +264,14 @@ class Reaper:
         self._storage.cache.drop(entry for entry in self._storage.cache.entries() if entry.snapshot in lost)
         for name in self._images.retire(in_use, self._clock.now(), unused):
             _log.info("image %s was not used for long and was removed; it is pulled again when a job names it", name)
+
+    def _images_of_leases(self) -> set[str]:
+        """Return the images that VMs and their jobs' services have started from, or are about to."""
+        live = self._storage.leases.live()
+        jobs = [self._storage.jobs.get(lease.job_id) for lease in live if lease.job_id is not None]
+        services = [service for job in jobs if job is not None for service in job.all_services.values()]
+        of_services = {self._images.resolve(service.image) for service in services}
+        return {lease.image for lease in live if lease.image is not None} | of_services
 
     def _remove_image_copies(self) -> None:
         for provider in self._providers:

@@ -7,7 +7,7 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from storage import BuildErrorCode, immutable
+from storage import BuildErrorCode, immutable, pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,8 +17,8 @@ _MAX_QUOTED_CHARS = 200
 _MOST_CONTAINERS = 250_000
 """Brackets and braces, also within strings: to parse a million empty lists takes a second."""
 
-_WORD = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[-+.\w]+|[\[{}\]]', re.DOTALL)
-_ESCAPE = re.compile(r"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(?P<half>u[dD][89a-fA-F]\w\w)|.)", re.DOTALL)
+_WORD = pattern(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[-+.\w]+|[\[{}\]]', re.DOTALL)
+_ESCAPE = pattern(r"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(?P<half>u[dD][89a-fA-F]\w\w)|.)", re.DOTALL)
 """Matches an escape sequence or a surrogate pair; the group ``half`` holds an unpaired surrogate."""
 
 

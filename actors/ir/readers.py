@@ -7,21 +7,20 @@ together.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import NoReturn, TypeVar
 
 from actors.ir.decoding import Fault, IrError, quoted
-from storage import BuildErrorCode
+from storage import BuildErrorCode, pattern
 
 T = TypeVar("T")
 Reader = Callable[[object], T]
 
 _MAX_CHARS = 255
 _MAX_FAULTS = 100
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
+_CONTROL = pattern(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+_VARIABLE = pattern(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 
 
 class InvalidValue(Exception):
@@ -43,7 +42,7 @@ class InvalidValue(Exception):
         return several
 
     def below(self, part: str | int) -> InvalidValue:
-        """Return the same faults as a container has them that holds the value as ``part``."""
+        """Return the faults with their paths from the container, in which the value is ``part``."""
         return self.of(replace(fault, path=(part, *fault.path)) for fault in self.faults)
 
     def error(self) -> IrError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from actors.ir.readers import (
     text,
     variable,
 )
-from storage import BuildErrorCode, EdgeKind, NewJob, Shape, immutable
+from storage import BuildErrorCode, EdgeKind, NewJob, Shape, immutable, pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 _MAX_INT32 = 2**31 - 1
 _MAX_GLOBS = 100
 _MAX_NAME_CHARS = 80
-_IMAGE = re.compile(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._:/@+-]*")
+_IMAGE = pattern(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._:/@+-]*")
 
 
 @immutable

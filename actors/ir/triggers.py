@@ -14,7 +14,7 @@ from storage import immutable
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from actors.ir.ordering import Plan
+    from actors.ir.planning import Plan
 
 
 Places = frozenset[tuple[int, int]]
@@ -22,8 +22,15 @@ Places = frozenset[tuple[int, int]]
 
 _ANYWHERE = "**"
 _NOT = "!"
-_MOST_STEPS = 200_000_000
+_MOST_STEPS = 20_000_000
+_CHARS_OF_STEP = 32
+"""Characters that are compared in the time of a step from part to part."""
+
+_PUSH, _PULL_REQUEST = "push", "pull_request"
 _DEFAULT_TYPES = ("opened", "synchronize", "reopened")
+PULL_REQUEST_TYPES = (*_DEFAULT_TYPES, "edited", "ready_for_review", "closed")
+"""The types of changes of pull requests that a trigger may want."""
+
 _TYPES_OF = {"retargeted": {"synchronize", "edited"}, "open": set(_DEFAULT_TYPES)}
 _SKIP_MARKS = ("[skip ci]", "[ci skip]")
 _OF_OTHERS = ("* ", "    ")
@@ -128,9 +135,20 @@ def concerns(plan: Plan, changed: Collection[str] | None) -> bool:
     very many globs and files they do, because nobody should wait for the answer.
     """
     given = [job.paths for job in plan.jobs if job.paths is not None]
-    if changed is not None and _parts(each for globs in given for each in globs) * _parts(changed) > _MOST_STEPS:
+    if changed is None or not given or not can_be_matched((each for globs in given for each in globs), changed):
         return True
-    return changed is None or not given or any(_match_one(globs, changed) for globs in given)
+    return any(_match_one(globs, changed) for globs in given)
+
+
+def can_be_matched(globs: Iterable[str], changed: Collection[str]) -> bool:
+    """Tell whether globs and changed files are few enough to be matched in seconds.
+
+    Each part of a glob may be compared with each part of a path; after a ``*`` it is, at each character of the path.
+    """
+    parts = [part for glob in globs for part in glob.split("/")]
+    searched = sum(len(part) for part in parts if "*" in part and part != _ANYWHERE)
+    steps = sum(1 + len(part) // _CHARS_OF_STEP for part in parts) * sum(path.count("/") + 1 for path in changed)
+    return steps + searched * sum(map(len, changed)) // _CHARS_OF_STEP <= _MOST_STEPS
 
 
 def _match_one(globs: Iterable[str], changed: Collection[str]) -> bool:
@@ -140,11 +158,6 @@ def _match_one(globs: Iterable[str], changed: Collection[str]) -> bool:
     included = [glob for glob in globs if not glob.startswith(_NOT)]
     matching = Globs(included or ("**",) * bool(globs))
     return any(matching.match(path) and not excluded.match(path) for path in changed)
-
-
-def _parts(paths: Iterable[str]) -> int:
-    """Count the folders and files that paths or globs name."""
-    return sum(each.count("/") + 1 for each in paths)
 
 
 @immutable
@@ -173,9 +186,47 @@ class PullRequestEvent:
         return f'a pull request to "{self.target}" that is {self.type}'
 
 
-def wants(triggers: Iterable[object], event: PushEvent | PullRequestEvent) -> bool:
-    """Tell whether one of a pipeline's triggers wants an event."""
-    return any(_one_wants(trigger, event) for trigger in triggers)
+def wants(
+    triggers: Iterable[object], event: PushEvent | PullRequestEvent, changed: Collection[str] | None = None
+) -> bool:
+    """Tell whether a trigger of a pipeline wants an event and its changed files; None if not known."""
+    return any(_one_wants(trigger, event) and _one_concerns(trigger, changed) for trigger in triggers)
+
+
+def decides(triggers: Iterable[object], event: PushEvent | PullRequestEvent, own_branch: str | None = None) -> bool:
+    """Tell whether a pipeline that an event does not build is skipped for its commit.
+
+    Otherwise it is about other events, or another event of the commit decides: a push leaves the commit to pull
+    requests if a trigger wants these, and a pull request of ``own_branch`` to the push of it if triggers want pushes
+    alone.
+    """
+    triggers = tuple(triggers)
+    kinds = {kind for each in triggers if (kind := _kind_of(each))}
+    match event:
+        case PushEvent():
+            return not event.is_tag and kinds == {_PUSH}
+        case PullRequestEvent():
+            is_new = event.type in _TYPES_OF or event.type in _DEFAULT_TYPES
+            by_push = kinds == {_PUSH} and own_branch is not None and wants(triggers, PushEvent(own_branch))
+            return is_new and bool(kinds) and not by_push
+
+
+def _kind_of(trigger: object) -> str | None:
+    """Return the kind of event that a trigger is about: pushes to branches or pull requests; else None."""
+    match trigger:
+        case {"event": "push", **rest} if rest.get("branches") is not None or rest.get("tags") is None:
+            return _PUSH
+        case {"event": "pull_request"}:
+            return _PULL_REQUEST
+        case _:
+            return None
+
+
+def why_skipped(triggers: Iterable[object], event: PushEvent | PullRequestEvent) -> str:
+    """Return why an event does not build a pipeline: its changed files, or the event itself."""
+    if wants(triggers, event):
+        return "none of the changed files is among the paths of its triggers"
+    return f"it has no trigger for {event}"
 
 
 def skips_builds(message: str) -> bool:
@@ -226,6 +277,20 @@ def _one_wants(trigger: object, event: PushEvent | PullRequestEvent) -> bool:
             return wanted and (branches is None or _any_matches(branches, target))
         case _:
             return False
+
+
+def _one_concerns(trigger: object, changed: Collection[str] | None) -> bool:
+    """Tell whether changed files are among the ``paths`` of a trigger; with very many of both they are."""
+    match trigger:
+        case {"paths": list(paths) | tuple(paths)} if changed is not None:
+            return concerned_by([each for each in paths if isinstance(each, str)], changed)
+        case _:
+            return True
+
+
+def concerned_by(globs: Collection[str], changed: Collection[str] | None) -> bool:
+    """Tell whether globs match a changed file; with very many of both, or where it is not known, they do."""
+    return changed is None or not can_be_matched(globs, changed) or _match_one(globs, changed)
 
 
 def _any_matches(globs: object, name: str) -> bool:

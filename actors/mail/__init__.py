@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from storage import on_first_use
 
 if TYPE_CHECKING:
-    from actors.mail.mails import Mails
-    from actors.mail.settings import MailSettings
+    from actors.mail.mails import FailedStep, Mails
     from actors.mail.smtp import MailError, send_test_mail, try_mail_server
+    from actors.settings import MailSettings
 else:
     __getattr__ = on_first_use(__name__)

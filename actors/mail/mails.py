@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors.settings import FrontEnd
-from storage import Letter
+from storage import Letter, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from jinja2 import Environment
 
-    from actors.notifications.messages import FailedStep
     from storage import Role, Storage
 
 
@@ -34,6 +33,15 @@ _MOST = 3
 _BUILD = "build"
 _MOST_BUILDS = 10
 """Mails about builds to one address in 15 minutes."""
+
+
+@immutable
+class FailedStep:
+    """A step that failed, why, and the last lines of its log."""
+
+    name: str
+    reason: str
+    lines: tuple[str, ...]
 
 
 class Letters:

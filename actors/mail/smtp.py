@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
-    from actors.mail.settings import MailSettings
+    from actors.settings import MailSettings
     from storage import Letter
 
 

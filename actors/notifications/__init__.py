@@ -9,6 +9,6 @@ from storage import on_first_use
 if TYPE_CHECKING:
     from actors.notifications.announcing import deliver_test, mail_test
     from actors.notifications.choices import NotificationInvalid, checked_events, endpoint_url, new_notification
-    from actors.notifications.settings import NotificationSettings
+    from actors.settings import NotificationSettings
 else:
     __getattr__ = on_first_use(__name__)

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
 
-    from actors.mail import Mails
-    from actors.notifications.messages import FailedStep
+    from actors.mail import FailedStep, Mails
     from actors.parts import Parts
     from storage import Build, EndedBuild, Notification, NotificationDelivery, Pipeline, Storage, ToldEnd
 
@@ -85,7 +84,8 @@ def recipient_of(
 class Announcements:
     """Announces ends of builds to the notifications of their pipelines. Used by one thread at a time.
 
-    An end and what is sent of it are one transaction, so that no crash loses or repeats any.
+    An end, what is sent of it and the pipelines that follow it are one transaction, so that no crash loses or repeats
+    any.
     """
 
     def __init__(self, parts: Parts, *, mails: Mails, describe: Callable[[Build], Mapping[str, object]]) -> None:
@@ -116,6 +116,9 @@ class Announcements:
             if storage.ended_builds.tell(ended, build.state if counts else None):
                 for write in writes:
                     write()
+                pipeline = storage.pipelines.by_id(build.pipeline_id)
+                if counts and pipeline is not None:
+                    storage.pipeline_triggers.follow(build, pipeline)
 
     def _prepared(
         self, notification: Notification, event: BuildEvent, build: Build, failed: Sequence[FailedStep]

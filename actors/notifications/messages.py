@@ -7,7 +7,8 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING
 
-from storage import BuildEvent, BuildState, JobState, immutable
+from actors.mail import FailedStep
+from storage import BuildEvent, BuildState, JobState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,15 +50,6 @@ def subject_line(build: Build) -> str:
     """Return the commit, unless it is git's null commit, and the first line of its message."""
     commit, message = build.commit or "", (build.message or "").strip().partition("\n")[0].strip()
     return f"{commit[:_SHORT_COMMIT] if commit.strip('0') else ''} {message}".strip()
-
-
-@immutable
-class FailedStep:
-    """A step that failed, why, and the last lines of its log."""
-
-    name: str
-    reason: str
-    lines: tuple[str, ...]
 
 
 def failed_steps(storage: Storage, build: Build) -> list[FailedStep]:

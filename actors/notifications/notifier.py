@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import threading
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, assert_never
 
 from actors.messages import NotifierMessage, PollStorage
-from actors.notifications.sending import DeliverySender, EndpointClient
 from actors.supervision import Supervised
 from storage import EndedBuild, EndpointAnswer, NotificationDelivery, immutable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from actors.notifications.announcing import Announcements
+    from actors.notifications.sending import DeliverySender
     from actors.parts import Parts
 
 _AT_ONCE = 8
@@ -52,14 +54,21 @@ class Notifier(Supervised[NotifierMessage | _Done, _Announce | _Send]):
     What it does next is in the storage, so that a successor, in this process or the next, goes on with it.
     """
 
-    def __init__(self, parts: Parts, announcements: Announcements) -> None:
+    def __init__(self, parts: Parts, announcements: Callable[[], Announcements]) -> None:
         super().__init__(parts.timer, parts.addresses.root, parts.timings.retry)
         self._storage = parts.storage
         self._announcements = announcements
         self._stopping = threading.Event()
-        self._sender = DeliverySender(parts, client=EndpointClient(), stopping=self._stopping)
+        self._parts = parts
         self._announcing = False
         self._busy: set[int] = set()
+
+    @cached_property
+    def _sender(self) -> DeliverySender:
+        """The sender; the actor's own thread imports it, for the first delivery."""
+        from actors.notifications.sending import DeliverySender, EndpointClient  # noqa: PLC0415 - most services tell nobody
+
+        return DeliverySender(self._parts, client=EndpointClient(), stopping=self._stopping)
 
     def teardown(self) -> None:
         """Begin nothing else; what is under way is sent again by the next process, unless it ends in time."""
@@ -102,20 +111,17 @@ class Notifier(Supervised[NotifierMessage | _Done, _Announce | _Send]):
         if not self._announcing:
             for ended in self._storage.ended_builds.untold(1):
                 self._announcing = True
-                self._start(_Announce(ended))
+                announce = _Announce(ended)
+                self.work(announce, partial(self._announce, announce))
         while len(self._busy) < _AT_ONCE and (due := self._storage.notification_deliveries.next(self._busy)):
             self._busy.add(due.notification_id)
-            self._start(_Send(due))
+            send = _Send(due)
+            self.work(send, partial(self._send, self._sender, send))
 
-    def _start(self, task: _Announce | _Send) -> None:
-        self.work(task, partial(self._run, task))
+    def _announce(self, task: _Announce) -> _Done:
+        self._announcements().announce(task.ended)
+        return _Done(task)
 
-    def _run(self, task: _Announce | _Send) -> _Done:
-        match task:
-            case _Announce(ended):
-                self._announcements.announce(ended)
-            case _Send(delivery):
-                self._sender.send(delivery)
-            case _:
-                assert_never(task)
+    def _send(self, sender: DeliverySender, task: _Send) -> _Done:
+        sender.send(task.delivery)
         return _Done(task)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Mapping
 
-    from actors.notifications.settings import NotificationSettings
     from actors.parts import Parts
+    from actors.settings import NotificationSettings
     from storage import Endpoint, NotificationDelivery
 
 

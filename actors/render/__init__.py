@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from actors.render.discovery import discover, render_archive
     from actors.render.envelope import DeclaredPipeline, Envelope, RenderFailed
     from actors.render.guest.load import in_folder
-    from actors.render.settings import RenderSettings
+    from actors.render.yaml_files import FilesInvalid, is_yaml_name
+    from actors.settings import RenderSettings
 else:
     __getattr__ = on_first_use(__name__)

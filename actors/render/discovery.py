@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-import tempfile
 import threading
 import uuid
 from collections import Counter
 from contextlib import contextmanager
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING
 
 from actors import vms
-from actors.builds.attempt.vm_connection import VmConnection
+from actors.builds.attempt.vm import VmConnection
 from actors.cleanup.host_disk import HostDisk
 from actors.messages import ArchiveRendered
 from actors.render import loader
 from actors.render.envelope import Envelope
+from actors.render.job_files import nowhere
 from actors.render.recording import cache_name, keep
 from actors.render.vm import VmWanted, disk_limited, loaded_vm
+from actors.render.yaml_files import read_yaml_files
 from actors.scheduling.parked_vms import ParkedConnections
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import ExitStack
+    from pathlib import Path
 
+    from actors.ir import Built
     from actors.parts import VmParts
-    from actors.render.settings import RenderSettings
+    from actors.render.job_files import FoundFiles
     from actors.render.vm import RenderVm, WaitingVm
-    from actors.settings import EngineSettings
+    from actors.settings import EngineSettings, RenderSettings
     from storage import Clock, Lease, Rendered, Shape, Storage
 
 
@@ -73,6 +76,7 @@ class Discovery:
         self._live_settings = parts.live_settings
         self._waiting = waiting
         self._renders = parts.addresses.renders
+        self._job_files = parts.job_files
 
     def pipelines(
         self, organization: str, slug: str, archive: bytes, leaving: ExitStack, *, from_fork: bool = False
@@ -91,6 +95,7 @@ class Discovery:
                 archive=archive,
                 leaving=leaving,
                 waiting=self._waiting,
+                others=partial(self._job_files.find, organization, strangers=from_fork),
             )
         finally:
             self._renders.post(ArchiveRendered())
@@ -107,21 +112,21 @@ def discover(
     slug: str,
     archive: bytes,
     leaving: ExitStack,
+    built: Built | None = None,
     claim_parked: Callable[[str, Shape], Lease | None] = lambda _image, _shape: None,
     connections: ParkedConnections | None = None,
     waiting: WaitingVm | None = None,
+    others: Callable[[Sequence[str]], FoundFiles] = nowhere,
 ) -> Envelope:
     """Return the pipelines that an archive declares, for an organization without a pipeline of that slug.
 
     The result is cached, so a build of the new pipeline is not rendered again. An archive that is not in the cache is
     rendered in the ``waiting`` VM, in a parked one from ``claim_parked``, whose connection is in ``connections``, or in
-    a new one. ``leaving`` destroys that VM. Raises RenderFailed and VmError.
+    a new one. Files are told what is ``built``. ``leaving`` destroys that VM. Raises RenderFailed and VmError.
     """
     image = images.resolve(None)
-    with tempfile.NamedTemporaryFile(suffix=".tar.gz") as file:
-        file.write(archive)
-        file.flush()
-        name = cache_name(organization, slug, Path(file.name), images, image)
+    with storage.sources.passing(archive) as (path, manifest):
+        name = cache_name(organization, slug, path, images, image)
         rendered = storage.renders.cached(name)
         if rendered is None:
             rendered = render_archive(
@@ -131,13 +136,16 @@ def discover(
                 settings.render,
                 min_free=settings.jobs.min_free_bytes,
                 image=image,
-                archive=Path(file.name),
+                archive=path,
+                manifest=manifest,
                 organization=organization,
                 slug=slug,
                 leaving=leaving,
+                built=built,
                 claim_parked=claim_parked,
                 connections=connections,
                 waiting=waiting,
+                others=others,
             )
             keep(storage, clock, settings.render.cache_seconds, name, rendered)
     return Envelope.parse(rendered.envelope)
@@ -152,32 +160,36 @@ def render_archive(
     min_free: int,
     image: str,
     archive: Path,
+    manifest: Path,
     organization: str,
     slug: str,
     leaving: ExitStack,
+    built: Built | None = None,
     claim_parked: Callable[[str, Shape], Lease | None] = lambda _image, _shape: None,
     connections: ParkedConnections | None = None,
     waiting: WaitingVm | None = None,
+    others: Callable[[Sequence[str]], FoundFiles] = nowhere,
 ) -> Rendered:
-    """Render an archive's pipeline files in a VM, as `discover` does. Needs no actor.
+    """Render an archive's pipeline files, as `discover` does; write its manifest. Needs no actor.
 
-    The archive is unpacked into the VM over SSH. ``leaving`` destroys the VM, which takes time. Raises RenderFailed and
-    VmError.
+    YAML files are read on the host. For others the archive is unpacked into a VM over SSH, and ``leaving`` destroys the
+    VM, which takes time. Raises RenderFailed and VmError.
     """
-    with tempfile.TemporaryDirectory() as temporary:
-        manifest = Path(temporary, "manifest")
-        room = settings.shape.disk_gb * 2**30
-        loader.check_archive(storage.confinement, organization, archive, manifest, room, "")
-        wanted = VmWanted(provider.name, image, settings)
-        vm = _waiting_vm(storage, waiting, wanted)
-        if vm is None:
-            claimed = claim_parked(image, settings.shape)
-            vm = _new_vm(storage, provider, clock, claimed, connections or ParkedConnections(), wanted)
-        leaving.callback(vm.close)
-        with disk_limited(storage, provider, vm.lease, vm.link, HostDisk(), min_free=min_free):
-            now, seconds = int(clock.now().timestamp()), settings.fetch_timeout
-            vms.update_workspace(vm.link.connected(), archive, manifest, time=now, timeout=seconds)
-            return vm.loader.load(organization, slug)
+    room = settings.shape.disk_gb * 2**30
+    loader.check_archive(storage.confinement, organization, archive, manifest, room, "")
+    files = read_yaml_files(storage.confinement, organization, archive, manifest, clock.now().timestamp(), others)
+    if files.alone:
+        return files.rendered()
+    wanted = VmWanted(provider.name, image, settings)
+    vm = _waiting_vm(storage, waiting, wanted)
+    if vm is None:
+        claimed = claim_parked(image, settings.shape)
+        vm = _new_vm(storage, provider, clock, claimed, connections or ParkedConnections(), wanted)
+    leaving.callback(vm.close)
+    with disk_limited(storage, provider, vm.lease, vm.link, HostDisk(), min_free=min_free):
+        now, seconds = int(clock.now().timestamp()), settings.fetch_timeout
+        vms.update_workspace(vm.link.connected(), archive, manifest, time=now, timeout=seconds)
+        return files.with_others(vm.loader.load(organization, slug, built))
 
 
 def _waiting_vm(storage: Storage, waiting: WaitingVm | None, wanted: VmWanted) -> RenderVm | None:

@@ -12,8 +12,10 @@ if TYPE_CHECKING:
 
 _MAX_MESSAGE_CHARS = 4_000
 _MAX_NAME_BYTES = 255
+_FOLDER = ".hm"
 _MOST_CONTAINERS = 500_000
 _MAX_TTL_SECONDS = 2**40
+_MAX_TTL_DAYS = 2**20
 
 
 class RenderFailed(Exception):
@@ -39,18 +41,30 @@ class RenderFailed(Exception):
 
 @immutable
 class DeclaredPipeline:
-    """One pipeline as its repository declares it; ``definition`` is its v0 IR, not yet validated."""
+    """One pipeline as its repository declares it; ``definition`` is its v0 IR, not yet validated.
+
+    ``file`` is the name of the file that says so, where the language tells it.
+    """
 
     slug: str
     name: str
     allow_manual: bool
     triggers: tuple[Any, ...]
     definition: Any
+    file: str = _FOLDER
 
     @property
     def declaration(self) -> Declaration:
         """The part of it that the storage keeps."""
-        return Declaration(self.name, self.allow_manual, self.triggers)
+        return Declaration(self.name, self.allow_manual, self.triggers, inputs=self.inputs)
+
+    @property
+    def inputs(self) -> dict[str, object]:
+        """The inputs that builds may be given, as the definition declares them; none if it is of version "0"."""
+        found = self.definition
+        for key in ("on", "manual", "inputs"):
+            found = found.get(key) if isinstance(found, dict) else None
+        return found if isinstance(found, dict) and self.definition.get("version") == "1" else {}
 
     @property
     def pipeline_ir(self) -> str:
@@ -63,9 +77,13 @@ class DeclaredPipeline:
 
 @immutable
 class Envelope:
-    """The pipelines that an archive's files registered, in their order."""
+    """The pipelines that an archive's files registered, in their order.
+
+    ``of_build`` tells that a file looked at what is built, so that another build may have others.
+    """
 
     pipelines: tuple[DeclaredPipeline, ...]
+    of_build: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Envelope:
@@ -77,7 +95,7 @@ class Envelope:
             document = json.loads(text)
             if document["schema_version"] != "1":
                 raise ValueError(document["schema_version"])
-            return cls(tuple(_declared(each) for each in document["pipelines"]))
+            return cls(tuple(_declared(each) for each in document["pipelines"]), document.get("of_build") is True)
         except (ValueError, LookupError, TypeError, RecursionError) as error:
             message = "render failed (exit 0): the pipeline files left no envelope of schema version 1"
             raise RenderFailed(message) from error
@@ -115,11 +133,13 @@ def _declared(document: dict[str, Any]) -> DeclaredPipeline:
         if not 0 < len(text.encode()) <= _MAX_NAME_BYTES:
             what = f"the pipeline {slug[:_MAX_NAME_BYTES]!r} needs a slug and a name of 1 to {_MAX_NAME_BYTES} bytes"
             raise RenderFailed.exited("render", 0, what)
-    return DeclaredPipeline(slug, name, allow_manual, tuple(document["triggers"]), document["definition"])
+    file = document.get("file")
+    known = file if isinstance(file, str) and 0 < len(file) <= _MAX_NAME_BYTES and file.isprintable() else _FOLDER
+    return DeclaredPipeline(slug, name, allow_manual, tuple(document["triggers"]), document["definition"], known)
 
 
 def _ttl_seconds(value: object) -> Iterator[int]:
-    """Yield the seconds of every ``ttl`` cache policy in a definition, at any depth.
+    """Yield the seconds of every cache policy with a time in a definition, at any depth.
 
     Durations that are not positive, or longer than `_MAX_TTL_SECONDS`, are left out.
     """
@@ -128,6 +148,9 @@ def _ttl_seconds(value: object) -> Iterator[int]:
         match pending.pop():
             case {"policy": "ttl", "duration_seconds": int(seconds)} if 0 < seconds <= _MAX_TTL_SECONDS:
                 yield seconds
+            case {"cache": {"days": int(days)}, **rest} if 0 < days <= _MAX_TTL_DAYS:
+                yield days * 86_400
+                pending += rest.values()
             case dict() as mapping:
                 pending += mapping.values()
             case list() as items:

@@ -9,12 +9,14 @@ import zipfile
 from functools import cache
 from importlib.machinery import SourceFileLoader
 from importlib.metadata import version
+from importlib.resources import as_file, files
 from importlib.util import MAGIC_NUMBER, find_spec, source_hash
 from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING, Self
 
 from actors import vms
+from actors.render import guest
 from actors.render.envelope import RenderFailed
 from actors.render.guest import WORKSPACE, program, python
 from storage import Rendered
@@ -22,11 +24,15 @@ from storage import Rendered
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from actors.render.settings import RenderSettings
+    from actors.ir import Built
+    from actors.settings import RenderSettings
     from storage.files import Confinement
 
 
 _NAME = "harmont"
+_LANGUAGE = "ci_daemon/language.py"
+"""The name of the service's own language in the archive, by which pipeline files import it."""
+
 _UNCHECKED = 1
 """The flags of byte code that is valid whatever the time and content of its source."""
 _ARCHIVE = "/var/tmp/ci-daemon-source/source.tar.gz"  # noqa: S108 - in the VM, before any user code runs
@@ -47,13 +53,14 @@ def dsl_version() -> str:
 
 @cache
 def packed_dsl() -> bytes:
-    """Return the package's modules as a zip archive of some hundred kB, found without importing them.
+    """Return both languages as a zip archive of some hundred kB; its modules are not imported.
 
     Each is there as byte code too, which a Python of this one's version takes: compiling is most of an import. It is
     not compressed, because that would take longer than sending what it saves.
     """
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr(f"{Path(_LANGUAGE).parent}/__init__.py", b"")
         for name, file in _modules():
             source = file.read_bytes()
             archive.writestr(name, source)
@@ -62,7 +69,9 @@ def packed_dsl() -> bytes:
 
 
 def _modules() -> Iterator[tuple[str, Path]]:
-    """Yield the package's modules, each with its name in the archive and its installed file."""
+    """Yield the languages' modules, each with its name in the archive and its installed file."""
+    with as_file(files(guest).joinpath("language.py")) as language:
+        yield _LANGUAGE, language
     spec = find_spec(_NAME)
     for folder in map(Path, (spec and spec.submodule_search_locations) or ()):
         for file in sorted(folder.rglob("*.py")):
@@ -174,14 +183,14 @@ class Loader:
             reason = self._watch.stderr.decode(errors="replace")
             raise RenderFailed.exited("source fetch", self._watch.exit_code, reason)
 
-    def load(self, organization: str, slug: str) -> Rendered:
+    def load(self, organization: str, slug: str, built: Built | None = None) -> Rendered:
         """Load the pipeline files in the VM's workspace and return their envelope, not yet validated.
 
-        The slugs of the organization and the pipeline go into the keys of cached steps. Raises RenderFailed, with the
-        output so far as its ``log``, and VmError.
+        The slugs of the organization and the pipeline go into the keys of cached steps, and what is ``built`` to the
+        files. Raises RenderFailed, with the output so far as its ``log``, and VmError.
         """
         self._watch.renew(self._settings.timeout + _GRACE)
-        self._watch.send(f"load {organization} {slug}\n".encode())
+        self._watch.send(f"load {organization} {slug} {json.dumps({} if built is None else built.facts)}\n".encode())
         late = f"render timed out after {self._settings.timeout:g} s"
         try:
             done = self._watch.complete(_MAX_REPORT)

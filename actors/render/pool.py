@@ -125,7 +125,7 @@ class RenderPool(Supervised[_Message, _Task]):
                     self._running[build_id].abandon()
             case Drain():
                 self._draining = True
-                self.work(_DiscardVm(), self._waiting.discard)
+                self.work(_DiscardVm(), self._waiting.close)
             case _Rendered(build_id):
                 self._forget(build_id)
                 self._timer.tell_after(self._timings.rendered, self.address, _Idle())

@@ -8,7 +8,7 @@ import logging
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from actors.ir import IrError, load
+from actors.ir import Built, IrError, load
 from actors.messages import BuildCreated
 from actors.render.envelope import Envelope, RenderFailed
 from actors.render.guest import program
@@ -24,11 +24,14 @@ if TYPE_CHECKING:
     from storage import Build, Clock, Pipeline, Rendered, Storage
 
 _log = logging.getLogger(__name__)
+_YAML = "2"
+"""The way in which YAML files are read: another one renders what is cached again."""
 
 
 def cache_name(organization: str, pipeline: str, archive: Path, images: Images, image: str) -> bytes:
     """Return a hash of everything that determines an envelope, except the time. Raises ImageNotFound."""
-    parts = (organization, pipeline, sha256_of(archive), dsl_version(), program("load"), images.identity(image))
+    languages = dsl_version(), program("load"), program("language"), _YAML
+    parts = (organization, pipeline, sha256_of(archive), *languages, images.identity(image))
     return hashlib.sha256(json.dumps(parts).encode()).digest()
 
 
@@ -39,10 +42,16 @@ def sha256_of(archive: Path) -> str:
 
 
 def keep(storage: Storage, clock: Clock, seconds: float, name: bytes, rendered: Rendered) -> None:
-    """Keep an envelope for some seconds, or until one of its cache keys would change."""
+    """Keep an envelope for some seconds, or until one of its cache keys would change.
+
+    One that is of its build alone is not kept.
+    """
+    envelope = Envelope.parse(rendered.envelope)
+    if envelope.of_build:
+        return
     now = clock.now()
     until = now + timedelta(seconds=seconds)
-    valid_until = Envelope.parse(rendered.envelope).valid_until(now.timestamp())
+    valid_until = envelope.valid_until(now.timestamp())
     if valid_until is not None:
         until = min(until, datetime.fromtimestamp(min(valid_until, until.timestamp()), UTC))
     if until > now:
@@ -87,20 +96,46 @@ class RenderRecorder:
         try:
             envelope = Envelope.parse(rendered.envelope)
             pipeline_ir = envelope.select(pipeline.source_slug or pipeline.slug).pipeline_ir
-            planned = load(pipeline_ir, self._live_settings.now.ir)
+            planned = load(pipeline_ir, self._live_settings.now.ir, self._built(build, pipeline))
         except RenderFailed as failure:
             self.refuse(build, BuildErrorCode.RENDER_FAILED, str(failure), rendered.log)
         except IrError as error:
             self.refuse(build, error.code, error.message, rendered.log)
         else:
             self._write_log(build, rendered.log)
-            jobs, timeout = planned.jobs, planned.timeout_seconds
-            warnings = planned.warnings
-            if self._storage.renders.plan(build.id, pipeline_ir, timeout, jobs, has_source=True, warnings=warnings):
+            if self._storage.renders.plan(
+                build.id,
+                pipeline_ir,
+                planned.timeout_seconds,
+                planned.jobs,
+                has_source=True,
+                warnings=planned.warnings,
+                strict_shell=planned.strict_shell,
+                concurrency=planned.concurrency,
+            ):
                 self._metrics.rendered()
                 self._root.post(BuildCreated(build.id))
                 self._follow(build, pipeline, envelope)
             self._watchers.notify(build.uuid)
+
+    def built(self, build: Build) -> Built | None:
+        """Return what a build is of; None if its pipeline is deleted."""
+        pipeline = self._storage.pipelines.by_id(build.pipeline_id)
+        return None if pipeline is None else self._built(build, pipeline)
+
+    def _built(self, build: Build, pipeline: Pipeline) -> Built:
+        return Built.of(
+            branch=build.branch or "",
+            commit=build.commit or "",
+            source=build.source,
+            env=self._storage.builds.env(build.id),
+            fork=build.from_fork,
+            default_branch=pipeline.default_branch,
+            repository=pipeline.repository,
+            number=build.number,
+            inputs=build.inputs,
+            changed=self._storage.builds.changed_files(build.id),
+        )
 
     def _follow(self, build: Build, pipeline: Pipeline, envelope: Envelope) -> None:
         """Store the pipelines that the repository declares, if the build is of its default branch."""

@@ -1,4 +1,4 @@
-"""The rendering of one build in a VM of its own (pipeline-ir.md, "Rendering")."""
+"""The rendering of one build: its YAML on the host, the rest in a VM (pipeline-ir.md, "Rendering")."""
 
 from __future__ import annotations
 
@@ -6,26 +6,28 @@ import logging
 import threading
 import uuid
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pykka
 
 from actors import vms
-from actors.builds.attempt.vm_connection import Abandoned, VmConnection
+from actors.builds.attempt.vm import Abandoned, VmConnection
 from actors.messages import TakeParked
 from actors.render import loader
 from actors.render.envelope import RenderFailed
 from actors.render.recording import cache_name, keep
 from actors.render.vm import VmWanted, disk_limited, loaded_vm
+from actors.render.yaml_files import read_yaml_files
 from storage import BuildErrorCode, DatabaseUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from actors.parts import VmParts
     from actors.render.recording import RenderRecorder
     from actors.render.vm import RenderVm, WaitingVm
+    from actors.render.yaml_files import YamlFiles
     from storage import Build, Lease, Render
 
 _LEAST_SECONDS = 0.1
@@ -46,10 +48,12 @@ class Rendering:
         self._clock = parts.clock
         self._settings = parts.live_settings.now
         self._host_disk = parts.host_disk
+        self._cpu_shares = parts.cpu_shares
         self._recorder = recorder
         self._pool = parts.addresses.pool
         self._parked = parts.connections
         self._waiting = waiting
+        self._job_files = parts.job_files
         self._abandoned = threading.Event()
         self._links: dict[str, VmConnection] = {}
 
@@ -66,12 +70,12 @@ class Rendering:
             self._parked.discard(vm_id)
 
     def run(self) -> None:
-        """Render the build and record its plan or its failure. If the VM fails, retry in another."""
+        """Render the build and record its plan or its failure. If its VM fails, retry in another."""
         build = self._storage.builds.get(self._render.build_id)
         retries = self._settings.jobs.service_retries
         while build is not None and not self._abandoned.is_set():
             try:
-                self._render_in_vm(build)
+                self._render_build(build)
             except RenderFailed as failure:
                 self._recorder.refuse(build, BuildErrorCode.RENDER_FAILED, str(failure), failure.log)
             except (vms.VmError, Abandoned) as error:
@@ -84,34 +88,57 @@ class Rendering:
                 self._recorder.refuse(build, BuildErrorCode.RENDER_FAILED, f"render failed: {error}", b"")
             return
 
-    def _render_in_vm(self, build: Build) -> None:
-        """Render in a VM of its own, and record the result before destroying the VM, which takes time."""
-        settings, storage = self._settings.render, self._storage
-        deadline = self._clock.monotonic() + settings.fetch_timeout
+    def _render_build(self, build: Build) -> None:
+        """Render a build, and record the result.
+
+        YAML files need no VM. The VM of others is destroyed after the result is recorded, because that takes time.
+        """
+        deadline = self._clock.monotonic() + self._settings.render.fetch_timeout
 
         def left() -> float:
             return max(_LEAST_SECONDS, deadline - self._clock.monotonic())
 
+        if self._render.source_url is None:
+            files = self._files(build, left)
+            if files.alone:
+                self._recorder.record(build, files.rendered())
+            else:
+                with self._vm() as vm:
+                    self._render_in_vm(build, vm, files, left)
+            return
         with self._vm() as vm:
-            archive = self._archive(build, vm.link, left)
-            image = vm.lease.image or ""
-            name = cache_name(build.organization_slug, build.pipeline_slug, archive, self._images, image)
-            rendered = storage.renders.cached(name)
-            if rendered is None:
-                provider, min_free = self._providers.of(vm.lease), self._settings.jobs.min_free_bytes
-                with disk_limited(storage, provider, vm.lease, vm.link, self._host_disk, min_free=min_free):
-                    self._fetch(build, vm, left)
-                    rendered = vm.loader.load(build.organization_slug, build.pipeline_slug)
-                keep(storage, self._clock, settings.cache_seconds, name, rendered)
-            self._recorder.record(build, rendered)
+            self._download(build, vm.link, left)
+            files = self._files(build, left)
+            if files.alone:
+                self._recorder.record(build, files.rendered())
+            else:
+                self._render_in_vm(build, vm, files, left)
 
-    def _archive(self, build: Build, link: VmConnection, left: Callable[[], float]) -> Path:
-        """Return the checked archive of the source on the host; if it has a URL, the VM downloads it first."""
-        storage, settings, url = self._storage, self._settings.render, self._render.source_url
-        if url is not None:
-            connection, max_bytes = link.connected(), settings.max_source_mb * 2**20
-            loader.fetch(connection, url, sha256=build.source_sha256, max_bytes=max_bytes, timeout=left())
-            storage.sources.store(build.uuid, loader.download_archive(connection, max_bytes, left()))
+    def _render_in_vm(self, build: Build, vm: RenderVm, files: YamlFiles, left: Callable[[], float]) -> None:
+        """Render what is no YAML in a VM, unless the result is cached, and record all."""
+        settings, storage = self._settings.render, self._storage
+        archive, image = storage.sources.path(build.uuid), vm.lease.image or ""
+        name = cache_name(build.organization_slug, build.pipeline_slug, archive, self._images, image)
+        rendered = storage.renders.cached(name)
+        if rendered is None:
+            provider, min_free = self._providers.of(vm.lease), self._settings.jobs.min_free_bytes
+            with disk_limited(storage, provider, vm.lease, vm.link, self._host_disk, min_free=min_free):
+                self._fetch(build, vm, left)
+                built = self._recorder.built(build)
+                rendered = files.with_others(vm.loader.load(build.organization_slug, build.pipeline_slug, built))
+            keep(storage, self._clock, settings.cache_seconds, name, rendered)
+        self._recorder.record(build, rendered)
+
+    def _download(self, build: Build, link: VmConnection, left: Callable[[], float]) -> None:
+        """Let the VM download the source from its URL, and keep the archive on the host."""
+        storage, settings, url = self._storage, self._settings.render, self._render.source_url or ""
+        connection, max_bytes = link.connected(), settings.max_source_mb * 2**20
+        loader.fetch(connection, url, sha256=build.source_sha256, max_bytes=max_bytes, timeout=left())
+        storage.sources.store(build.uuid, loader.download_archive(connection, max_bytes, left()))
+
+    def _files(self, build: Build, left: Callable[[], float]) -> YamlFiles:
+        """Check the archive on the host, and read its YAML files."""
+        storage, settings = self._storage, self._settings.render
         archive, manifest = storage.sources.path(build.uuid), storage.sources.manifest(build.uuid)
         room, owner = settings.shape.disk_gb * 2**30, build.organization_slug
         while True:
@@ -123,7 +150,10 @@ class Rendering:
                 if self._abandoned.wait(_HOST_PAUSE):
                     raise Abandoned from error
             else:
-                return archive
+                now = self._clock.now().timestamp()
+                strangers = build.from_fork and build.approved_at is None
+                others = partial(self._job_files.find, owner, strangers=strangers)
+                return read_yaml_files(storage.confinement, owner, archive, manifest, now, others)
 
     def _fetch(self, build: Build, vm: RenderVm, left: Callable[[], float]) -> None:
         """Put the source into the VM's workspace."""
@@ -181,8 +211,10 @@ class Rendering:
         return vm
 
     def _note(self, link: VmConnection, lease: Lease, leaving: ExitStack) -> None:
-        """Let `abandon` find the connection until the block is left."""
+        """Let `abandon` find the connection, and give the VM its share of the CPU, until the block is left."""
         self._links[lease.uuid] = link
         leaving.callback(self._links.pop, lease.uuid)
+        self._cpu_shares.join(self._render.organization_id, lease.uuid, self._providers.of(lease))
+        leaving.callback(self._cpu_shares.leave, lease.uuid)
         if self._abandoned.is_set():
             link.abandon()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from actors import vms
 from actors.builds.attempt.assignment import spec_of
-from actors.builds.attempt.vm_connection import Abandoned, VmConnection
+from actors.builds.attempt.vm import Abandoned, VmConnection
 from actors.builds.outcome import DiskUse, disk_failure, seconds_to_full
 from actors.render.envelope import RenderFailed
 from actors.render.loader import Loader
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from actors.cleanup.host_disk import HostDisk
     from actors.parts import VmParts
-    from actors.render.settings import RenderSettings
+    from actors.settings import RenderSettings
     from storage import Lease, Storage
 
 
@@ -42,7 +42,6 @@ def running_vm(
     """
     try:
         link.check()
-        provider.hurry(lease.uuid)
         if (connection := parked.take(lease.uuid)) is not None:
             link.use(connection)
         link.check()
@@ -164,6 +163,8 @@ class WaitingVm:
         self._latest: VmWanted | None = None
         self._since = 0.0
         self._waiting: RenderVm | None = None
+        self._link: VmConnection | None = None
+        self._closed = False
 
     @property
     def is_there(self) -> bool:
@@ -196,30 +197,48 @@ class WaitingVm:
         return None
 
     def make(self) -> None:
-        """Make the VM, unless it is there. Raises VmError."""
+        """Make the VM, unless it is there or `close` was called. Raises VmError."""
         with self._making:
             with self._lock:
-                latest = self._latest if self._waiting is None else None
+                latest = self._latest if self._waiting is None and not self._closed else None
             if latest is None:
                 return
-            vm = self._made(latest)
+            try:
+                vm = self._made(latest)
+            except Abandoned:
+                return
+            finally:
+                self._link = None
             with self._lock:
-                if self._latest == latest:
+                if self._latest == latest and not self._closed:
                     self._waiting = vm
                     return
             vm.close()
 
     def discard(self) -> None:
-        """Destroy the VM, if there is one."""
+        """Destroy the VM, if there is one; another may be made."""
         with self._lock:
             vm, self._waiting = self._waiting, None
         if vm is not None:
             vm.close()
 
+    def close(self) -> None:
+        """Destroy the VM and make no other. One that is being made is destroyed by the thread that makes it."""
+        with self._lock:
+            self._closed = True
+            link = self._link
+        if link is not None:
+            link.abandon()
+        self.discard()
+
     def _made(self, wanted: VmWanted) -> RenderVm:
         storage, provider = self._storage, self._providers.named(wanted.provider)
         lease = storage.leases.reserve_unclaimed(str(uuid.uuid4()), provider.name, wanted.image, wanted.settings.shape)
         link = VmConnection(provider, self._clock, lease.uuid)
+        with self._lock:
+            self._link = link
+            if self._closed:
+                link.abandon()
         try:
             provider.park(lease.uuid)  # at a low priority, because nobody waits for it
             member = provider.member(lease.uuid)

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 from storage import on_first_use
 
 if TYPE_CHECKING:
-    from actors.repositories.fetching.git import Git, GitError
+    from actors.repositories.fetching.git import Git
     from actors.repositories.fetching.mirror import heads_at
-    from actors.repositories.fetching.remote import Remote, RemoteInvalid
+    from actors.repositories.fetching.remote import GitError, Remote, RemoteInvalid
     from actors.repositories.fetching.remote_host import fingerprint, host_key, new_deploy_key
-    from actors.repositories.packing.history import LFS_CLEAN, Checkout, add_history, make_history
-    from actors.repositories.packing.packing import LimitedBuffer
+    from actors.repositories.packing.history import LFS_CLEAN, Checkout, LimitedBuffer, add_history, make_history
     from actors.repositories.push_hook import (
         hook_is_outdated,
         install_hook,

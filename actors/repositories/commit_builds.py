@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from actors.builds.adding import NotConcerned, add_or_reject
-from actors.ir import wants
+from actors.ir import ScheduleInvalid, ScheduleTimes, decides, wants, why_skipped
 from actors.messages import BuildCreated, CancelBuild
 from actors.render.envelope import Envelope, RenderFailed
 from storage import (
+    MOST_SCHEDULES,
     BuildState,
     CancelSuperseded,
     DeclaringRepository,
     NewBuild,
+    NewPipelineTrigger,
+    NewSchedule,
+    TriggerState,
     WaitsFor,
     immutable,
     slugify,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from contextlib import ExitStack
+    from datetime import datetime
 
     from actors.addresses import Address
     from actors.ir import PullRequestEvent, PushEvent
@@ -29,13 +35,20 @@ if TYPE_CHECKING:
     from actors.render.envelope import DeclaredPipeline
     from actors.settings import LiveSettings
     from actors.source_hosts.host import SourceHost
-    from storage import Build, NewOrigin, Pipeline, Repository, Storage
+    from storage import Build, Clock, NewOrigin, Pipeline, Repository, Storage
 
 _HEADS = "refs/heads/"
 _BUILT_BEFORE = "it has been built before"
 _NO_CREDIT = "the organization has no credit, and this service requires it: add some, then push again or rebuild"
 _MOST_NAMED = 10
+_MAX_CHANGED = 64 << 10
+"""The most characters of the names of changed files that a build keeps; of more it knows none."""
+
 _MOST_CHARACTERS = 300
+_LONGEST_TRIGGER = 255
+"""The most characters of a cron expression, and of a slug, that a file may declare."""
+
+_STATES = tuple(TriggerState)
 
 
 @immutable
@@ -85,30 +98,35 @@ class AddedBuilds:
 
 @immutable
 class _Wanted:
-    """A pipeline to build, or why it cannot be."""
+    """A pipeline to build, or why it cannot be; without a definition it is rendered for its build."""
 
     pipeline: Pipeline
     definition: str | None = None
     failure: str | None = None
 
 
+@immutable
+class CommitParts:
+    """The parts of what builds commits, pushes and pull requests; ``hosts`` are the source hosts by name."""
+
+    storage: Storage
+    clock: Clock
+    discovery: Discovery
+    live_settings: LiveSettings
+    root: Address[BuildCreated | CancelBuild]
+    hosts: Mapping[str, SourceHost]
+
+
 class CommitBuilds:
     """Makes the builds of commits. It renders in a VM, which blocks. Safe in any thread."""
 
-    def __init__(
-        self,
-        *,
-        storage: Storage,
-        discovery: Discovery,
-        live_settings: LiveSettings,
-        root: Address[BuildCreated | CancelBuild],
-        hosts: Mapping[str, SourceHost],
-    ) -> None:
-        self._storage = storage
-        self._discovery = discovery
-        self._live_settings = live_settings
-        self._root = root
-        self._hosts = hosts
+    def __init__(self, parts: CommitParts) -> None:
+        self._storage = parts.storage
+        self._clock = parts.clock
+        self._discovery = parts.discovery
+        self._live_settings = parts.live_settings
+        self._root = parts.root
+        self._hosts = parts.hosts
 
     def declared(
         self, repository: Repository, archive: bytes, leaving: ExitStack, *, from_fork: bool = False
@@ -149,7 +167,7 @@ class CommitBuilds:
             if self._is_built(wanted.pipeline, commit):
                 reasons.append(_BUILT_BEFORE)
             else:
-                build = self._storage.renders.begin(wanted.pipeline, commit.new, None)
+                build = self._storage.renders.begin(wanted.pipeline, _with_changes(commit), None)
                 builds.append(self._recorded(build, commit))
         return self._added(commit, builds, reasons or [f"no known pipeline has a trigger for {commit.event}"])
 
@@ -161,14 +179,16 @@ class CommitBuilds:
     def _unwanted(self, commit: PushedCommit, declared: Envelope | RenderFailed) -> str:
         """Return why no pipeline is wanted for a commit."""
         if isinstance(declared, RenderFailed):
-            last_line = str(declared).rpartition("\n")[2]  # a stranger's words, so without its own line ends
-            return f"its pipeline files cannot be read, and no pipeline that is known wants it: {last_line}"
+            line = _first_mistake(str(declared))  # a stranger's words, so without its own line ends
+            return f"its pipeline files cannot be read, and no pipeline that is known wants it: {line}"
         if not declared.pipelines:
-            return "it declares no pipeline in .hm/*.py"
-        if any(wants(each.triggers, commit.event) for each in declared.pipelines):
+            return "it declares no pipeline in .hm"
+        if any(wants(each.triggers, commit.event, commit.changed) for each in declared.pipelines):
             if not commit.registers:
                 return "its pipelines are new, and a pull request from a fork makes none"
             return "its pipelines are not known, and render.register is off"
+        if any(wants(each.triggers, commit.event) for each in declared.pipelines):
+            return "none of the changed files is among the paths of its triggers"
         names = ", ".join(each.slug for each in declared.pipelines[:_MOST_NAMED])
         return f"no pipeline has a trigger for {commit.event}; it declares {names}"
 
@@ -182,7 +202,10 @@ class CommitBuilds:
                 self._root.post(BuildCreated(build_id))
 
     def _wanted(self, commit: PushedCommit, envelope: Envelope) -> list[_Wanted]:
-        """Return the pipelines whose triggers want a commit; those that are not known yet are registered."""
+        """Return the pipelines whose triggers want a commit; those that are not known yet are registered.
+
+        So is one that a followed commit schedules, or lets follow another one, which no push may ever want.
+        """
         repository = _declaring(commit.repository)
         registers = commit.registers and self._live_settings.now.render.register
         if commit.followed:
@@ -190,21 +213,61 @@ class CommitBuilds:
             self._storage.declarations.follow(repository, declared)
         wanted = []
         for each in envelope.pipelines:
-            if wants(each.triggers, commit.event):
-                pipeline = self._storage.declarations.claim(repository, each.slug)
-                if pipeline is None and registers:
-                    branch = commit.default_branch or commit.new.branch
-                    pipeline = self._storage.declarations.register(repository, each.slug, branch, each.declaration)
-                if pipeline is not None:
-                    wanted.append(_with_definition(pipeline, each))
+            is_wanted = wants(each.triggers, commit.event, commit.changed)
+            schedules = self._schedules(each, commit) if commit.followed else []
+            following = self._following(each, commit) if commit.followed else []
+            pipeline = self._storage.declarations.claim(repository, each.slug) if is_wanted or commit.followed else None
+            if pipeline is None and registers and (is_wanted or schedules or following):
+                branch = commit.default_branch or commit.new.branch
+                pipeline = self._storage.declarations.register(repository, each.slug, branch, each.declaration)
+            if pipeline is not None and commit.followed:
+                self._storage.schedules.declare(pipeline.id, schedules)
+                self._storage.pipeline_triggers.declare(pipeline.id, following)
+            if pipeline is not None and is_wanted:
+                wanted.append(_Wanted(pipeline) if envelope.of_build else _with_definition(pipeline, each))
+            elif not is_wanted and _decides(commit, each.triggers):
+                self._skip_unwanted(commit, self._storage.declarations.claim(repository, each.slug), each.triggers)
         return wanted
+
+    def skip_all(
+        self,
+        repository: Repository,
+        event: PushEvent | PullRequestEvent,
+        commit: str,
+        reason: str,
+        own_branch: str | None = None,
+    ) -> None:
+        """Note that an event builds none of the known pipelines for a commit, so that its host is told.
+
+        Call it in a transaction. ``own_branch`` is that of a pull request of the repository itself.
+        """
+        for pipeline, declared in self._storage.declarations.of_repository(_declaring(repository)):
+            if decides(declared.triggers, event, own_branch):
+                self._skip(repository, pipeline, commit, reason)
+
+    def _skip_unwanted(self, commit: PushedCommit, pipeline: Pipeline | None, triggers: Iterable[object]) -> None:
+        if pipeline is not None:
+            self._skip(commit.repository, pipeline, commit.new.commit, why_skipped(triggers, commit.event))
+
+    def _skip(self, repository: Repository, pipeline: Pipeline, commit: str, reason: str) -> None:
+        if self._hosts[repository.provider].reports:
+            self._storage.skipped_pipelines.record(repository.id, pipeline.id, commit, reason)
+
+    def _schedules(self, declared: DeclaredPipeline, commit: PushedCommit) -> list[NewSchedule]:
+        return _schedules_in(declared.triggers, declared.file, commit.new.branch, self._clock.now())
+
+    def _following(self, declared: DeclaredPipeline, commit: PushedCommit) -> list[NewPipelineTrigger]:
+        return _pipeline_triggers_in(declared.triggers, declared.file, commit.new.branch)
 
     def _undeclared(self, commit: PushedCommit, failure: str) -> list[_Wanted]:
         """Return the known pipelines whose last declaration wants a commit."""
-        known = self._storage.declarations.of_repository(_declaring(commit.repository))
-        return [
-            _Wanted(pipeline, failure=failure) for pipeline, declared in known if wants(declared.triggers, commit.event)
-        ]
+        wanted = []
+        for pipeline, declared in self._storage.declarations.of_repository(_declaring(commit.repository)):
+            if wants(declared.triggers, commit.event, commit.changed):
+                wanted.append(_Wanted(pipeline, failure=failure))
+            elif not failure and _decides(commit, declared.triggers):  # what cannot be read may want it
+                self._skip_unwanted(commit, pipeline, declared.triggers)
+        return wanted
 
     def _create(self, wanted: _Wanted, commit: PushedCommit) -> Build | str:
         """Store a build; return why not if the commit does not concern its pipeline, or it has been built."""
@@ -215,13 +278,16 @@ class CommitBuilds:
                 self._storage,
                 self._live_settings.now.ir,
                 wanted.pipeline,
-                commit.new,
+                _with_changes(commit),
                 wanted.definition,
                 no_credit=_NO_CREDIT,
-                failure=(wanted.failure or "") if wanted.definition is None else None,
+                failure=wanted.failure,
                 changed=commit.changed,
             )
         except NotConcerned as why:
+            declared = self._storage.declarations.get(wanted.pipeline.id)
+            if declared is not None and _decides(commit, declared.triggers):
+                self._skip(commit.repository, wanted.pipeline, commit.new.commit, str(why))
             return str(why)
         return self._recorded(build, commit)
 
@@ -242,13 +308,30 @@ class CommitBuilds:
         return self._storage.superseded.cancel_older(build, commit.origin, running=running)
 
 
+def _decides(commit: PushedCommit, triggers: Iterable[object]) -> bool:
+    return decides(triggers, commit.event, None if commit.new.from_fork else commit.new.branch)
+
+
 def _in_words(build: Build) -> str:
     name = f"{build.pipeline_slug} #{build.number}"
     if build.state is BuildState.FAILED:
-        lines = ((build.error_message or "").strip() or "it cannot be run").splitlines()
-        why = lines[-1] if "Traceback" in lines[0] else lines[0]  # a traceback ends with its error
+        why = _first_mistake(build.error_message or "")
         return f"{name}, which failed: {why[:_MOST_CHARACTERS]}"
     return f"{name}, which waits for an approval" if build.waits_for is WaitsFor.APPROVAL else name
+
+
+def _first_mistake(message: str) -> str:
+    """Return the line of a message that says what is wrong: a traceback ends with its error."""
+    lines = message.strip().splitlines() or ["it cannot be run"]
+    return lines[-1] if "Traceback" in lines[0] else lines[0]
+
+
+def _with_changes(commit: PushedCommit) -> NewBuild:
+    """Return the build of a commit, which keeps the files that changed unless they are very many."""
+    changed = commit.changed
+    if changed is None or sum(map(len, changed)) + len(changed) > _MAX_CHANGED:
+        return commit.new
+    return replace(commit.new, changed_files=tuple(changed))
 
 
 def _declaring(repository: Repository) -> DeclaringRepository:
@@ -260,3 +343,42 @@ def _with_definition(pipeline: Pipeline, declared: DeclaredPipeline) -> _Wanted:
         return _Wanted(pipeline, definition=declared.pipeline_ir)
     except RenderFailed as failure:
         return _Wanted(pipeline, failure=str(failure))
+
+
+def _schedules_in(triggers: Iterable[object], file: str, branch: str, now: datetime) -> list[NewSchedule]:
+    """Return the schedules among the triggers of a pipeline, which a file of a branch declares.
+
+    They come from a repository, so one that cannot be is left out, and so are those beyond the most of a pipeline.
+    """
+    found = dict.fromkeys(_times(triggers))
+    return [
+        NewSchedule(each.cron, each.timezone, branch, each.after(now), declared_in=file)
+        for each in list(found)[:MOST_SCHEDULES]
+    ]
+
+
+def _times(triggers: Iterable[object]) -> Iterator[ScheduleTimes]:
+    for each in triggers:
+        match each:
+            case {"event": "schedule", "cron": str(cron), **rest} if len(cron) <= _LONGEST_TRIGGER:
+                timezone = rest.get("timezone", "UTC")
+                try:
+                    times = ScheduleTimes(cron, timezone if isinstance(timezone, str) else "")
+                except ScheduleInvalid:
+                    continue
+                yield times
+
+
+def _pipeline_triggers_in(triggers: Iterable[object], file: str, branch: str) -> list[NewPipelineTrigger]:
+    """Return the pipeline triggers among the triggers of a pipeline, which a file of a branch declares.
+
+    Those that cannot be are left out, and so are those beyond the most of a pipeline.
+    """
+    found = []
+    for each in triggers:
+        match each:
+            case {"event": "pipeline", "slug": str(slug), **rest} if 0 < len(slug) <= _LONGEST_TRIGGER:
+                state = rest.get("state", TriggerState.PASSED)
+                if isinstance(state, str) and state in _STATES:
+                    found.append(NewPipelineTrigger(slug, TriggerState(state), branch, file))
+    return found[:MOST_SCHEDULES]

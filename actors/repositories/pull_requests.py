@@ -8,23 +8,22 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from actors.ir import PullRequestEvent, skips_builds
+from actors.ir import EVENT_VARIABLE, PullRequestEvent, skips_builds
 from actors.render.envelope import RenderFailed
 from actors.repositories.commit_builds import PushedCommit
-from actors.repositories.fetching.git import CommitRefused, GitError, LimitReached
+from actors.repositories.fetching.git import CommitRefused, LimitReached
+from actors.repositories.fetching.remote import GitError
 from actors.repositories.packing.packing import Extras, pack_commit
-from actors.source_hosts.host import FOUND_OPEN, HostError, PullRequest
-from storage import ForkApproval, NewBuild, NewOrigin, OriginEvent, TooManyBuilds
+from actors.source_hosts.host import FOUND_OPEN, MOST_OPEN, HostError, PullRequest
+from storage import FetchedSource, ForkApproval, NewBuild, NewOrigin, OriginEvent, TooManyBuilds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from actors.render.envelope import Envelope
-    from actors.repositories.commit_builds import CommitBuilds
+    from actors.repositories.commit_builds import CommitBuilds, CommitParts
     from actors.repositories.fetching.mirror import Commit, Heads, Mirror
-    from actors.settings import LiveSettings
-    from actors.source_hosts.host import SourceHost
-    from storage import Delivery, Repository, Storage
+    from storage import Delivery, Repository
 
 _log = logging.getLogger(__name__)
 
@@ -57,24 +56,17 @@ class PullRequestBuilds:
     approved, and declare no pipeline that is not known.
     """
 
-    def __init__(
-        self,
-        *,
-        storage: Storage,
-        live_settings: LiveSettings,
-        commits: CommitBuilds,
-        hosts: Mapping[str, SourceHost],
-    ) -> None:
-        self._storage = storage
-        self._live_settings = live_settings
+    def __init__(self, parts: CommitParts, commits: CommitBuilds) -> None:
+        self._storage = parts.storage
+        self._live_settings = parts.live_settings
         self._commits = commits
-        self._hosts = hosts
+        self._hosts = parts.hosts
 
     def process(self, mirror: Mirror, repository: Repository, deliveries: Sequence[Delivery]) -> list[Delivery]:
         """Build the changes that deliveries report; return the deliveries that are done.
 
-        One whose head cannot be had yet, or whose organization may not have another build, is postponed, until a later
-        one reports another head. Raises GitError and VmError.
+        It is postponed while its head cannot be fetched or its organization may have no more builds, and dropped when a
+        later report has another head. Raises GitError and VmError.
         """
         changes = [(each, change) for each in deliveries for change in self._changes(each)]
         if not changes:
@@ -184,17 +176,18 @@ class PullRequestBuilds:
     ) -> None:
         head = fork.commit(change.head_commit)
         if skips_builds(head.message):
-            self._record(repository, change, f"0 builds: {SKIPPED}")
+            with self._storage.transaction():
+                self._record(repository, change, f"0 builds: {SKIPPED}")
+                if not change.from_fork:  # a stranger's message must not stand for a required check
+                    event = PullRequestEvent(change.target_branch, change.action)
+                    self._commits.skip_all(repository, event, change.head_commit, SKIPPED, change.branch)
             return
         self._storage.build_room.require(repository.organization_id, from_fork=change.from_fork)
         trust = self._trust(repository, change)
-        ref = f"{_HEADS}{change.branch}" if _REF.fullmatch(f"{_HEADS}{change.branch}") else change.head_ref
-        branches = heads.branches(heads.default_branch, change.target_branch)
-        extras = Extras(repository.submodules, repository.lfs, from_stranger=change.from_fork)
         archive = None
         declared: Envelope | RenderFailed | None = None
         try:
-            archive = pack_commit(fork, ref, change.head_commit, self._live_settings.now.source, branches, extras)
+            archive = self._pack(fork, repository, heads, change)
             if trust.approval_reason is None:
                 declared = self._commits.declared(repository, archive, leaving, from_fork=change.from_fork)
         except CommitRefused as error:
@@ -218,6 +211,42 @@ class PullRequestBuilds:
             self._record(repository, change, added.outcome, added.pages)
         self._commits.announce(added.ids)
         _log.info("%s is at %s: %r", change.head_ref, change.head_commit, added.outcome)
+
+    def _pack(self, fork: Mirror, repository: Repository, heads: Heads, change: PullRequest) -> bytes:
+        ref = f"{_HEADS}{change.branch}" if _REF.fullmatch(f"{_HEADS}{change.branch}") else change.head_ref
+        branches = heads.branches(heads.default_branch, change.target_branch)
+        extras = Extras(repository.submodules, repository.lfs, from_stranger=change.from_fork)
+        return pack_commit(fork, ref, change.head_commit, self._live_settings.now.source, branches, extras)
+
+    def source_of(self, mirror: Mirror, repository: Repository, heads: Heads, number: int) -> FetchedSource:
+        """Return the source of an open pull request, for a build that somebody asks for.
+
+        It is trusted as if its host had reported it. Raises GitError, HostError and RenderFailed.
+        """
+        found = self._hosts[repository.provider].open_pull_requests(repository)
+        change = next((each for each in found if each.number == number), None)
+        if change is None or not (_COMMIT.fullmatch(change.head_commit) and _REF.fullmatch(change.head_ref)):
+            message = f"{repository.url} has no open pull request {number} among the {MOST_OPEN} that changed last"
+            raise GitError(message)
+        with mirror.borrowed(change.url) as fork:
+            fork.fetch_ref(change.head_ref)
+            commit = fork.fetched(change.head_commit)
+            if commit is None:
+                raise GitError(
+                    f"pull request {number} does not have the commit {change.head_commit} any more: try again"
+                )
+            change, trust = replace(change, head_commit=commit), self._trust(repository, change)
+            new = _new_build(change, fork.commit(commit), self._pack(fork, repository, heads, change), trust)
+        return FetchedSource(
+            new.branch,
+            commit,
+            new.message or "",
+            new.source_archive or b"",
+            {name: value for name, value in new.env.items() if name != EVENT_VARIABLE},
+            new.untrusted_origin,
+            new.from_fork,
+            new.approval_reason,
+        )
 
     def _trust(self, repository: Repository, change: PullRequest) -> _Trust:
         if not change.from_fork:
@@ -284,7 +313,11 @@ def _new_build(change: PullRequest, head: Commit, archive: bytes | None, trust: 
         change.head_commit,
         head.message,
         source="webhook",
-        env={"CI_PULL_REQUEST": str(change.number), "CI_TARGET_BRANCH": change.target_branch},
+        env={
+            EVENT_VARIABLE: "pull_request",
+            "CI_PULL_REQUEST": str(change.number),
+            "CI_TARGET_BRANCH": change.target_branch,
+        },
         source_archive=archive,
         untrusted_origin=trust.untrusted_origin,
         from_fork=change.from_fork,

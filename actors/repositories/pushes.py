@@ -9,29 +9,29 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar, assert_never
 
-from actors.ir import PushEvent, skips_builds
+from actors.ir import EVENT_VARIABLE, PushEvent, skips_builds
 from actors.render.envelope import RenderFailed
-from actors.repositories.commit_builds import PushedCommit
-from actors.repositories.fetching.git import AccessRefused, CommitRefused, GitError
+from actors.repositories.commit_builds import CommitBuilds, PushedCommit
+from actors.repositories.fetching.git import AccessRefused, CommitRefused
 from actors.repositories.fetching.mirror import Mirror, clean_up
+from actors.repositories.fetching.remote import GitError
 from actors.repositories.packing.packing import Extras, pack_commit
-from actors.repositories.pull_requests import SKIPPED
+from actors.repositories.pull_requests import SKIPPED, PullRequestBuilds
+from actors.repositories.refs import found_ref, pull_request_of
+from actors.repositories.reruns import HostApprovals, Reruns
 from actors.source_hosts.host import ApprovalGiven, HostError, PullRequest, PushedRef, RerunAsked
-from storage import NewBuild, NewOrigin, OriginEvent, TooManyBuilds
+from storage import FetchedSource, NewBuild, NewOrigin, OriginEvent, TooManyBuilds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from actors.log_watchers import LogWatchers
     from actors.render.envelope import Envelope
-    from actors.repositories.commit_builds import CommitBuilds
+    from actors.repositories.commit_builds import CommitParts
     from actors.repositories.fetching.mirror import Heads
-    from actors.repositories.pull_requests import PullRequestBuilds
-    from actors.repositories.reruns import HostApprovals, Reruns
-    from actors.settings import LiveSettings
-    from actors.source_hosts.host import HostEvent, SourceHost
-    from storage import Delivery, Repository, Storage
+    from actors.source_hosts.host import HostEvent
+    from storage import Delivery, Repository
 
 T = TypeVar("T")
 
@@ -48,27 +48,15 @@ class PushBuilds:
     It blocks: it fetches, and renders in a VM. A second thread waits while one uses the same mirror.
     """
 
-    def __init__(
-        self,
-        *,
-        storage: Storage,
-        live_settings: LiveSettings,
-        commits: CommitBuilds,
-        pull_requests: PullRequestBuilds,
-        approvals: HostApprovals,
-        reruns: Reruns,
-        mirrors: Path,
-        hosts: Mapping[str, SourceHost],
-        watchers: LogWatchers,
-    ) -> None:
-        self._storage = storage
-        self._live_settings = live_settings
-        self._commits = commits
-        self._pull_requests = pull_requests
-        self._approvals = approvals
-        self._reruns = reruns
+    def __init__(self, parts: CommitParts, mirrors: Path, watchers: LogWatchers) -> None:
+        self._storage = parts.storage
+        self._live_settings = parts.live_settings
+        self._commits = commits = CommitBuilds(parts)
+        self._pull_requests = PullRequestBuilds(parts, commits)
+        self._approvals = HostApprovals(parts, commits)
+        self._reruns = Reruns(parts)
         self._mirrors = mirrors
-        self._hosts = hosts
+        self._hosts = parts.hosts
         self._watchers = watchers
         self._locks: dict[str, threading.Lock] = {}
 
@@ -89,6 +77,8 @@ class PushBuilds:
     def head_build(self, repository: Repository, source_slug: str, branch: str, source: str) -> NewBuild:
         """Return a build of the head of a branch, with the pipeline that this commit declares.
 
+        Without it the pipeline is another for each build, and rendered for this one.
+
         Raises GitError, RenderFailed and VmError.
         """
         ref = f"{_BRANCH}{branch}"
@@ -103,13 +93,32 @@ class PushBuilds:
 
         commit, message, archive = self._fetching(repository, fetched)
         with ExitStack() as leaving:
-            declared = self._commits.declared(repository, archive, leaving).find(source_slug)
+            envelope = self._commits.declared(repository, archive, leaving)
+        declared = envelope.find(source_slug)
         if declared is None:
             missing = f'the commit {commit} of {repository.url} declares no pipeline "{source_slug}"'
             raise RenderFailed(missing)
-        return NewBuild(
-            branch, commit, message, source=source, pipeline_ir=declared.pipeline_ir, source_archive=archive
-        )
+        definition = None if envelope.of_build else declared.pipeline_ir
+        return NewBuild(branch, commit, message, source=source, pipeline_ir=definition, source_archive=archive)
+
+    def source_of(self, repository: Repository, name: str) -> FetchedSource:
+        """Return the source of what somebody names: a branch, a tag, a commit or a pull request.
+
+        Raises GitError, HostError and RenderFailed.
+        """
+        number = pull_request_of(name)
+
+        def fetched() -> FetchedSource:
+            mirror = self._mirror(repository)
+            heads = mirror.fetch()
+            if number is not None:
+                return self._pull_requests.source_of(mirror, repository, heads, number)
+            found = found_ref(mirror, heads, name)
+            archive = self._pack(mirror, repository, found.ref, found.commit, heads)
+            env = {} if found.tag is None else {"CI_TAG": found.tag}
+            return FetchedSource(found.name, found.commit, mirror.commit(found.commit).message, archive, env)
+
+        return self._fetching(repository, fetched)
 
     def remove_orphans(self) -> None:
         """Delete the mirrors of disconnected repositories, and what killed processes left in others.
@@ -118,7 +127,7 @@ class PushBuilds:
         """
         connected = {each.uuid for each in self._storage.repositories.all()}
         for uuid in {each.name for each in self._mirrors.iterdir()} if self._mirrors.exists() else set():
-            lock = self._lock(uuid)
+            lock = self.lock_of(uuid)
             if lock.acquire(blocking=False):
                 try:
                     if uuid in connected:
@@ -134,7 +143,7 @@ class PushBuilds:
 
     def _fetching(self, repository: Repository, work: Callable[[], T]) -> T:
         """Return what ``work`` does with the mirror; again once if the host replaces a refused credential."""
-        with self._lock(repository.uuid):
+        with self.lock_of(repository.uuid):
             try:
                 return work()
             except AccessRefused:
@@ -142,7 +151,8 @@ class PushBuilds:
                     raise
                 return work()
 
-    def _lock(self, uuid: str) -> threading.Lock:
+    def lock_of(self, uuid: str) -> threading.Lock:
+        """Return the lock of a repository, which the thread that reads its mirror holds."""
         return self._locks.setdefault(uuid, threading.Lock())
 
     def _mirror(self, repository: Repository) -> Mirror:
@@ -271,6 +281,7 @@ class PushBuilds:
             with self._storage.transaction():
                 if self._storage.repository_checks.move_head(repository, ref, old, commit):
                     self._storage.push_outcomes.record(repository.id, ref, commit, f"0 builds: {SKIPPED}")
+                    self._commits.skip_all(repository, PushEvent(ref.removeprefix(_BRANCH)), commit, SKIPPED)
             return
         self._storage.build_room.require(repository.organization_id)
         name = ref.removeprefix(_TAG if is_tag else _BRANCH)
@@ -282,7 +293,7 @@ class PushBuilds:
             declared = RenderFailed.exited("source fetch", 1, str(error))
         except RenderFailed as failure:
             declared = failure
-        env = {"CI_TAG": name} if is_tag else {}
+        env = {EVENT_VARIABLE: "tag", "CI_TAG": name} if is_tag else {EVENT_VARIABLE: "push"}
         origin = NewOrigin(
             repository.id,
             OriginEvent.TAG if is_tag else OriginEvent.PUSH,

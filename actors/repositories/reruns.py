@@ -12,13 +12,11 @@ from actors.source_hosts.host import RerunAsked
 from storage import ApprovalNotAwaited, NewOrigin, PipelineGone, SealBroken, SourceGone, TooManyBuilds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
-    from actors.addresses import Address
-    from actors.repositories.commit_builds import CommitBuilds
-    from actors.settings import LiveSettings
-    from actors.source_hosts.host import ApprovalGiven, SourceHost
-    from storage import Build, BuildOrigin, Delivery, NewBuild, Repository, Storage
+    from actors.repositories.commit_builds import CommitBuilds, CommitParts
+    from actors.source_hosts.host import ApprovalGiven
+    from storage import Build, BuildOrigin, Delivery, NewBuild, Repository
 
 
 _log = logging.getLogger(__name__)
@@ -28,10 +26,10 @@ _NO_CREDIT = "the organization has no credit, and this service requires it: add 
 class HostApprovals:
     """Approves builds in the name of people at their host who may push to the repository."""
 
-    def __init__(self, *, storage: Storage, commits: CommitBuilds, hosts: Mapping[str, SourceHost]) -> None:
-        self._storage = storage
+    def __init__(self, parts: CommitParts, commits: CommitBuilds) -> None:
+        self._storage = parts.storage
         self._commits = commits
-        self._hosts = hosts
+        self._hosts = parts.hosts
 
     def give(self, repository: Repository, approval: ApprovalGiven) -> None:
         """Approve the build of a report, if it waits for that. It blocks. Raises HostError."""
@@ -62,18 +60,11 @@ class Reruns:
     it had one.
     """
 
-    def __init__(
-        self,
-        *,
-        storage: Storage,
-        live_settings: LiveSettings,
-        root: Address[BuildCreated],
-        hosts: Mapping[str, SourceHost],
-    ) -> None:
-        self._storage = storage
-        self._live_settings = live_settings
-        self._root = root
-        self._hosts = hosts
+    def __init__(self, parts: CommitParts) -> None:
+        self._storage = parts.storage
+        self._live_settings = parts.live_settings
+        self._root = parts.root
+        self._hosts = parts.hosts
 
     def process(self, repository: Repository, deliveries: Iterable[Delivery]) -> list[Delivery]:
         """Repeat what deliveries ask for; return the deliveries that report other things.
@@ -116,7 +107,10 @@ class Reruns:
         if asked.report_id is None:
             return [] if asked.commit is None else origins.latest_of_commit(repository.id, asked.commit)
         found = origins.by_report(repository.id, asked.report_id)
-        return [] if found is None else [found]
+        if found is not None:
+            return [found]
+        check = self._storage.commit_checks.by_report(repository.id, asked.report_id)
+        return [] if check is None else origins.latest_of_commit(repository.id, check.commit)
 
     def _repeat(self, origin: BuildOrigin, actor: str | None) -> Build | None:
         """Add a build like that of an origin; None if that runs still, or if it cannot be repeated."""

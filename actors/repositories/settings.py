@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path  # noqa: TC003 - the configuration reads the annotation
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from storage import ProviderName, immutable, setting
+from storage import ProviderName, immutable, networks_of, setting
+
+if TYPE_CHECKING:
+    from ipaddress import IPv4Network, IPv6Network
 
 _DAY = 86_400
 
@@ -63,15 +65,12 @@ class RepositorySettings:
     )
 
     def __post_init__(self) -> None:
-        try:
-            _ = self.allowed_networks
-        except ValueError as error:
-            raise ValueError(f'networks must be networks such as "10.1.0.0/16": {error}') from None
+        _ = self.allowed_networks
 
     @property
     def allowed_networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
         """The networks in which repositories may be although they are not public."""
-        return tuple(ip_network(each) for each in self.networks)
+        return networks_of(self.networks)
 
 
 @immutable

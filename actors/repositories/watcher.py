@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from actors.messages import PollStorage, RepositoryWatcherMessage
 from actors.render.envelope import RenderFailed
-from actors.repositories.fetching.git import GitError
+from actors.repositories import MIRRORS
+from actors.repositories.fetching.remote import GitError
 from actors.scheduling.pending_reason import admission_block
 from actors.source_hosts.host import HostError
 from actors.supervision import Supervised
@@ -16,7 +17,7 @@ from actors.vms import VmError
 from storage import TooManyBuilds, immutable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from actors.parts import Parts
     from actors.repositories.pushes import PushBuilds
@@ -87,8 +88,8 @@ _Task: TypeAlias = _Check | _Sweep | _Handle
 class RepositoryWatcher(Supervised[_Message, _Task]):
     """Checks each repository when it is due, six at once, and none twice at a time.
 
-    Organizations take turns, and none has more than two checks at once: so one whose repositories are slow, or whose
-    commits take git to its limits, holds up no pushes of others.
+    Organizations take turns, and none has more than two checks at once: so slow repositories or huge commits of one
+    delay no pushes of others.
 
     After a check that finds no push, a repository rests for a moment. So many deliveries that say the same, or nothing
     new, cost a few checks a second, and a push that follows another is built at once.
@@ -96,7 +97,7 @@ class RepositoryWatcher(Supervised[_Message, _Task]):
     All of them are due at the start, so that pushes during downtime are found; so are the connected accounts.
     """
 
-    def __init__(self, parts: Parts, *, pushes: PushBuilds, hosts: Mapping[str, SourceHost]) -> None:
+    def __init__(self, parts: Parts, *, pushes: Callable[[], PushBuilds], hosts: Mapping[str, SourceHost]) -> None:
         super().__init__(parts.timer, parts.addresses.root, parts.timings.retry)
         self._storage = parts.storage
         self._live_settings = parts.live_settings
@@ -115,8 +116,9 @@ class RepositoryWatcher(Supervised[_Message, _Task]):
     def begin(self) -> None:
         """Make every repository due, reconcile the hosts, and delete the mirrors of others."""
         self._storage.repository_checks.hasten_all()
-        for host in self._hosts.values():
-            host.reconcile()
+        for provider in self._hosts:
+            if self._storage.host_connections.of_provider(provider):  # no other host is imported
+                self._hosts[provider].reconcile()
         self.address.post(_Sweep())
 
     def handle(self, message: _Message) -> None:
@@ -137,7 +139,8 @@ class RepositoryWatcher(Supervised[_Message, _Task]):
                 self._resting.discard(repository_id)
                 self._poll()
             case _Sweep():
-                self.work(message, self._pushes.remove_orphans)
+                if (self._storage.directory / MIRRORS).exists():
+                    self.work(message, lambda: self._pushes().remove_orphans())
                 self._timer.tell_after(_SWEEP_SECONDS, self.address, message)
             case _:
                 assert_never(message)
@@ -208,7 +211,7 @@ class RepositoryWatcher(Supervised[_Message, _Task]):
         def run() -> _Checked:
             moved = False
             try:
-                moved = self._pushes.check(repository)
+                moved = self._pushes().check(repository)
             except TooManyBuilds as error:
                 self.log.warning("pushes of %s wait: %s", repository.url, error)
                 self._storage.repository_checks.put_off(repository, str(error))
@@ -217,7 +220,7 @@ class RepositoryWatcher(Supervised[_Message, _Task]):
                 self.log.warning("%s cannot be checked: %s", repository.url, error)
                 self._storage.repository_checks.failed(repository, str(error))
                 self._storage.deliveries.failed(repository.id, str(error))
-            self._pushes.announce(repository)
+            self._pushes().announce(repository)
             return _Checked(repository.id, moved)
 
         self.work(_Check(repository), run)

@@ -7,6 +7,6 @@ from typing import TYPE_CHECKING
 from storage import on_first_use
 
 if TYPE_CHECKING:
-    from actors.schedules.times import ScheduleInvalid, ScheduleTimes, changed_schedule, new_schedule
+    from actors.schedules.changes import changed_schedule, new_schedule
 else:
     __getattr__ = on_first_use(__name__)

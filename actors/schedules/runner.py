@@ -1,87 +1,114 @@
-"""The schedule runner: builds pipelines when their schedules are due, and says why it does not."""
+"""The schedule runner: builds pipelines that are due or follow others, and says why it does not."""
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from actors.builds.adding import add_planned, has_credit
 from actors.builds.retrying import repetition
+from actors.ir import EVENT_VARIABLE, ScheduleInvalid, ScheduleTimes
 from actors.messages import BuildCreated, Drain, PollStorage, ScheduleRunnerMessage
 from actors.render.envelope import RenderFailed
-from actors.repositories.fetching.git import GitError
-from actors.schedules.times import ScheduleInvalid, ScheduleTimes
+from actors.repositories.fetching.remote import GitError
 from actors.scheduling.pending_reason import admission_block
 from actors.supervision import Supervised
 from actors.vms import VmError
-from storage import SealBroken, SourceGone, TooManyBuilds, immutable
+from storage import PipelineTrigger, Schedule, SealBroken, SourceGone, TooManyBuilds, immutable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
     from datetime import datetime
 
     from actors.ir import IrSettings
     from actors.parts import Parts
     from actors.repositories.pushes import PushBuilds
-    from storage import Build, NewBuild, Pipeline, Schedule, Storage
+    from storage import Build, NewBuild, Pipeline, Storage
 
 
 _SCHEDULE = "schedule"
+_FOLLOWED = "trigger_job"
+"""The source of a build that follows one of another pipeline."""
+
+_EVENT = "pipeline"
+_MOST_FAILURES = 6
+_FIRST_PAUSE = 60.0
 _AT_ONCE = 4
 _OF_ONE = 2
 _STEP = timedelta(hours=1)
 """A clock that is set back by more was wrong before: no schedule waits for that time to come again."""
 
 
+Due: TypeAlias = Schedule | PipelineTrigger
+
+
 class NothingBuilt(Exception):
-    """A schedule cannot make a build now; the message says why, and what to do."""
+    """A schedule or trigger cannot make a build now; the message says why, and what to do."""
 
 
-def head_build(storage: Storage, pushes: PushBuilds, schedule: Schedule) -> NewBuild | None:
+def head_build(storage: Storage, pushes: Callable[[], PushBuilds], due: Due) -> NewBuild | None:
     """Return the build of a branch's head; None if the pipeline's repository is not connected.
 
     It blocks: it fetches, and renders in a VM. Raises NothingBuilt.
     """
-    pipeline = _buildable(storage, schedule)
+    pipeline, source = _buildable(storage, due), _source_of(due)
     repository = storage.repositories.of_pipeline(pipeline)
     if repository is None or pipeline.source_slug is None:
         return None
     try:
-        return pushes.head_build(repository, pipeline.source_slug, schedule.branch, _SCHEDULE)
+        return pushes().head_build(repository, pipeline.source_slug, due.branch, source)
     except (GitError, RenderFailed, VmError) as error:
         raise NothingBuilt(str(error)) from error
 
 
-def add_scheduled_build(storage: Storage, limits: IrSettings, schedule: Schedule, head: NewBuild | None) -> Build:
-    """Add the build of a schedule: of its branch's head if that is known. Raises NothingBuilt.
+def add_due_build(storage: Storage, limits: IrSettings, due: Due, head: NewBuild | None) -> Build:
+    """Add the build of a schedule or trigger: of its branch's head if that is known. Raises NothingBuilt.
 
     A schedule has at most one unfinished build, so that slow builds do not pile up.
     """
-    pipeline = _buildable(storage, schedule)
+    pipeline = _buildable(storage, due)
     if head is not None:
-        return add_planned(storage, limits, pipeline, head)
-    latest = storage.builds.latest(pipeline.id, schedule.branch)
+        new = replace(head, env={**head.env, **_variables(storage, due)})
+        if new.pipeline_ir is None:
+            return storage.renders.begin(pipeline, new, None)
+        return add_planned(storage, limits, pipeline, new)
+    latest = storage.builds.latest(pipeline.id, due.branch)
     if latest is None:
-        raise NothingBuilt(f'there is no build of the branch "{schedule.branch}" to repeat: create one')
+        raise NothingBuilt(f'there is no build of the branch "{due.branch}" to repeat: create one')
     try:
-        return _repeat(storage, limits, pipeline, latest)
+        return _repeat(storage, limits, pipeline, latest, due)
     except SourceGone as error:
         raise NothingBuilt(str(error)) from None
     except SealBroken:
         raise NothingBuilt(f"the environment of build {latest.number} cannot be read: create another build") from None
 
 
-def _buildable(storage: Storage, schedule: Schedule) -> Pipeline:
-    """Return the schedule's pipeline, if it may be built now. Raises NothingBuilt."""
-    pipeline = storage.pipelines.by_id(schedule.pipeline_id)
+def _source_of(due: Due) -> str:
+    return _SCHEDULE if isinstance(due, Schedule) else _FOLLOWED
+
+
+def _variables(storage: Storage, due: Due) -> dict[str, str]:
+    """Return the variables of a build that say which one it follows."""
+    if isinstance(due, Schedule):
+        return {}
+    upstream = None if due.upstream_id is None else storage.builds.get(due.upstream_id)
+    return {EVENT_VARIABLE: _EVENT, "CI_UPSTREAM_BUILD": "" if upstream is None else upstream.name}
+
+
+def _buildable(storage: Storage, due: Due) -> Pipeline:
+    """Return the pipeline of a schedule or trigger, if it may be built now. Raises NothingBuilt."""
+    pipeline = storage.pipelines.by_id(due.pipeline_id)
     if pipeline is None or storage.declarations.archived(pipeline.id):
         raise NothingBuilt("the repository no longer declares the pipeline, so it is not built")
     if not has_credit(storage, pipeline.organization_id):
         raise NothingBuilt("the organization has no credit, and this service requires it")
-    number = schedule.last_build_number
+    number = due.last_build_number
     last = None if number is None else storage.builds.by_number(pipeline.id, number)
     if last is not None and not last.state.terminal:
-        raise NothingBuilt(f"build {last.number} of this schedule has not ended yet")
+        what = "schedule" if isinstance(due, Schedule) else "trigger"
+        raise NothingBuilt(f"build {last.number} of this {what} has not ended yet")
     try:
         storage.build_room.require(pipeline.organization_id)
     except TooManyBuilds as error:
@@ -89,9 +116,11 @@ def _buildable(storage: Storage, schedule: Schedule) -> Pipeline:
     return pipeline
 
 
-def _repeat(storage: Storage, limits: IrSettings, pipeline: Pipeline, build: Build) -> Build:
+def _repeat(storage: Storage, limits: IrSettings, pipeline: Pipeline, build: Build, due: Due) -> Build:
     """Add a build that repeats another one. Raises NothingBuilt, SourceGone and SealBroken."""
-    new, source_url = repetition(storage, build, _SCHEDULE)
+    repeated, source_url = repetition(storage, build, _source_of(due))
+    env = {name: text for name, text in repeated.env.items() if name != EVENT_VARIABLE}
+    new = replace(repeated, env={**env, **_variables(storage, due)})
     if not new.pipeline_ir:
         if not new.has_source and not source_url:
             raise NothingBuilt(f"build {build.number} has neither pipeline nor source: create another one")
@@ -101,23 +130,25 @@ def _repeat(storage: Storage, limits: IrSettings, pipeline: Pipeline, build: Bui
 
 @immutable
 class _Fire:
-    """Work on a worker thread: make the build of a schedule that is due."""
+    """Work on a worker thread: make the build of a schedule or trigger that is due."""
 
-    schedule: Schedule
+    due: Due
 
     def __str__(self) -> str:
-        return f"schedule {self.schedule.uuid}"
+        return _named(self.due)
 
 
 @immutable
 class _Fired:
-    """Worker: this schedule was moved on."""
+    """Worker: this schedule or trigger was moved on."""
 
-    schedule_id: int
+    key: tuple[str, int]
 
 
 class ScheduleRunner(Supervised[ScheduleRunnerMessage | _Fired, _Fire]):
-    """Makes the builds of schedules that are due, once however late it is, while VMs are granted.
+    """Makes the builds of schedules that are due, and of pipelines that follow others.
+
+    Each is made once however late it is, while VMs are granted.
 
     Four at once, and of one organization two, so that slow repositories hold up no schedules of others.
 
@@ -125,15 +156,15 @@ class ScheduleRunner(Supervised[ScheduleRunnerMessage | _Fired, _Fire]):
     each build once.
     """
 
-    def __init__(self, parts: Parts, *, pushes: PushBuilds) -> None:
+    def __init__(self, parts: Parts, *, pushes: Callable[[], PushBuilds]) -> None:
         super().__init__(parts.timer, parts.addresses.root, parts.timings.retry)
         self._root = parts.addresses.root
         self._storage = parts.storage
         self._pushes = pushes
         self._clock = parts.clock
         self._live_settings = parts.live_settings
-        self._firing: dict[int, int] = {}
-        """The organizations of the schedules whose builds are made now."""
+        self._firing: dict[tuple[str, int], int] = {}
+        """The organizations of the schedules and triggers whose builds are made now."""
 
         self._draining = False
         self._seen = parts.clock.now()
@@ -150,64 +181,84 @@ class ScheduleRunner(Supervised[ScheduleRunnerMessage | _Fired, _Fire]):
                 self._fire_due()
             case Drain():
                 self._draining = True
-            case _Fired(schedule_id):
-                self._firing.pop(schedule_id, None)
+            case _Fired(key):
+                self._firing.pop(key, None)
                 self._fire_due()
             case _:
                 assert_never(message)
 
     def on_task_error(self, task: _Fire, error: Exception) -> None:
-        """Log the error; the schedule goes on with its next time."""
+        """Log the error; the schedule goes on with its next time, the trigger after a pause."""
         super().on_task_error(task, error)
-        self._firing.pop(task.schedule.id, None)
-        self._skip(task.schedule, "an internal error, see `ci-daemon logs`")
+        self._firing.pop(_key(task.due), None)
+        self._skip(task.due, "an internal error, see `ci-daemon logs`")
 
     def _fire_due(self) -> None:
-        """Fire the schedules that are due, a few at once, of which one organization has half.
+        """Fire the schedules and triggers that are due, a few at once, of which one organization has half.
 
         A schedule of a slow repository takes long, and so may many.
         """
         while not self._draining and len(self._firing) < _AT_ONCE:
             busy = [each for each, count in Counter(self._firing.values()).items() if count >= _OF_ONE]
-            due = self._storage.schedules.due(1, self._firing.keys(), busy)
-            if not due or admission_block(self._storage, self._live_settings.now.pool.low_disk_gb) is not None:
+            due = self._next_due(busy)
+            if due is None or admission_block(self._storage, self._live_settings.now.pool.low_disk_gb) is not None:
                 return
-            pipeline = self._storage.pipelines.by_id(due[0].pipeline_id)
-            self._firing[due[0].id] = 0 if pipeline is None else pipeline.organization_id
-            self._start(due[0])
+            pipeline = self._storage.pipelines.by_id(due.pipeline_id)
+            self._firing[_key(due)] = 0 if pipeline is None else pipeline.organization_id
+            self._start(due)
 
-    def _start(self, schedule: Schedule) -> None:
+    def _next_due(self, busy: Collection[int]) -> Due | None:
+        """Return what is due, without that of busy organizations: schedules first."""
+        for kind, owner in ((_SCHEDULE, self._storage.schedules), (_EVENT, self._storage.pipeline_triggers)):
+            firing = [number for of_kind, number in self._firing if of_kind == kind]
+            for each in owner.due(1, firing, busy):
+                return each
+        return None
+
+    def _start(self, due: Due) -> None:
         def run() -> _Fired:
-            self._fire(schedule)
-            return _Fired(schedule.id)
+            self._fire(due)
+            return _Fired(_key(due))
 
-        self.work(_Fire(schedule), run)
+        self.work(_Fire(due), run)
 
-    def _fire(self, schedule: Schedule) -> None:
-        """Make a schedule's build and move it on, or note why there is none."""
+    def _fire(self, due: Due) -> None:
+        """Make the build of a schedule or trigger and move it on, or note why there is none."""
         try:
-            head = head_build(self._storage, self._pushes, schedule)
+            head = head_build(self._storage, self._pushes, due)
             with self._storage.transaction():
-                build = self._build(schedule, head)
+                build = self._build(due, head)
         except NothingBuilt as why:
-            self._skip(schedule, str(why))
+            self._skip(due, str(why))
             return
         if build is not None:
             self._root.post(BuildCreated(build.id))
 
-    def _build(self, schedule: Schedule, head: NewBuild | None) -> Build | None:
-        """Add the build, in the caller's transaction; None if the schedule was changed or deleted meanwhile."""
-        if not self._storage.schedules.take(schedule, self._next(schedule)):
+    def _build(self, due: Due, head: NewBuild | None) -> Build | None:
+        """Add the build, in the caller's transaction; None if what is due was changed or deleted meanwhile."""
+        if not self._take(due):
             return None
-        build = add_scheduled_build(self._storage, self._live_settings.now.ir, schedule, head)
-        self._storage.schedules.built(schedule.id, build.number)
+        build = add_due_build(self._storage, self._live_settings.now.ir, due, head)
+        if isinstance(due, Schedule):
+            self._storage.schedules.built(due.id, build.number)
+        else:
+            self._storage.pipeline_triggers.built(due, build)
         return build
 
-    def _skip(self, schedule: Schedule, why: str) -> None:
-        self.log.warning("schedule %s made no build: %s", schedule.uuid, why)
+    def _take(self, due: Due) -> bool:
+        if isinstance(due, Schedule):
+            return self._storage.schedules.take(due, self._next(due))
+        return self._storage.pipeline_triggers.take(due)
+
+    def _skip(self, due: Due, why: str) -> None:
+        self.log.warning("%s made no build: %s", _named(due), why)
         with self._storage.transaction():
-            if self._storage.schedules.take(schedule, self._next(schedule)):
-                self._storage.schedules.failed(schedule.id, why)
+            if not isinstance(due, Schedule):
+                self._storage.pipeline_triggers.failed(due, why, _FIRST_PAUSE * 2**due.failures)
+                if due.failures + 1 >= _MOST_FAILURES:
+                    self._take(due)
+            elif self._take(due):
+                self._storage.schedules.failed(due.id, why)
 
     def _next(self, schedule: Schedule) -> datetime | None:
         """Return a schedule's first time from now; None, which disables it, if there is none any more."""
@@ -229,3 +280,13 @@ class ScheduleRunner(Supervised[ScheduleRunnerMessage | _Fired, _Fire]):
             soon = self._next(schedule)
             if soon is None or schedule.next_at is None or schedule.next_at - soon > _STEP:
                 self._storage.schedules.take(schedule, soon)
+
+
+def _key(due: Due) -> tuple[str, int]:
+    return (_SCHEDULE if isinstance(due, Schedule) else _EVENT), due.id
+
+
+def _named(due: Due) -> str:
+    if isinstance(due, Schedule):
+        return f"schedule {due.uuid}"
+    return f"the trigger {due.id} after {due.slug}"

@@ -108,11 +108,8 @@ class Admission:
 
 def memory_is_short(meminfo: Path = Path("/proc/meminfo")) -> bool:
     """Tell whether less than a twentieth of the host's memory is available."""
-    facts = {}
-    for line in meminfo.read_text(encoding="ascii").splitlines():
-        name, _, amount = line.partition(":")
-        facts[name] = amount
-    available, total = (int(facts[name].split()[0]) for name in ("MemAvailable", "MemTotal"))
+    facts = meminfo.read_bytes()  # the lease pool asks several times a job
+    available, total = (int(facts.partition(name)[2].split(None, 1)[0]) for name in (b"MemAvailable:", b"MemTotal:"))
     return available < total * _SHORT
 
 
@@ -165,6 +162,8 @@ class PendingReasons:
                 return "waiting for the jobs that it depends on"
             case JobState.SCHEDULED if job.awaited_image is not None:
                 return awaits_image(job.awaited_image, self.pulls.get(job.awaited_image))
+            case JobState.SCHEDULED if job.awaits_lock:
+                return awaits_lock(job)
             case JobState.SCHEDULED:
                 return back_off(job, now) or self.waiting.reason(job.id, job.organization_id)
             case JobState.ASSIGNED | JobState.RUNNING | JobState.CANCELING | JobState.TIMING_OUT:
@@ -178,6 +177,12 @@ class PendingReasons:
 def awaits_image(image: str, progress: str | None = None) -> str:
     """Return the reason of a job that waits for its image, with the progress of the pull."""
     return f'waiting for the image "{image}"{f": {progress}" if progress else ""}'
+
+
+def awaits_lock(job: Job) -> str:
+    """Return the reason of a job that waits for its lock."""
+    most = "1 job has" if job.lock_limit == 1 else f"{job.lock_limit} jobs have"
+    return f'waiting for the lock "{job.lock}", which {most} at a time'
 
 
 def back_off(job: Job, now: datetime) -> str | None:

@@ -74,6 +74,7 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
         self._live_settings = parts.live_settings
         self._cache = cache
         self._reasons = parts.reasons
+        self._cpu_shares = parts.cpu_shares
         self._metrics = parts.metrics
         self._timings = parts.timings
         self._queue_timeout = QueueTimeout(parts.storage, parts.clock, parts.addresses.root)
@@ -141,8 +142,10 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
                 assert_never(message)
 
     def _poll(self) -> None:
-        """Look at what changes without a message: the owner's drain, jobs of other processes, and memory."""
-        if self._admission.changed or self._storage.queue.oldest() is not None:
+        """Look at what changes without a message: the drain, other processes' jobs, memory, ages of VMs."""
+        self._cpu_shares.settle()
+        queue = self._storage.queue
+        if self._admission.changed or queue.oldest() is not None or queue.give_locks():
             self._serve()
         else:
             self._parking.destroy_excess()
@@ -168,9 +171,10 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
             self._set_alarm(self._full_until - now)
 
     def _serve(self) -> None:
-        """Do what is due: end back-offs, grant, time out, refill. Then set the alarm for what is next."""
+        """Do what is due: end back-offs, give locks, grant, time out, refill. Then set the alarm."""
         self._storage.clock_steps.follow()
         soonest = self._storage.queue.wake()
+        self._storage.queue.give_locks()
         blocked_by = self._admission.check(self._settings.low_disk_gb)
         if blocked_by is None:
             self._await_images()
@@ -231,6 +235,10 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
         image = self._images.resolve(job.image)
         if not self._images.use(image) and job.image is not None and job.parent_snapshot_job_id is None:
             self._await_images()  # the image was removed after the queue was checked
+            return
+        if missing := list(self._images.missing(self._storage.queue.images_of_services(job.job_id)).values()):
+            self._storage.queue.await_image_of_service(job.job_id, missing[0])  # then the next one
+            self._image_puller.post(ImagesAwaited())
             return
         provider = self._choice.of_job(job.job_id, job.build_id, image)
         parked = self._parking.next(provider, self._choice.member_of_disk(job.job_id))

@@ -22,8 +22,9 @@ from storage import error_reason, immutable
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
+    from ipaddress import IPv4Network, IPv6Network
+    from pathlib import Path
 
-    from actors.repositories.settings import RepositorySettings
     from storage import Clock
 
 _TIMEOUT = 20.0
@@ -51,9 +52,10 @@ class HostRefused(HostError):
 class HostNetwork:
     """The addresses that may be asked, and the authorities that are trusted. Safe in any thread."""
 
-    def __init__(self, settings: RepositorySettings, clock: Clock) -> None:
-        self._settings = settings
-        self._networks = settings.allowed_networks
+    def __init__(self, networks: tuple[IPv4Network | IPv6Network, ...], authorities: Path | None, clock: Clock) -> None:
+        """Allow public addresses and these networks; trust the authorities of a file, or those of the host."""
+        self._networks = networks
+        self._authorities = authorities
         self._clock = clock
 
     def api(
@@ -68,7 +70,7 @@ class HostNetwork:
     @cached_property
     def ssl_context(self) -> ssl.SSLContext:
         """The authorities that are trusted, which are those of git, too."""
-        return ssl.create_default_context(cafile=self._settings.ca_file)
+        return ssl.create_default_context(cafile=self._authorities)
 
     def addresses(self, host: str, port: int, *, anywhere: bool) -> list[str]:
         """Return the addresses of a host that may be connected to. Raises HostError if there are none."""
@@ -155,11 +157,11 @@ class HostApi:
         """
         headers = {**self.headers} | ({"Content-Type": media_type} if media_type else {})
         backend = TimedBackend(self.deadline or Deadline(_TIMEOUT), self._resolve)
-        context = self.network.ssl_context
         try:
             answer = exchange(
-                method, self.root + path, headers, body, backend=backend, ssl_context=context, most_bytes=_MOST_BYTES
-            )
+                method, self.root + path, headers, body,
+                backend=backend, ssl_context=lambda: self.network.ssl_context, most_bytes=_MOST_BYTES,
+            )  # fmt: skip
         except NoAnswer as error:
             raise HostError(f"{self._host} {error}") from None
         if not answer.ok:

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from actors.source_hosts.forge_host import ForgeToken
-from actors.source_hosts.host import HostError
+from actors.source_hosts.host import ConnectRefused, HostError
 from actors.timed_http import Deadline
 from storage import NewHostConnection, RemoteRepository, repo_name
 
@@ -26,10 +26,6 @@ _OTHERS = {
 }
 _MOST_ROOTS = 2
 _TIMEOUT = 40.0
-
-
-class ConnectRefused(Exception):
-    """A repository cannot be connected like this; the message says why, and what to do."""
 
 
 class RepositoryConnector:
@@ -172,6 +168,6 @@ def _described(root: str, remote: RepositoryAtForge) -> RemoteRepository:
     segments = remote.path.split("/")
     url = f"{root}/{remote.path}.git"
     name = repo_name(url)
-    if len(segments) < 2 or not all(_SEGMENT.fullmatch(each) for each in segments) or name is None:  # noqa: PLR2004
+    if "/" not in remote.path or not all(_SEGMENT.fullmatch(each) for each in segments) or name is None:
         raise ConnectRefused(f"{root} answers with a repository of no usable name")
     return RemoteRepository(remote.remote_id, url, name, remote.default_branch, remote.private)

@@ -7,21 +7,24 @@ from typing import TYPE_CHECKING, Protocol, assert_never
 
 from pydantic import ValidationError
 
-from actors.source_hosts.host import HostError, ReportState
+from actors.source_hosts.host import COMMIT_CHECK, HostError, ReportState
 from storage import GitCredential, JsonModel, SealBroken, WaitsFor, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from actors.source_hosts.api_client import HostApi, HostNetwork
-    from actors.source_hosts.host import HostEvent, PullRequest, Received, Report
+    from actors.source_hosts.host import CommitReport, HostEvent, PullRequest, Received, Report, Skip
     from actors.source_hosts.payloads import Claim, WebhookSecrets
     from actors.timed_http import Deadline
-    from storage import Delivery, HostConnection, Repository, Storage
+    from storage import CommitCheck, Delivery, HostConnection, Repository, Storage
 
+
+_MOST_CHARACTERS = 140
+"""The limit of the strictest host."""
 
 _MOST_NAMED = 4
-"""The most builds whose numbers fit into 140 characters, the limit of the strictest host."""
+"""The most builds whose numbers fit into that."""
 
 
 @immutable
@@ -50,6 +53,24 @@ def commit_status(report: Report) -> CommitStatus:
         description=f"{told}, and {more} more" if more > 0 else told,
         url=worst.url,
     )
+
+
+def skip_status(skip: Skip) -> CommitStatus:
+    """Return the status of a skipped pipeline: these hosts have no such state, so it is success."""
+    return CommitStatus(
+        commit=skip.commit,
+        context=f"ci/{skip.pipeline_slug}",
+        state=ReportState.PASSED,
+        description=f"Skipped: {skip.reason}"[:_MOST_CHARACTERS],
+        url=skip.url,
+    )
+
+
+def commit_check_status(report: CommitReport) -> CommitStatus:
+    """Return the status that shows all pipelines of a commit as one."""
+    told = report.description
+    description = told if len(told) <= _MOST_CHARACTERS else f"{told[: _MOST_CHARACTERS - 1]}…"
+    return CommitStatus(report.commit, COMMIT_CHECK, report.state, description, report.url)
 
 
 def _phrase(report: Report) -> str:
@@ -198,6 +219,15 @@ class ForgeHost:
         status = commit_status(report)
         self.forge.set_status(*self.opened(repository), status)
         return status.context
+
+    def report_commit(self, repository: Repository, report: CommitReport, told: CommitCheck) -> str | None:
+        """Show the status of all pipelines of a commit. Raises HostError."""
+        self.forge.set_status(*self.opened(repository), commit_check_status(report))
+        return COMMIT_CHECK
+
+    def report_skip(self, repository: Repository, skip: Skip) -> None:
+        """Show a pipeline as skipped. Raises HostError."""
+        self.forge.set_status(*self.opened(repository), skip_status(skip))
 
     def api(self, token: ForgeToken, deadline: Deadline | None = None) -> HostApi:
         """Return the API that a token is for, with one deadline for all its requests or one for each."""

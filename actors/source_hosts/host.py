@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from storage import immutable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from storage import Build, BuildOrigin, Delivery, DeployKey, GitCredential, Repository
+    from storage import Build, BuildOrigin, CommitCheck, Delivery, DeployKey, GitCredential, Repository
 
 
 class HostNotConfigured(Exception):
@@ -39,6 +39,10 @@ class HostError(Exception):
         super().__init__(message)
         self.retry_after = retry_after
         self.final = final
+
+
+class ConnectRefused(Exception):
+    """A repository cannot be connected like this; the message says why, and what to do."""
 
 
 @immutable
@@ -77,12 +81,12 @@ MOST_OPEN = 50
 class PullRequest:
     """A change of a pull or merge request.
 
-    ``action`` is in the words of the triggers: opened, synchronize, reopened, closed, or another of the host's own. It
-    is ``RETARGETED`` for one that is to be merged into another branch than before, and ``FOUND_OPEN`` for one that was
-    open when its repository was connected, of which the host has reported nothing.
-    ``head_ref`` is the full name, in the repository at ``url``, of the ref to fetch ``head_commit`` from; ``branch`` is
-    the name of its branch for people. ``trusted`` is True if the host says that the author may push to the repository,
-    None if it does not say. ``sender`` is the login of whom caused the change, such as by a push.
+    ``action`` is in the words of the triggers: opened, synchronize, reopened, closed, or another of the host's own.
+    ``RETARGETED`` means that its target branch changed. ``FOUND_OPEN`` means that it was open already when its
+    repository was connected, so that the host never reported it. ``head_ref`` is the full name, in the repository at
+    ``url``, of the ref to fetch ``head_commit`` from; ``branch`` is the name of its branch for people. ``trusted`` is
+    True if the host says that the author may push to the repository, None if it does not say. ``sender`` is the login
+    of whom caused the change, such as by a push.
     """
 
     number: int
@@ -163,6 +167,67 @@ class Report:
         return sorted(counting, key=lambda each: (_WORST_FIRST.index(each.state), each.build.id))
 
 
+@immutable
+class Skip:
+    """A pipeline that is not built for a commit, to be shown there as done; ``url`` is its page.
+
+    A required check that nothing reports would never let the commit be merged.
+    """
+
+    pipeline_slug: str
+    commit: str
+    reason: str
+    url: str
+
+
+COMMIT_CHECK = "ci-daemon"
+"""The name under which hosts show the state of all pipelines of a commit, for people to require."""
+
+
+@immutable
+class CommitReport:
+    """The state of all pipelines of a commit as one; ``url`` is the page of what decides it.
+
+    A commit passed if each of its pipelines did or is skipped. ``description`` counts them.
+    """
+
+    commit: str
+    state: ReportState
+    description: str
+    url: str
+
+    @classmethod
+    def of(cls, commit: str, builds: Iterable[Report], skips: Iterable[Skip]) -> CommitReport | None:
+        """Return a commit's report by its latest builds and skipped pipelines; None without either."""
+        pipelines: dict[str, list[Report]] = {}
+        for each in builds:
+            pipelines.setdefault(each.build.pipeline_slug, []).append(each)
+        skipped = [each for each in skips if each.pipeline_slug not in pipelines]
+        worst = sorted((min(each, key=_badness) for each in pipelines.values()), key=_badness)
+        if not worst:
+            reasons = ", ".join(f"{each.pipeline_slug} ({each.reason})" for each in skipped)
+            return cls(commit, ReportState.PASSED, f"Skipped: {reasons}", skipped[0].url) if skipped else None
+        named = {state: [each.build.pipeline_slug for each in worst if each.state is state] for state in _WORST_FIRST}
+        parts = [f"{_IN_WORDS[state]}: {', '.join(names)}" for state, names in named.items() if names]
+        if skipped:
+            parts.append(f"skipped: {', '.join(each.pipeline_slug for each in skipped)}")
+        told = "; ".join(parts)
+        return cls(commit, worst[0].state, told[0].upper() + told[1:], worst[0].url)
+
+
+_IN_WORDS = {
+    ReportState.FAILED: "failed",
+    ReportState.RUNNING: "running",
+    ReportState.WAITING: "waiting",
+    ReportState.CANCELED: "canceled",
+    ReportState.PASSED: "passed",
+}
+
+
+def _badness(report: Report) -> tuple[int, int]:
+    return _WORST_FIRST.index(report.state), report.build.id
+
+
 class SourceHost(Protocol):
     """A kind of source host. Safe in any thread."""
 
@@ -212,3 +277,12 @@ class SourceHost(Protocol):
         It blocks. It may be called twice for one state, as after a crash; the ``report_id`` of the report's origin is
         what it returned last.
         """
+
+    def report_commit(self, repository: Repository, report: CommitReport, told: CommitCheck) -> str | None:
+        """Show the state of all pipelines of a commit under one name; return the host's name for it.
+
+        ``told`` is what it was told last. It blocks. It may be called twice for one state. Raises HostError.
+        """
+
+    def report_skip(self, repository: Repository, skip: Skip) -> None:
+        """Show at the host that a pipeline is skipped for a commit. It blocks. Raises HostError."""

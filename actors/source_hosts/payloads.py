@@ -53,7 +53,7 @@ def required(headers: Mapping[str, str], *names: str) -> str:
 
 
 class AnyObject(RootModel[dict[str, object]]):
-    """An object of a list, which is read on its own: one that cannot be read hides no other."""
+    """An object of a list, which is read on its own: an unreadable one hides no other."""
 
 
 def moved(before: str, after: str) -> tuple[str | None, str | None]:

@@ -11,8 +11,8 @@ from storage import GIT
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from actors.source_hosts.host import HostEvent, PullRequest, Report
-    from storage import Delivery, DeployKey, GitCredential, Repository, Storage
+    from actors.source_hosts.host import CommitReport, HostEvent, PullRequest, Report, Skip
+    from storage import CommitCheck, Delivery, DeployKey, GitCredential, Repository, Storage
 
 _BEARER = re.compile(r"Bearer +(\S+)", re.IGNORECASE)
 _DELIVERY_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
@@ -79,3 +79,10 @@ class PlainGit:
     def report(self, repository: Repository, report: Report) -> str | None:
         """Do nothing: a plain server shows no states."""
         return None
+
+    def report_commit(self, repository: Repository, report: CommitReport, told: CommitCheck) -> str | None:
+        """Do nothing: a plain server shows no states."""
+        return None
+
+    def report_skip(self, repository: Repository, skip: Skip) -> None:
+        """Do nothing: a plain server shows no states."""

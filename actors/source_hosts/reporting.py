@@ -1,11 +1,11 @@
-"""The status reporter: brings the states of builds at their source hosts to those of the service."""
+"""The status reporter: tells source hosts the states of builds, and what is skipped for a commit."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
 from actors.messages import PollStorage, StatusReporterMessage
-from actors.source_hosts.host import HostError, Report, ReportState
+from actors.source_hosts.host import CommitReport, HostError, Report, ReportState, Skip
 from actors.supervision import Supervised
 from storage import BuildState, immutable
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from actors.parts import Parts
     from actors.source_hosts.host import SourceHost
-    from storage import Build, BuildOrigin, Repository
+    from storage import Build, BuildOrigin, CommitCheck, Repository, SkippedPipeline
 
 _AT_ONCE = 2
 _LISTED = 200
@@ -72,20 +72,30 @@ class StatusReporter(Supervised[StatusReporterMessage | _Reported, _ReportStates
 
     def _poll(self) -> None:
         due: dict[int, list[tuple[BuildOrigin, Build]]] = {}
+        skipped: dict[int, list[SkippedPipeline]] = {}
+        for each in self._storage.skipped_pipelines.due(_LISTED):
+            skipped.setdefault(each.repository_id, []).append(each)
         for origin in self._storage.build_origins.due(_LISTED):
             build = self._storage.builds.get(origin.build_id)
             if origin.repository_id is None or build is None:
                 self._storage.build_origins.report_failed(origin.build_id, "the repository is gone", None)
             else:
                 due.setdefault(origin.repository_id, []).append((origin, build))
-        for repository_id, differing in due.items():
+        left = (each.repository_id for each in self._storage.commit_checks.due(_LISTED))
+        for repository_id in dict.fromkeys((*due, *skipped, *left)):
             if len(self._reporting) < _AT_ONCE and repository_id not in self._reporting:
                 self._reporting.add(repository_id)
-                self._start(repository_id, differing)
+                self._start(repository_id, due.get(repository_id, []), skipped.get(repository_id, []))
 
-    def _start(self, repository_id: int, differing: list[tuple[BuildOrigin, Build]]) -> None:
+    def _start(
+        self, repository_id: int, differing: list[tuple[BuildOrigin, Build]], skipped: list[SkippedPipeline]
+    ) -> None:
         def run() -> _Reported:
             repository = self._storage.repositories.get(repository_id)
+            commits = {build.commit for _, build in differing} | {each.commit for each in skipped}
+            for commit in filter(None, commits):
+                if repository is not None:
+                    self._storage.commit_checks.look(repository_id, commit)
             for origin, build in differing:
                 if repository is None:
                     self._storage.build_origins.report_failed(origin.build_id, "the repository is gone", None)
@@ -95,12 +105,70 @@ class StatusReporter(Supervised[StatusReporterMessage | _Reported, _ReportStates
                     report_id = self._report(repository, report)
                 except HostError as error:
                     self.log.warning("%s is not reported: %s", report.url, error)
-                    self._storage.build_origins.report_failed(origin.build_id, str(error), _pause(origin, error))
+                    self._storage.build_origins.report_failed(
+                        origin.build_id, str(error), _pause(origin.report_failures, error)
+                    )
                     break  # the others would fail in the same way
                 self._storage.build_origins.reported(build.id, build.state, report_id)
+            else:
+                if repository is not None:
+                    for each in skipped:
+                        self._report_skip(repository, each)
+                    for check in self._storage.commit_checks.due_of(repository_id):
+                        self._report_commit(repository, check)
             return _Reported(repository_id)
 
         self.work(_ReportStates(repository_id), run)
+
+    def _report_skip(self, repository: Repository, skipped: SkippedPipeline) -> None:
+        """Report that a pipeline is skipped for a commit, unless the commit has a build of it after all."""
+        skip = self._skip(repository, skipped)
+        if skip is not None and not self._storage.skipped_pipelines.is_built(skipped):
+            self._storage.await_disk()
+            try:
+                self._hosts[repository.provider].report_skip(repository, skip)
+            except HostError as error:
+                self.log.warning("%s is not reported as skipped: %s", skip.url, error)
+                pause = _pause(skipped.report_failures, error)
+                self._storage.skipped_pipelines.report_failed(skipped, str(error), pause)
+                return
+        self._storage.skipped_pipelines.reported(skipped)
+
+    def _report_commit(self, repository: Repository, check: CommitCheck) -> None:
+        """Report the state of all pipelines of a commit, unless its host shows that already."""
+        report = self._commit_report(repository, check.commit)
+        told, report_id = (check.state or "", check.description), check.report_id
+        if report is not None and told != (report.state, report.description):
+            self._storage.await_disk()
+            try:
+                report_id = self._hosts[repository.provider].report_commit(repository, report, check)
+            except HostError as error:
+                self.log.warning("the check of commit %s is not reported: %s", check.commit, error)
+                self._storage.commit_checks.report_failed(check, str(error), _pause(check.report_failures, error))
+                return
+            told = report.state, report.description
+        self._storage.commit_checks.reported(check, told[0] or None, told[1], report_id)
+
+    def _commit_report(self, repository: Repository, commit: str) -> CommitReport | None:
+        """Return the report of a commit's pipelines, whose states are read just now."""
+        origins = self._storage.build_origins.counting_of_commit(repository.id, commit)
+        found = ((origin, self._storage.builds.get(origin.build_id)) for origin in origins)
+        builds = [
+            Report(report_state(build.state), build, origin, self._url(build))
+            for origin, build in found
+            if build is not None
+        ]
+        skipped = self._storage.skipped_pipelines.of_commit(repository.id, commit)
+        skips = [skip for each in skipped if (skip := self._skip(repository, each)) is not None]
+        return CommitReport.of(commit, builds, skips)
+
+    def _skip(self, repository: Repository, skipped: SkippedPipeline) -> Skip | None:
+        pipeline = self._storage.pipelines.by_id(skipped.pipeline_id)
+        organization = self._storage.organizations.by_id(repository.organization_id)
+        if pipeline is None or organization is None:
+            return None
+        url = self._live_settings.now.pages.page_of_pipeline(organization.slug, pipeline)
+        return Skip(pipeline.slug, skipped.commit, skipped.reason, url)
 
     def _report(self, repository: Repository, report: Report) -> str | None:
         """Report a build, unless its host shows two states as one; return the host's name for the report."""
@@ -142,10 +210,10 @@ def report_state(state: BuildState) -> ReportState:
             assert_never(state)
 
 
-def _pause(origin: BuildOrigin, error: HostError) -> float | None:
-    """Return the seconds until the next attempt; None if there is none."""
-    if error.final or origin.report_failures + 1 >= _MOST_FAILURES:
+def _pause(failures: int, error: HostError) -> float | None:
+    """Return the seconds until the next attempt after some failures; None if there is none."""
+    if error.final or failures + 1 >= _MOST_FAILURES:
         return None
     if error.retry_after is not None:
         return max(error.retry_after, _FIRST_PAUSE)
-    return min(_FIRST_PAUSE * 2.0**origin.report_failures, _LONGEST_PAUSE)
+    return min(_FIRST_PAUSE * 2.0**failures, _LONGEST_PAUSE)

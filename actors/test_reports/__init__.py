@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 from storage import on_first_use
 
 if TYPE_CHECKING:
-    from actors.test_reports.junit import CaseOutcome, NotReport, TestCase, TestReport, read_report
+    from actors.test_reports.junit import (
+        WORST_FIRST,
+        CaseOutcome,
+        NotReport,
+        SourceFiles,
+        TestCase,
+        TestReport,
+        read_report,
+    )
     from actors.test_reports.results import (
         LARGEST_REPORT,
         NO_TESTS,
@@ -16,6 +24,7 @@ if TYPE_CHECKING:
         TestResults,
         read_artifact,
         read_reports,
+        source_files,
         test_results,
     )
 else:

@@ -58,6 +58,10 @@ class CaseOutcome(StrEnum):
     PASSED = "passed"
 
 
+WORST_FIRST = (CaseOutcome.FAILED, CaseOutcome.PASSED, CaseOutcome.SKIPPED)
+"""Of several outcomes of one test the first of these counts: a test that was skipped says nothing."""
+
+
 @immutable
 class TestCase:
     """A test. ``output`` begins with the message of its failure; it and the names may be cut.
@@ -240,6 +244,24 @@ class SourceFiles:
         self._by_name: dict[str, list[str]] = {}
         for path in sorted(self._paths):
             self._by_name.setdefault(path.rpartition("/")[2], []).append(path)
+
+    def named(self, name: str) -> str | None:
+        """Return the path of a file that a report of coverage names; None if the repository has no such file.
+
+        Go names files by the path of their module, which may begin with that of a host: parts before the path are left
+        out. Other absolute paths are of the image. Where nobody knows the files, each name stands for itself.
+        """
+        if not self._paths:
+            return name.removeprefix(_WORKSPACE).removeprefix("./")
+        found = self._file(name)
+        if found is not None or name.startswith("/"):
+            return found
+        rest = name
+        while "/" in rest:
+            rest = rest.partition("/")[2]
+            if rest in self._paths:
+                return rest
+        return None
 
     def location(self, case: TestCase) -> Location | None:
         """Return where a test failed: in its own file if that is known, else where its output says first."""

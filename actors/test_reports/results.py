@@ -79,7 +79,7 @@ class FailedTest:
 
 @immutable
 class TestResults:
-    """The number of a build's tests, and those that failed, of which there may be more than are named.
+    """The numbers of a build's tests and failures; only some of the failures are named.
 
     ``left_out`` is a sentence about reports that could not be read.
     """
@@ -170,7 +170,7 @@ def test_results(storage: Storage, build: Build, jobs: Sequence[Job]) -> TestRes
         for case in each.cases
         if case.outcome is CaseOutcome.FAILED
     ]
-    files = _files(storage, build) if failed else SourceFiles(())
+    files = source_files(storage, build) if failed else SourceFiles(())
     counted = {each.uuid for each in jobs if each.state.failed and not each.soft_failed}
     return TestResults(
         sum(found.counts.values()),
@@ -221,7 +221,7 @@ def _hidden(text: str, masker: Masker, *, cut: bool) -> str:
     return bytes(masker.mask(text.encode(errors="replace"), more=cut)[0]).decode(errors="replace")
 
 
-def _files(storage: Storage, build: Build) -> SourceFiles:
+def source_files(storage: Storage, build: Build) -> SourceFiles:
     """Return the files of a build's source; none if it is gone."""
     if not build.has_source:
         return SourceFiles(())

@@ -19,10 +19,14 @@ if TYPE_CHECKING:
         CommandSpec,
         CommandState,
         Exited,
+        Told,
+        VmOutput,
         follow,
         inspect,
         start,
         terminate,
+        told,
+        told_path,
     )
     from actors.vms.guest.file_download import (
         DownloadedFile,
@@ -32,13 +36,18 @@ if TYPE_CHECKING:
         list_below,
         list_files,
     )
+    from actors.vms.guest.kept_folder import FolderNotKept, fingerprint_of, lay_folder, pack_folder
+    from actors.vms.guest.services import ServiceEnd, ServiceFailed, ServiceSpec, follow_service, start_services
     from actors.vms.guest.source_archive import SourceError
     from actors.vms.guest.source_archive import write_manifest as write_source_manifest
     from actors.vms.guest.source_archive import write_manifest_confined as write_source_manifest_confined
-    from actors.vms.guest.workspace_update import update_workspace
+    from actors.vms.guest.workspace_update import FilesNotLaid, LaidFile, lay_files, update_workspace
     from actors.vms.images import ImageError, Images, ImageStore, InsufficientDisk
     from actors.vms.incus import IncusProvider
+    from actors.vms.incus.fleet import known_size
+    from actors.vms.launcher.containers import CONTAINER_VARIABLES
     from actors.vms.provider import (
+        USUAL_WEIGHT,
         ImageNotFound,
         Provider,
         ProviderAway,

@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Protocol
 from storage import Shape, immutable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from actors.vms.description import HostSize, ProviderDescription
+
+
+USUAL_WEIGHT = 100
+"""The weight of a VM among those that want the CPU, unless its `Provider` was told another."""
 
 
 class VmError(Exception):
@@ -37,7 +41,9 @@ class VmLost(VmError):
 class VmSpec:
     """A VM with a disk. ``id`` names it (a lease's UUID) and is enough to find it again.
 
-    The disk starts from ``snapshot`` if one is given, else from ``image``.
+    The disk starts from ``snapshot`` if one is given, else from ``image``. ``services`` are images of further disks, by
+    the host names of the services that run from them. With ``containers`` it is set up for programs that build and run
+    images.
     """
 
     id: str
@@ -45,6 +51,8 @@ class VmSpec:
     snapshot: str | None = None
     shape: Shape = field(default_factory=Shape)
     network: bool = True
+    services: Mapping[str, str] = field(default_factory=dict)
+    containers: bool = False
 
 
 class SshSocket(Protocol):
@@ -70,8 +78,8 @@ class SshSocket(Protocol):
 class SshEndpoint:
     """An open socket to the SSH server of a VM, and the keys that authenticate both ends.
 
-    ``private_key`` is an ed25519 key in OpenSSH PEM form for the user ``root``; ``host_key`` is the VM's public key as
-    ``"ssh-ed25519 AAAA..."``, the only one to accept. The user's login shell is a POSIX one. The caller closes
+    ``private_key`` is a key in OpenSSH PEM form for the user ``root``; ``host_key`` is the VM's public key as
+    ``"ecdsa-sha2-nistp256 AAAA..."``, the only one to accept. The user's login shell is a POSIX one. The caller closes
     the socket.
     """
 
@@ -125,10 +133,10 @@ class Provider(Protocol):
         """
         ...
 
-    def hurry(self, vm_id: str) -> None:
-        """Note that a job waits for a VM that another thread parks.
+    def weigh(self, vm_id: str, weight: int) -> None:
+        """Give a VM its share of the CPU that several want: now, or as it is made. It may be gone.
 
-        Until then its parking takes no CPU from jobs.
+        A VM that nobody waits for yet has nearly none while it is parked.
         """
         ...
 

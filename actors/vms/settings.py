@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003 - the configuration's reader evaluates the annotations
-from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from storage import immutable, setting
+from storage import immutable, networks_of, setting
+
+if TYPE_CHECKING:
+    from ipaddress import IPv4Network, IPv6Network
 
 
 @immutable
@@ -67,15 +69,12 @@ class ImageSettings:
         for each in self.registries:
             if "/" in each or not each or each != each.lower():
                 raise ValueError(f'registries: "{each}" is no host name in lower case: write one like ghcr.io')
-        try:
-            _ = self.allowed_networks
-        except ValueError as error:
-            raise ValueError(f'networks must be networks such as "10.1.0.0/16": {error}') from None
+        _ = self.allowed_networks
 
     @property
     def allowed_networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
         """The networks to which registries may redirect although they are not public."""
-        return tuple(ip_network(each) for each in self.networks)
+        return networks_of(self.networks)
 
     @property
     def max_bytes(self) -> int:

@@ -15,6 +15,7 @@ _GREY = "#57606a"
 _COLOURS = {"green": "#1a7f37", "red": "#cf222e", "yellow": "#9a6700", "dim": _GREY}
 """Colours by their names in a terminal, on which white text has a contrast of at least 4.5."""
 
+_GOOD, _FAIR = 80, 50
 _LABEL_COLOUR = "#24292f"
 _FONT = "Verdana,DejaVu Sans,Geneva,sans-serif"
 _LABEL_CHARS = 40
@@ -56,6 +57,14 @@ def badge_of(status: PipelineStatus) -> str:
     if state is None:
         return badge(status.pipeline_name, "no builds", _GREY)
     return badge(status.pipeline_name, state.value, colour_of(state))
+
+
+def coverage_badge(percent: float | None) -> str:
+    """Return the badge of a coverage in percent: green from 80 on, red below 50."""
+    if percent is None:
+        return badge("coverage", "unknown", _GREY)
+    colour = "green" if percent >= _GOOD else "yellow" if percent >= _FAIR else "red"
+    return badge("coverage", f"{int(percent)}%", _COLOURS[colour])
 
 
 def colour_of(state: BuildState) -> str:

@@ -9,12 +9,12 @@ from api.errors.catalog import ApiError
 from storage import immutable
 
 if TYPE_CHECKING:
-    from api.fields import BuildSource, Env, LongText, RequiredText, Sha256, SourceUrl
+    from api.fields import BuildSource, Env, GivenInputs, LongText, RequiredText, Sha256, SourceUrl
 
 
 @immutable
 class CreateBuildRequest:
-    """The body of ``POST …/pipelines/{pipeline}/builds``.
+    """The body of ``POST …/pipelines/{pipeline}/builds``. ``inputs`` are those that the pipeline declares.
 
     ``source_url`` is ignored if ``source_b64`` is given. ``source_sha256`` is the digest of the archive's bytes, in
     hexadecimal.
@@ -28,8 +28,25 @@ class CreateBuildRequest:
     pipeline_ir: str | None = None
     source_b64: str | None = None
     debug: bool | None = None
+    inputs: GivenInputs | None = None
     source_url: SourceUrl | None = None
     source_sha256: Sha256 | None = None
+
+
+@immutable
+class StartBuildRequest:
+    """The body of ``POST …/pipelines/{pipeline}/start``.
+
+    ``ref`` names a branch, a tag, a commit, or a pull request as ``#7``; without it the default branch is built.
+    ``inputs`` are those that the pipeline declares, and with ``debug`` the VMs of failed jobs are held.
+    """
+
+    ref: RequiredText | None = None
+    inputs: GivenInputs | None = None
+    message: LongText | None = None
+    env: Env | None = None
+    source: BuildSource | None = None
+    debug: bool | None = None
 
 
 @immutable
@@ -63,6 +80,7 @@ class CreateRepoBuildRequest(RepoIdentity):
     pipeline_ir: str | None = None
     source_b64: str | None = None
     debug: bool | None = None
+    inputs: GivenInputs | None = None
 
 
 BuildRequest = CreateBuildRequest | CreateRepoBuildRequest

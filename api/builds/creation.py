@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from actors import EngineBusy, add_planned, has_credit, repetition, retry
@@ -16,6 +17,7 @@ from storage import (
     BuildErrorCode,
     BuildNotFinished,
     BuildState,
+    Job,
     KeyUse,
     KeyUsed,
     NewBuild,
@@ -30,12 +32,14 @@ from storage import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from actors.ir import IrSettings
-    from api.builds.bodies import BuildRequest, RebuildRequest
+    from api.builds.bodies import BuildRequest, RebuildRequest, StartBuildRequest
     from api.builds.render_wait import RenderWait
     from api.engine import EngineInterface
     from api.http.slots import StreamSlot
-    from api.operations.operation import Call, Submission
+    from api.submission import Sender, Submission
 
 
 _RETRY = {"Retry-After": "60"}
@@ -86,6 +90,7 @@ def _require_credit(storage: Storage, organization_id: int) -> None:
 
 
 AnyRequest = TypeVar("AnyRequest", CreateBuildRequest, CreateRepoBuildRequest)
+AnyBody = TypeVar("AnyBody")
 
 
 class BuildCreation:
@@ -97,7 +102,7 @@ class BuildCreation:
         self._limits = limits
         self._renders = renders
 
-    def create(self, call: Call, pipeline: Pipeline, submission: Submission[AnyRequest]) -> Build:
+    def create(self, call: Sender, pipeline: Pipeline, submission: Submission[AnyRequest]) -> Build:
         """Return the build that a request creates, or the one that an earlier request with its key created.
 
         Builds that the service triggers itself do not come through here, so ``allow_manual`` does not apply to them.
@@ -111,21 +116,72 @@ class BuildCreation:
         still takes builds that bring their plan), or that the build is not rendered yet; ``draining`` may mean that,
         too. Raises PipelineGone.
         """
+        return self._once(call, pipeline, submission, partial(self._plan, call, pipeline))
+
+    def start(self, call: Sender, pipeline: Pipeline, submission: Submission[StartBuildRequest]) -> Build:
+        """Return a new build of the ref that a body names, or the one that its key has created.
+
+        The service fetches its source as for a push, and renders it, which nobody waits for here. Raises ApiError as
+        `create` does, but for its body and plan, or ``repository_not_connected``.
+        """
         key = _key(call, pipeline, submission)
         if key is not None and (use := self._storage.idempotency_keys.find(key)) is not None:
             return self._repeat(call, use)
         refuse_while_draining(self._engine)
         admit_manual_build(self._storage, pipeline)
+        if self._storage.repositories.of_pipeline(pipeline) is None:
+            raise ApiError(
+                "repository_not_connected",
+                f'the repository of the pipeline "{pipeline.slug}" is not connected, so nothing can be fetched from it:'
+                " connect it, or create a build with its source",
+            )
         body = submission.body()
+        ref = body.ref or pipeline.default_branch
+        new = NewBuild(
+            branch=ref.removeprefix("refs/heads/").removeprefix("refs/tags/"),
+            commit="",
+            message=body.message,
+            source=body.source or "api",
+            env=body.env or {},
+            key=key,
+            debug=bool(body.debug),
+            created_by=_user_id(call),
+            inputs=body.inputs or {},
+            ref=ref,
+        )
         try:
-            return self._plan(call, pipeline, body, key)
+            build = self._storage.renders.begin(pipeline, new, None)
         except KeyUsed as used:
             return self._repeat(call, used.use)
+        self._engine.render(build.id)
+        return build
 
-    def rebuild(self, call: Call, pipeline: Pipeline, build: Build, submission: Submission[RebuildRequest]) -> Build:
+    def rebuild(self, call: Sender, pipeline: Pipeline, build: Build, submission: Submission[RebuildRequest]) -> Build:
         """Return a new build that repeats another one, or the one that its key has created.
 
         Raises as `create` does, and ApiError ``source_expired``.
+        """
+
+        def repeated(body: RebuildRequest, key: RequestKey | None) -> Build:
+            try:
+                new, source_url = rebuild_of(self._storage, build, body.source or "api", key)
+                asked = replace(new, created_by=_user_id(call), debug=bool(body.debug))
+                return self._create(call, pipeline, asked, source_url)
+            except SourceGone:
+                raise source_expired(build) from None
+
+        return self._once(call, pipeline, submission, repeated)
+
+    def _once(
+        self,
+        call: Sender,
+        pipeline: Pipeline,
+        submission: Submission[AnyBody],
+        make: Callable[[AnyBody, RequestKey | None], Build],
+    ) -> Build:
+        """Return the build that ``make`` creates, or the one that an earlier request with the key made.
+
+        Checks have the order of wire-decisions.md, "Creating a build".
         """
         key = _key(call, pipeline, submission)
         if key is not None and (use := self._storage.idempotency_keys.find(key)) is not None:
@@ -134,16 +190,12 @@ class BuildCreation:
         admit_manual_build(self._storage, pipeline)
         body = submission.body()
         try:
-            new, source_url = rebuild_of(self._storage, build, body.source or "api", key)
-            asked = replace(new, created_by=_user_id(call), debug=bool(body.debug))
-            return self._create(call, pipeline, asked, source_url)
-        except SourceGone:
-            raise source_expired(build) from None
+            return make(body, key)
         except KeyUsed as used:
             return self._repeat(call, used.use)
 
     def create_by_source(
-        self, call: Call, organization: Organization, submission: Submission[CreateRepoBuildRequest]
+        self, call: Sender, organization: Organization, submission: Submission[CreateRepoBuildRequest]
     ) -> Build:
         """Return the build of a pipeline that the body names by its repository, as `create` does."""
         from api.fields import body_of  # noqa: PLC0415 - pydantic
@@ -182,7 +234,7 @@ class BuildCreation:
         repository = self._storage.declarations.named(organization.id, identity.repo_name)
         return self._storage.declarations.register(repository, identity.source_slug, body.branch, declared.declaration)
 
-    def _repeat(self, call: Call, use: KeyUse) -> Build:
+    def _repeat(self, call: Sender, use: KeyUse) -> Build:
         """Answer a repeated request as the first one was answered."""
         if not use.same_request:
             raise ApiError(
@@ -197,7 +249,7 @@ class BuildCreation:
             raise plan_rejection(build)
         return build
 
-    def _plan(self, call: Call, pipeline: Pipeline, body: BuildRequest, key: RequestKey | None) -> Build:
+    def _plan(self, call: Sender, pipeline: Pipeline, body: BuildRequest, key: RequestKey | None) -> Build:
         """Create the build that a body describes."""
         by_slug = body if isinstance(body, CreateBuildRequest) else None
         new = NewBuild(
@@ -212,10 +264,11 @@ class BuildCreation:
             key=key,
             debug=bool(body.debug),
             created_by=_user_id(call),
+            inputs=body.inputs or {},
         )
         return self._create(call, pipeline, new, by_slug.source_url if by_slug else None)
 
-    def _create(self, call: Call, pipeline: Pipeline, new: NewBuild, source_url: str | None) -> Build:
+    def _create(self, call: Sender, pipeline: Pipeline, new: NewBuild, source_url: str | None) -> Build:
         """Store a build, and announce it to the engine; if it has no pipeline, it is rendered first."""
         if new.pipeline_ir is None or not new.pipeline_ir.strip():
             return self._render(call, pipeline, new, source_url)
@@ -223,10 +276,10 @@ class BuildCreation:
         self._engine.jobs_added(build.id)
         return build
 
-    def _render(self, call: Call, pipeline: Pipeline, new: NewBuild, source_url: str | None) -> Build:
+    def _render(self, call: Sender, pipeline: Pipeline, new: NewBuild, source_url: str | None) -> Build:
         """Store a build without jobs, start its render and wait for the end."""
         url = None if new.has_source else source_url
-        if not new.has_source and not url:
+        if not new.has_source and not url and new.ref is None:
             raise no_source(self._storage, pipeline, new)
         slot = self._renders.slot_for_new_build(pipeline.organization_id)
         try:
@@ -237,7 +290,7 @@ class BuildCreation:
             raise
         return self._wait_for_render(call, build, slot)
 
-    def _wait_for_render(self, call: Call, build: Build, slot: StreamSlot) -> Build:
+    def _wait_for_render(self, call: Sender, build: Build, slot: StreamSlot) -> Build:
         """Wait for a build's render; return the build, or raise its rejection.
 
         A build that waits for an approval is returned at once.
@@ -252,11 +305,11 @@ class BuildCreation:
         return build
 
 
-def _user_id(call: Call) -> int | None:
+def _user_id(call: Sender) -> int | None:
     return None if call.user is None else call.user.id
 
 
-def _key(call: Call, pipeline: Pipeline, submission: Submission[Any]) -> RequestKey | None:
+def _key(call: Sender, pipeline: Pipeline, submission: Submission[Any]) -> RequestKey | None:
     """Return the idempotency key of a user's request; None without."""
     if submission.key is None or call.user is None:
         return None
@@ -306,8 +359,8 @@ def source_expired(build: Build) -> ApiError:
     return ApiError("source_expired", f"the source of build {build.number} is no longer kept; create a new build")
 
 
-def retry_in_place(storage: Storage, engine: EngineInterface, build: Build) -> Build:
-    """Let what did not pass in a finished build run again, and announce it; return the build.
+def retry_in_place(storage: Storage, engine: EngineInterface, build: Build, job: Job | None = None) -> Build:
+    """Let what did not pass in a finished build, or one job of it, run again; return the build.
 
     A build that passed stays as it is. Raises PipelineGone and ApiError: ``draining``, ``build_not_finished``,
     ``build_without_jobs``, ``source_expired``, ``log_expired``, ``busy`` while the last VM is being destroyed, and what
@@ -324,7 +377,10 @@ def retry_in_place(storage: Storage, engine: EngineInterface, build: Build) -> B
         return build
     _require_files(storage, build)
     try:
-        if not retry(storage, build):
+        if not retry(storage, build, job):
+            if job is not None:
+                why = f"there is nothing of {job.step_key} to run again: it passed, or what it needs did not"
+                raise ApiError("build_without_jobs", why)
             raise ApiError("build_without_jobs", f"build {build.number} has no job to run again; rebuild it instead")
     except BuildNotFinished as error:
         raise ApiError("build_not_finished", f"{error}: get the build again") from None

@@ -1,11 +1,12 @@
-"""The page of the caller's own account, and its forms."""
+"""The page of the caller's own account, its forms, and the page on which a person accepts an invite."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from api.bodies import parse_json
-from api.console.pages import Page, redirect
+from api.console.errors import Page
+from api.console.pages import redirect
 from api.errors.catalog import ApiError
 from api.openapi.operations import performs
 from api.operations.operation import Call
@@ -94,3 +95,23 @@ def passkey_of(fields: Mapping[str, str]) -> dict[str, object]:
     """Return the body of ``passkeyRegisterFinalize`` of a form, one of whose fields is the credential."""
     credential = parse_json(fields.get("credential", "").encode())
     return {**(credential if isinstance(credential, dict) else {}), "nickname": fields.get("nickname")}
+
+
+class InvitesPage(Page):
+    """``/invites``. The invite's token is in the fragment; the page's script moves it into the form."""
+
+    def __init__(self, pages: Pages, cookies: Cookies) -> None:
+        self._pages = pages
+        self._cookies = cookies
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Ask whether the person wants to join; without a session, to sign in before."""
+        caller = self._cookies.caller(req)
+        if caller is None:
+            self._pages.show(req, resp, "invite_sign_in")
+            return
+        self._pages.show(req, resp, "invite", user=caller.user, form_token=self._cookies.form_token(req))
+
+    def on_get_accepted(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Say that the person is a member."""
+        self._pages.show(req, resp, "invite_accepted")

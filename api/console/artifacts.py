@@ -5,11 +5,12 @@ from __future__ import annotations
 import codecs
 from typing import TYPE_CHECKING
 
-from api.console.pages import Page
+from api.console.errors import Page
 from api.errors.catalog import ApiError
 from api.http.files import SourceSlice
 from api.operations.artifacts import stored_artifact
 from api.operations.things import job_in_build
+from api.resources.sites import SiteResource, is_page
 from storage import immutable
 
 if TYPE_CHECKING:
@@ -61,9 +62,20 @@ class ArtifactPage(Page):
             artifact=artifact,
             job=job_in_build(self._site.storage, build, artifact.job_uuid),
             image=image,
+            page=is_page(artifact.path),
             text=None if image else text_of(head),
             cut=artifact.file_size > _TEXT_BYTES,
         )
+
+    def on_get_look(
+        self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str, id: str
+    ) -> None:
+        """Lead to an address at which a page among the artifacts is shown."""
+        build = self._site.access.build(req, org, pipeline, number)
+        artifact, _ = stored_artifact(self._site.storage, build, id)
+        resp.status = 303
+        resp.location = SiteResource(self._site.service).link(artifact)
+        resp.cache_control = ["no-store"]
 
     def on_get_image(
         self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str, id: str

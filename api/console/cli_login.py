@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from api.console.pages import Page, redirect, whole_number
-from api.fields import check_body
-from api.openapi.operations import performs
-from api.resources.sign_in.cli_login import CliTransferRequest, CliTransferV2Request
+from api.console.errors import Page
+from api.console.operation_form import OperationForm, shows
+from api.console.pages import redirect, whole_number
+from api.operations import cli_login
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
     from api.console.cookies import Cookies
     from api.console.pages import Pages
-    from storage import Storage
+    from api.console.site import Site
+    from api.openapi.operations import Routes
+    from api.request import ApiRequest
 
 _PORTS = range(1024, 65536)
 
@@ -30,8 +32,7 @@ class CliLoginPage(Page):
     there is no secret: it claims the session with its nonce.
     """
 
-    def __init__(self, storage: Storage, pages: Pages, cookies: Cookies) -> None:
-        self._storage = storage
+    def __init__(self, pages: Pages, cookies: Cookies) -> None:
         self._pages = pages
         self._cookies = cookies
 
@@ -55,36 +56,25 @@ class CliLoginPage(Page):
         if loopback is not None:
             self._pages.allow_redirect(resp, loopback)
 
-    @performs("cliTransferV2")
-    def on_post_transfer_v2(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Let the command line claim a session by the hash of its nonce."""
-        caller, form = self._cookies.form(req, resp)
-        body = check_body({"nonce_hash": form.get("nonce_hash", "")}, CliTransferV2Request)
-        self._storage.cli_logins.offer_hashed(caller.user.id, bytes.fromhex(body.nonce_hash))
-        _go_back(req, resp, form)
-
-    @performs("cliTransfer")
-    def on_post_transfer(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Let the command line claim a session by its nonce."""
-        caller, form = self._cookies.form(req, resp)
-        body = check_body({"nonce": form.get("nonce", "")}, CliTransferRequest)
-        self._storage.cli_logins.offer(caller.user.id, body.nonce)
-        _go_back(req, resp, form)
-
-    @performs("cliCode")
-    def on_post_code(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Show a code to type, in this response alone."""
-        caller, _ = self._cookies.form(req, resp)
-        self._pages.show(req, resp, "cli_code", code=self._storage.cli_logins.issue_code(caller.user.id))
-
     def on_get_done(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Say that the command line is signed in."""
         self._pages.show(req, resp, "cli_done")
 
 
-def _go_back(req: falcon.Request, resp: falcon.Response, form: Mapping[str, str]) -> None:
+def add_cli_login_pages(routes: Routes, site: Site) -> None:
+    """Route the page and its forms."""
+    page = CliLoginPage(site.pages, site.cookies)
+    routes.add_page("/cli-login", page)
+    routes.add_page("/cli-login/done", page, "done")
+    for path, performed in (("transfer", cli_login.transfer), ("transfer-v2", cli_login.transfer_v2)):
+        routes.add_page(f"/cli-login/{path}", OperationForm(site, performed, _go_back, in_path=("port",)))
+    # The code is shown in this response alone.
+    routes.add_page("/cli-login/code", OperationForm(site, cli_login.issue_code, shows(site, "cli_code")))
+
+
+def _go_back(req: ApiRequest, resp: falcon.Response, names: Mapping[str, str], _record: object) -> None:
     """Redirect to a command line that listens on the person's computer, else to a page."""
-    loopback = _loopback(form.get("port"))
+    loopback = _loopback(names["port"])
     if loopback is None:
         redirect(req, resp, "cli-login/done")
     else:

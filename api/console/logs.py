@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from api.bodies import answer
 from api.console.builds.debugging import held_vms, shell_line
-from api.console.pages import Page
+from api.console.errors import Page
 from api.errors.catalog import ApiError
 from api.operations.things import job_in_build
 from storage import JsonModel, immutable
@@ -81,19 +81,22 @@ class JobPage(Page):
             cut=size > _SHOWN_BYTES,
             first_bytes=min(size, BLOCK_BYTES) if job.state.terminal else 0,
             gone=gone,
+            outputs=site.storage.outputs.of_job(job.id),
             **self._for_members(req, build, job),
         )
 
     def _for_members(self, req: falcon.Request, build: Build, job: Job) -> dict[str, object]:
         """Return for members the lease of the VM, the line that opens a shell in it, and the VM that is held."""
         if not self._site.is_member(req, build.organization_id):
-            return {"member": False, "lease": None, "shell": "", "held": []}
+            return {"member": False, "lease": None, "shell": "", "held": [], "may_retry": False}
         held = held_vms(self._site.storage, build) if build.debug else []
         return {
             "member": True,
             "lease": self._site.storage.leases.of_job(job.id),
             "shell": "" if job.state.terminal else shell_line(build, job),
             "held": [each for each in held if each.job.id == job.id],
+            "may_retry": build.state.terminal and job.state.failed and not job.soft_failed,
+            "form_token": self._site.form_token(req),
         }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from api.console.pages import Page
+from api.console.errors import Page
 from api.errors.catalog import ApiError
 from api.openapi.operations import performs
 

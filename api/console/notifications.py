@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from api.console.errors import Page
 from api.console.operation_form import OperationForm, leads_to, shows
-from api.console.pages import Page, whole_number
+from api.console.pages import whole_number
 from api.errors.catalog import ApiError
 from api.operations import notifications
 from storage import BuildEvent, NotificationKind, Role

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from api.bodies import answer
-from api.console.pages import Page, redirect
+from api.console.errors import Page
+from api.console.pages import redirect
 from api.doors.http import call_of
 from api.errors.catalog import ApiError
 from api.fields import model_of
 from api.openapi.operations import performs
+from api.operations.body import body_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -47,16 +49,17 @@ class OperationForm(Page):
         self.on_post = performs(performed.id)(self._responder_to_post())
 
     def _perform(
-        self, req: ApiRequest, resp: falcon.Response, caller: Caller, names: Mapping[str, str], document: object
+        self, req: ApiRequest, resp: falcon.Response, caller: Caller | None, names: Mapping[str, str], document: object
     ) -> None:
         performed = self._performed
-        result = performed.perform(call_of(req, self._site.service, caller), names, lambda: document)
+        call = call_of(req, resp, self._site.service, self._site.rates, caller)
+        result = performed.perform(call, names, lambda: document)
         resp.context.record = None if performed.record is None else model_of(performed.record).showing(result)
 
     def _responder_to_post(self) -> Callable[..., None]:
         def on_post(req: ApiRequest, resp: falcon.Response, **params: str) -> None:
             """Perform the operation, and show what follows."""
-            caller, fields = self._site.cookies.form(req, resp)
+            caller, fields = self._sent(req, resp)
             names = params | {name: fields.get(name, "") for name in self._in_path}
             try:
                 self._perform(req, resp, caller, names, self._document(fields))
@@ -68,9 +71,20 @@ class OperationForm(Page):
                 resp.context.build_number = error.build_number
                 redirect(req, resp, build)
                 return
-            self._after(req, resp, params, resp.context.get("record"))
+            self._after(req, resp, names, resp.context.get("record"))
 
         return on_post
+
+    def _sent(self, req: ApiRequest, resp: falcon.Response) -> tuple[Caller | None, Mapping[str, str]]:
+        """Return who sent the form, and its fields. Raises ApiError."""
+        return self._site.cookies.form(req, resp)
+
+
+class VisitorsForm(OperationForm):
+    """A form of a page that anybody may see."""
+
+    def _sent(self, req: ApiRequest, resp: falcon.Response) -> tuple[Caller | None, Mapping[str, str]]:
+        return None, self._site.cookies.visitors_form(req, resp)
 
 
 def leads_to(path: Callable[[Mapping[str, str], Any], str]) -> Next:
@@ -94,6 +108,6 @@ def shows_json(_req: ApiRequest, resp: falcon.Response, _params: Mapping[str, st
     answer(resp, record)
 
 
-def given(*names: str) -> Callable[[Mapping[str, str]], dict[str, str]]:
-    """Return a function to a body of those of the named fields that are not empty."""
-    return lambda fields: {name: fields[name] for name in names if fields.get(name, "").strip()}
+def given(body: type) -> Callable[[Mapping[str, str]], dict[str, str]]:
+    """Return a function to a body of this class, of those of its fields that are not empty."""
+    return lambda fields: {name: fields[name] for name in body_fields(body) if fields.get(name, "").strip()}

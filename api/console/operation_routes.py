@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from api.console.operation_form import OperationForm, given, leads_to
-from api.console.pipelines import PipelineSettingsPage, build_of, rebuild_of, settings_of
-from api.operations import builds, pipelines, schedules, secrets
+from api.console.pipelines import PipelineSettingsPage, build_of, rebuild_of, settings_of, start_of
+from api.operations import builds, jobs, pipelines, schedules, secrets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +22,7 @@ def add_operation_pages(routes: Routes, site: Site, url: str) -> None:
     pipeline = "/{org}/pipelines/{pipeline}"
     routes.add_page(f"{pipeline}/settings", PipelineSettingsPage(site, url))
     routes.add_page(f"{pipeline}/builds", OperationForm(site, builds.create_build, leads_to(_build), build_of))
+    routes.add_page(f"{pipeline}/start", OperationForm(site, builds.start_build, leads_to(_build), start_of))
     this_build = leads_to(lambda params, _: _build_path(params, params["number"]))
     for action, performed in (
         ("cancel", builds.cancel_build),
@@ -29,6 +30,9 @@ def add_operation_pages(routes: Routes, site: Site, url: str) -> None:
         ("retry", builds.retry_build),
     ):
         routes.add_page(f"{pipeline}/builds/{{number}}/{action}", OperationForm(site, performed, this_build))
+    routes.add_page(
+        f"{pipeline}/builds/{{number}}/jobs/{{job_id}}/retry", OperationForm(site, jobs.retry_job, this_build)
+    )
     rebuild = OperationForm(site, builds.rebuild_build, leads_to(_build), rebuild_of)
     routes.add_page(f"{pipeline}/builds/{{number}}/rebuild", rebuild)
     form = OperationForm(site, pipelines.update_pipeline, _settings_of_pipeline(), settings_of)
@@ -36,11 +40,11 @@ def add_operation_pages(routes: Routes, site: Site, url: str) -> None:
     form = OperationForm(site, pipelines.delete_pipeline, leads_to(_organization))
     routes.add_page(f"{pipeline}/settings/delete", form)
     back = _settings_of_pipeline("schedules")
-    document = given("cron", "timezone", "branch")
+    document = given(schedules.CreateScheduleRequest)
     routes.add_page(f"{pipeline}/schedules", OperationForm(site, schedules.create_schedule, back, document))
     routes.add_page(f"{pipeline}/schedules/{{id}}/delete", OperationForm(site, schedules.delete_schedule, back))
     back = _settings_of_pipeline("secrets")
-    form = OperationForm(site, secrets.set_pipeline_secret, back, given("value"), in_path=("name",))
+    form = OperationForm(site, secrets.set_pipeline_secret, back, given(secrets.SetSecretRequest), in_path=("name",))
     routes.add_page(f"{pipeline}/secrets", form)
     routes.add_page(f"{pipeline}/secrets/{{name}}/delete", OperationForm(site, secrets.delete_pipeline_secret, back))
 

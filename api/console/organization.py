@@ -8,8 +8,9 @@ from datetime import UTC, datetime, time, timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from api.console.errors import Page
 from api.console.operation_form import OperationForm, given, leads_to, shows
-from api.console.pages import Page, whole_number
+from api.console.pages import whole_number
 from api.errors.catalog import ApiError
 from api.operations import billing, caches, invites, members, payments, secrets
 from api.operations.audit import AuditEntry
@@ -57,7 +58,7 @@ class OrganizationSettingsPage(Page):
             "organization/settings",
             organization=organization,
             admin=member.role.covers(Role.ADMIN),
-            me=member.caller.user,
+            me=self._site.access.caller(req).user,
             members=storage.members.all(organization.id),
             invites=storage.invites.pending(organization.id),
             secrets=storage.secrets.names(SecretScope(organization.id)),
@@ -134,7 +135,7 @@ class BillingPage(Page):
     """``/{org}/billing``."""
 
     def __init__(self, site: Site) -> None:
-        self._site, payments = site, site.serving.payments
+        self._site, payments = site, site.later.payments
         self._currency = None if payments is None else payments.settings.currency.upper()
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
@@ -220,13 +221,18 @@ def add_organization_pages(
     """Route the pages of members, invites, secrets, audit, caches and billing."""
     routes.add_page("/{org}/settings", OrganizationSettingsPage(site))
     back = _back_to("settings")
-    routes.add_page("/{org}/members/{user_id}/role", OperationForm(site, members.update_member, back, given("role")))
+    routes.add_page(
+        "/{org}/members/{user_id}/role",
+        OperationForm(site, members.update_member, back, given(members.UpdateMemberRoleRequest)),
+    )
     routes.add_page("/{org}/members/{user_id}/remove", OperationForm(site, members.remove_member, back))
     shown = shows(site, "organization/invited", url=url)
-    form = OperationForm(site, invites.create_invite, shown, given("email", "role"))
+    form = OperationForm(site, invites.create_invite, shown, given(invites.CreateInviteRequest))
     routes.add_page("/{org}/invites", form)
     routes.add_page("/{org}/invites/{id}/revoke", OperationForm(site, invites.revoke_invite, back))
-    form = OperationForm(site, secrets.set_organization_secret, back, given("value"), in_path=("name",))
+    form = OperationForm(
+        site, secrets.set_organization_secret, back, given(secrets.SetSecretRequest), in_path=("name",)
+    )
     routes.add_page("/{org}/secrets", form)
     routes.add_page("/{org}/secrets/{name}/delete", OperationForm(site, secrets.delete_organization_secret, back))
 
@@ -236,7 +242,7 @@ def add_organization_pages(
     routes.add_page("/{org}/caches/{pipeline}/clear", form)
 
     routes.add_page("/{org}/billing", BillingPage(site))
-    form = OperationForm(site, billing.redeem_coupon, _back_to("billing"), given("code"))
+    form = OperationForm(site, billing.redeem_coupon, _back_to("billing"), given(billing.RedeemCouponRequest))
     routes.add_page("/{org}/billing/coupons", form)
     form = OperationForm(site, payments.create_checkout, shows(site, "organization/checkout"), checkout_of)
     routes.add_page("/{org}/billing/checkout", form)

@@ -1,29 +1,27 @@
-"""The console's pages, made from templates, and its errors as pages."""
+"""The console's pages, made from templates."""
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlencode
 
 import falcon
 
-from api.console.words import instant, money, plain_text
-from api.errors.catalog import ApiError
 from api.http.html_pages import path_to_root
 from api.state_looks import look_of, state_word
 from storage import duration
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from jinja2 import Environment
 
-    from api.console.cookies import Cookies
+    from api.errors.catalog import ApiError
     from api.request import ApiRequest
 
-_HTML = "text/html"
-_OF_PROGRAMS = ("/api/", "/v0/")
 _MOST_DIGITS = 15
 _TEMPLATES = Path(__file__).parent / "templates"
 _FORMS = "form-action 'self'"
@@ -32,9 +30,9 @@ _POLICY = (
     " frame-ancestors 'none'; base-uri 'none'"
 )
 
-
-class Page:
-    """A resource that people see in a browser, errors included."""
+_COMMIT_CHARS = 7
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 class Pages:
@@ -98,37 +96,6 @@ def _templates() -> Environment:
     return templates
 
 
-class ErrorsAsPages:
-    """Middleware that shows the errors of pages, and unknown paths, as pages; those of the API stay JSON."""
-
-    def __init__(self, pages: Pages, cookies: Cookies) -> None:
-        self._pages = pages
-        self._cookies = cookies
-
-    def process_response(
-        self,
-        req: ApiRequest,
-        resp: falcon.Response,
-        resource: object,
-        req_succeeded: bool,  # noqa: FBT001 - falcon's signature
-    ) -> None:
-        """Show the error, if there is one; a page that needs a session leads to the sign-in, and back."""
-        error = resp.context.get("error")
-        if not isinstance(error, ApiError):
-            return
-        if error.problem.code == "route_not_found":
-            if _HTML not in req.accept or req.path.startswith(_OF_PROGRAMS):
-                return
-            self._cookies.caller(req)
-        elif not isinstance(resource, Page):
-            return
-        if error.problem.code == "unauthorized" and req.asked in {"GET", "HEAD"}:
-            resp.data = None
-            redirect(req, resp, f"login?{urlencode({'next': req.relative_uri})}")
-        else:
-            self._pages.show_error(req, resp, error)
-
-
 def redirect(req: falcon.Request, resp: falcon.Response, page: str) -> None:
     """Redirect to a page such as ``account``, relatively: a proxy may serve this below a path."""
     resp.status = 303
@@ -143,3 +110,29 @@ def root_of(req: falcon.Request) -> str:
 def whole_number(text: str | None) -> int | None:
     """Return the number in a page's address at which a list goes on; None if it is not a number."""
     return int(text) if text and text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS else None
+
+
+def instant(moment: datetime) -> str:
+    """Return an instant to the minute."""
+    return f"{moment:%Y-%m-%d %H:%M} UTC"
+
+
+def money(cents: int) -> str:
+    """Return an amount of the ledger's currency, whose name the ledger does not know."""
+    return f"{'-' if cents < 0 else ''}{abs(cents) // 100:,}.{abs(cents) % 100:02}"
+
+
+def title_of(message: str | None, commit: str | None) -> str:
+    """Return the first line of a commit's message; without one the beginning of the commit's hash.
+
+    A tree that is sent without git has a commit of zeros.
+    """
+    first = (message or "").strip().partition("\n")[0].strip()
+    named = f"Commit {commit[:_COMMIT_CHARS]}" if commit and commit.strip("0") else "A tree without a commit"
+    return first or named
+
+
+def plain_text(text: str) -> str:
+    """Return text without escapes and controls; of a line only what follows its last carriage return."""
+    lines = _ESCAPES.sub("", text).split("\n")
+    return _CONTROLS.sub("", "\n".join(line.removesuffix("\r").rpartition("\r")[2] for line in lines))

@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 
 from actors import wait_reason
 from api.console.builds.error_position import cause_of
-from api.console.pages import Page, redirect, whole_number
-from api.console.words import title_of
+from api.console.errors import Page
+from api.console.pages import redirect, title_of, whole_number
 from api.errors.catalog import ApiError
 from storage import RESERVED_SLUGS, BuildState, Role, SecretScope, Visibility, immutable, slugify
 
@@ -33,7 +33,14 @@ _MOST_PIPELINES = 500
 _BUILDS = 30
 _PLOTTED = 100
 _STEPS = 5
-_SOURCES = {"api": "API", "ui": "person", "cli": "command line", "webhook": "push", "schedule": "schedule"}
+_SOURCES = {
+    "api": "API",
+    "ui": "person",
+    "cli": "command line",
+    "webhook": "push",
+    "schedule": "schedule",
+    "trigger_job": "pipeline",
+}
 _LEAST = 4.0
 _JUDGED = {BuildState.PASSED, BuildState.FAILED}
 _MOST_SCHEDULES = 100
@@ -204,6 +211,8 @@ class PipelinePage(Page):
             states=list(BuildState),
             sources=_SOURCES,
             member=member,
+            connected=member and storage.repositories.of_pipeline(found) is not None,
+            inputs=input_fields(declared.inputs) if member and (declared := storage.declarations.get(found.id)) else [],
             form_token=self._site.form_token(req),
             slowest=storage.build_history.slowest(found.id, _PLOTTED, _STEPS),
             flaky=storage.build_history.flaky(found.id, _PLOTTED, _STEPS),
@@ -296,6 +305,8 @@ class PipelineSettingsPage(Page):
             pipeline=found,
             admin=member.role.covers(Role.ADMIN),
             public=found.visibility is Visibility.PUBLIC,
+            connected=storage.repositories.of_pipeline(found) is not None,
+            triggers=storage.pipeline_triggers.of_pipeline(found.id),
             schedules=storage.schedules.page(found.id, _MOST_SCHEDULES, None).rows,
             secrets=storage.secrets.names(SecretScope(found.organization_id, found.id)),
             form_token=self._site.form_token(req),
@@ -327,6 +338,47 @@ def build_of(fields: Mapping[str, str]) -> dict[str, object]:
     sources = {name: fields[name] for name in ("source_url", "pipeline_ir") if fields.get(name, "").strip()}
     debug = fields.get("debug") == "yes"
     return {**texts, **sources, "env": _env(fields.get("env", "")), "source": "ui", "debug": debug}
+
+
+_INPUT = "input-"
+
+
+def start_of(fields: Mapping[str, str]) -> dict[str, object]:
+    """Return the body of ``startBuild`` for its form; an input without a value has its default."""
+    inputs = {name.removeprefix(_INPUT): value for name, value in fields.items() if name.startswith(_INPUT) and value}
+    ref, debug = fields.get("ref", "").strip(), fields.get("debug") == "yes"
+    return {**({"ref": ref} if ref else {}), "inputs": inputs, "source": "ui", "debug": debug}
+
+
+def input_fields(declared: Mapping[str, object]) -> list[InputField]:
+    """Return the fields of a form for inputs, as the repository's default branch declares them."""
+    return [InputField.of(name, each) for name, each in declared.items() if isinstance(each, dict)]
+
+
+@immutable
+class InputField:
+    """A field for an input: its kind, the values of a choice, and its default as text."""
+
+    name: str
+    kind: str
+    choices: tuple[str, ...]
+    default: str
+    required: bool
+    help: str
+
+    @classmethod
+    def of(cls, name: str, declared: Mapping[str, object]) -> InputField:
+        """Return the field of one declaration, which was checked as it was rendered."""
+        choices = declared.get("choice")
+        kind = next((each for each in ("choice", "boolean", "number") if declared.get(each)), "text")
+        return cls(
+            name,
+            kind,
+            tuple(map(str, choices)) if isinstance(choices, list) else (),
+            str(declared.get("default", "false" if kind == "boolean" else "")),
+            declared.get("required") is True and "default" not in declared,
+            str(declared.get("help", "")),
+        )
 
 
 def rebuild_of(fields: Mapping[str, str]) -> dict[str, object]:

@@ -11,8 +11,9 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from api.console.forms import local_path
-from api.console.pages import Page, redirect
+from api.console.cookies import local_path
+from api.console.errors import Page
+from api.console.pages import redirect
 from api.errors.catalog import ApiError
 from api.openapi.operations import performs
 from api.sign_in.providers.provider import CodeExchange
@@ -20,12 +21,8 @@ from api.sign_in.providers.provider import CodeExchange
 if TYPE_CHECKING:
     import falcon
 
-    from api.console.cookies import Cookies
-    from api.middleware.rate_limits import RateLimits
+    from api.console.site import Site
     from api.sign_in.providers.provider import Provider
-    from api.sign_in.providers.sign_in import ProviderSignIn
-    from api.signing import Signer
-    from storage import Clock
 
 SIGN_IN = "__Host-sign-in"
 _LIFETIME = timedelta(minutes=10)
@@ -40,15 +37,13 @@ class ProviderLoginPage(Page):
     provider that it was sent to: nobody else's code signs it in.
     """
 
-    def __init__(
-        self, sign_in: ProviderSignIn, cookies: Cookies, limits: RateLimits, url: str, signer: Signer, clock: Clock
-    ) -> None:
-        self._sign_in = sign_in
-        self._cookies = cookies
-        self._limits = limits
-        self._url = url
-        self._signer = signer
-        self._clock = clock
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._sign_in = site.later.provider_sign_in
+        self._cookies = site.cookies
+        self._url = site.url
+        self._signer = site.serving.signer
+        self._clock = site.clock
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, provider: str) -> None:
         """Send the person to the provider."""
@@ -97,7 +92,7 @@ class ProviderLoginPage(Page):
         self._finish(req, resp, provider)
 
     def _finish(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
-        self._limits.limit_address(req, resp)
+        self._site.rates.limit_address(req, resp)
         provider = self._provider(name)
         kept = self._kept(req, name)
         self._cookies.drop(resp, SIGN_IN)
@@ -107,7 +102,7 @@ class ProviderLoginPage(Page):
         if error is not None or not code:
             raise ApiError("sign_in_interrupted", _reason(provider.about.title, error))
         exchange = CodeExchange(code, self._redirect_uri(name), kept["verifier"], kept["nonce"])
-        _, token = self._sign_in.finish(req, resp, provider, exchange)
+        _, token = self._sign_in.finish(self._site.visitor(req, resp), provider, exchange)
         self._cookies.begin_session(resp, token)
         redirect(req, resp, kept["next"] or "")
 

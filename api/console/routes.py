@@ -4,47 +4,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from api.console.account import AccountPage, ClosingForm, SignOutForm, passkey_of
+from api.console.account import AccountPage, ClosingForm, InvitesPage, SignOutForm, passkey_of
 from api.console.artifacts import ArtifactPage
 from api.console.builds.events import BuildEvents
 from api.console.builds.page import BuildPage
-from api.console.cli_login import CliLoginPage
-from api.console.cookies import Cookies
-from api.console.invites import InvitesPage
-from api.console.login import LinkPage, LoginPage, MailForms, SessionCookieResource
+from api.console.cli_login import add_cli_login_pages
+from api.console.login import LinkPage, LoginPage, SentPage, SessionCookieResource
 from api.console.logs import JobPage, LogParts
 from api.console.mail_stop import MailStopPage
 from api.console.notifications import add_notification_pages
-from api.console.operation_form import OperationForm, leads_to, shows, shows_json
+from api.console.operation_form import OperationForm, VisitorsForm, leads_to, shows, shows_json
 from api.console.operation_routes import add_operation_pages
 from api.console.organization import add_organization_pages
-from api.console.pages import Pages
 from api.console.pipelines import HomePage, OrganizationPage, PipelinePage
 from api.console.provider_login import ProviderLoginPage
-from api.console.site import Site
+from api.console.source_hosts import add_source_host_pages
 from api.doors.http import HttpDoor
 from api.http.files import CSS, JAVASCRIPT, SVG, StaticFile, StaticFilesResource
 from api.logs.access import LogAccess
 from api.logs.log import JobLogResource
-from api.operations import api_tokens, identities, invites, mail_settings, passkeys, sessions, user
+from api.operations import api_tokens, identities, invites, mail_settings, passkeys, sessions, sign_up, user
 from api.operations.artifacts import download_artifact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from api.http.client_addresses import ClientAddresses
-    from api.http.slots import StreamSlots
-    from api.logs.log import LogRanges
-    from api.logs.tokens import LogTokens
-    from api.middleware.authentication import Access
-    from api.middleware.rate_limits import RateLimits
+    from api.console.site import Site
     from api.openapi.operations import Routes
-    from api.operations.operation import Service
-    from api.paging import Pager
-    from api.sign_in.mail import SignInMail
-    from api.sign_in.providers.sign_in import ProviderSignIn
-    from api.sign_in.relying_party import RelyingParty
-    from storage import SignUpPolicy
 
 _FILES = (
     *(StaticFile(f"{name}.css", CSS) for name in ("console", "builds", "log")),
@@ -62,38 +48,32 @@ _FILES = (
 )
 
 
-def add_console(
-    routes: Routes,
-    *,
-    service: Service,
-    access: Access,
-    rates: RateLimits,
-    party: RelyingParty,
-    policy: SignUpPolicy,
-    mail: SignInMail,
-    sign_in: ProviderSignIn,
-    url: str,
-) -> Site:
-    """Route the pages of people and their accounts; return what the other pages build on."""
-    storage, engine, clock = service.storage, service.engine, service.clock
-    pages, cookies = Pages(), Cookies(storage, rates)
-    site = Site(service, pages, cookies)
-    routes.add_page("/login", LoginPage(pages, cookies, party, policy, engine, sign_in.providers, url))
+def add_pages(routes: Routes, site: Site) -> None:
+    """Route all pages, and the files that they load."""
+    _add_account_pages(routes, site)
+    _add_build_pages(routes, site)
+    routes.add_page("/console/static/{file}", StaticFilesResource("api.console", *_FILES))
+
+
+def _add_account_pages(routes: Routes, site: Site) -> None:
+    """Route the pages of people and their accounts."""
+    storage, pages, cookies, party, rates = site.storage, site.pages, site.cookies, site.party, site.rates
+    routes.add_page("/login", LoginPage(site))
     for kind in ("verify", "recover", "owner"):
         routes.add_page(f"/login/{kind}", LinkPage(pages, party, kind))
-    mails = MailForms(pages, cookies, mail, rates)
-    routes.add_page("/login/recover/begin", mails, "recover")
-    routes.add_page("/login/sign-up", mails, "sign_up")
-    routes.add_page("/login/sent", mails, "sent")
-    routes.add_page("/login/session", SessionCookieResource(cookies, access, rates))
+    sent = leads_to(lambda *_: "login/sent")
+    for path, performed in (("recover/begin", sign_up.begin_recovery), ("sign-up", sign_up.begin_sign_up)):
+        routes.add_page(f"/login/{path}", VisitorsForm(site, performed, sent))
+    routes.add_page("/login/sent", SentPage(pages))
+    routes.add_page("/login/session", SessionCookieResource(cookies, site.by_token, rates))
 
-    with_provider = ProviderLoginPage(sign_in, cookies, rates, url, site.serving.signer, clock)
+    with_provider = ProviderLoginPage(site)
     routes.add_page("/login/with/{provider}", with_provider)
     routes.add_page("/login/with/google/callback", with_provider, "google")
     routes.add_page("/login/with/github/callback", with_provider, "github")
     routes.add_page("/login/with/{provider}/callback", with_provider, "oidc")
 
-    routes.add_page("/account", AccountPage(storage, pages, cookies, party, sign_in.providers))
+    routes.add_page("/account", AccountPage(storage, pages, cookies, party, site.later.identities))
     routes.add_page("/account/sign-out", SignOutForm(cookies))
     back = leads_to(lambda *_: "account")
     routes.add_page("/account/profile", OperationForm(site, user.update_current_user, back))
@@ -117,10 +97,7 @@ def add_console(
     routes.add_page("/account/identities/{id}/delete", OperationForm(site, identities.delete_identity, back))
     routes.add_page("/account/close", ClosingForm(site))
 
-    cli_login = CliLoginPage(storage, pages, cookies)
-    routes.add_page("/cli-login", cli_login)
-    for path, suffix in (("transfer", "transfer"), ("transfer-v2", "transfer_v2"), ("code", "code"), ("done", "done")):
-        routes.add_page(f"/cli-login/{path}", cli_login, suffix)
+    add_cli_login_pages(routes, site)
 
     page = InvitesPage(pages, cookies)
     routes.add_page("/invites", page)
@@ -128,25 +105,13 @@ def add_console(
     routes.add_page("/invites/accept", OperationForm(site, invites.accept_invite, accepted))
     routes.add_page("/invites/accepted", page, "accepted")
 
-    return site
 
-
-def add_build_pages(
-    routes: Routes,
-    site: Site,
-    *,
-    url: str,
-    tokens: LogTokens,
-    ranges: LogRanges,
-    rates: RateLimits,
-    slots: StreamSlots,
-    addresses: ClientAddresses,
-    pager: Pager,
-) -> None:
-    """Route the pages of pipelines, builds, logs and organizations, and the files of all pages.
+def _add_build_pages(routes: Routes, site: Site) -> None:
+    """Route the pages of pipelines, builds, logs, organizations and source hosts.
 
     The resources of the API that they show are routed again, for the caller whose session the browser has.
     """
+    url = site.api_url
     routes.add_page("/", HomePage(site, url))
     routes.add_page("/{org}", OrganizationPage(site, url))
     routes.add_page("/{org}/pipelines/{pipeline}", PipelinePage(site))
@@ -154,25 +119,27 @@ def add_build_pages(
     add_operation_pages(routes, site, url)
     add_notification_pages(routes, site)
     add_organization_pages(routes, site, url)
+    add_source_host_pages(routes, site)
 
     build = "/{org}/pipelines/{pipeline}/builds/{number}"
     routes.add_page(build, BuildPage(site))
-    routes.add_page(f"{build}/live", BuildEvents(site, slots, addresses))
+    routes.add_page(f"{build}/live", BuildEvents(site, site.slots, site.addresses))
     artifact = ArtifactPage(site)
     routes.add_page(f"{build}/artifacts/{{id}}", artifact)
     routes.add_page(f"{build}/artifacts/{{id}}/image", artifact, "image")
-    door = HttpDoor(site.service, site.access, pager, rates)
+    routes.add_page(f"{build}/artifacts/{{id}}/look", artifact, "look")
+    door = HttpDoor(site.service, site.access, site.pager, site.rates)
     routes.add_page(f"{build}/artifacts/{{id}}/download", door.resource(download_artifact))
 
     job = f"{build}/jobs/{{job_id}}"
-    log_access = LogAccess(site.storage, site.access, tokens, rates, addresses)
+    log_access = LogAccess(site.storage, site.access, site.serving.log_tokens, site.rates, site.addresses)
     routes.add_page(job, JobPage(site, log_access))
-    routes.add_page(f"{job}/log", JobLogResource(site.storage, log_access, ranges))
-    parts = LogParts(site, log_access, slots)
+    logs = JobLogResource(site.storage, log_access, site.ranges)
+    routes.add_page(f"{job}/log", logs)
+    routes.add_page(f"{job}/services/{{service}}/log", logs, "service")
+    parts = LogParts(site, log_access, site.slots)
     for part in ("outline", "search", "times"):
         routes.add_page(f"{job}/log/{part}", parts, part)
-
-    routes.add_page("/console/static/{file}", StaticFilesResource("api.console", *_FILES))
 
 
 def _mail_wanted(fields: Mapping[str, str]) -> dict[str, bool]:

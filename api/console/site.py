@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from api.middleware.authentication import Access
+from api.operations.operation import WithService
+from api.sign_in.visitor import Visitor
 from storage import immutable
 
 if TYPE_CHECKING:
@@ -12,38 +14,34 @@ if TYPE_CHECKING:
 
     from api.console.cookies import Cookies
     from api.console.pages import Pages
-    from api.engine import EngineInterface
-    from api.operations.operation import Service, Serving
-    from storage import Clock, Storage
+    from api.http.slots import StreamSlots
+    from api.logs.log import LogRanges
+    from api.middleware.client_addresses import ClientAddresses
+    from api.middleware.rate_limits import RateLimits
+    from api.operations.operation import Service
+    from api.paging import Pager
+    from api.sign_in.relying_party import RelyingParty
 
 
 @immutable
-class Site:
-    """The service, pages and cookies; ``access`` is that of the API, for the caller by the cookie."""
+class Site(WithService):
+    """The service, pages and cookies; ``access`` is that of the API, for the caller by the cookie.
+
+    ``url`` is that of pages, ``api_url`` that of the API, and ``by_token`` the access of callers with a token.
+    """
 
     service: Service
     pages: Pages
     cookies: Cookies
-
-    @property
-    def serving(self) -> Serving:
-        """The parts for callers of HTTP and for browsers."""
-        return self.service.own
-
-    @property
-    def storage(self) -> Storage:
-        """The storage of the service."""
-        return self.service.storage
-
-    @property
-    def clock(self) -> Clock:
-        """The clock of the service."""
-        return self.service.clock
-
-    @property
-    def engine(self) -> EngineInterface:
-        """The running builds."""
-        return self.service.engine
+    url: str
+    api_url: str
+    by_token: Access
+    rates: RateLimits
+    party: RelyingParty
+    ranges: LogRanges
+    slots: StreamSlots
+    addresses: ClientAddresses
+    pager: Pager
 
     @property
     def access(self) -> Access:
@@ -54,6 +52,10 @@ class Site:
         """Tell whether the browser's caller is a member of an organization."""
         caller = self.access.optional_caller(req)
         return caller is not None and self.access.is_member(caller, organization_id)
+
+    def visitor(self, req: falcon.Request, resp: falcon.Response) -> Visitor:
+        """Return the browser that a person signs in from."""
+        return Visitor(req, resp, self.storage, self.rates)
 
     def form_token(self, req: falcon.Request) -> str:
         """Return the token for forms; empty without a session, when pages show none."""

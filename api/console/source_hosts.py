@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from actors.repositories import fingerprint
-from actors.source_hosts.github import GITHUB
+from actors.source_hosts import GITHUB
+from api.console.errors import Page
 from api.console.operation_form import OperationForm, given, leads_to, shows
-from api.console.pages import Page, redirect, whole_number
+from api.console.pages import redirect, whole_number
 from api.doors.http import call_of
 from api.errors.catalog import ApiError
 from api.openapi.operations import performs
@@ -54,7 +55,7 @@ class RepositoriesPage(Page):
     def on_get(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
         """Show what is connected to a member; only admins connect and disconnect."""
         member = self._site.access.member(req, org)
-        organization, storage, serving = member.organization, self._site.storage, self._site.serving
+        organization, storage, later = member.organization, self._site.storage, self._site.later
         repositories = storage.repositories.of_organization(organization.id)
         installations = storage.host_connections.of_organization(organization.id, GITHUB)
         self._site.pages.show(
@@ -64,10 +65,10 @@ class RepositoriesPage(Page):
             organization=organization,
             admin=member.role.covers(Role.ADMIN),
             repositories=repositories,
-            has_github=serving.github.configured,
+            has_github=later.github.configured,
             installations=_accounts(installations, repositories),
-            has_bitbucket=serving.workspaces.configured,
-            workspaces=_accounts(serving.workspaces.of_organization(organization.id), repositories),
+            has_bitbucket=later.workspaces.configured,
+            workspaces=_accounts(later.workspaces.of_organization(organization.id), repositories),
             form_token=self._site.form_token(req),
         )
 
@@ -142,22 +143,22 @@ class BitbucketPage(Page):
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Send an admin of the organization ``?org=`` to Bitbucket."""
         names = {"org": req.get_param("org") or ""}
-        resp.location = bitbucket.get_oauth_url.perform(self._call(req), names, dict).url
+        resp.location = bitbucket.get_oauth_url.perform(self._call(req, resp), names, dict).url
         resp.status = 303
         resp.cache_control = ["no-store"]
 
     @performs("connectBitbucket")
     def on_get_callback(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Connect the workspaces of the person whom Bitbucket sends back."""
-        call, code = self._call(req), req.get_param("code")
+        call, code = self._call(req, resp), req.get_param("code")
         if not code:
             raise ApiError("bitbucket_connect_failed", "Bitbucket sent no code: you declined, or something is amiss")
         body = bitbucket.ConnectBitbucketRequest(code, req.get_param("state") or "")
         resp.context.record = record = bitbucket.connect_bitbucket.perform(call, {}, lambda: body)
         redirect(req, resp, f"{quote(record.org)}/repositories")
 
-    def _call(self, req: falcon.Request) -> Call:
-        return call_of(req, self._site.service, self._site.access.caller(req))
+    def _call(self, req: falcon.Request, resp: falcon.Response) -> Call:
+        return call_of(req, resp, self._site.service, self._site.rates, self._site.access.caller(req))
 
 
 def add_source_host_pages(routes: Routes, site: Site) -> None:
@@ -165,7 +166,7 @@ def add_source_host_pages(routes: Routes, site: Site) -> None:
     back = leads_to(lambda params, _: f"{params['org']}/repositories")
     routes.add_page(_LIST, RepositoriesPage(site))
 
-    document = given("url", "token", "provider")
+    document = given(repositories.ConnectRepoRequest)
     routes.add_page(f"{_LIST}/connect", OperationForm(site, repositories.connect_repo, back, document))
 
     form = OperationForm(site, github_installations.connect_installation, back, installation_of)

@@ -1,33 +1,60 @@
-"""The door of HTTP: from a request to an operation, and from its result to a response."""
+"""The door of HTTP: from a request to an operation, and from its result to a response.
+
+Answers of bytes are downloads, whole or by range (RFC 9110, section 14).
+"""
 
 from __future__ import annotations
 
-from functools import partial
+from base64 import b64encode
+from functools import cache, partial
+from itertools import chain
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
 
 from api.bodies import answer, read_json
-from api.doors.downloads import DOWNLOAD_ERRORS, RANGE_PARAMETERS, answer_download, download_answers
+from api.errors.catalog import ApiError
 from api.fields import body_model_of, list_model_of, model_of
+from api.http.files import SourceSlice, parse_range
 from api.middleware.idempotency import KEY_PARAMETERS, read_submission
-from api.openapi.operations import Answer
+from api.openapi.operations import Answer, Parameter
 from api.openapi.operations import operation as documented
 from api.operations.operation import Call, Download, Operation, Query, Span, never
 from api.paging import PAGE_ERRORS, PAGE_PARAMETERS, PageRecord
+from api.sign_in.visitor import Visitor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+    from types import ModuleType
 
     import falcon
 
     from api.middleware.authentication import Access
     from api.middleware.rate_limits import RateLimits
-    from api.openapi.operations import Parameter, Routes
+    from api.openapi.operations import Routes
     from api.operations.operation import Service
     from api.paging import Pager
     from storage import Caller, Page
 
 R = TypeVar("R")
+
+_BINARY = "application/octet-stream"
+_HEADERS = {
+    "Repr-Digest": "The SHA-256 of the whole file in Base64: `sha-256=:…:` (RFC 9530).",
+    "ETag": "The SHA-256 of the whole file, in quotes.",
+    "Content-Disposition": "`attachment`, with the file's name.",
+}
+_OF_PART = {"Content-Range": "The position of these bytes and the full size."}
+
+DOWNLOAD_ERRORS = ("range_not_satisfiable",)
+RANGE_PARAMETERS = (
+    Parameter(
+        "Range",
+        "One range of bytes; several are ignored.",
+        {"type": "string", "examples": ["bytes=0-65535"]},
+        "header",
+    ),
+)
 
 
 class HttpDoor:
@@ -39,18 +66,22 @@ class HttpDoor:
         self._pager = pager
         self._limits = limits
 
-    def add(self, routes: Routes, *operations: Operation[Any]) -> None:
-        """Route operations, path by path in their order. Raises TypeError for one of the owner of the host."""
+    def add(self, routes: Routes, *nouns: ModuleType) -> None:
+        """Route the operations of modules but those of the owner of the host, path by path in order."""
         by_path: dict[str, list[Operation[Any]]] = {}
-        for each in operations:
-            if each.owners:
-                raise TypeError(f"{each.id} is the owner's alone: HTTP leads to no such operation")
-            by_path.setdefault(each.path, []).append(each)
+        for each in chain.from_iterable(map(operations_of, nouns)):
+            if not each.owners:
+                by_path.setdefault(each.path, []).append(each)
         for path, there in by_path.items():
             routes.add(path, self.resource(*there))
 
     def resource(self, *operations: Operation[Any]) -> object:
-        """Return the resource of one path, which has a responder for each operation."""
+        """Return the resource of one path, which has a responder for each operation.
+
+        Raises TypeError for one of the owner of the host.
+        """
+        if owners := [each.id for each in operations if each.owners]:
+            raise TypeError(f"{owners[0]} is the owner's alone: HTTP leads to no such operation")
         return SimpleNamespace(**{f"on_{each.method.lower()}": self._responder(each) for each in operations})
 
     def perform(
@@ -69,9 +100,12 @@ class HttpDoor:
         if operation.limited and caller is not None:
             self._limits.limit_account(caller, resp)
         query = Query({each.name: req.get_param(each.name) or "" for each in operation.parameters})
-        return operation.perform(call_of(req, self._service, caller), names, document, span, query)
+        call = call_of(req, resp, self._service, self._limits, caller)
+        return operation.perform(call, names, document, span, query)
 
     def _caller(self, req: falcon.Request, operation: Operation[Any]) -> Caller | None:
+        if operation.security in {"public", "own token"}:
+            return None
         if operation.session:
             return self._access.session(req)
         return self._access.caller(req) if operation.security == "bearer" else self._access.optional_caller(req)
@@ -119,25 +153,39 @@ def _sent(req: falcon.Request, operation: Operation[Any]) -> object:
     """Return the parsed body of a request, or the submission of one. Raises ApiError."""
     if operation.submits:
         return read_submission(req, operation.body, required=operation.body_required)
-    return read_json(req)
+    return {} if not operation.body_required and not req.content_length else read_json(req)
 
 
-def call_of(req: falcon.Request, service: Service, caller: Caller | None) -> Call:
+def operations_of(noun: ModuleType) -> Iterator[Operation[Any]]:
+    """Yield the operations that a module declares, in their order."""
+    for each in vars(noun).values():
+        if isinstance(each, Operation) and each.function.__module__ == noun.__name__:
+            yield each
+
+
+def call_of(
+    req: falcon.Request, resp: falcon.Response, service: Service, limits: RateLimits, caller: Caller | None
+) -> Call:
     """Return the call of a request."""
-    return Call(service, caller, req.env.get("waitress.client_disconnected", never))
+    gone = req.env.get("waitress.client_disconnected", never)
+    return Call(service, caller, gone, Visitor(req, resp, service.storage, limits))
 
 
+@cache
 def _described(operation: Operation[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return the declaration of an operation as the document, the audit and the limits have it."""
+    """Return what the document, the audit and the limits have of an operation: one for all apps."""
     answers, errors, parameters = _answers(operation)
+    body = None if operation.body is None else body_model_of(operation.body)
+    must_have = body is not None and any(field.is_required() for field in body.model_fields.values())
     return documented(
         operation.id,
         *answers,
         errors=(*operation.errors, *errors),
-        body=None if operation.body is None else body_model_of(operation.body),
-        body_required=operation.body_required,
+        body=body,
+        body_required=operation.body_required or must_have,
         parameters=(*operation.parameters, *parameters, *(KEY_PARAMETERS if operation.submits else ())),
-        security=operation.security,
+        security="bearer" if operation.security == "own token" else operation.security,
+        counted=operation.security != "public" or not operation.limited,
         changes=operation.changes,
         tag=operation.tag,
     )
@@ -154,3 +202,46 @@ def _answers(operation: Operation[Any]) -> tuple[tuple[Answer, ...], tuple[str, 
         page = Answer(operation.status, operation.answer, PageRecord[model])
         return (page,), PAGE_ERRORS, PAGE_PARAMETERS
     return (Answer(operation.status, operation.answer, model),), (), ()
+
+
+def download_answers(description: str) -> tuple[Answer, Answer]:
+    """Return the answers of a download, as the document has them."""
+    return (
+        Answer(200, description, media_type=_BINARY, headers=_HEADERS),
+        Answer(206, "The range.", media_type=_BINARY, headers=_HEADERS | _OF_PART),
+    )
+
+
+def answer_download(req: falcon.Request, resp: falcon.Response, download: Download) -> None:
+    """Respond with the requested range of a file, or all of it. Raises ApiError ``range_not_satisfiable``."""
+    wanted = parse_range(req.get_header("Range"))
+    bounds = (0, download.size) if wanted is None else wanted.within(download.size)
+    if bounds is None:
+        raise ApiError(
+            "range_not_satisfiable",
+            f"the file has {download.size} bytes, none of them in the requested range",
+            headers={"Content-Range": f"bytes */{download.size}"},
+        )
+    start, end = bounds
+    resp.status = 200 if wanted is None else 206
+    resp.content_type = _BINARY
+    resp.cache_control = ["private", "no-cache"]
+    resp.etag = download.sha256
+    digest = b64encode(bytes.fromhex(download.sha256)).decode()
+    resp.set_headers(
+        {
+            "Accept-Ranges": "bytes",
+            "Content-Disposition": _attachment(download.name),
+            "Repr-Digest": f"sha-256=:{digest}:",
+        }
+    )
+    if wanted is not None:
+        resp.set_header("Content-Range", f"bytes {start}-{end - 1}/{download.size}")
+    resp.stream = SourceSlice(download.file, start, end)
+    resp.content_length = end - start
+
+
+def _attachment(filename: str) -> str:
+    """Return the ``Content-Disposition`` to save a file under its name, in ASCII and in UTF-8 (RFC 6266)."""
+    plain = "".join(c if c.isascii() and c.isprintable() and c not in '"\\%' else "_" for c in filename)
+    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(filename, safe='')}"

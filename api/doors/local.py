@@ -1,4 +1,4 @@
-"""The door of the owner of the host: operations in process, without HTTP."""
+"""The door of a command, and that of the owner of the host: operations in process, without HTTP."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from contextlib import contextmanager
 from functools import partial
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from api.middleware.audit import subject_of
 from api.operations.operation import GET, Call, HostOwner, Service, Span
@@ -31,6 +31,32 @@ _ROWS = 100
 _BLOCK = 1 << 20
 
 _NO_BUILDS_HERE = "only the service, in its own process, renders and watches builds"
+
+
+class Door(Protocol):
+    """The way of a command to the operations, on the box or of a server."""
+
+    @property
+    def owners(self) -> bool:
+        """True if it is the owner's of the host, for whom there are operations that no caller has."""
+        ...
+
+    def perform(self, operation: Operation[R], names: Mapping[str, str], body: object = None) -> R:
+        """Perform an operation on the things that ``names`` gives the path. Raises the refusal of this door.
+
+        An operation of the owner takes its body as an object of its class, each other one a document.
+        """
+        ...
+
+    def rows(self, operation: Operation[Page[Any]] | Operation[list[Any]], names: Mapping[str, str]) -> Iterator[Any]:
+        """Yield the rows of a list, to its end. Raises the refusal of this door."""
+        ...
+
+    def download(
+        self, operation: Operation[Download], names: Mapping[str, str], start: int
+    ) -> AbstractContextManager[Iterator[bytes]]:
+        """Open a file from a byte on: its chunks as they arrive. Raises the refusal of this door."""
+        ...
 
 
 class OtherProcess:
@@ -84,9 +110,8 @@ def service_elsewhere(storage: Storage, clock: Clock) -> Service:
 
 def creation_elsewhere(service: Service, limits: IrSettings) -> BuildCreation:
     """Return the creation of builds that the service renders and runs, for which nobody waits here."""
-    # Only here, because planning takes long to import.
-    from api.builds.creation import BuildCreation  # noqa: PLC0415
-    from api.builds.render_wait import RendersElsewhere  # noqa: PLC0415
+    from api.builds.creation import BuildCreation  # noqa: PLC0415 - planning takes long to import
+    from api.builds.render_wait import RendersElsewhere  # noqa: PLC0415 - the same
 
     storage, engine = service.storage, service.engine
     return BuildCreation(storage, engine, limits, RendersElsewhere(storage, engine, service.clock))
@@ -95,8 +120,7 @@ def creation_elsewhere(service: Service, limits: IrSettings) -> BuildCreation:
 class LocalDoor:
     """Performs operations for the owner of the host, and notes those that change something in the audit.
 
-    ``actor`` and ``origin`` are the owner there. Raises ApiError, and
-    StorageError as the operations do.
+    ``actor`` and ``origin`` are the owner there. Raises ApiError, and Refused and StorageError as the operations do.
     """
 
     owners = True
@@ -108,8 +132,14 @@ class LocalDoor:
 
     def perform(self, operation: Operation[R], names: Mapping[str, str], body: object = None) -> R:
         """Perform an operation on the things that ``names`` gives the path."""
-        result = operation.perform(self._call, names, lambda: {} if body is None else body)
-        if operation.method is not GET and operation.changes:
+        changes = operation.method is not GET and operation.changes
+        try:
+            result = operation.perform(self._call, names, lambda: {} if body is None else body)
+        except KeyboardInterrupt:
+            if changes:
+                self._note(operation, names, None, "interrupted, ")
+            raise
+        if changes:
             self._note(operation, names, result)
         return result
 
@@ -139,12 +169,14 @@ class LocalDoor:
         found = operation.perform(self._call, names, dict)
         yield (found.file.read(at, _BLOCK) for at in range(start, found.size, _BLOCK))
 
-    def _note(self, operation: Operation[Any], names: Mapping[str, str], result: object) -> None:
+    def _note(self, operation: Operation[Any], names: Mapping[str, str], result: object, outcome: str = "") -> None:
         shown = None if result is None else SimpleNamespace(**document_of(result))
-        subject = subject_of(operation.path, names, shown)
-        audit, organization = self._call.storage.audit, names.get("org") or getattr(shown, "slug", None)
+        subject, effect = subject_of(operation.path, names, shown), getattr(shown, "effect", None)
+        organization = names.get("org") or getattr(shown, "slug", None) or getattr(shown, "organization", None)
+        note = f"{outcome}{f'{effect}, ' if effect else ''}box"
+        write = self._call.storage.audit.write
         try:
-            audit.write(self._owner.name, operation.id, subject, "box", origin=self._origin, organization=organization)
+            write(self._owner.name, operation.id, subject, note, origin=self._origin, organization=organization)
         except DatabaseUnavailable:
             _log.exception("%s of %s was made, but could not be written to the audit", operation.id, subject)
 

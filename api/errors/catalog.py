@@ -6,7 +6,6 @@ The rules are in wire-decisions.md, "Everywhere".
 from __future__ import annotations
 
 from functools import cache
-from importlib import resources
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -60,6 +59,7 @@ _TYPES: Mapping[int, str] = MappingProxyType(
 def error_catalog() -> Mapping[str, Problem]:
     """Return all errors by their codes; the file is read once, on first use."""
     import tomllib  # noqa: PLC0415 - only an error needs it
+    from importlib import resources  # noqa: PLC0415 - the same
 
     table = tomllib.loads(resources.files("api.errors").joinpath("catalog.toml").read_text("utf-8"))
     return MappingProxyType({code: Problem(code, **facts) for code, facts in table.items()})

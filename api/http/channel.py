@@ -19,7 +19,7 @@ from waitress.task import ErrorTask, WSGITask
 from waitress.utilities import BadRequest, Error, RequestEntityTooLarge, RequestHeaderFieldsTooLarge
 
 from api.middleware.access_log import enter_request
-from storage import DatabaseUnavailable
+from storage import DatabaseUnavailable, pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,14 +45,14 @@ _SECRET_BODY = 400 * 2**10
 """The most bytes of a body that sets a secret: JSON may need six for each of the 64 KiB of its value."""
 
 _OF_ORGANIZATION = r"/api/v0/organizations/[^/]+/(?:pipelines/[^/]+/)?"
-_TAKES_ARCHIVE = re.compile(_OF_ORGANIZATION + r"builds/?")
-_TAKES_SECRET = re.compile(_OF_ORGANIZATION + r"secrets/[^/]+/?")
-_REPORTS = re.compile(r"/webhooks/[^/]+/?")
+_TAKES_ARCHIVE = pattern(_OF_ORGANIZATION + r"builds/?")
+_TAKES_SECRET = pattern(_OF_ORGANIZATION + r"secrets/[^/]+/?")
+_REPORTS = pattern(r"/webhooks/[^/]+/?")
 
 _MAX_CHUNK_LINE = 4096
 _MAX_FRAMING = 8 * 2**10
 _CHUNKED_BYTES = 4096
-_REQUEST_ID = re.compile(rb"^x-request-id:[ \t]*([A-Za-z0-9._-]{20,200})[ \t]*\r$", re.IGNORECASE | re.MULTILINE)
+_REQUEST_ID = pattern(rb"^x-request-id:[ \t]*([A-Za-z0-9._-]{20,200})[ \t]*\r$", re.IGNORECASE | re.MULTILINE)
 
 _log = logging.getLogger(__name__)
 _LINGER_SECONDS = 2.0

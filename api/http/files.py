@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from api.errors.catalog import ApiError
 from api.openapi.operations import Answer
-from storage import immutable
+from storage import immutable, pattern
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     import falcon
 
 _NUMBER = "([0-9]{1,1000})"
-_ONE_RANGE = re.compile(
+_ONE_RANGE = pattern(
     rf"bytes=[ \t]*(?:{_NUMBER}-{_NUMBER}?|-{_NUMBER})[ \t]*",
     re.ASCII | re.IGNORECASE,
 )
 _HOUR = 3600
-_EXCLUDED = re.compile(r"q=0(\.0*)?")
+_EXCLUDED = pattern(r"q=0(\.0*)?")
 
 
 class ByteSource(Protocol):

@@ -20,9 +20,9 @@ from waitress.server import TcpWSGIServer
 from api.errors.catalog import ApiError
 from api.errors.responses import ErrorHandlers
 from api.http.channel import MAX_HEADERS, Channel, HeldAnswers
-from api.http.client_addresses import ClientAddresses
 from api.http.slots import StreamSlots
 from api.http.workers import Callers, Workers
+from api.middleware.client_addresses import ClientAddresses
 from api.middleware.headers import standard_headers
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Server:
         self.settings = replace(settings, listen=self.address)
         self.slots = StreamSlots(settings.max_streams, settings.max_streams_per_reader)
         self._closing = threading.Event()
-        self._listener: _Listener | None = None
+        self.listener: Listener | None = None
         self._thread: threading.Thread | None = None
 
     @property
@@ -70,8 +70,8 @@ class Server:
 
     def start(self, app: Callable[..., Any]) -> None:
         """Serve requests with the app, in threads of the server's own."""
-        self._listener = _Listener(app, self._socket, self.settings, self._closing)
-        self._thread = threading.Thread(target=self._listener.serve, name="http", daemon=True)
+        self.listener = Listener(app, self._socket, self.settings, self._closing)
+        self._thread = threading.Thread(target=self.listener.serve, name="http", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -80,17 +80,17 @@ class Server:
         Running requests get ``stop_timeout`` seconds. Idempotent; call it from one thread only.
         """
         self.slots.close()
-        if self._listener is None or self._thread is None:
+        if self.listener is None or self._thread is None:
             self._socket.close()
             return
         if not self._closing.is_set():
             self._closing.set()
-            self._listener.pull_trigger()
+            self.listener.pull_trigger()
         self._thread.join()
-        self._listener.close_trigger()
+        self.listener.close_trigger()
 
 
-class _Listener(TcpWSGIServer):
+class Listener(TcpWSGIServer):
     """Waitress's server on a socket that is already bound."""
 
     channel_class = Channel

@@ -1,8 +1,11 @@
 """The threads that serve requests, and whose request is next.
 
-A request waits for at most one of each other caller, however many those send. Everybody without a token or a session
-is one caller, a stranger, and rests after each request for as long as it took, so that strangers take half of the
-service's time at most; among themselves, their addresses take turns.
+A request waits for at most one of each other caller, however many those send: next is whose last turn is longest ago.
+Everybody without a token or a session is one caller, a stranger, and rests after each request for as long as it took,
+so that strangers take half of the service's time at most; among themselves, their addresses take turns.
+
+A user rests after each request for as long as its thread had to wait for a CPU. Where the host has more to do than it
+can, a user who asks again and again gives way to builds; elsewhere nobody rests.
 
 A thread gives up the GIL in every query and system call, and has it back at once unless another thread wants it. With
 several threads at work, each of those calls waits for switches between threads, which together take longer than the
@@ -12,6 +15,7 @@ rest of a short request. So while requests are short only one thread works. If o
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections import OrderedDict, deque
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from api.http.channel import Parser
-    from api.http.client_addresses import ClientAddresses
+    from api.middleware.client_addresses import ClientAddresses
 
 
 _HOLD_SECONDS = 0.1
@@ -33,13 +37,19 @@ _REPORT_SECONDS = 0.004
 """Seconds from one report of a source host to the next: a thousand begin while source hosts wait."""
 
 _MOST_REST_SECONDS = 0.05
+_USUAL_DELAY = 0.0005
+"""Seconds that a request may wait for a CPU on a host that has enough: its own client wants one, too."""
+
+_TURN_SECONDS = 1.0
+"""Seconds for which a caller's turn counts, longer than a request should ever wait."""
+
 _HEALTH = "/healthz"
 _MOST_KNOWN = 10_000
 
 _log = logging.getLogger(__name__)
 _LONG_SECONDS = 0.005
 _READ_SECONDS = 1.0
-_UNREAD_SECONDS = 0.004
+_UNREAD_SECONDS = 0.001
 """Seconds to serve tasks that wait before reading again: another caller may have sent something."""
 
 _READ_SHARE = 4
@@ -145,14 +155,14 @@ class _Line:
         self.free_at = now + (_REPORT_SECONDS if self.kind is CallerKind.REPORT else _HOLD_SECONDS)
         return self._current
 
-    def end(self, task: Task, now: float, *, waits: bool) -> bool:
+    def end(self, task: Task, now: float, *, waits: bool, delay: float) -> bool:
         """Note that a task has ended, or waits; tell whether others waited for it."""
         if task is not self._current:
             return False
         self._current = None
         if self.kind is not CallerKind.REPORT:
-            rests = self.kind is CallerKind.STRANGER and not waits
-            self.free_at = now + (min(now - self._began, _MOST_REST_SECONDS) if rests else 0.0)
+            rest = now - self._began if self.kind is CallerKind.STRANGER else delay if delay > _USUAL_DELAY else 0.0
+            self.free_at = now + (0.0 if waits else min(rest, _MOST_REST_SECONDS))
         return bool(self._waiting)
 
     def empty(self) -> Iterator[Task]:
@@ -167,7 +177,8 @@ class Turns:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._lines: OrderedDict[Caller, _Line] = OrderedDict()
+        self._lines: dict[Caller, _Line] = {}
+        self._turns: OrderedDict[Caller, float] = OrderedDict()  # when each caller had its last one, the oldest first
         self._begun: dict[
             int, Caller
         ] = {}  # the lines of tasks by their identity, for a connection outlives its request
@@ -190,17 +201,27 @@ class Turns:
         """Remove and return the task whose turn it is; None if no task may begin now."""
         now = self._clock()
         with self._lock:
-            for key, line in self._lines.items():
-                if line and line.free_at <= now:
-                    self._lines.move_to_end(key)
-                    self._waiting -= 1
-                    task = line.take(now)
-                    self._begun[id(task)] = key
-                    return task
-        return None
+            ready = (key for key, line in self._lines.items() if line and line.free_at <= now)
+            key = min(ready, key=lambda key: self._turns.get(key, 0.0), default=None)
+            if key is None:
+                return None
+            self._note_turn(key, now)
+            self._waiting -= 1
+            task = self._lines[key].take(now)
+            self._begun[id(task)] = key
+            return task
 
-    def end(self, task: Task, *, waits: bool = False) -> bool:
-        """Note that a task has ended, or needs no CPU for it waits; tell whether others waited for it."""
+    def _note_turn(self, key: Caller, now: float) -> None:
+        self._turns[key] = now
+        self._turns.move_to_end(key)
+        while next(iter(self._turns.values())) < now - _TURN_SECONDS:
+            self._turns.popitem(last=False)
+
+    def end(self, task: Task, *, waits: bool = False, delay: float = 0.0) -> bool:
+        """Note that a task has ended, or needs no CPU for it waits; tell whether others waited for it.
+
+        ``delay`` is for how many seconds its thread could run and had no CPU.
+        """
         now = self._clock()
         with self._lock:
             # A connection may have begun its next request already, and that may have ended.
@@ -208,17 +229,16 @@ class Turns:
             line = None if key is None else self._lines.get(key)
             if key is None or line is None:
                 return False
-            awaited = line.end(task, now, waits=waits)
-            if line.idle and line.free_at <= now:
-                del self._lines[key]
+            awaited = line.end(task, now, waits=waits, delay=delay)
+            for other in [other for other, each in self._lines.items() if each.idle and each.free_at <= now]:
+                del self._lines[other]
             return awaited
 
     def seconds(self) -> float | None:
-        """Return the seconds until another task may begin; None if no time brings one."""
+        """Return the seconds until a task may begin, 0 if one may now; None if no task waits."""
         now = self._clock()
         with self._lock:
-            later = [line.free_at - now for line in self._lines.values() if line and line.free_at > now]
-        return min(later, default=None)
+            return min((max(0.0, line.free_at - now) for line in self._lines.values() if line), default=None)
 
     def empty(self) -> Iterator[Task]:
         """Remove and yield all tasks."""
@@ -231,6 +251,25 @@ class Turns:
 def _line_of(caller: Caller) -> Caller:
     """Return whose line a caller is in: strangers are in one."""
     return caller if caller.kind is CallerKind.KNOWN else Caller(caller.kind)
+
+
+class _CpuQueue:
+    """The time for which the thread that makes it could run and had no CPU. Only that thread may use it."""
+
+    def __init__(self) -> None:
+        try:
+            self._file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:  # a kernel that does not measure it, or no file handle is left
+            self._file = -1
+
+    def seconds(self) -> float:
+        """Return the time so far, always 0 where nobody measures it."""
+        return int(os.pread(self._file, 64, 0).split()[1]) / 1e9 if self._file >= 0 else 0.0
+
+    def close(self) -> None:
+        """Close the kernel's file."""
+        if self._file >= 0:
+            os.close(self._file)
 
 
 # Considered: waitress's `ThreadedTaskDispatcher` and other pools switch threads twice for each request, from the one
@@ -264,6 +303,11 @@ class Workers:
     def alive(self) -> int:
         """The number of running threads."""
         return self._alive
+
+    @property
+    def waiting(self) -> int:
+        """The number of tasks that wait for their turn."""
+        return len(self._turns)
 
     @property
     def leads(self) -> bool:
@@ -314,16 +358,19 @@ class Workers:
 
     def _work(self) -> None:
         own = threading.get_ident()
+        queue = _CpuQueue()
         try:
             while (task := self._next()) is not None:
                 self._served[own] = task
+                delay = queue.seconds()
                 try:
                     copy_context().run(task.service)
                 except Exception:  # noqa: BLE001 - the boundary of a request; the worker serves the next one
                     _log.exception("a request failed in its worker thread")
                 del self._served[own]
-                self._turns.end(task)
+                self._turns.end(task, delay=queue.seconds() - delay)
         finally:
+            queue.close()
             if self.leads:
                 self._end()
 
@@ -362,7 +409,8 @@ class Workers:
         began = time.monotonic()
         seconds = _READ_SECONDS
         if self._turns:
-            due = self._turns.seconds() if began < self._read_by else 0.0
+            # If no other thread could lead, those that serve take the tasks.
+            due = 0.0 if began >= self._read_by else None if self._is_full() else self._turns.seconds()
             seconds = _READ_SECONDS if due is None else min(due, _READ_SECONDS)
         goes_on = self._read(seconds)
         ended = time.monotonic()

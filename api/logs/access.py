@@ -13,21 +13,32 @@ from storage import immutable
 if TYPE_CHECKING:
     import falcon
 
-    from api.http.client_addresses import ClientAddresses
-    from api.logs.tokens import LogGrant, LogTokens
     from api.middleware.authentication import Access
+    from api.middleware.client_addresses import ClientAddresses
     from api.middleware.rate_limits import RateLimits
-    from storage import Build, Job, Storage
+    from api.signing import LogGrant, LogTokens
+    from storage import Build, Job, JobLog, LogFiles, Storage
 
 _log = logging.getLogger(__name__)
 
 
 @immutable
 class ReadableLog:
-    """A job whose log the caller may read, and its build."""
+    """A job whose log the caller may read, and its build; with a ``service`` it is the log of that."""
 
     build: Build
     job: Job
+    service: str | None = None
+
+    def of(self, logs: LogFiles) -> JobLog:
+        """Return the log."""
+        return logs.of(self.build.uuid, self.job.uuid, self.service)
+
+    def of_service(self, name: str) -> ReadableLog:
+        """Return the log of a service of the job. Raises ApiError ``service_not_found``."""
+        if name not in self.job.services:
+            raise ApiError.not_found("service", name)
+        return ReadableLog(self.build, self.job, name)
 
 
 class LogAccess:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from api.errors.catalog import ApiError
 from api.http.slots import RequestWait, StreamBody, StreamSlots
 from api.openapi.operations import Answer, Parameter, operation
-from storage import JsonModel
+from storage import JsonModel, pattern
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -26,7 +26,7 @@ _BATCH_BYTES = 64 * 2**10
 _HISTORY = 2**20
 _HEARTBEAT_SECONDS = 15.0
 _RETRY_SECONDS = "5"
-_OFFSET = re.compile(r"[0-9]{1,18}", re.ASCII)
+_OFFSET = pattern(r"[0-9]{1,18}", re.ASCII)
 _DONE = b"event: done\ndata: {}\n\n"
 _HEARTBEAT = b": still here\n\n"
 _RESTARTING = b": the service restarts\nretry: 1000\n\n"
@@ -53,8 +53,21 @@ class HistoryRecord(JsonModel):
     chunks: list[ChunkRecord]
 
 
+_EVENTS = Answer(200, "Events `history`, `chunk` and `done`.", media_type="text/event-stream")
+_ERRORS = ("log_stream_unauthorized", "log_stream_forbidden", "job_not_found", "log_expired", "too_many_streams")
+_PARAMETERS = (
+    Parameter(
+        "Last-Event-ID",
+        "Resume after this `seq`; without it the stream starts at the beginning.",
+        _SEQ,
+        "header",
+    ),
+    Parameter("last_event_id", "The same as `Last-Event-ID`, for clients that cannot set headers.", _SEQ),
+)
+
+
 class LogEventsResource:
-    """``/v0/jobs/{job_id}/logs``."""
+    """``/v0/jobs/{job_id}/logs``, and ``…/services/{service}/logs`` of its services."""
 
     def __init__(
         self, storage: Storage, engine: EngineInterface, access: LogAccess, slots: StreamSlots, clock: Clock
@@ -65,24 +78,23 @@ class LogEventsResource:
         self._slots = slots
         self._clock = clock
 
-    @operation(
-        "streamJobLog",
-        Answer(200, "Events `history`, `chunk` and `done`.", media_type="text/event-stream"),
-        errors=("log_stream_unauthorized", "log_stream_forbidden", "job_not_found", "log_expired", "too_many_streams"),
-        parameters=(
-            Parameter(
-                "Last-Event-ID",
-                "Resume after this `seq`; without it the stream starts at the beginning.",
-                _SEQ,
-                "header",
-            ),
-            Parameter("last_event_id", "The same as `Last-Event-ID`, for clients that cannot set headers.", _SEQ),
-        ),
-        security="log_token",
-    )
+    @operation("streamJobLog", _EVENTS, errors=_ERRORS, parameters=_PARAMETERS, security="log_token")
     def on_get(self, req: falcon.Request, resp: falcon.Response, job_id: str) -> None:
         """Follow a job's log as Server-Sent Events."""
-        readable = self._access.by_job(req, job_id)
+        self._stream(req, resp, self._access.by_job(req, job_id))
+
+    @operation(
+        "streamServiceLog",
+        _EVENTS,
+        errors=(*_ERRORS, "service_not_found"),
+        parameters=_PARAMETERS,
+        security="log_token",
+    )
+    def on_get_service(self, req: falcon.Request, resp: falcon.Response, job_id: str, service: str) -> None:
+        """Follow the log of a service of a job as Server-Sent Events."""
+        self._stream(req, resp, self._access.by_job(req, job_id).of_service(service))
+
+    def _stream(self, req: falcon.Request, resp: falcon.Response, readable: ReadableLog) -> None:
         slot = self._slots.acquire_for_reader(self._access.reader(req, readable.build))
         if slot is None:
             raise ApiError(
@@ -99,7 +111,7 @@ class LogEventsResource:
 
     def _batches(self, readable: ReadableLog, after: int, waiting: RequestWait) -> Generator[bytes]:
         """Yield the stream in batches of whole events. Runs, and waits, in the request's thread."""
-        log = self._storage.logs.reader(readable.build.uuid, readable.job.uuid)
+        log = readable.of(self._storage.logs)
         with self._engine.watch(readable.job.uuid) as watch:
             ended = self._ended(readable)
             chunks = log.chunks(after)

@@ -165,7 +165,7 @@ def _flag(value: bool) -> str:  # noqa: FBT001 - the value is what is written
 
 
 class JobLogResource:
-    """``…/jobs/{job_id}/log``."""
+    """``…/jobs/{job_id}/log``, and ``…/services/{service}/log`` of its services."""
 
     def __init__(self, storage: Storage, access: LogAccess, ranges: LogRanges) -> None:
         self._storage = storage
@@ -175,10 +175,25 @@ class JobLogResource:
     @operation("getJobLog", WHOLE, PART, errors=(*ERRORS, "job_not_found"), parameters=PARAMETERS, security="log_token")
     def on_get(self, req: ApiRequest, resp: falcon.Response, org: str, pipeline: str, number: str, job_id: str) -> None:
         """Get a job's log as it is now, or a range of it."""
-        readable = self._access.by_path(req, org, pipeline, number, job_id)
-        log = self._storage.logs.reader(readable.build.uuid, readable.job.uuid)
+        self._answer(req, resp, self._access.by_path(req, org, pipeline, number, job_id))
+
+    @operation(
+        "getServiceLog",
+        WHOLE,
+        PART,
+        errors=(*ERRORS, "job_not_found", "service_not_found"),
+        parameters=PARAMETERS,
+        security="log_token",
+    )
+    def on_get_service(
+        self, req: ApiRequest, resp: falcon.Response, org: str, pipeline: str, number: str, job_id: str, service: str
+    ) -> None:
+        """Get the log of a service of a job as it is now, or a range of it."""
+        self._answer(req, resp, self._access.by_path(req, org, pipeline, number, job_id).of_service(service))
+
+    def _answer(self, req: ApiRequest, resp: falcon.Response, readable: ReadableLog) -> None:
         growing = GrowingLog(
-            log,
+            readable.of(self._storage.logs),
             readable.job.uuid,
             ended=lambda: self._ended(readable),
             reader=lambda: self._access.reader(req, readable.build),

@@ -9,17 +9,19 @@ import time
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from storage import pattern
+
 if TYPE_CHECKING:
     import falcon
 
     from api.request import ApiRequest
 
 
-_ACCEPTED = re.compile(r"[A-Za-z0-9._-]{20,200}", re.ASCII)
+_ACCEPTED = pattern(r"[A-Za-z0-9._-]{20,200}", re.ASCII)
 _CURRENT: ContextVar[str] = ContextVar("request_id", default="-")
 
 _log = logging.getLogger(__name__)
-_SLUG = re.compile(r"[a-z0-9-]{1,63}", re.ASCII)
+_SLUG = pattern(r"[a-z0-9-]{1,63}", re.ASCII)
 _UNKNOWN = "-"
 
 

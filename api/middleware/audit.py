@@ -6,14 +6,14 @@ import logging
 import re
 from typing import TYPE_CHECKING, Any
 
-from storage import DatabaseUnavailable
+from storage import DatabaseUnavailable, pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import falcon
 
-    from api.http.client_addresses import ClientAddresses
+    from api.middleware.client_addresses import ClientAddresses
     from api.openapi.operations import Endpoint, Operation, Routes
     from api.request import ApiRequest
     from storage import Storage
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
-_SIGN_IN_PATH = re.compile(r"/api/v\d+/auth/")
+_SIGN_IN_PATH = pattern(r"/api/v\d+/auth/")
 """Paths whose refusals are noted too, unless they need a token; limits by address bound their number."""
 
 _POLLS = frozenset({"cliClaim", "cliClaimV2"})

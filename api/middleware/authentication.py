@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from api.errors.catalog import ApiError
+from api.operations.operation import Membership
 from api.operations.things import (
     build_of_path,
     is_member,
@@ -18,7 +19,7 @@ from api.operations.things import (
     readable_build,
     readable_pipeline,
 )
-from storage import Build, Caller, Organization, Pipeline, Role, Storage, TokenKind, Visibility, immutable
+from storage import Build, Caller, Pipeline, Role, Storage, TokenKind, Visibility
 
 if TYPE_CHECKING:
     import falcon
@@ -26,23 +27,6 @@ if TYPE_CHECKING:
     from api.middleware.rate_limits import RateLimits
 
 _SEND_ONE = "send `Authorization: Bearer <token>`"
-
-
-@immutable
-class Membership:
-    """The caller as a member of the organization in the path."""
-
-    caller: Caller
-    organization: Organization
-    role: Role
-
-    def require(self, role: Role) -> None:
-        """Raise ApiError ``insufficient_org_role`` unless the member has at least this role."""
-        if not self.role.covers(role):
-            raise ApiError(
-                "insufficient_org_role",
-                f"this needs the role {role} in {self.organization.slug}; your role is {self.role}",
-            )
 
 
 class Credentials(Protocol):
@@ -137,8 +121,7 @@ class Access:
         If more of the path must be found before the role is checked, leave out ``at_least`` and call `Member.require`
         later.
         """
-        caller = self.caller(req)
-        member = Membership(caller, *member_organization(self._storage, caller, org))
+        member = Membership(*member_organization(self._storage, self.caller(req), org))
         member.require(at_least)
         return member
 

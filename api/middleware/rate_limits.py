@@ -9,7 +9,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, assert_never
 
 from api.errors.catalog import ApiError
-from api.http.client_addresses import ClientAddresses
+from api.middleware.client_addresses import ClientAddresses
 from storage import immutable
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class RateLimits:
     """
 
     def __init__(self, settings: RateLimitSettings, trusted_proxies: Iterable[str], clock: Clock) -> None:
-        self._addresses = ClientAddresses(trusted_proxies)
+        self.addresses = ClientAddresses(trusted_proxies)
         self._by_address = TokenBuckets(settings.address_per_minute, settings.tracked, clock)
         self._without_token = TokenBuckets(settings.address_per_minute, settings.tracked, clock)
         self._by_account = TokenBuckets(settings.account_per_minute, settings.tracked, clock)
@@ -103,11 +103,11 @@ class RateLimits:
 
     def limit_address(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Count a request for its address. Raises ApiError ``rate_limited``."""
-        _admit(self._by_address.take(self._addresses.network(req)), "from this address", resp)
+        _admit(self._by_address.take(self.addresses.network(req)), "from this address", resp)
 
     def limit_public(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Count a request that needs no token for its address. Raises ApiError ``rate_limited``."""
-        _admit(self._without_token.take(self._addresses.network(req)), "without a token from this address", resp)
+        _admit(self._without_token.take(self.addresses.network(req)), "without a token from this address", resp)
 
     def limit_account(self, caller: Caller, resp: falcon.Response) -> None:
         """Count a request for its caller. Raises ApiError ``rate_limited``."""
@@ -123,12 +123,12 @@ class RateLimits:
         It makes no difference whether an account has the e-mail address. Only its hash is remembered. Raises ApiError
         ``rate_limited``.
         """
-        _admit(self._naming_emails.take(self._addresses.network(req)), "for e-mail from this address", resp)
+        _admit(self._naming_emails.take(self.addresses.network(req)), "for e-mail from this address", resp)
         _admit(self._by_email.take(_hash_of(email)), "for this e-mail address", resp)
 
     def limit_failures(self, req: falcon.Request) -> None:
         """Count a bad token for its address. Raises ApiError ``rate_limited``."""
-        level = self._failures.take(self._addresses.network(req))
+        level = self._failures.take(self.addresses.network(req))
         if not level.granted:
             raise _too_many(level, "with bad tokens from this address")
 

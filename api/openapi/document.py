@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
 from http import HTTPStatus
@@ -15,15 +14,14 @@ from pydantic.json_schema import models_json_schema
 
 from api.errors.catalog import error_catalog
 from api.errors.responses import ErrorRecord
-from api.http.files import ETAG, NOT_MODIFIED, answer_unless_known
-from api.openapi.operations import Answer, Operation, operation
+from api.fields import UUID_SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pydantic import BaseModel
 
-    from api.openapi.operations import Endpoint, Routes
+    from api.openapi.operations import Answer, Endpoint, Operation, Routes
 
 
 _PREFIX = "#/components/schemas/"
@@ -63,6 +61,7 @@ _BY_NAME: Mapping[str, Any] = MappingProxyType(
         "host_key_fingerprint": "SHA256:uNiVztksCsDhcc0u9e8BrzO1rVpbDPqBBYD5K3GYMjU",
         "image": "debian:12",
         "job": "Unit tests",
+        "declared_in": ".hm/ci.yml",
         "email": "ada@example.org",
         "magic_link_token": "kX2m8Qd0wYvN5s1rJ7tLb3cHf9gEaZ4iUoP6xTqRnMk",
         "message": "Mend the parser",
@@ -91,6 +90,7 @@ _BY_NAME: Mapping[str, Any] = MappingProxyType(
         "source_sha256": "",
         "source_slug": "hello",
         "status": "ok",
+        "services": ["db"],
         "step_key": "test",
         "subject": "ada-example-org/hello/1",
         "timezone": "Europe/Berlin",
@@ -102,7 +102,6 @@ _BY_NAME: Mapping[str, Any] = MappingProxyType(
 )
 
 _REF = "#/components/schemas/{model}"
-_UUID = {"type": "string", "format": "uuid", "examples": ["0b9d6f0e-3f0c-4a53-9d0a-5f5f9d6c1d2e"]}
 _SLUG = {"type": "string", "minLength": 1, "maxLength": 63, "pattern": "^[a-z0-9]+(?:-[a-z0-9]+)*$"}
 _SECURITY: Mapping[str, list[dict[str, list[str]]]] = {
     "bearer": [{"bearer": []}],
@@ -150,27 +149,6 @@ def _of_parts(schema: Mapping[str, Any], components: Mapping[str, Any], name: st
             return _PLAIN[plain]
         case _:
             raise LookupError(f"the field {name!r} has no example: {dict(schema)}")
-
-
-class OpenApiResource:
-    """``/api/v0/openapi.json``."""
-
-    def __init__(self, routes: Routes, base_url: str) -> None:
-        self._routes = routes
-        self._base_url = base_url
-        self._encoded: bytes | None = None
-
-    @operation(
-        "getOpenApi",
-        Answer(200, "The document.", media_type="application/json", headers=ETAG),
-        NOT_MODIFIED,
-        security="public",
-    )
-    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Get this document."""
-        if self._encoded is None:  # anybody may ask for it, and encoding it takes the time of many other requests
-            self._encoded = json.dumps(document(self._routes, self._base_url), ensure_ascii=False).encode()
-        answer_unless_known(req, resp, self._encoded, falcon.MEDIA_JSON)
 
 
 def document(routes: Routes, base_url: str) -> dict[str, Any]:
@@ -280,9 +258,11 @@ class _OperationWriter:
         return written
 
     def _in_path(self, path: str) -> list[dict[str, Any]]:
-        described = (
-            (name, *self._path_parameter(before, name)) for before, name in re.findall(r"(?:(\w+)/)?{(\w+)}", path)
+        found = (
+            (path[: each.start()].removesuffix("/").rpartition("/")[2], each[1])
+            for each in re.finditer(r"{(\w+)}", path)
         )
+        described = ((name, *self._path_parameter(before, name)) for before, name in found)
         return [
             {"name": name, "in": "path", "required": True, "description": text, "schema": dict(schema)}
             for name, text, schema in described
@@ -368,19 +348,20 @@ def _path_parameters() -> Mapping[str, tuple[str, Mapping[str, Any]]]:
     return {
         "org": ("Slug of the organization.", {**_SLUG, "examples": ["ada-example-org"]}),
         "pipeline": ("Slug of the pipeline.", {**_SLUG, "examples": ["hello"]}),
+        "service": ("Name of a service of the job.", {**_SLUG, "examples": ["db"]}),
         "number": ("Number of the build in its pipeline.", {"type": "integer", "minimum": 1, "examples": [1]}),
-        "job_id": ("Id of the job.", _UUID),
-        "delivery": ("Id of the delivery.", _UUID),
-        "delivery_id": ("Id of the delivery.", _UUID),
-        "build_id": ("UUID of the build.", _UUID),
-        "user_id": ("Id of the user.", _UUID),
-        "id": ("Id of the record.", _UUID),
+        "job_id": ("Id of the job.", UUID_SCHEMA),
+        "delivery": ("Id of the delivery.", UUID_SCHEMA),
+        "delivery_id": ("Id of the delivery.", UUID_SCHEMA),
+        "build_id": ("UUID of the build.", UUID_SCHEMA),
+        "user_id": ("Id of the user.", UUID_SCHEMA),
+        "id": ("Id of the record.", UUID_SCHEMA),
         "installations/id": ("Number of the installation at GitHub.", {"type": "integer", "examples": [4711]}),
         "workspaces/id": (
             "Slug of the workspace at Bitbucket.",
             {"type": "string", "minLength": 1, "examples": ["acme"]},
         ),
-        "uuid": ("Id of the passkey.", _UUID),
+        "uuid": ("Id of the passkey.", UUID_SCHEMA),
         "name": (
             "Name of the secret.",
             {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "examples": ["TOKEN"]},

@@ -10,15 +10,14 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from api.openapi.router import Router
 from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    import falcon
     from pydantic import BaseModel
 
-    from api.request import ApiRequest
 
 _METHODS = ("get", "put", "post", "delete", "patch")
 _ALWAYS = ("malformed_request", "headers_too_large", "internal_error", "busy")
@@ -164,8 +163,8 @@ class Routes:
                 raise TypeError(f"{responder.__qualname__} needs @performs, or @operation and Routes.add")
         self._routes.append((path, resource, suffix))
 
-    def install(self, app: falcon.App[ApiRequest, falcon.Response]) -> None:
-        """Add every route to the app.
+    def router(self, pages: Callable[[], Router] | None = None) -> Router:
+        """Return a router to what was added since the last one; ``pages`` makes the one to what is added then.
 
         Raises:
             TypeError: A form performs an operation that there is not.
@@ -173,8 +172,11 @@ class Routes:
         for (path, _), performed in self._performed.items():
             if performed not in self._by_id:
                 raise TypeError(f"{path} performs {performed}, which is no operation")
+        router = Router(pages)
         for path, resource, suffix in self._routes:
-            app.add_route(path, resource, **({"suffix": suffix} if suffix else {}))
+            router.add_route(path, resource, **({"suffix": suffix} if suffix else {}))
+        self._routes.clear()
+        return router
 
     def endpoint(self, path: str, method: str) -> Endpoint | None:
         """Return the endpoint of a path and a method, or the one that a form performs; None for pages."""

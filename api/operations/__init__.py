@@ -8,8 +8,11 @@ from storage import on_first_use
 
 if TYPE_CHECKING:
     from api.operations.artifacts import ArtifactRecord
+    from api.operations.body import ABSENT, MAX_LONG_TEXT, MAX_TEXT, BodyField, body_fields
     from api.operations.builds import BuildRecord
+    from api.operations.debugging import NoTarget, Target, find_target
     from api.operations.jobs import JobRecord
-    from api.operations.operation import Download, Operation, Service
+    from api.operations.operation import Box, Download, Operation, Refused, Service
+    from api.operations.things import LOG_PATH, RENDER_LOG_PATH, SERVICE_LOG_PATH
 else:
     __getattr__ = on_first_use(__name__)

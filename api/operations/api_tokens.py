@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Self
 from api.errors.catalog import ApiError
 from api.operations.operation import DELETE, GET, POST, Call, Whole, operation, owners_operation
 from api.operations.things import NAMED_USER, USER, NamedUser, ThisUser
-from storage import Token, TokenKind, immutable
+from storage import Token, TokenKind, described, immutable
 
 if TYPE_CHECKING:
     from api.fields import Moment, RequiredLongText
@@ -49,7 +49,7 @@ class ApiTokenCreateRequest:
     Without ``expires_at`` the key is valid until it is revoked.
     """
 
-    description: RequiredLongText
+    description: RequiredLongText = described("What it is for, as its owner reads it in the list.")
     expires_at: Moment | None = None
 
 

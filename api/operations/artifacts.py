@@ -42,7 +42,7 @@ class ArtifactRecord:
 @operation("listBuildArtifacts", GET, f"{BUILD}/artifacts", _LISTED)
 def list_build_artifacts(call: Call, build: ThisBuild, span: Span) -> Page[ArtifactRecord]:
     """List a build's artifacts by job, in the order in which the jobs ended."""
-    return _page(call, build, call.storage.artifacts.page_of_build(build.id, span.limit, span.after))
+    return page_of(call, build, call.storage.artifacts.page_of_build(build.id, span.limit, span.after))
 
 
 @operation("listJobArtifacts", GET, f"{JOB}/artifacts", _LISTED)
@@ -51,7 +51,7 @@ def list_job_artifacts(call: Call, build: ThisBuild, job: ThisJob, span: Span) -
 
     They appear when the job's command has ended, before the job itself has.
     """
-    return _page(call, build, call.storage.artifacts.page_of_job(job.id, span.limit, span.after))
+    return page_of(call, build, call.storage.artifacts.page_of_job(job.id, span.limit, span.after))
 
 
 @operation(
@@ -82,14 +82,20 @@ def stored_artifact(storage: Storage, build: Build, uuid: str) -> tuple[Artifact
     artifact = storage.artifacts.find(build.id, uuid)
     if artifact is None:
         raise ApiError.not_found("artifact", uuid)
+    return artifact, file_of(storage, artifact)
+
+
+def file_of(storage: Storage, artifact: Artifact) -> StoredFile:
+    """Return the file of an artifact. Raises ApiError if it was lost."""
     file = StoredFile(storage.artifacts.path(artifact))
     if file.size() != artifact.file_size:
         _log.error("artifact %s is missing on the disk, or incomplete: %s", artifact.uuid, file.path)
         raise ApiError("artifact_expired", "the file is missing on the service's disk, or incomplete")
-    return artifact, file
+    return file
 
 
-def _page(call: Call, build: Build, page: Page[Artifact]) -> Page[ArtifactRecord]:
+def page_of(call: Call, build: Build, page: Page[Artifact]) -> Page[ArtifactRecord]:
+    """Return the records of artifacts."""
     names = {"org": build.organization_slug, "pipeline": build.pipeline_slug, "number": build.number}
     above = f"{call.service.url}{BUILD.format_map(names)}/artifacts"
 

@@ -12,7 +12,7 @@ from api.operations.things import ORGANIZATION, ThisMembership, ThisUser, member
 from storage import HostConnectedElsewhere, HostConnection, Role, immutable
 
 if TYPE_CHECKING:
-    from api.fields import RequiredLongText
+    from api.fields import OAuthCode
     from storage import Repository
 
 _WORKSPACES = f"{ORGANIZATION}/bitbucket/workspaces"
@@ -46,8 +46,8 @@ class BitbucketWorkspaceRecord:
 class ConnectBitbucketRequest:
     """The body of ``POST …/integrations/bitbucket/connect``: the parameters that Bitbucket sends back."""
 
-    code: RequiredLongText
-    state: RequiredLongText
+    code: OAuthCode
+    state: OAuthCode
 
 
 @immutable
@@ -88,7 +88,7 @@ RepoList = Annotated[list[BitbucketRepoRecord], Whole("The repositories of a wor
 
 
 def _workspace(call: Call, member: ThisMembership, id: str) -> HostConnection:
-    found = call.serving.workspaces.of_organization(member.organization.id)
+    found = call.later.workspaces.of_organization(member.organization.id)
     connection = next((each for each in found if each.account == id), None)
     if connection is None:
         raise ApiError("bitbucket_workspace_not_found", f'there is no connected workspace "{id[:50]}"')
@@ -115,7 +115,7 @@ def get_oauth_url(call: Call, user: ThisUser, member: ThisMembership) -> Bitbuck
     until = (call.clock.now() + _LIFETIME).isoformat()
     state = call.serving.signer.sign(_PURPOSE, [user.uuid, member.organization.slug, until])
     try:
-        return BitbucketOAuthUrlResponse(call.serving.workspaces.authorize_url(state))
+        return BitbucketOAuthUrlResponse(call.later.workspaces.authorize_url(state))
     except HostNotConfigured as error:
         raise ApiError("bitbucket_not_configured", str(error)) from None
 
@@ -149,7 +149,7 @@ def connect_bitbucket(call: Call, user: ThisUser, body: ConnectBitbucketRequest)
     member = Membership(*member_organization(call.storage, call.caller, org))
     member.require(Role.ADMIN)
     try:
-        connected = call.serving.workspaces.connect(member.organization.id, body.code)
+        connected = call.later.workspaces.connect(member.organization.id, body.code)
     except HostNotConfigured as error:
         raise ApiError("bitbucket_not_configured", str(error)) from None
     except HostConnectedElsewhere as error:
@@ -163,7 +163,7 @@ def connect_bitbucket(call: Call, user: ThisUser, body: ConnectBitbucketRequest)
 @operation("listBitbucketWorkspaces", GET, _WORKSPACES, "The workspaces.")
 def list_workspaces(call: Call, member: ThisMembership) -> WorkspaceList:
     """List the connected workspaces."""
-    found = call.serving.workspaces.of_organization(member.organization.id)
+    found = call.later.workspaces.of_organization(member.organization.id)
     return [BitbucketWorkspaceRecord.of(each) for each in found]
 
 
@@ -173,7 +173,7 @@ def disconnect_workspace(call: Call, connection: _ThisWorkspace) -> None:
 
     Its webhooks are removed soon. Its pipelines and builds stay.
     """
-    call.serving.workspaces.disconnect(connection)
+    call.later.workspaces.disconnect(connection)
     call.engine.deliveries_added()
 
 
@@ -183,6 +183,6 @@ def list_workspace_repos(call: Call, connection: _ThisWorkspace) -> RepoList:
 
     If that is an hour ago, Bitbucket is asked again soon, and new repositories get their webhook.
     """
-    repos = [BitbucketRepoRecord.of(each) for each in call.serving.workspaces.repositories(connection)]
+    repos = [BitbucketRepoRecord.of(each) for each in call.later.workspaces.repositories(connection)]
     call.engine.deliveries_added()
     return sorted(repos, key=lambda each: each.full_name)

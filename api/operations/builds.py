@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from api.builds.bodies import CreateBuildRequest, CreateRepoBuildRequest, RebuildRequest  # noqa: TC001 - read in hints
-from api.builds.waiting import pending_reason
+from api.builds.bodies import (  # noqa: TC001 - read in hints
+    CreateBuildRequest,
+    CreateRepoBuildRequest,
+    RebuildRequest,
+    StartBuildRequest,
+)
 from api.errors.catalog import ApiError
-from api.logs.tokens import LogGrant
-from api.operations.operation import GET, POST, PUT, Call, Span, Submission, operation
+from api.operations.operation import GET, POST, PUT, Call, Span, operation, owners_operation
 from api.operations.things import (
     BUILD,
     ORGANIZATION,
@@ -20,20 +23,22 @@ from api.operations.things import (
     ThisPipeline,
     ThisUser,
 )
+from api.submission import Submission  # noqa: TC001 - a parameter of operations
 from storage import ApprovalNotAwaited, BuildState, Page, document_of, immutable, showing
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from api.fields import Warnings
-    from storage import Build, Uuid
+    from storage import Build, Storage, Uuid
 
 _BUILDS = f"{PIPELINE}/builds"
 _CREATED = "The build, which is planned and starts by itself."
 _NO_ROOM = ("pipeline_manual_disabled", "billing_insufficient_balance", "too_many_builds")
 _NOT_CREATED = (*_NO_ROOM, "build_invalid", "build_plan_rejected", "draining")
 _NOT_REPEATED = (*_NO_ROOM, "build_plan_rejected", "source_expired", "draining")
-_NOT_RETRIED = (
+NOT_RETRIED = (
     *_NO_ROOM,
     "build_not_finished",
     "build_without_jobs",
@@ -50,7 +55,7 @@ class BuildRecord:
     ``pending_reason`` says why none of its jobs may start yet: it waits for an approval, or for other builds of its
     ``concurrency_group``. An ``untrusted`` build is of a pull request from a fork, and gets no secrets. With
     ``strict_shell`` each line of a command that fails fails its step. ``warnings`` name what in its pipeline has no
-    effect, such as unknown keys.
+    effect, such as unknown keys. ``inputs`` are what it was given by name, besides defaults.
     """
 
     uuid: Uuid
@@ -75,6 +80,7 @@ class BuildRecord:
     approved_at: datetime | None
     strict_shell: bool
     warnings: Warnings
+    inputs: Mapping[str, str]
 
     @classmethod
     def of(cls, build: Build, pending_reason: str | None = None) -> BuildRecord:
@@ -85,6 +91,24 @@ class BuildRecord:
     def seconds(self) -> float | None:
         """The time from its creation to its end, None before its end."""
         return None if self.finished_at is None else (self.finished_at - self.created_at).total_seconds()
+
+
+@immutable
+class ForceFinishRequest:
+    """The body of `force_finish_build`: ``failed`` or ``canceled``, and the reason, which the build shows."""
+
+    state: BuildState
+    note: str
+
+
+@immutable
+class ForcedBuild:
+    """A build that was ended: how many of its VMs were destroyed, and the errors of the others."""
+
+    build: BuildRecord
+    effect: str
+    destroyed: int
+    errors: tuple[str, ...]
 
 
 def build_document(build: Build) -> dict[str, object]:
@@ -107,6 +131,25 @@ def create_build(call: Call, pipeline: ThisPipeline, submission: Submission[Crea
     nearly full, nothing is rendered and no build is created: the response is 503 `busy`.
     """
     return _record(call, call.creation.create(call, pipeline, submission))
+
+
+@operation(
+    "startBuild",
+    POST,
+    f"{PIPELINE}/start",
+    _CREATED,
+    status=201,
+    errors=(*_NO_ROOM, "repository_not_connected", "draining"),
+    body_required=False,
+)
+def start_build(call: Call, pipeline: ThisPipeline, submission: Submission[StartBuildRequest]) -> BuildRecord:
+    """Build a branch, tag, commit or pull request of the connected repository; any member can.
+
+    The service fetches it as for a push, and the build is of the event `manual`. The response comes at once: until the
+    source is there, the build has no commit. A name that the repository does not have, or inputs that do not fit, fail
+    the build with a sentence.
+    """
+    return _record(call, call.creation.start(call, pipeline, submission))
 
 
 @operation(
@@ -137,8 +180,7 @@ def get_build(call: Call, build: ReadableBuild) -> BuildRecord:
 @operation("cancelBuild", PUT, f"{BUILD}/cancel", "The build after the cancel.")
 def cancel_build(call: Call, build: ThisBuild) -> BuildRecord:
     """Cancel a build; a finished build stays unchanged."""
-    # Only here, because the engine takes long to import.
-    from actors import EngineBusy  # noqa: PLC0415
+    from actors import EngineBusy  # noqa: PLC0415 - the engine takes long to import
 
     if not build.state.terminal:
         try:
@@ -174,7 +216,7 @@ def approve_build(call: Call, build: ThisBuild) -> BuildRecord:
 def rebuild_build(
     call: Call, pipeline: ThisPipeline, build: ThisBuild, submission: Submission[RebuildRequest]
 ) -> BuildRecord:
-    """Build it again: the same source, pipeline and environment as a new build; any member can.
+    """Build it again: the same source, pipeline, inputs and environment as a new build; any member can.
 
     Branch, commit and message are the same too. The source archive of a finished build is kept for a while; after
     that the response is 410. If the build was never rendered, its source is rendered again, and the response comes
@@ -183,18 +225,40 @@ def rebuild_build(
     return _record(call, call.creation.rebuild(call, pipeline, build, submission))
 
 
-@operation("retryBuild", POST, f"{BUILD}/retry", "The build, which runs again.", errors=_NOT_RETRIED)
+@operation("retryBuild", POST, f"{BUILD}/retry", "The build, which runs again.", errors=NOT_RETRIED)
 def retry_build(call: Call, build: ThisBuild) -> BuildRecord:
     """Run again what did not pass in a finished build, in that build; any member can.
 
     These are the jobs that failed, timed out, were canceled or skipped, and the jobs in whose disks they build, of
     which those in the cache pass at once. Soft failures stay, and a build that passed stays unchanged.
     """
-    # Only here, because planning takes long to import.
-    from api.builds.creation import retry_in_place  # noqa: PLC0415
+    from api.builds.creation import retry_in_place  # noqa: PLC0415 - planning takes long to import
 
     retried = retry_in_place(call.storage, call.engine, build)
     return _record(call, retried)
+
+
+@owners_operation("forceFinishBuild", POST, f"{BUILD}/force-finish")
+def force_finish_build(call: Call, build: ThisBuild, body: ForceFinishRequest) -> ForcedBuild:
+    """End a build and all its jobs at once, billed up to now, and destroy their VMs. Raises BuildFinished.
+
+    It is for a build that the service cannot end.
+    """
+    from api.operations.leases import end_vms  # noqa: PLC0415 - what makes VMs, which no other operation needs
+
+    leases = call.storage.force_finish.end(build.id, body.state, actor=call.actor, note=body.note)
+    errors = end_vms(call, leases)
+    ended = BuildRecord.of(call.storage.builds.get(build.id) or build)
+    return ForcedBuild(ended, f"{body.state}: {body.note}", len(leases) - len(errors), errors)
+
+
+def pending_reason(storage: Storage, build: Build) -> str | None:
+    """Return why none of a build's jobs may start yet, None if they may."""
+    if build.state.terminal:
+        return None
+    from actors import wait_reason  # noqa: PLC0415 - most builds that commands on the box show are over
+
+    return wait_reason(storage, build)
 
 
 def _record(call: Call, build: Build) -> BuildRecord:
@@ -212,4 +276,6 @@ class LogTokenResponse:
 @operation("getBuildLogToken", GET, f"{BUILD}/log-token", "The token.", once=True, tag="logs")
 def get_log_token(call: Call, build: ThisBuild, user: ThisUser) -> LogTokenResponse:
     """Get a token for the logs of all jobs of a build, valid for an hour."""
+    from api.signing import LogGrant  # noqa: PLC0415 - a library for signatures, which no command needs
+
     return LogTokenResponse(*call.serving.log_tokens.issue(LogGrant(build.uuid, user.uuid)))

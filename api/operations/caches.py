@@ -6,15 +6,15 @@ from typing import Annotated
 
 from api.operations.operation import DELETE, GET, Call, Whole, operation, owners_operation
 from api.operations.things import ORGANIZATION, PIPELINE, ThisMembership, ThisPipeline, member_organization
-from storage import CacheEntry, Role, immutable
+from storage import CacheEntry, Role, described, immutable
 
 
 @immutable
 class CacheSelection:
     """The cached disks of an organization and of pipelines of this slug; of all by default."""
 
-    org: str | None = None
-    pipeline: str | None = None
+    org: str | None = described("Only disks of this organization.", default=None, word="ORG")
+    pipeline: str | None = described("Only disks of pipelines with this slug.", default=None, word="SLUG")
 
 
 @immutable
@@ -47,9 +47,11 @@ def list_caches(call: Call, member: ThisMembership) -> CacheList:
 def clear_pipeline_cache(call: Call, member: ThisMembership, pipeline: ThisPipeline) -> None:
     """Empty the cache of a pipeline; needs the role admin.
 
-    Disks are removed as soon as no unfinished build needs them.
+    Disks are removed as soon as no unfinished build needs them, and folders that its jobs keep at once.
     """
     call.storage.cache.drop(call.storage.cache.entries(member.organization.slug, pipeline.slug))
+    folders = call.storage.kept_folders
+    folders.drop(each for each in folders.all() if each.pipeline_id == pipeline.id)
 
 
 @owners_operation("listCachedDisks", GET, "/caches")
@@ -70,17 +72,12 @@ def get_cache_use(call: Call, body: CacheSelection) -> CacheUse:
 
 @owners_operation("clearCaches", DELETE, "/caches")
 def clear_caches(call: Call, body: CacheSelection) -> ClearedCaches:
-    """Forget the selected disks, and delete all that no unfinished build needs.
-
-    Raises TypeError if this door reaches no VMs.
-    """
+    """Forget the selected disks, and delete all that no unfinished build needs."""
     from actors.cleanup import free_disks  # noqa: PLC0415 - as above
 
-    if call.service.providers is None:
-        raise TypeError("this door reaches no VMs")
     dropped = _selected(call, body)
     call.storage.cache.drop(dropped)
-    return ClearedCaches(len(dropped), free_disks(call.storage, call.service.providers))
+    return ClearedCaches(len(dropped), free_disks(call.storage, call.box.providers))
 
 
 def _selected(call: Call, selection: CacheSelection) -> list[CacheEntry]:

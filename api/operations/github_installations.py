@@ -7,17 +7,16 @@ from contextlib import contextmanager
 from datetime import datetime  # noqa: TC003 - the model of a record reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
-from actors.source_hosts import HostError
-from actors.source_hosts.github import GITHUB, GithubNotFound
+from actors.source_hosts import GITHUB, HostError
 from api.errors.catalog import ApiError
-from api.operations.operation import DELETE, GET, POST, Call, Found, Whole, operation
+from api.operations.operation import DELETE, GET, POST, PUT, Call, Found, Refused, Whole, operation, owners_operation
 from api.operations.things import ORGANIZATION, ThisMembership, ThisUser
 from storage import HostConnectedElsewhere, HostConnection, Role, immutable, showing, shown_as
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
-    from actors.source_hosts.github import Installations
+    from actors.source_hosts import Installations
     from api.fields import InstallationNumber
     from storage import Repository
 
@@ -31,24 +30,26 @@ _MOST_AT_ONCE = 8
 class GithubApp:
     """The GitHub app of the service, which may have none. Safe in any thread."""
 
-    def __init__(self, installations: Installations | None) -> None:
-        self._installations = installations
+    def __init__(self, installations: Callable[[], Installations] | None) -> None:
+        self._open = installations
         self._slots = threading.BoundedSemaphore(_MOST_AT_ONCE)
 
     @property
     def configured(self) -> bool:
         """True if there is an app."""
-        return self._installations is not None
+        return self._open is not None
 
     @contextmanager
     def asked(self, installation_id: str) -> Generator[Installations]:
         """Lend the installations, a few at once; turn the refusals and failures of GitHub into ApiError."""
-        if self._installations is None:
+        from actors.source_hosts import GithubNotFound  # noqa: PLC0415 - most services have no app
+
+        if self._open is None:
             raise ApiError("github_not_configured", "this service is no GitHub app: its owner makes one")
         if not self._slots.acquire(blocking=False):
             raise ApiError("busy", "other requests wait for GitHub just now", headers={"Retry-After": "10"})
         try:
-            yield self._installations
+            yield self._open()
         except GithubNotFound:
             raise _not_found(installation_id) from None
         except HostError as error:
@@ -62,6 +63,14 @@ class ConnectInstallationRequest:
     """The body of ``POST …/github/installations``: the number in its page's address, also as a string."""
 
     installation_id: InstallationNumber
+
+
+@immutable
+class BoundInstallation:
+    """The account of an installation at GitHub, and its repositories."""
+
+    account: str
+    repositories: tuple[str, ...]
 
 
 @immutable
@@ -176,7 +185,7 @@ def connect_installation(
         )
     identities = call.storage.identities.of_user(user.id)
     subjects = [each.subject for each in identities if each.provider == GITHUB]
-    with call.serving.github.asked(str(body.installation_id)) as installations:
+    with call.later.github.asked(str(body.installation_id)) as installations:
         try:
             bound = installations.bind(member.organization.id, body.installation_id, subjects)
         except HostConnectedElsewhere as error:
@@ -233,8 +242,29 @@ def sync_installation(call: Call, connection: _ThisInstallation, id: str) -> Git
 
     GitHub reports changes by itself; this makes up for reports that were lost.
     """
-    with call.serving.github.asked(id) as installations:
+    with call.later.github.asked(id) as installations:
         return GithubInstallationRecord.of(installations.sync(connection))
+
+
+@owners_operation("bindGithubInstallation", PUT, _INSTALLATION)
+def bind_installation(call: Call, member: ThisMembership, id: str) -> BoundInstallation:
+    """Bind an installation of the app to an organization, without proof of whose it is. Raises Refused."""
+    from actors.source_hosts import GithubNotFound  # noqa: PLC0415 - most services have no app
+
+    installations = call.box.installations()
+    if installations is None:
+        raise Refused("this service is no GitHub app: `ci-daemon github setup` makes one")
+    try:
+        bound = installations.bind(member.organization.id, int(id), None)
+    except GithubNotFound:
+        raise Refused(
+            f"the app has no installation {id}: its page at GitHub, whose address ends in its number, is among the"
+            " installed apps in the settings of its account"
+        ) from None
+    except (HostConnectedElsewhere, HostError) as error:
+        raise Refused(str(error)) from None
+    repositories = call.storage.repositories.of_connection(bound.id)
+    return BoundInstallation(bound.account, tuple(each.repo_name for each in repositories))
 
 
 def _connection(call: Call, member: ThisMembership, installation_id: str) -> HostConnection | None:

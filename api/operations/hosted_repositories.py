@@ -24,10 +24,11 @@ from actors.repositories import (
     server_hook,
 )
 from api.errors.catalog import ApiError
-from api.operations.operation import ABSENT, DELETE, GET, PATCH, POST, Call, given, owners_operation
+from api.operations.body import ABSENT, given
+from api.operations.operation import DELETE, GET, PATCH, POST, Call, owners_operation
 from api.operations.repositories import connecting, deploy_key_of
 from api.operations.things import ThisMembership, ThisRepository  # noqa: TC001 - read in hints
-from storage import GIT, DeployKey, GitCredential, Repository, error_reason, immutable, repo_name, showing
+from storage import GIT, DeployKey, GitCredential, Repository, described, error_reason, immutable, repo_name, showing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 60
 """The seconds between two looks at a repository on a plain git server, by default."""
+
+_POLLS = (1, 86_400)
 
 _REPOSITORIES = "/repositories/{org}"
 _REPOSITORY = f"{_REPOSITORIES}/{{id}}"
@@ -120,9 +123,14 @@ class ConnectPlainRepoRequest:
 
     url: str
     full_name: str | None = None
-    poll_seconds: int = POLL_SECONDS
-    submodules: bool = False
-    lfs: bool = False
+    poll_seconds: int = described(
+        f"The seconds between two looks for pushes; by default {POLL_SECONDS}.",
+        default=POLL_SECONDS,
+        word="SECONDS",
+        bounds=_POLLS,
+    )
+    submodules: bool = described("Pack the files of submodules, too.", default=False)
+    lfs: bool = described("Pack the files of git LFS, too.", default=False)
     password: GitCredential | None = None
 
 
@@ -130,32 +138,20 @@ class ConnectPlainRepoRequest:
 class ConfigureRepoRequest:
     """The body of `configure_repo`. Absent fields stay as they are."""
 
-    poll_seconds: int = ABSENT
-    submodules: bool = ABSENT
-    lfs: bool = ABSENT
+    poll_seconds: int = described(
+        "The seconds between two looks; only on the box.", default=ABSENT, word="SECONDS", bounds=_POLLS
+    )
+    submodules: bool = described("Pack the files of submodules, too, or do not.", default=ABSENT)
+    lfs: bool = described("Pack the files of git LFS, too, or do not.", default=ABSENT)
     password: GitCredential = ABSENT
-
-
-def repository_errors(storage: Storage) -> dict[int, str]:
-    """Return why the last look at a repository, or the last report to its host, failed, by row id."""
-    return _report_errors(storage) | {
-        each.id: each.last_error for each in storage.repositories.all() if each.last_error
-    }
-
-
-def _report_errors(storage: Storage) -> dict[int, str]:
-    return {
-        origin.repository_id: f"the host is not told of builds: {origin.report_error}"
-        for origin in storage.build_origins.unreported()
-        if origin.repository_id is not None
-    }
 
 
 @owners_operation("listHostedRepos", GET, "/repositories")
 def list_hosted_repos(call: Call) -> Annotated[list[HostedRepo], "All connected repositories."]:
     """List the repositories of all organizations, oldest first."""
-    errors = repository_errors(call.storage)
-    return [HostedRepo.of(call.storage, each, errors.get(each.id)) for each in call.storage.repositories.all()]
+    repositories = call.storage.repositories.all()
+    errors = call.storage.build_origins.errors_of(repositories)
+    return [HostedRepo.of(call.storage, each, errors.get(each.id)) for each in repositories]
 
 
 @owners_operation("connectPlainRepo", POST, _REPOSITORIES)
@@ -290,13 +286,11 @@ def _heads(
 ) -> tuple[Mapping[str, str] | None, str | None]:
     """Return the heads of a repository, or why they cannot be read.
 
-    A new deploy key is not at its server yet. Raises TypeError if this door reads no repositories.
+    A new deploy key is not at its server yet.
     """
     if isinstance(credential, DeployKey):
         return None, None
-    if call.service.git is None:
-        raise TypeError("this door reads no repositories")
     try:
-        return heads_at(address, call.service.git, credential), None
+        return heads_at(address, call.box.repositories, credential), None
     except GitError as error:
         return None, f"it cannot be read yet, and pushes before the first look that succeeds may be missed: {error}"

@@ -35,7 +35,7 @@ IdentityList = Annotated[
 @operation("listIdentities", GET, _IDENTITIES, "The identities.", limited=True)
 def list_identities(call: Call, user: ThisUser) -> IdentityList:
     """List the identities with which the caller signs in at providers."""
-    name_of = call.serving.identities.name_of
+    name_of = call.later.identities.name_of
     found = call.storage.identities.of_user(user.id)
     return [showing(IdentityRecord, each, provider=name_of(each.provider)) for each in found]
 

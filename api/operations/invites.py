@@ -17,6 +17,7 @@ from storage import (
     Organization,
     Role,
     TooManyInvites,
+    described,
     email_address,
     immutable,
 )
@@ -51,7 +52,7 @@ class CreateInviteRequest:
     """The body of ``POST …/invites``; case and surrounding spaces of the address are ignored."""
 
     email: InvitedEmail
-    role: InvitedRole
+    role: InvitedRole = described("Members build, admins also manage members and settings.", choices=INVITABLE)
 
 
 @immutable

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from api.builds.waiting import pending_reason
-from api.operations.operation import GET, Call, operation
-from api.operations.things import BUILD, JOB, ReadableBuild, ReadableJob
-from storage import JobState, immutable, showing
+from api.operations.builds import NOT_RETRIED, BuildRecord, pending_reason
+from api.operations.operation import GET, POST, Call, Span, operation
+from api.operations.things import BUILD, JOB, ReadableBuild, ReadableJob, ThisBuild, ThisJob
+from storage import JobState, Page, example, immutable, showing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +21,8 @@ class JobRecord:
     """A job; ``pending_reason`` says why it waits, ``attempt`` counts from 1 and is 0 before the first.
 
     ``queue_position`` is 1 for the job of its organization that gets the next VM, and null if the job is not queued.
+    ``services`` names those that run beside its command. ``matrix_job`` is the key of the job with a matrix that it is
+    a cell of, ``matrix`` the cell's values; both are null for others.
     """
 
     uuid: Uuid
@@ -41,14 +43,19 @@ class JobRecord:
     cache_key: str | None
     cache_hit: bool
     image: str | None
+    matrix_job: str | None
+    matrix: Mapping[str, str] | None
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    services: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, job: Job, pending_reason: str | None = None, queue_position: int | None = None) -> JobRecord:
         """Return the record of a stored job."""
-        return showing(cls, job, pending_reason=pending_reason, queue_position=queue_position)
+        return showing(
+            cls, job, pending_reason=pending_reason, queue_position=queue_position, services=tuple(job.services)
+        )
 
     @property
     def seconds(self) -> float | None:
@@ -56,6 +63,30 @@ class JobRecord:
         if self.started_at is None or self.finished_at is None:
             return None
         return (self.finished_at - self.started_at).total_seconds()
+
+
+@immutable
+class OutputsRecord:
+    """The variables that a job gives to those that need it.
+
+    ``error_message`` says why some of what it wrote is not among them.
+    """
+
+    variables: Mapping[str, str]
+    error_message: str | None
+
+
+@immutable
+class SummaryRecord:
+    """The summary that a job has written, as Markdown without the job's secrets.
+
+    ``is_cut`` if there was more than is kept.
+    """
+
+    job_id: Uuid
+    job_name: str = example("bench")
+    text: str = example("## Sizes")
+    is_cut: bool = example(value=False)
 
 
 JobList = Annotated[list[JobRecord], "Every job of a build, in topological order."]
@@ -75,6 +106,41 @@ def list_jobs(call: Call, build: ReadableBuild) -> JobList:
 def get_job(call: Call, build: ReadableBuild, job: ReadableJob) -> JobRecord:
     """Get a job."""
     return _record(call, job, pending_reason(call.storage, build), call.storage.queue.position(job))
+
+
+@operation("getJobOutputs", GET, f"{JOB}/outputs", "The outputs.", security="optional")
+def get_job_outputs(call: Call, build: ReadableBuild, job: ReadableJob) -> OutputsRecord:  # noqa: ARG001 - it gives the job
+    """Get the variables that a job gives to those that need it, as its command wrote them.
+
+    They appear when the command has ended, and go with the logs of the build.
+    """
+    outputs = call.storage.outputs.of_job(job.id)
+    return OutputsRecord({}, None) if outputs is None else OutputsRecord(outputs.variables, outputs.error)
+
+
+@operation("listBuildSummaries", GET, f"{BUILD}/summaries", "A page of summaries.", security="optional")
+def list_build_summaries(call: Call, build: ReadableBuild, span: Span) -> Page[SummaryRecord]:
+    """List the summaries that the jobs of a build have written, in the order of the jobs.
+
+    They appear when the commands have ended, and go with the logs of the build.
+    """
+    page = call.storage.summaries.page_of_build(build.id, span.limit, span.after)
+    return Page(
+        tuple(SummaryRecord(row.job_uuid, row.job_name, row.text, row.is_cut) for row in page.rows), page.next_key
+    )
+
+
+@operation("retryJob", POST, f"{JOB}/retry", "The build, in which it runs again.", errors=NOT_RETRIED)
+def retry_job(call: Call, build: ThisBuild, job: ThisJob) -> BuildRecord:
+    """Run a job of a finished build, such as a cell of a matrix, again; any member can.
+
+    It has to be one that did not pass. The jobs that it builds on run again, too, or pass at once from the cache, and
+    so do jobs that were skipped or canceled because of it.
+    """
+    from api.builds.creation import retry_in_place  # noqa: PLC0415 - planning takes long to import
+
+    retried = retry_in_place(call.storage, call.engine, build, job)
+    return BuildRecord.of(retried, pending_reason(call.storage, retried))
 
 
 def _record(call: Call, job: Job, build_waits: str | None, position: int | None) -> JobRecord:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Self, assert_never
 from api.errors.catalog import ApiError
 from api.operations.operation import DELETE, GET, PATCH, POST, Call, Found, Whole, operation, owners_operation
 from api.operations.things import ORGANIZATION, NamedUser, ThisMembership, ThisUser
-from storage import LastOwner, Member, MemberNotFound, Role, RoleInsufficient, immutable
+from storage import LastOwner, Member, MemberNotFound, Role, RoleInsufficient, described, immutable
 
 if TYPE_CHECKING:
     from api.fields import MemberRole
@@ -35,14 +35,14 @@ class OrgMember:
 class UpdateMemberRoleRequest:
     """The body of ``PATCH …/members/{user_id}``."""
 
-    role: MemberRole
+    role: MemberRole = described("The new role.", choices=tuple(Role))
 
 
 @immutable
 class AddMemberRequest:
     """The body of `add_member`."""
 
-    role: Role
+    role: Role = described("Members build, admins also manage members and settings, owners also owners.")
 
 
 def _member(call: Call, membership: ThisMembership, user_id: str) -> Member:

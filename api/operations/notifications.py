@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from actors.notifications import NotificationInvalid, deliver_test, mail_test, new_notification
+from actors import notifications
+from actors.notifications import NotificationInvalid, new_notification
 from api.errors.catalog import ApiError
+from api.operations.body import ABSENT, given
 from api.operations.operation import (
-    ABSENT,
     DELETE,
     GET,
     PATCH,
@@ -16,7 +17,6 @@ from api.operations.operation import (
     Found,
     Membership,
     Span,
-    given,
     operation,
     owners_operation,
 )
@@ -32,6 +32,7 @@ from storage import (
     Role,
     Storage,
     TooManyNotifications,
+    described,
     immutable,
 )
 
@@ -56,7 +57,7 @@ class CreateNotificationRequest:
     kind: NotificationKind
     url: EndpointUrl | None = None
     events: EventNames | None = None
-    to_creator: bool | None = None
+    to_creator: bool | None = described("Mail also to the creators of builds without a commit author.", default=None)
 
 
 @immutable
@@ -72,8 +73,8 @@ class UpdateNotificationRequest:
 
     url: EndpointUrl = ABSENT
     events: EventNames = ABSENT
-    to_creator: bool = ABSENT
-    enabled: bool = ABSENT
+    to_creator: bool = described("Whether to mail to the creators of builds.", default=ABSENT)
+    enabled: bool = described("Whether anything is told.", default=ABSENT)
 
 
 def _notification(call: Call, pipeline: ThisPipeline, id: str) -> Notification:
@@ -181,7 +182,7 @@ def test_notification(
         if not isinstance(call.caller, Caller):
             raise ApiError.unauthorized("the test goes to the caller's own address: say whose with a token")
         return _mail_test(call, member, pipeline, notification, call.caller.user.email)
-    made = deliver_test(call.storage, notification, member.organization.slug, pipeline, call.clock.now())
+    made = notifications.deliver_test(call.storage, notification, member.organization.slug, pipeline, call.clock.now())
     call.engine.notifications_added()
     return made
 
@@ -198,7 +199,7 @@ def _mail_test(
     call: Call, member: Membership, pipeline: Pipeline, notification: Notification, to: str
 ) -> NotificationDelivery:
     mails = call.service.mails if call.engine.sends_mail else None
-    return mail_test(call.storage, mails, notification, f"{member.organization.slug}/{pipeline.slug}", to)
+    return notifications.mail_test(call.storage, mails, notification, f"{member.organization.slug}/{pipeline.slug}", to)
 
 
 @operation("listNotificationDeliveries", GET, _DELIVERIES, "A page of deliveries.", role=Role.ADMIN)

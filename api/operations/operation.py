@@ -14,33 +14,50 @@ described, so that a command which sends none does without pydantic.
 
 from __future__ import annotations
 
-from dataclasses import fields
 from functools import cache, cached_property
 from http import HTTPMethod
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Generic,
+    Literal,
+    Protocol,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from api.errors.catalog import ApiError
+from api.submission import Submission
 from storage import Caller, Clock, Organization, Page, Role, Storage, User, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from actors.mail import Mails
+    from actors import RetentionSettings
+    from actors.mail import Mails, MailSettings
     from actors.repositories import RepositorySettings
-    from actors.source_hosts import Workspaces
+    from actors.source_hosts import Installations, Workspaces
     from actors.vms import Providers
+    from api.builds.coverage import KeptCoverage
     from api.builds.creation import BuildCreation
+    from api.builds.test_reports import KeptReports
     from api.engine import EngineInterface
     from api.http.files import StoredFile
-    from api.logs.tokens import LogTokens
     from api.openapi.operations import Parameter
+    from api.operations.debugging import Shell, Target
     from api.operations.github_installations import GithubApp
     from api.operations.repositories import Connecting
     from api.payments.provider import PaymentProvider
     from api.settings import RateLimitSettings
-    from api.sign_in.passkeys import PasskeyRegistration
-    from api.sign_in.providers.sign_in import IdentityProviders
-    from api.signing import Signer
+    from api.sign_in.mail import SignInMail
+    from api.sign_in.passkeys import PasskeyRegistration, PasskeySignIn
+    from api.sign_in.providers.sign_in import IdentityProviders, ProviderSignIn
+    from api.sign_in.visitor import Visitor
+    from api.signing import LogTokens, Signer
+    from storage import SignUpPolicy
 
 GET, POST, PUT, PATCH, DELETE = (
     HTTPMethod.GET,
@@ -56,22 +73,14 @@ R = TypeVar("R")
 KEY_ERRORS = ("invalid_idempotency_key", "idempotency_conflict")
 """The errors of the idempotency key of a submission; an operation may say where they stand."""
 
-Security = Literal["bearer", "optional"]
+_ONLY_THE_SERVICE = "only the service itself does this"
 
-ABSENT: Any = object()
-"""The default of a field of a body that changes nothing if it is absent, and may not be null."""
+Security = Literal["bearer", "optional", "own token", "public"]
 
 
 def never() -> bool:
     """Return False."""
     return False
-
-
-def given(body: object) -> dict[str, Any]:
-    """Return the fields of a body that are not absent."""
-    kind: Any = body
-    values = {each.name: getattr(body, each.name) for each in fields(kind)}
-    return {name: value for name, value in values.items() if value is not ABSENT}
 
 
 @immutable
@@ -80,12 +89,68 @@ class Serving:
 
     signer: Signer
     log_tokens: LogTokens
+
+
+@immutable
+class LaterParts:
+    """The parts of the service that only resources use which are imported at the first request for one."""
+
     passkeys: PasskeyRegistration
+    passkey_sign_in: PasskeySignIn
+    provider_sign_in: ProviderSignIn
+    sign_up_policy: SignUpPolicy
+    sign_in_mail: SignInMail
     identities: IdentityProviders
-    workspaces: Workspaces
+    open_workspaces: Callable[[], Workspaces]
     github: GithubApp
     payments: PaymentProvider | None
     """The way to pay; None if nobody can."""
+
+    @property
+    def workspaces(self) -> Workspaces:
+        """The connected workspaces of Bitbucket, imported when they are first asked for."""
+        return self.open_workspaces()
+
+
+class Box(Protocol):
+    """The host of the service, as its owner's operations use it beside the storage."""
+
+    @property
+    def providers(self) -> Providers:
+        """The makers of VMs."""
+        ...
+
+    @property
+    def repositories(self) -> RepositorySettings:
+        """The bounds of reading repositories."""
+        ...
+
+    @property
+    def retention(self) -> RetentionSettings:
+        """The ages and sizes of what is kept."""
+        ...
+
+    @property
+    def mail(self) -> MailSettings:
+        """The mail server."""
+        ...
+
+    @property
+    def url(self) -> str:
+        """The configured address of the service."""
+        ...
+
+    def serves(self) -> bool:
+        """Tell whether the service runs."""
+        ...
+
+    def installations(self) -> Installations | None:
+        """Return the installations of the GitHub app; None if there is no app."""
+        ...
+
+    def open_shell(self, target: Target) -> Shell:
+        """Connect to a job's VM. Raises VmError."""
+        ...
 
 
 @immutable
@@ -112,18 +177,79 @@ class Service:
     serving: Serving | None = None
     """The parts that only the service itself has; None in a command."""
 
-    providers: Providers | None = None
-    """The makers of VMs; None in the service, whose actors make them, and in commands that need none."""
+    later: LaterParts | None = None
+    """The parts of resources that are imported later; None in a command."""
 
-    git: RepositorySettings | None = None
-    """The bounds of reading repositories; None in the service, whose actors read them."""
+    coverage: KeptCoverage | None = None
+    """The coverage of builds that was read last; None in a command, which keeps none."""
+
+    reports: KeptReports | None = None
+    """The test reports that were read last; None in a command, which keeps none."""
+
+    box: Box | None = None
+    """The host, for its owner; None in the service itself, which leads nobody to it."""
+
+
+class WithService:
+    """The parts of the service that operations and pages use, by their own names."""
+
+    __slots__ = ()
+    service: Service
 
     @property
-    def own(self) -> Serving:
+    def creation(self) -> BuildCreation:
+        """The creation of builds. Raises TypeError if this door creates none."""
+        return _present(self.service.creation, "this door creates no builds")
+
+    @property
+    def serving(self) -> Serving:
         """The parts that only the service itself has. Raises TypeError in a command."""
-        if self.serving is None:
-            raise TypeError("only the service itself does this")
-        return self.serving
+        return _present(self.service.serving, _ONLY_THE_SERVICE)
+
+    @property
+    def later(self) -> LaterParts:
+        """The parts of resources that are imported later. Raises TypeError in a command."""
+        return _present(self.service.later, _ONLY_THE_SERVICE)
+
+    @property
+    def build_coverage(self) -> KeptCoverage:
+        """The coverage of builds."""
+        from api.builds.coverage import KeptCoverage  # noqa: PLC0415 - few calls read reports
+
+        return self.service.coverage or KeptCoverage(self.storage)
+
+    @property
+    def test_reports(self) -> KeptReports:
+        """The test reports of builds."""
+        from api.builds.test_reports import KeptReports  # noqa: PLC0415 - few calls read reports
+
+        return self.service.reports or KeptReports(self.storage)
+
+    @property
+    def box(self) -> Box:
+        """The host, for its owner. Raises TypeError at every other door."""
+        return _present(self.service.box, "only the owner of the host does this, on the box")
+
+    @property
+    def storage(self) -> Storage:
+        """The storage of the service."""
+        return self.service.storage
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the service."""
+        return self.service.clock
+
+    @property
+    def engine(self) -> EngineInterface:
+        """The running builds."""
+        return self.service.engine
+
+
+def _present(part: R | None, why_not: str) -> R:
+    if part is None:
+        raise TypeError(why_not)
+    return part
 
 
 @immutable
@@ -143,14 +269,26 @@ class HostOwner:
     name: str
 
 
+class Refused(Exception):
+    """The owner of the host cannot do this now; the message is a sentence that says what to do instead."""
+
+
 @immutable
-class Call:
+class Call(WithService):
     """One call of an operation; ``caller`` is None if nobody said who calls."""
 
     service: Service
     caller: Caller | HostOwner | None
     client_gone: Callable[[], bool] = never
     """Tells whether nobody waits for the answer any more."""
+
+    sender: Visitor | None = None
+    """The browser or program that a person may sign in from; None in a command."""
+
+    @property
+    def visitor(self) -> Visitor:
+        """The browser or program that a person signs in from. Raises TypeError in a command."""
+        return _present(self.sender, "nobody signs in by this door")
 
     @property
     def user(self) -> User | None:
@@ -163,33 +301,6 @@ class Call:
         if self.user is not None:
             return self.user.email
         return self.caller.name if isinstance(self.caller, HostOwner) else "nobody"
-
-    @property
-    def creation(self) -> BuildCreation:
-        """The creation of builds. Raises TypeError if this door creates none."""
-        if self.service.creation is None:
-            raise TypeError("this door creates no builds")
-        return self.service.creation
-
-    @property
-    def serving(self) -> Serving:
-        """The parts that only the service itself has. Raises TypeError in a command."""
-        return self.service.own
-
-    @property
-    def storage(self) -> Storage:
-        """The storage of the service."""
-        return self.service.storage
-
-    @property
-    def clock(self) -> Clock:
-        """The clock of the service."""
-        return self.service.clock
-
-    @property
-    def engine(self) -> EngineInterface:
-        """The running builds."""
-        return self.service.engine
 
 
 @immutable
@@ -233,25 +344,6 @@ class Whole:
 
 
 @immutable
-class Submission(Generic[B]):
-    """A parsed body that the operation checks itself, after what is cheaper or more urgent to refuse.
-
-    ``key`` is the request's idempotency key, ``digest`` the SHA-256 of the request.
-    """
-
-    document: object
-    kind: type[B]
-    key: str | None = None
-    digest: bytes = b""
-
-    def body(self) -> B:
-        """Return the body. Raises ApiError ``invalid_body``."""
-        from api.fields import body_of  # noqa: PLC0415 - pydantic, of which most calls on the box need nothing
-
-        return body_of(self.document, self.kind)
-
-
-@immutable
 class Found:
     """A way to find a thing that a path names.
 
@@ -268,12 +360,14 @@ class Operation(Generic[R]):
     """A function with all that its doors need to know of it.
 
     ``answer`` is a sentence about its result, for the document; ``status`` is that of success. ``role`` is the least
-    that a caller needs in the organization of the path. With the security ``optional`` nobody need say who calls, and
-    the things of the path decide what that caller may read. With ``session`` the caller needs a session; an API key is
-    not enough. If it is ``limited``, its calls count for their address and their account. An answer that is shown
-    ``once`` has a secret, and nobody keeps it. An ``owners`` operation is the owner's of the host alone, without HTTP.
-    Without a body that is not ``body_required`` there are none of its fields. ``parameters`` are those of the query. If
-    it ``changes`` something, the audit has it. ``tag`` is its part of the document, by default its module.
+    that a caller needs in the organization of the path. With the security ``optional`` nobody need say who calls,
+    and the things of the path decide what that caller may read; with ``public`` nobody is asked, and with ``own
+    token`` the operation itself checks the token. With ``session`` the caller needs a session; an API key is not
+    enough. If it is ``limited``, its calls count for their address and their account. An answer that is shown
+    ``once`` has a secret, and nobody keeps it. An ``owners`` operation is the owner's of the host alone, without
+    HTTP. Without a body that is not ``body_required`` there are none of its fields. ``parameters`` are those of the
+    query. If it ``changes`` something, the audit has it. ``tag`` is its part of the document, by default its
+    module.
     """
 
     def __init__(

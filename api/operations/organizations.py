@@ -6,9 +6,11 @@ from datetime import datetime  # noqa: TC003 - the model of a record reads the a
 from typing import TYPE_CHECKING, Annotated, Self
 
 from api.errors.catalog import ApiError
-from api.operations.operation import ABSENT, GET, PATCH, POST, Call, Span, given, operation, owners_operation
+from api.operations.body import ABSENT, FAIL_FAST, STRICT_SHELL, SUPERSEDED, given
+from api.operations.operation import GET, PATCH, POST, Call, Span, operation, owners_operation
 from api.operations.things import NAMED_USER, ORGANIZATION, NamedUser, ThisMembership, ThisUser
 from storage import (
+    PROVIDERS,
     CancelSuperseded,
     ForkApproval,
     NameUnusable,
@@ -16,6 +18,7 @@ from storage import (
     Page,
     Storage,
     TooManyOrganizations,
+    described,
     immutable,
 )
 
@@ -30,7 +33,7 @@ class CreateOrganizationRequest:
     """The body of ``POST /api/v0/organizations``; the slug is made from the name."""
 
     name: RequiredText
-    url: Text | None = None
+    url: Text | None = described("Its web site, to show.", default=None, word="URL")
 
 
 @immutable
@@ -78,13 +81,26 @@ class HostedOrganization:
 class ConfigureOrganizationRequest:
     """The body of `configure_organization`. Absent fields stay as they are."""
 
-    weight: int = ABSENT
-    fail_fast: bool = ABSENT
-    cancel_superseded: CancelSuperseded | None = ABSENT
-    fork_approval: ForkApproval | None = ABSENT
-    fork_secrets: bool | None = ABSENT
-    provider: str | None = ABSENT
-    strict_shell: bool | None = ABSENT
+    weight: int = described(
+        "Its share of VM time while others wait, as a multiple of that of an organization of weight 1.",
+        default=ABSENT,
+        bounds=(1, 1_000_000),
+    )
+    fail_fast: bool = described(FAIL_FAST, default=ABSENT)
+    cancel_superseded: CancelSuperseded | None = described(SUPERSEDED, default=ABSENT)
+    fork_approval: ForkApproval | None = described(
+        "The pull requests from forks whose builds wait for an approval; strangers are all who may not push.",
+        default=ABSENT,
+    )
+    fork_secrets: bool | None = described(
+        "Whether builds of pull requests from forks get the secrets and caches of other builds.", default=ABSENT
+    )
+    provider: str | None = described(
+        "How its VMs are made from now on; `ci-daemon doctor` says what this host lacks for that.",
+        default=ABSENT,
+        choices=PROVIDERS,
+    )
+    strict_shell: bool | None = described(STRICT_SHELL, default=ABSENT)
 
 
 @operation("listOrganizations", GET, _ORGANIZATIONS, "A page of organizations.")

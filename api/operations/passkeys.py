@@ -1,4 +1,4 @@
-"""Passkeys of the caller's account.
+"""Passkeys of the caller's account, and signing in with one.
 
 A passkey makes sessions, so adding one needs a session, not an API key.
 """
@@ -10,15 +10,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from api.errors.catalog import ApiError
 from api.operations.operation import DELETE, GET, POST, Call, Whole, operation
-from api.operations.things import USER, ThisCaller, ThisUser
-from api.sign_in.passkeys import OPTIONS_EXAMPLE, REGISTRATION_ERRORS, ChallengeId, NewCredential
+from api.operations.things import AUTH, USER, ThisCaller, ThisUser
+from api.sign_in.answers import TokenResponse
+from api.sign_in.passkeys import (
+    OPTIONS_EXAMPLE,
+    REGISTRATION_ERRORS,
+    SIGN_IN_ERRORS,
+    BrowserCredential,
+    ChallengeId,
+    NewCredential,
+    PasskeyChallengeResponse,
+)
 from storage import LastPasskey, PasskeyPurpose, example, immutable, showing, shown_as
 
 if TYPE_CHECKING:
     from api.fields import Text
     from storage import Caller, Uuid
 
-_REGISTER = "/api/v0/auth/passkey/register"
+_REGISTER = f"{AUTH}/passkey/register"
+_LOGIN = f"{AUTH}/passkey/login"
+_LOGIN_TAG = "passkey login"
 _PASSKEYS = f"{USER}/passkeys"
 
 
@@ -66,7 +77,7 @@ class PasskeyRegisterFinalizeRequest:
 def begin_passkey(call: Call, caller: ThisCaller) -> PasskeyRegisterOptionsResponse:
     """Get a challenge for one more passkey of the caller; needs a session token."""
     user = caller.user
-    begun = call.serving.passkeys.begin(
+    begun = call.later.passkeys.begin(
         PasskeyPurpose.REGISTRATION,
         _owner(caller),
         handle=call.storage.passkeys.handle(user.id),
@@ -88,7 +99,7 @@ def begin_passkey(call: Call, caller: ThisCaller) -> PasskeyRegisterOptionsRespo
 )
 def finish_passkey(call: Call, caller: ThisCaller, body: PasskeyRegisterFinalizeRequest) -> PasskeyRecord:
     """Add the passkey that answered a challenge to the caller's account; needs a session token."""
-    passkeys, purpose = call.serving.passkeys, PasskeyPurpose.REGISTRATION
+    passkeys, purpose = call.later.passkeys, PasskeyPurpose.REGISTRATION
     handle, made = passkeys.finish(purpose, _owner(caller), body.challenge_id, body.attestation)
     return showing(PasskeyRecord, passkeys.store(caller.user.id, handle, made, (body.nickname or "").strip()))
 
@@ -125,6 +136,62 @@ def delete_passkey(call: Call, caller: ThisCaller, uuid: str) -> None:
         raise ApiError("passkey_last_credential", str(error)) from None
     if left is None:
         raise ApiError("passkey_not_found", "you have no passkey with this ID")
+
+
+@immutable
+class PasskeyLoginOptionsRequest:
+    """The body of ``POST /api/v0/auth/passkey/login/options``, without fields."""
+
+
+@immutable
+class PasskeyLoginFinalizeRequest:
+    """The body of ``POST /api/v0/auth/passkey/login/finalize``."""
+
+    challenge_id: ChallengeId
+    assertion: BrowserCredential
+
+
+@operation(
+    "passkeyLoginOptions",
+    POST,
+    f"{_LOGIN}/options",
+    "The challenge.",
+    errors=("rate_limited",),
+    security="public",
+    limited=True,
+    once=True,
+    body_required=False,
+    changes=False,
+    tag=_LOGIN_TAG,
+)
+def begin_login(call: Call, body: PasskeyLoginOptionsRequest) -> PasskeyChallengeResponse:  # noqa: ARG001 - it has no fields
+    """Get a challenge that any passkey of this service may answer."""
+    return call.later.passkey_sign_in.begin()
+
+
+@operation(
+    "passkeyLoginFinalize",
+    POST,
+    f"{_LOGIN}/finalize",
+    "The session.",
+    errors=("rate_limited", *SIGN_IN_ERRORS),
+    security="public",
+    limited=True,
+    once=True,
+    tag=_LOGIN_TAG,
+)
+def finish_login(call: Call, body: PasskeyLoginFinalizeRequest) -> TokenResponse:
+    """Sign in with the authenticator's answer to a challenge.
+
+    A challenge is used up by the first answer, right or wrong.
+    """
+    passkey, sign_count = call.later.passkey_sign_in.finish(body.challenge_id, body.assertion)
+    with call.storage.transaction():
+        user = call.storage.users.by_id(passkey.user_id)
+        if user is None or not call.storage.passkeys.use(passkey, sign_count):
+            raise ApiError("passkey_assertion_failed", "the passkey was used or deleted at the same moment: try again")
+        call.visitor.limit_user(user)
+        return TokenResponse(call.visitor.begin_session(user, "passkey"))
 
 
 def _owner(caller: Caller) -> str:

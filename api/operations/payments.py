@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from api.errors.catalog import ApiError
-from api.operations.operation import KEY_ERRORS, POST, Call, Submission, operation
+from api.operations.operation import KEY_ERRORS, POST, Call, operation
 from api.operations.things import BILLING, ThisMembership, ThisUser
 from api.payments.provider import KeyReused, PaymentProvider, ProviderFailed
+from api.submission import Submission  # noqa: TC001 - a parameter of operations
 from storage import Role, immutable
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def create_checkout(
     cents, organization = submission.body().amount_cents, membership.organization
     if not _LEAST <= cents <= _MOST:
         raise ApiError("invalid_amount", f"amount_cents: expected {_LEAST} to {_MOST} cents, got {cents}")
-    provider = configured(call.serving.payments)
+    provider = configured(call.later.payments)
     try:
         begun = provider.begin(organization, cents, _provider_key(submission.key, user, organization))
     except KeyReused:

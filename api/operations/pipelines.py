@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from api.errors.catalog import ApiError
-from api.operations.operation import ABSENT, DELETE, GET, PATCH, POST, Call, Span, given, operation
+from api.operations.body import ABSENT, FAIL_FAST, STRICT_SHELL, SUPERSEDED, given
+from api.operations.operation import DELETE, GET, PATCH, POST, Call, Span, operation
 from api.operations.things import ORGANIZATION, PIPELINE, ThisMembership, ThisPipeline
 from storage import (
     CancelSuperseded,
@@ -16,15 +17,17 @@ from storage import (
     Role,
     SlugTaken,
     Visibility,
+    described,
     immutable,
     repo_name,
     slugify,
 )
 
 if TYPE_CHECKING:
-    from api.fields import ConcurrencyLimit, LongText, RequiredText, Text
+    from api.fields import LongText, RequiredText, Text
 
 _PIPELINES = f"{ORGANIZATION}/pipelines"
+_DEFAULT_BRANCH = "The branch that is built by default."
 
 
 @immutable
@@ -37,8 +40,8 @@ class CreatePipelineRequest:
     """
 
     name: RequiredText
-    repository: RequiredText
-    default_branch: RequiredText
+    repository: RequiredText = described("The clone URL of its files.", word="URL")
+    default_branch: RequiredText = described(_DEFAULT_BRANCH, word="BRANCH")
     description: LongText | None = None
     repo_name: Text | None = None
     source_slug: Text | None = None
@@ -59,18 +62,24 @@ class UpdatePipelineRequest:
     on.
     """
 
-    name: RequiredText = ABSENT
-    default_branch: RequiredText = ABSENT
-    description: LongText | None = ABSENT
+    name: RequiredText = described("Its name to show; the slug stays.", default=ABSENT, word="NAME")
+    default_branch: RequiredText = described(_DEFAULT_BRANCH, default=ABSENT, word="BRANCH")
+    description: LongText | None = described("A sentence about it.", default=ABSENT)
     repo_name: RequiredText | None = ABSENT
     source_slug: RequiredText | None = ABSENT
-    visibility: Visibility = ABSENT
-    allow_manual: bool = ABSENT
-    fail_fast: bool = ABSENT
-    concurrency_group: RequiredText | None = ABSENT
-    concurrency_limit: ConcurrencyLimit = ABSENT
-    cancel_superseded: CancelSuperseded | None = ABSENT
-    strict_shell: bool | None = ABSENT
+    visibility: Visibility = described("Of a public pipeline anybody can read builds, jobs and logs.", default=ABSENT)
+    allow_manual: bool = described("Whether people may start builds.", default=ABSENT)
+    fail_fast: bool = described(FAIL_FAST, default=ABSENT)
+    concurrency_group: RequiredText | None = described(
+        "The concurrency group of builds from now on; {branch} in it stands for a build's branch.",
+        default=ABSENT,
+        word="NAME",
+    )
+    concurrency_limit: int = described(
+        "The most builds of the group that run at a time.", default=ABSENT, bounds=(1, 1000)
+    )
+    cancel_superseded: CancelSuperseded | None = described(SUPERSEDED, default=ABSENT)
+    strict_shell: bool | None = described(STRICT_SHELL, default=ABSENT)
 
 
 @operation("listPipelines", GET, _PIPELINES, "A page of pipelines.")

@@ -8,6 +8,7 @@ from datetime import datetime  # noqa: TC003 - the model of a record reads the a
 from typing import TYPE_CHECKING, Annotated, Self
 
 from actors.repositories import fingerprint, server_hook
+from actors.source_hosts import ConnectRefused, HostError
 from api.errors.catalog import ApiError
 from api.operations.operation import DELETE, GET, PATCH, POST, Call, HostOwner, operation
 from api.operations.things import REPOSITORIES, REPOSITORY, ThisMembership, ThisRepository
@@ -229,8 +230,6 @@ class Connecting:
     @contextmanager
     def connector(self) -> Iterator[RepositoryConnector]:
         """Lend the connector. Raises ApiError ``busy``, and for its refusals."""
-        from actors.source_hosts import ConnectRefused, HostError  # noqa: PLC0415 - pydantic, which a list needs not
-
         if not self._slots.acquire(blocking=False):
             raise ApiError("busy", "other repositories are being connected just now", headers={"Retry-After": "10"})
         try:

@@ -1,4 +1,4 @@
-"""Schedules of a pipeline (wire-decisions.md, "Schedules and notifications")."""
+"""Schedules and pipeline triggers of a pipeline (wire-decisions.md, "Schedules and notifications")."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ from typing import TYPE_CHECKING, Annotated
 
 from actors.schedules import changed_schedule, new_schedule
 from api.errors.catalog import ApiError
-from api.operations.operation import ABSENT, DELETE, GET, PATCH, POST, Call, Found, Span, given, operation
+from api.operations.body import ABSENT, given
+from api.operations.operation import DELETE, GET, PATCH, POST, Call, Found, Span, Whole, operation
 from api.operations.things import PIPELINE, ThisPipeline
-from storage import Page, Role, Schedule, TooManySchedules, immutable
+from storage import Page, PipelineTrigger, Role, Schedule, TooManySchedules, described, immutable
 
 if TYPE_CHECKING:
     from api.fields import Cron, RequiredText, TimeZone
 
 _SCHEDULES = f"{PIPELINE}/schedules"
 _SCHEDULE = f"{_SCHEDULES}/{{id}}"
+_CRON = "The times, as a cron expression of five fields."
+_TIMEZONE = "The time zone, as in Europe/Berlin."
+_BRANCH = "The branch to build."
 
 
 @immutable
@@ -24,9 +28,9 @@ class CreateScheduleRequest:
     Without ``timezone`` it is UTC. Without ``branch`` it is the pipeline's default branch as it is now.
     """
 
-    cron: Cron
-    timezone: TimeZone | None = None
-    branch: RequiredText | None = None
+    cron: Cron = described(_CRON)
+    timezone: TimeZone | None = described(_TIMEZONE, default=None, word="ZONE")
+    branch: RequiredText | None = described(_BRANCH, default=None)
     enabled: bool | None = None
 
 
@@ -34,10 +38,10 @@ class CreateScheduleRequest:
 class UpdateScheduleRequest:
     """The body of ``PATCH …/schedules/{id}``. Absent fields stay as they are."""
 
-    cron: Cron = ABSENT
-    timezone: TimeZone = ABSENT
-    branch: RequiredText = ABSENT
-    enabled: bool = ABSENT
+    cron: Cron = described(_CRON, default=ABSENT)
+    timezone: TimeZone = described(_TIMEZONE, default=ABSENT, word="ZONE")
+    branch: RequiredText = described(_BRANCH, default=ABSENT)
+    enabled: bool = described("Whether the schedule builds.", default=ABSENT)
 
 
 def _schedule(call: Call, pipeline: ThisPipeline, id: str) -> Schedule:
@@ -47,7 +51,19 @@ def _schedule(call: Call, pipeline: ThisPipeline, id: str) -> Schedule:
     return found
 
 
-ThisSchedule = Annotated[Schedule, Found(_schedule, ("schedule_not_found",))]
+def _own(call: Call, pipeline: ThisPipeline, id: str) -> Schedule:
+    """Return a schedule that no file of a connected repository declares, where alone it could be changed."""
+    found = _schedule(call, pipeline, id)
+    if found.declared_in is not None and call.storage.repositories.of_pipeline(pipeline) is not None:
+        where = f'the file {found.declared_in} of the branch "{found.branch}" says it: change it there, and push'
+        raise ApiError("schedule_declared", where)
+    return found
+
+
+PipelineTriggerList = Annotated[
+    list[PipelineTrigger], Whole("The builds after which a pipeline is built.", "PipelineTriggerList")
+]
+ThisSchedule = Annotated[Schedule, Found(_own, ("schedule_not_found", "schedule_declared"))]
 
 
 @operation("listSchedules", GET, _SCHEDULES, "A page of schedules.")
@@ -83,7 +99,8 @@ def create_schedule(call: Call, pipeline: ThisPipeline, body: CreateScheduleRequ
 def update_schedule(call: Call, schedule: ThisSchedule, body: UpdateScheduleRequest) -> Schedule:
     """Change, enable or disable a schedule; needs the role admin.
 
-    Times that passed while it was disabled are not made up for.
+    Times that passed while it was disabled are not made up for. One that a file of the repository declares is changed
+    there.
     """
     changes = changed_schedule(schedule, call.clock.now(), **given(body))
     changed = call.storage.schedules.update(schedule.id, **changes)
@@ -94,6 +111,15 @@ def update_schedule(call: Call, schedule: ThisSchedule, body: UpdateScheduleRequ
 
 @operation("deleteSchedule", DELETE, _SCHEDULE, "The schedule is deleted.", status=204, role=Role.ADMIN)
 def delete_schedule(call: Call, schedule: ThisSchedule) -> None:
-    """Delete a schedule; needs the role admin. Its builds stay."""
+    """Delete a schedule; needs the role admin. Its builds stay.
+
+    One that a file of the repository declares goes with its lines there.
+    """
     if not call.storage.schedules.remove(schedule.id):
         raise ApiError.not_found("schedule", schedule.uuid)
+
+
+@operation("listPipelineTriggers", GET, f"{PIPELINE}/triggers", "The triggers.")
+def list_pipeline_triggers(call: Call, pipeline: ThisPipeline) -> PipelineTriggerList:
+    """List the pipelines after whose builds this one is built, as its file says, and what came of it."""
+    return call.storage.pipeline_triggers.of_pipeline(pipeline.id)

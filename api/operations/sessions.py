@@ -1,4 +1,4 @@
-"""The caller's sessions."""
+"""The caller's sessions, and their end."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated
 
 import storage
 from api.errors.catalog import ApiError
-from api.operations.operation import DELETE, GET, Call, Whole, operation
-from api.operations.things import USER, ThisCaller
+from api.operations.operation import DELETE, GET, POST, Call, Whole, operation
+from api.operations.things import AUTH, USER, ThisCaller
 from storage import immutable, shown_as
 
 _SESSIONS = f"{USER}/sessions"
@@ -33,6 +33,15 @@ class SessionRecord:
 SessionList = Annotated[
     list[SessionRecord], Whole("The caller's sessions, newest first, 500 at most.", "SessionListResponse", "sessions")
 ]
+
+
+@operation("logout", POST, f"{AUTH}/logout", "The token is revoked.", status=204, security="own token", limited=True)
+def logout(call: Call) -> None:
+    """Revoke the token of this request, a session token or an API key.
+
+    A repeated request with the same token gets the same response.
+    """
+    call.visitor.revoke_token()
 
 
 @operation("listSessions", GET, _SESSIONS, "The sessions.", limited=True)

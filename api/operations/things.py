@@ -23,6 +23,7 @@ from storage import (
     User,
     UserUnknown,
     Visibility,
+    pattern,
 )
 
 BILLING = "/api/v0/billing"
@@ -32,8 +33,12 @@ ORGANIZATION = "/api/v0/organizations/{org}"
 PIPELINE = f"{ORGANIZATION}/pipelines/{{pipeline}}"
 BUILD = f"{PIPELINE}/builds/{{number}}"
 JOB = f"{BUILD}/jobs/{{job_id}}"
+LOG_PATH = f"{JOB}/log"
+SERVICE_LOG_PATH = f"{JOB}/services/{{service}}/log"
+RENDER_LOG_PATH = f"{BUILD}/render-log"
+AUTH = "/api/v0/auth"
 
-_NUMBER = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
+_NUMBER = pattern(r"[1-9][0-9]{0,17}", re.ASCII)
 _PIPELINE_ERRORS = ("organization_not_found", "pipeline_not_found")
 _BUILD_ERRORS = (*_PIPELINE_ERRORS, "build_not_found")
 

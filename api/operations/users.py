@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from api.errors.catalog import ApiError
 from api.operations.operation import DELETE, GET, POST, Call, owners_operation
 from api.operations.things import NAMED_USER, NamedUser
-from storage import SoleOwner, User, immutable, shown_as
+from storage import SoleOwner, User, described, immutable, shown_as
+
+if TYPE_CHECKING:
+    from api.fields import RequiredText
 
 
 @immutable
 class CreateUserRequest:
     """The body of `create_user`."""
 
-    name: str
+    name: RequiredText = described("The name to show.", word="NAME")
 
 
 @immutable

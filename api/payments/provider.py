@@ -128,7 +128,7 @@ class PaymentProvider:
         url, backend = f"{self._settings.api_base}/v1/checkout/sessions", TimedBackend(Deadline(self._settings.timeout))
         return exchange(
             "POST", url, headers, body,
-            backend=backend, ssl_context=self._ssl_context, most_bytes=_MOST_BYTES, proxy=proxy_to(url),
+            backend=backend, ssl_context=lambda: self._ssl_context, most_bytes=_MOST_BYTES, proxy=proxy_to(url),
         )  # fmt: skip
 
     @cached_property

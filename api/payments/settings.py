@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
-from storage import immutable, setting
+from storage import immutable, pattern, setting
 
-_SECRET_KEY = re.compile(r"(?:sk|rk)_[A-Za-z0-9_]+", re.ASCII)
-_WEBHOOK_SECRET = re.compile(r"whsec_[A-Za-z0-9+/=_-]+", re.ASCII)
-_CURRENCY = re.compile(r"[a-z]{3}", re.ASCII)
-_API_BASE = re.compile(r"https://[^\s/?#@]+|http://(?:localhost|127\.\d+\.\d+\.\d+|\[::1\])(?::\d+)?", re.ASCII)
-_WITHOUT_CENTS = re.compile(
+_SECRET_KEY = pattern(r"(?:sk|rk)_[A-Za-z0-9_]+", re.ASCII)
+_WEBHOOK_SECRET = pattern(r"whsec_[A-Za-z0-9+/=_-]+", re.ASCII)
+_CURRENCY = pattern(r"[a-z]{3}", re.ASCII)
+_API_BASE = pattern(r"https://[^\s/?#@]+|http://(?:localhost|127\.\d+\.\d+\.\d+|\[::1\])(?::\d+)?", re.ASCII)
+_WITHOUT_CENTS = pattern(
     "bhd|bif|clp|djf|gnf|iqd|jod|jpy|kmf|krw|kwd|lyd|mga|omr|pyg|rwf|tnd|ugx|vnd|vuv|xaf|xof|xpf", re.ASCII
 )
 """Currencies whose smallest unit is not a hundredth."""

@@ -7,15 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from api.build_status.badge import UNKNOWN_BADGE, badge_of
+from api.build_status.badge import UNKNOWN_BADGE, badge_of, coverage_badge
 from api.build_status.cctray import cctray
+from api.builds.coverage import percent_of
+from api.errors.catalog import ApiError
 from api.http.files import ETAG, NOT_MODIFIED, answer_unless_known
 from api.openapi.operations import Answer, Parameter, operation
+from api.operations.operation import Call
+from api.operations.things import readable_pipeline
 
 if TYPE_CHECKING:
     import falcon
 
     from api.middleware.authentication import Access
+    from api.operations.operation import Service
     from storage import Storage
 
 _SVG = "image/svg+xml"
@@ -25,6 +30,11 @@ _BRANCH = Parameter(
     "branch",
     "The branch whose latest build is shown; by default the pipeline's default branch.",
     {"type": "string", "examples": ["main"]},
+)
+_BADGE_ANSWERS = (
+    Answer(200, "The badge.", media_type=_SVG, headers=ETAG),
+    NOT_MODIFIED,
+    Answer(404, "A badge that says `unknown`: there is no such pipeline, or you may not read it.", media_type=_SVG),
 )
 
 
@@ -37,9 +47,7 @@ class BadgeResource:
 
     @operation(
         "getBadge",
-        Answer(200, "The badge.", media_type=_SVG, headers=ETAG),
-        NOT_MODIFIED,
-        Answer(404, "A badge that says `unknown`: there is no such pipeline, or you may not read it.", media_type=_SVG),
+        *_BADGE_ANSWERS,
         errors=("route_not_found",),  # of a name with a line break
         parameters=(_BRANCH,),
         security="optional",
@@ -53,15 +61,52 @@ class BadgeResource:
         branch = req.get_param("branch") or None
         reader = None if caller is None else caller.user.id
         status = self._storage.build_status.of_branch(org, pipeline, branch, reader)
-        _revalidated(req, resp)
-        # The text comes from people, and the image may be opened as a page.
-        resp.set_header("Content-Security-Policy", "default-src 'none'")
-        if status is None:
-            resp.status = 404
-            resp.content_type = _SVG
-            resp.data = UNKNOWN_BADGE.encode()
-        else:
-            answer_unless_known(req, resp, badge_of(status).encode(), _SVG)
+        _answer_badge(req, resp, None if status is None else badge_of(status))
+
+
+class CoverageBadgeResource:
+    """``/badges/{org}/{pipeline}/coverage.svg``."""
+
+    def __init__(self, access: Access, service: Service) -> None:
+        self._access = access
+        self._service = service
+
+    @operation(
+        "getCoverageBadge",
+        *_BADGE_ANSWERS,
+        errors=("route_not_found",),  # of a name with a line break
+        parameters=(_BRANCH,),
+        security="optional",
+    )
+    def on_get(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str) -> None:
+        """Get the coverage of a pipeline's latest build that passed as an image.
+
+        Public pipelines need no token.
+        """
+        call = Call(self._service, self._access.optional_caller(req))
+        try:
+            found = readable_pipeline(call.storage, call.caller, org, pipeline)
+        except ApiError:
+            _answer_badge(req, resp, None)
+            return
+        branch = req.get_param("branch") or found.default_branch
+        build = call.storage.builds.latest_passed(found.id, branch)
+        coverage = None if build is None else call.build_coverage.of_build(build)
+        percent = None if coverage is None else percent_of(coverage.hits, coverage.count)
+        _answer_badge(req, resp, coverage_badge(percent))
+
+
+def _answer_badge(req: falcon.Request, resp: falcon.Response, badge: str | None) -> None:
+    """Respond with a badge; without one, say that the pipeline is unknown."""
+    _revalidated(req, resp)
+    # The text comes from people, and the image may be opened as a page.
+    resp.set_header("Content-Security-Policy", "default-src 'none'")
+    if badge is None:
+        resp.status = 404
+        resp.content_type = _SVG
+        resp.data = UNKNOWN_BADGE.encode()
+    else:
+        answer_unless_known(req, resp, badge.encode(), _SVG)
 
 
 class CctrayResource:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from api.errors.catalog import ApiError
 from api.http.files import SourceSlice, StoredFile
 from api.openapi.operations import Answer, operation
+from storage import pattern
 
 if TYPE_CHECKING:
     import falcon
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from storage import Storage
 
 _GZIP = "application/gzip"
-_BEARER = re.compile(r"Bearer +(\S+)", re.IGNORECASE)
+_BEARER = pattern(r"Bearer +(\S+)", re.IGNORECASE)
 
 
 class InternalSourceResource:

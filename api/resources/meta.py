@@ -1,33 +1,24 @@
-"""Health of the service: it responds, it takes work."""
+"""Health and metrics of the service: it responds, it takes work (wire-decisions.md, "Meta")."""
 
 from __future__ import annotations
 
+import hmac
 from typing import TYPE_CHECKING
 
 import falcon
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from api.bodies import answer
 from api.engine import refuse_while_draining
+from api.errors.catalog import ApiError
+from api.middleware.authentication import bearer_token
+from api.middleware.client_addresses import is_local
 from api.openapi.operations import Answer, operation
-from storage import JsonModel
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
     from api.engine import EngineInterface
-
-
-class PingRecord(JsonModel):
-    """The response to a ping."""
-
-    status: str = "ok"
-
-
-class PingResource:
-    """``/api/v0/ping``."""
-
-    @operation("ping", Answer(200, "The API responds.", PingRecord), security="public")
-    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Check that the API responds."""
-        answer(resp, PingRecord())
+    from api.middleware.rate_limits import RateLimits
 
 
 class HealthResource:
@@ -52,3 +43,34 @@ class HealthResource:
         refuse_while_draining(self._engine)
         resp.content_type = falcon.MEDIA_TEXT
         resp.text = "ok"
+
+
+class MetricsResource:
+    """``/metrics``, for programs on this host and for callers with the configured token."""
+
+    def __init__(self, registry: CollectorRegistry, rates: RateLimits, token: str) -> None:
+        self._registry = registry
+        self._rates = rates
+        self._token = token.encode()
+
+    @operation("getMetrics", Answer(200, "The metrics.", media_type="text/plain"), security="metrics", tag="metrics")
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Get the metrics of the service in Prometheus' text format.
+
+        Requests from the service's own host need no token, unless a proxy forwards them.
+        """
+        if not is_local(req):
+            self._admit(req)
+        resp.content_type = CONTENT_TYPE_LATEST
+        resp.data = generate_latest(self._registry)
+
+    def _admit(self, req: falcon.Request) -> None:
+        """Raise ApiError ``unauthorized`` unless a token is configured and the caller sent it."""
+        sent = bearer_token(req)
+        if sent is None:
+            raise ApiError.unauthorized(
+                "send `Authorization: Bearer <http.metrics_token>`, or send the request from the service's host"
+            )
+        if not self._token or not hmac.compare_digest(sent.encode(), self._token):
+            self._rates.limit_failures(req)
+            raise ApiError.unauthorized("the token is not http.metrics_token of the configuration")

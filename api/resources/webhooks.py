@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from actors.source_hosts import DeliveryInvalid, DeliveryUnsigned, HostNotConfigured
-from api.bodies import answer
+from api.bodies import answer, check_values
 from api.errors.catalog import ApiError
 from api.openapi.operations import Answer, Parameter, operation
 from api.resources.push_answers import WAIT, wait_seconds
@@ -90,6 +90,7 @@ class WebhookResource:
         body = req.bounded_stream.read(host.max_bytes + 1)
         if len(body) > host.max_bytes:
             raise ApiError("body_too_large", f"the body has more than {host.max_bytes} bytes")
+        check_values(body)
         try:
             received = host.receive(req.headers, body)
         except HostNotConfigured as error:

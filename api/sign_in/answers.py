@@ -1,37 +1,44 @@
-"""Responses to people who signed in."""
+"""Answers to people who signed in."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
-from api.fields import StoredRecord, Uuid
-from storage import JsonModel
+from storage import immutable, shown_as
 
 if TYPE_CHECKING:
-    import storage
+    from storage import User, Uuid
 
 
-class UserRecord(StoredRecord):
+@immutable
+class UserRecord:
     """A user; ``name`` is null if the person has given none."""
 
-    uuid: Uuid
+    uuid: Uuid = shown_as("uuid")
     email: str
     name: str | None
 
     @classmethod
-    def of(cls, user: storage.User) -> UserRecord:
+    def of(cls, user: User) -> Self:
         """Return the record of a stored user."""
-        return cls.showing(user, name=user.name or None)
+        return cls(user.uuid, user.email, user.name or None)
 
 
-class TokenResponse(JsonModel):
+@immutable
+class TokenResponse:
     """A session token, shown only once."""
 
     token: str
 
 
-class AuthTokenResponse(JsonModel):
+@immutable
+class AuthTokenResponse:
     """A session token, shown only once, and the user who signed in."""
 
     token: str
     user: UserRecord
+
+    @classmethod
+    def of(cls, token: str, user: User) -> Self:
+        """Return the answer to a user who signed in."""
+        return cls(token, UserRecord.of(user))

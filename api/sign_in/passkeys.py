@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from api.errors.catalog import ApiError
-from api.fields import Text, Uuid
+from api.fields import UUID_SCHEMA, Text
 from api.sign_in import webauthn
 from api.sign_in.browser_credentials import CredentialUnreadable, read_assertion, read_attestation
 from api.sign_in.webauthn import AnswerRefused, UserNotVerified
-from storage import JsonModel, PasskeyPurpose, PasskeyTaken, TooManyPasskeys
+from storage import PasskeyPurpose, PasskeyTaken, TooManyPasskeys, example, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from api.sign_in.relying_party import RelyingParty
-    from storage import NewPasskey, Passkey, PasskeyChallenge, Storage
+    from storage import NewPasskey, Passkey, PasskeyChallenge, Storage, Uuid
 
 REGISTRATION_ERRORS = (
     "passkey_challenge_invalid",
@@ -34,9 +34,7 @@ SIGN_IN_ERRORS = (
 
 _DEFAULT_NICKNAME = "Passkey"
 
-ChallengeId = Annotated[
-    Text, Field(json_schema_extra={"format": "uuid"}, examples=["0b9d6f0e-3f0c-4a53-9d0a-5f5f9d6c1d2e"])
-]
+ChallengeId = Annotated[Text, WithJsonSchema(UUID_SCHEMA)]
 
 _CLIENT_DATA = "eyJ0eXBlIjoid2ViYXV0aG4ifQ"
 _CREDENTIAL_ID = "q3Zr1LxV0bT8sYkN5wPd7g"
@@ -56,14 +54,14 @@ BrowserCredential = Annotated[
 """The result of `navigator.credentials.get`, with binary fields in base64url."""
 
 OPTIONS_EXAMPLE = {"challenge": _CREDENTIAL_ID, "timeout": 300_000}
-_Options = Annotated[dict[str, Any], Field(examples=[OPTIONS_EXAMPLE])]
 
 
-class PasskeyChallengeResponse(JsonModel):
+@immutable
+class PasskeyChallengeResponse:
     """A challenge for an authenticator: its ID, and the options for the browser, good for 300 seconds."""
 
     challenge_id: Uuid
-    options: _Options
+    options: dict[str, Any] = example(OPTIONS_EXAMPLE)
 
 
 class PasskeyRegistration:

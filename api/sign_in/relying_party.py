@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from storage import immutable
+from storage import immutable, pattern
 
 if TYPE_CHECKING:
     from api.settings import HttpSettings
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _LOCAL = "localhost"
 _LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
-_DOMAIN = re.compile(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*", re.ASCII)
+_DOMAIN = pattern(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*", re.ASCII)
 _PORTS = {"http": 80, "https": 443}
 
 

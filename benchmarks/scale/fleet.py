@@ -22,10 +22,11 @@ FOLDER = "BENCHMARK_FLEET_FOLDER"
 MEMBERS = "BENCHMARK_FLEET_MEMBERS"
 """The environment's variable for the number of members."""
 
-_CREATE_SECONDS = 0.255
-_CONNECT_SECONDS = 0.015
-_DELETE_SECONDS = 0.583
-_REQUEST_SECONDS = 0.015
+DELAYS = "BENCHMARK_FLEET_DELAYS"
+"""The environment's variable for the seconds to create a VM, connect to it, ask for it, delete it."""
+
+NO_DELAYS = "0 0 0 0"
+_MEASURED_ON_INCUS = "0.255 0.015 0.015 0.583"
 _CPUS = 32
 
 
@@ -37,8 +38,9 @@ class SimulatedFleet(MemoryProvider):
 
     name = "sandbox"
 
-    def __init__(self, images: Images, folder: Path, members: int) -> None:
+    def __init__(self, images: Images, folder: Path, members: int, delays: tuple[float, ...]) -> None:
         super().__init__(images)
+        self._create_seconds, self._connect_seconds, self._request_seconds, self._delete_seconds = delays
         self._socket = str(folder / SOCKET)
         self._private = (folder / HOST_KEY).read_text("ascii")
         self._public = (folder / f"{HOST_KEY}.pub").read_text("ascii")
@@ -49,7 +51,8 @@ class SimulatedFleet(MemoryProvider):
     @classmethod
     def from_environment(cls, _directory: Path, images: Images, *_others: object, **_options: object) -> SimulatedFleet:
         """Open the fleet, given the arguments of another provider."""
-        return cls(images, Path(os.environ[FOLDER]), int(os.environ[MEMBERS]))
+        delays = tuple(map(float, os.environ.get(DELAYS, _MEASURED_ON_INCUS).split()))
+        return cls(images, Path(os.environ[FOLDER]), int(os.environ[MEMBERS]), delays)
 
     def create(self, spec: VmSpec) -> None:
         """Place a VM and make it."""
@@ -60,7 +63,7 @@ class SimulatedFleet(MemoryProvider):
                 raise VmError(message)
             self._free[member] -= spec.shape.cpu
             self._placed[spec.id] = member, spec.shape.cpu
-        time.sleep(_CREATE_SECONDS)
+        time.sleep(self._create_seconds)
         super().create(spec)
 
     def connect(self, vm_id: str) -> SshEndpoint:
@@ -68,14 +71,14 @@ class SimulatedFleet(MemoryProvider):
         if not self.alive(vm_id):
             message = f"VM {vm_id} is gone"
             raise VmLost(message)
-        time.sleep(_CONNECT_SECONDS)
+        time.sleep(self._connect_seconds)
         connected = socket.socket(socket.AF_UNIX)
         connected.connect(self._socket)
         return SshEndpoint(connected, self._private, self._public)
 
     def disk(self, vm_id: str) -> VmDisk:
         """Ask for the size of a disk."""
-        time.sleep(_REQUEST_SECONDS)
+        time.sleep(self._request_seconds)
         return super().disk(vm_id)
 
     def destroy(self, vm_id: str) -> None:
@@ -84,7 +87,7 @@ class SimulatedFleet(MemoryProvider):
             placed = self._placed.pop(vm_id, None)
         if placed is None:
             return
-        time.sleep(_DELETE_SECONDS)
+        time.sleep(self._delete_seconds)
         super().destroy(vm_id)
         with self._lock:
             member, cpus = placed

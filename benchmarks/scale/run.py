@@ -20,7 +20,7 @@ from tests.e2e.pipelines import Graph
 from tests.processes import ended
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from benchmarks.scale.observed import Observation
@@ -62,7 +62,7 @@ def run(testbed: Testbed, size: Size) -> Iterator[Phase]:
     """Take a daemon through all phases, and yield each when it is over."""
     folder = testbed.folder / f"{size.jobs}"
     folder.mkdir()
-    with _guests(folder) as guests, _daemon(testbed, folder, size) as daemon:
+    with guests_in(folder) as guests, daemon_over(testbed, folder, size, {}) as daemon:
         observer = Observer(daemon.pid, daemon.state)
         clients = [Client.create(daemon, f"bench-{number}@example.org", _CENTS) for number in range(_ORGANIZATIONS)]
         pipelines = [client.pipeline() for client in clients]
@@ -88,7 +88,7 @@ def run(testbed: Testbed, size: Size) -> Iterator[Phase]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Guests:
+class Guests:
     """The process of the guests."""
 
     process: subprocess.Popen[str]
@@ -101,7 +101,7 @@ class _Guests:
 
 
 @contextmanager
-def _guests(folder: Path) -> Iterator[_Guests]:
+def guests_in(folder: Path) -> Iterator[Guests]:
     """Run the guests, with a socket and keys in a folder."""
     key = KeyPair.make()
     (folder / HOST_KEY).write_text(key.private, "ascii")
@@ -111,12 +111,12 @@ def _guests(folder: Path) -> Iterator[_Guests]:
         assert process.stdout
         if process.stdout.readline() != "ready\n":
             raise RuntimeError("the guests did not start: `make setup` installs what they need")
-        yield _Guests(process)
+        yield Guests(process)
 
 
 @contextmanager
-def _daemon(testbed: Testbed, folder: Path, size: Size) -> Iterator[Daemon]:
-    """Run the service over the simulated fleet."""
+def daemon_over(testbed: Testbed, folder: Path, size: Size, fleet: Mapping[str, str]) -> Iterator[Daemon]:
+    """Run the service over the simulated fleet, given what differs from the usual one, by variables."""
     settings = {
         FOLDER: str(folder),
         MEMBERS: str(size.members),
@@ -125,6 +125,7 @@ def _daemon(testbed: Testbed, folder: Path, size: Size) -> Iterator[Daemon]:
         "CI_DAEMON_POOL_MAX_VMS": str(size.jobs),
         "CI_DAEMON_POOL_MAX_CPU": "100000",
         "CI_DAEMON_POOL_MAX_MEMORY_GB": "1000000",
+        **fleet,
     }
     daemon = Daemon(folder / "state", settings)
     daemon.command("init")

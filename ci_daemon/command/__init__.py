@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from pathlib import Path
@@ -14,11 +15,13 @@ from ci_daemon.command.support.catalog import Catalog
 from ci_daemon.command.support.command_classes import RootGroup
 from ci_daemon.command.support.exit_codes import ExitCode
 from ci_daemon.command.support.session import DEFAULT_STATE_DIR, Session
-from ci_daemon.command.support.streams import prepare_streams
-from ci_daemon.terminal.paging import disable_pager
+from ci_daemon.interrupts import MESSAGE
+from ci_daemon.terminal import disable_pager
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+_STDERR = 2
 
 
 @click.pass_context
@@ -77,9 +80,10 @@ def root_command() -> RootGroup:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code. Errors go to stderr."""
-    prepare_streams()
+    _prepare_streams()
     try:
         result = root_command().main(arguments, prog_name="ci-daemon", standalone_mode=False)
+        sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         return error.exit_code
@@ -88,14 +92,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         return _fail(error.format_message(), error.exit_code)
     except click.Abort:
-        return _fail("interrupted", ExitCode.INTERRUPTED)
+        return _fail(MESSAGE, ExitCode.INTERRUPTED)
     except BrokenPipeError:
         # The reader of stdout has closed it; the interpreter's own flush at exit must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.FAILURE
     except Exception as error:
-        # Imported only here, so that no command imports the exceptions of all others.
-        from ci_daemon.command.support.errors import EXPECTED_ERRORS, error_message  # noqa: PLC0415
+        from ci_daemon.command.support.errors import EXPECTED_ERRORS, error_message  # noqa: PLC0415 - no command needs the exceptions of all others
 
         if not isinstance(error, EXPECTED_ERRORS):
             raise
@@ -114,3 +117,17 @@ def _usage_message(error: click.UsageError) -> str:
 def _fail(message: str, code: int) -> int:
     click.echo(f"ci-daemon: {message}", err=True)
     return code
+
+
+def _prepare_streams() -> None:
+    """Open streams that the caller has closed, and escape text that the terminal cannot encode."""
+    # The next opened file would get a closed stream's descriptor, and children would write into it.
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
+        os.set_inheritable(descriptor, True)  # noqa: FBT003 - the function has no keywords
+    os.close(descriptor)
+    sys.stdin = sys.stdin or os.fdopen(0, encoding="utf-8")
+    sys.stdout = sys.stdout or os.fdopen(1, "w", encoding="utf-8")
+    sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")

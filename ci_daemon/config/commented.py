@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from ci_daemon.config.formatting import describe_type, to_toml
 from ci_daemon.config.keys import sections
+from ci_daemon.config.validation import describe_type, to_toml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -7,8 +7,8 @@ import re
 from dataclasses import MISSING, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, get_type_hints
 
-from ci_daemon.config.named import section_type
 from ci_daemon.config.sections import Config
+from ci_daemon.config.validation import section_type
 from storage import Range, immutable, setting_declaration
 
 if TYPE_CHECKING:

@@ -6,13 +6,20 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_origin, get_type_hints
 
-from ci_daemon.config.formatting import without_none
-from ci_daemon.config.named import is_section_name, named_section, named_sections
-from ci_daemon.config.validation import InvalidSetting, Keys, Validation, did_you_mean
+from ci_daemon.config.validation import (
+    InvalidSetting,
+    Keys,
+    Validation,
+    did_you_mean,
+    is_section_name,
+    named_section,
+    named_sections,
+    without_none,
+)
 from storage import error_reason, immutable, setting_declaration
 
 if TYPE_CHECKING:
@@ -70,10 +77,22 @@ class ConfigReader(Generic[T]):
         self._defaults = defaults
         self._prefix = prefix
         self._reserved = reserved
-        self._keys = dict(_keys_of(defaults))
-        self._named = dict(named_sections(defaults))
-        self._replaced = dict(_replaced_in(defaults))
-        self._variables = {self._variable(keys): keys for keys in self._keys}
+
+    @cached_property
+    def _keys(self) -> Mapping[Keys, bool]:
+        return dict(_keys_of(self._defaults))
+
+    @cached_property
+    def _named(self) -> Mapping[Keys, type[DataclassInstance]]:
+        return dict(named_sections(self._defaults))
+
+    @cached_property
+    def _replaced(self) -> Mapping[Keys, Keys]:
+        return dict(_replaced_in(self._defaults))
+
+    @cached_property
+    def _variables(self) -> Mapping[str, Keys]:
+        return {self._variable(keys): keys for keys in self._keys}
 
     def read(self, file: Path | None, environ: Mapping[str, str]) -> T:
         """Return the settings: the environment's before the file's before the defaults.
@@ -84,6 +103,8 @@ class ConfigReader(Generic[T]):
             ConfigError: a key or a value is wrong, or the file cannot be read.
         """
         given = self._given(file, environ)
+        if not given.tables:
+            return self._defaults
         validation = Validation(file.absolute().parent if file else Path(), self._keys, self._replaced)
         settings = validation.validate(self._defaults, given.tables)
         if validation.errors:
@@ -184,7 +205,7 @@ def _value_at(settings: Any, keys: Keys) -> object:  # noqa: ANN401 - a dataclas
 
 
 def _replaced_in(section: Any, above: Keys = ()) -> Iterator[tuple[Keys, Keys]]:  # noqa: ANN401 - a dataclass, of any kind
-    """Yield every key of earlier releases, and the one that came in its place."""
+    """Yield every key of earlier releases with its successor."""
     for each in fields(section):
         value, keys = getattr(section, each.name), (*above, each.name)
         if is_dataclass(value):

@@ -10,12 +10,10 @@ from actors.mail import MailSettings
 from actors.notifications import NotificationSettings
 from actors.render import RenderSettings
 from actors.repositories import RepositorySettings, SourceSettings
-from actors.source_hosts import BitbucketSettings
-from actors.source_hosts.github import GithubAppSettings
+from actors.source_hosts import BitbucketSettings, GithubAppSettings
 from actors.vms import ImageSettings, IncusSettings, QemuSettings, SandboxSettings
 from api import HttpSettings, IdentitySettings, PaymentSettings, RateLimitSettings, RelyingParty
-from ci_daemon.host.settings import JournalSettings
-from ci_daemon.tracing import TracingSettings
+from ci_daemon.settings import JournalSettings, TracingSettings
 from storage import BillingSettings, BuildSettings, immutable
 
 

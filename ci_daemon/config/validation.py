@@ -1,19 +1,22 @@
-"""Validation of given settings by the types and ranges of keys."""
+"""Validation of given settings by the types and ranges of keys, and their form in TOML.
+
+Some sections have names that the configuration chooses, in a table of tables such as ``[identity.oidc.NAME]``.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from types import MappingProxyType, UnionType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from ci_daemon.config.formatting import describe_type, to_toml, without_none
-from ci_daemon.config.named import NAME_RULE, is_section_name, section_type
-from storage import Range, immutable, setting_declaration
+from storage import Range, immutable, pattern, setting_declaration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from _typeshed import DataclassInstance
 
@@ -28,6 +31,13 @@ _ACCEPTED: Mapping[object, tuple[type, ...]] = {
     Path: (str,),
 }
 """The types of TOML values for a key of each type."""
+
+_NOUNS: Mapping[object, str] = {int: "whole number", float: "number", str: "string", Path: "path"}
+
+_NAME = pattern(r"(?=.{1,40}$)[a-z][a-z0-9]*(?:-[a-z0-9]+)*", re.ASCII)
+
+NAME_RULE = "a name of lower-case letters, digits and single hyphens, of at most 40 characters"
+"""The rule of `is_section_name`. A variable has an underscore for a hyphen, and so names one section."""
 
 
 @immutable
@@ -158,3 +168,73 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
     suggestion = difflib.get_close_matches(name, sorted(known), n=1)
     return f": did you mean {suggestion[0]}?" if suggestion else ""
+
+
+def to_toml(value: object) -> str:
+    """Return a setting's value in TOML; a dash for None, which TOML cannot express."""
+    match value:
+        case None:
+            return "-"
+        case str() | Path():
+            return json.dumps(str(value), ensure_ascii=False)
+        case Mapping():
+            inner = ", ".join(f"{to_toml(str(key))} = {to_toml(each)}" for key, each in value.items())
+            return f"{{{inner}}}"
+        case tuple() | list():
+            return f"[{', '.join(to_toml(each) for each in value)}]"
+        case bool():
+            return "true" if value else "false"
+        case _:
+            return str(value)
+
+
+def describe_type(hint: object, accepted: Range) -> str:
+    """Return the values that a key accepts, such as "a whole number from 1 to 9" or "a list of strings"."""
+    hint = without_none(hint)
+    origin, inner = get_origin(hint), get_args(hint)
+    if hint is bool:
+        return "true or false"
+    if origin is Literal:
+        *others, last = map(to_toml, inner)
+        return f"{', '.join(others)} or {last}"
+    if origin is tuple:
+        return f"a list of {_NOUNS[inner[0]]}s {accepted}".rstrip()
+    if origin is Mapping:
+        kind = _NOUNS.get(inner[1])
+        return f"a table of {kind}s {accepted}".rstrip() if kind else f"a table of {describe_type(inner[1], accepted)}"
+    return f"a {_NOUNS[hint]} {accepted}".rstrip()
+
+
+def without_none(hint: object) -> object:
+    """Return an annotated type without None, which TOML cannot express."""
+    return get_args(hint)[0] if get_origin(hint) in {Union, UnionType} else hint
+
+
+def is_section_name(name: str) -> bool:
+    """Tell whether a configuration may give a section this name."""
+    return _NAME.fullmatch(name) is not None
+
+
+def section_type(hint: object) -> type[DataclassInstance] | None:
+    """Return the settings class of an annotated type that maps names to sections; None for any other type."""
+    if get_origin(hint) is not Mapping:
+        return None
+    section = get_args(hint)[1]
+    return section if isinstance(section, type) and is_dataclass(section) else None
+
+
+def named_section(section: Any, name: str) -> type[DataclassInstance] | None:  # noqa: ANN401 - a dataclass, of any kind
+    """Return the settings class of a field that maps names to sections; None for any other field."""
+    if not isinstance(getattr(section, name), Mapping):
+        return None  # without its type, which takes long to find out
+    return section_type(get_type_hints(type(section))[name])
+
+
+def named_sections(section: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], type]]:  # noqa: ANN401 - a dataclass, of any kind
+    """Yield the place of every table of named sections within a section, and their settings class."""
+    for each in fields(section):
+        value, keys = getattr(section, each.name), (*above, each.name)
+        if is_dataclass(value):
+            yield from named_sections(value, keys)
+        elif (named := named_section(section, each.name)) is not None:
+            yield keys, named

@@ -9,18 +9,28 @@ import re
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from ci_daemon.convert.gitlab_merging import GLOBAL_KEYS
-from ci_daemon.convert.located import Located, NotReadable
+from actors.ir.systems import GLOBAL_KEYS, NotReadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import PurePath
 
+    from actors.ir.systems import Located
+
 GITLAB_NAMES = (".gitlab-ci.yml", ".gitlab-ci.yaml")
 WORKFLOW_FOLDERS = (".github/workflows", ".forgejo/workflows", ".gitea/workflows")
 """Folders of workflows, in a repository: GitHub's, Forgejo's and Gitea's."""
 
-_CONVERTED = "only files of GitLab CI and workflows of GitHub, Forgejo and Gitea are converted"
+WOODPECKER_PLACES = (".woodpecker/*", ".woodpecker.yaml", ".woodpecker.yml")
+"""The places of Woodpecker's files, of which it reads the first that has any."""
+
+OTHER_PLACES = (".drone.yml", ".drone.yaml", ".build.yml", ".builds/*")
+"""The places of files of Drone and builds.sr.ht."""
+
+_CONVERTED = (
+    "only files of GitLab CI, Woodpecker, Drone and builds.sr.ht and workflows of GitHub, Forgejo and Gitea are "
+    "converted"
+)
 
 _BY_NAME = (
     ("Travis CI", r"\.travis\.ya?ml"),
@@ -28,12 +38,10 @@ _BY_NAME = (
     ("Azure Pipelines", r"(.*/)?\.?azure-pipelines[\w.-]*\.ya?ml|(.*/)?\.azure(-pipelines)?/.*\.ya?ml"),
     ("Jenkins", r"(.*/)?Jenkinsfile[\w.-]*|.*\.jenkinsfile"),
     ("Bitbucket Pipelines", r"bitbucket-pipelines\.ya?ml"),
-    ("Drone", r"\.drone\.(ya?ml|star|jsonnet)"),
-    ("Woodpecker", r"\.woodpecker\.ya?ml|(.*/)?\.woodpecker/.*\.ya?ml"),
+    ("Drone in another language than YAML", r"\.drone\.(star|jsonnet)"),
     ("Cirrus CI", r"\.cirrus\.(ya?ml|star)"),
     ("AppVeyor", r"\.?appveyor\.ya?ml"),
     ("Buildkite", r"(.*/)?\.?buildkite/.*\.ya?ml|\.?buildkite\.ya?ml"),
-    ("builds.sr.ht", r"\.build\.ya?ml|(.*/)?\.builds/.*\.ya?ml"),
     ("Semaphore", r"(.*/)?\.semaphore/.*\.ya?ml"),
     ("Google Cloud Build", r"cloudbuild[\w.-]*\.ya?ml"),
     ("AWS CodeBuild", r"buildspec[\w.-]*\.ya?ml"),
@@ -48,12 +56,12 @@ _BY_NAME = (
 )
 _IN_A_TREE = (
     *(".travis.yml", ".circleci/config.yml", "azure-pipelines.yml", "Jenkinsfile", "bitbucket-pipelines.yml"),
-    *(".drone.yml", ".woodpecker.yml", ".woodpecker", ".cirrus.yml", "appveyor.yml", ".appveyor.yml", ".buildkite"),
-    *(".build.yml", ".builds", ".semaphore", "cloudbuild.yaml", "buildspec.yml", ".taskcluster.yml"),
+    *(".drone.star", ".drone.jsonnet", ".cirrus.yml", "appveyor.yml", ".appveyor.yml", ".buildkite"),
+    *(".semaphore", "cloudbuild.yaml", "buildspec.yml", ".taskcluster.yml"),
 )
+_OF_DRONE = re.compile(r"^kind:\s*(pipeline|secret|signature)\b", re.MULTILINE)
 _BY_TEXT = (
     ("Jenkins", re.compile(r"^\s*(pipeline|node(\s*\([^)\n]{0,200}\))?)\s*\{", re.MULTILINE)),
-    ("Drone", re.compile(r"^kind:\s*(pipeline|secret|signature|cron)\b", re.MULTILINE)),
     ("Kubernetes", re.compile(r"^apiVersion:\s*\S", re.MULTILINE)),
 )
 
@@ -63,6 +71,28 @@ class Kind(Enum):
 
     GITLAB = "GitLab CI"
     WORKFLOW = "a workflow of GitHub, Forgejo or Gitea"
+    WOODPECKER = "Woodpecker"
+    DRONE = "Drone"
+    SOURCEHUT = "builds.sr.ht"
+
+
+_KIND_BY_NAME = (
+    (Kind.DRONE, re.compile(r"(.*/)?\.drone\.ya?ml")),
+    (Kind.WOODPECKER, re.compile(r"(.*/)?\.woodpecker(\.ya?ml|/.*\.ya?ml)")),
+    (Kind.SOURCEHUT, re.compile(r"(.*/)?\.builds?(\.ya?ml|/.*\.ya?ml)")),
+)
+
+
+def kind_by_name(path: PurePath) -> Kind | None:
+    """Return the system that a file is of by its place; None if that does not tell."""
+    if f"{path.parent.parent.name}/{path.parent.name}" in WORKFLOW_FOLDERS:
+        return None
+    return next((kind for kind, pattern in _KIND_BY_NAME if pattern.fullmatch(path.as_posix())), None)
+
+
+def has_documents(text: str) -> bool:
+    """Tell whether a text has the form of Drone's, which may have several documents."""
+    return _OF_DRONE.search(text) is not None
 
 
 def refuse_other_name(path: PurePath) -> None:
@@ -93,14 +123,21 @@ def other_files(exists: Callable[[str], bool]) -> str | None:
 
 def refuse_other_form(document: Located) -> None:
     """Refuse a document that has the form of another system's. Raises NotReadable."""
-    for system, has_form in _FORMS:
-        if has_form(document):
-            raise _other(system)
+    _form_of(document)
+
+
+def _form_of(document: Located) -> Kind | None:
+    """Return the system that has a form of its own; None for GitLab's and workflows. Raises NotReadable."""
+    system = next((system for system, has_form in _FORMS if has_form(document)), None)
+    if isinstance(system, str):
+        raise _other(system)
+    return system
 
 
 def kind_of(document: Located) -> Kind:
     """Return the system that a file is of, by its form. Raises NotReadable for all others."""
-    refuse_other_form(document)
+    if (kind := _form_of(document)) is not None:
+        return kind
     members = document.mapping()
     if "on" in members and "jobs" in members:
         if not document.get("jobs").mapping():
@@ -160,14 +197,14 @@ def _is_cirrus(document: Located) -> bool:
     return any(is_task(name, each) for name, each in document.mapping().items())
 
 
-_FORMS: tuple[tuple[str, Callable[[Located], bool]], ...] = (
+_FORMS: tuple[tuple[Kind | str, Callable[[Located], bool]], ...] = (
     ("CircleCI", lambda d: _has("version", "jobs")(d) and d.get("on").value is None),
     ("CircleCI", _has("version", "workflows")),
     ("CircleCI", _has("orbs")),
     ("Travis CI", _is_travis),
     ("Bitbucket Pipelines", lambda d: bool(_OF_BITBUCKET & set(d.get("pipelines").mapping()))),
-    ("Drone", lambda d: d.get("kind").text in {"pipeline", "secret", "signature"}),
-    ("builds.sr.ht", lambda d: _lists(d, "tasks") and (_has("image")(d) or _has("sources")(d))),
+    (Kind.DRONE, lambda d: d.get("kind").text in {"pipeline", "secret", "signature"}),
+    (Kind.SOURCEHUT, lambda d: _lists(d, "tasks") and (_has("image")(d) or _has("sources")(d))),
     ("Cirrus CI", _is_cirrus),
     ("AppVeyor", _has("install", "environment")),
     ("AppVeyor", lambda d: bool({"build_script", "test_script"} & set(d.mapping()))),
@@ -178,8 +215,8 @@ _FORMS: tuple[tuple[str, Callable[[Located], bool]], ...] = (
     ("Azure Pipelines", lambda d: _lists(d, "jobs") and _steps_with(d, "jobs", "job", "deployment", "template")),
     ("Azure Pipelines", lambda d: _lists(d, "stages") and _steps_with(d, "stages", "stage", "template")),
     ("Azure Pipelines", _has("trigger", "pool")),
-    ("Woodpecker", lambda d: _steps_with(d, "steps", "commands", "image") and not _has("jobs")(d)),
-    ("Woodpecker", lambda d: _steps_with(d, "pipeline", "commands", "image")),
+    (Kind.WOODPECKER, lambda d: _steps_with(d, "steps", "commands", "image") and not _has("jobs")(d)),
+    (Kind.WOODPECKER, lambda d: _steps_with(d, "pipeline", "commands", "image")),
     ("Buildkite", lambda d: _lists(d, "steps") and not _has("jobs")(d) and not _has("runs")(d)),
     ("Concourse", lambda d: _lists(d, "jobs") and (_lists(d, "resources") or _steps_with(d, "jobs", "plan"))),
     ("an action of GitHub, and no workflow", lambda d: d.get("runs", "using").value is not None),

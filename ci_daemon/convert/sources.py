@@ -10,15 +10,20 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from actors.ir.systems import EMPTY, MAX_BYTES, Located, NotReadable, read, read_all
 from ci_daemon.convert.kinds import (
     GITLAB_NAMES,
+    OTHER_PLACES,
+    WOODPECKER_PLACES,
     WORKFLOW_FOLDERS,
+    Kind,
+    has_documents,
+    kind_by_name,
     other_files,
     refuse_other_form,
     refuse_other_name,
     refuse_other_text,
 )
-from ci_daemon.convert.located import MAX_BYTES, Located, NotReadable, read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +31,19 @@ if TYPE_CHECKING:
 _MAX_MATCHES = 150
 _MAX_SEEN = 20_000
 _MAX_STARS = 6
+
+
+_MAX_DOCUMENTS = 50
+
+
+def read_documents(path: Path) -> tuple[Located, ...]:
+    """Return the documents of a file: several if it is one of Drone, else one. Raises NotReadable."""
+    place = Path(os.path.abspath(path))  # noqa: PTH100 - `resolve` would follow a link
+    refuse_other_name(place)
+    kind, text = kind_by_name(place), _text(path)
+    if kind is Kind.DRONE or (kind is None and has_documents(text)):
+        return read_all(text, most=_MAX_DOCUMENTS)
+    return (read_all(text, most=1) or (EMPTY,)) if kind is not None else (read_file(path),)
 
 
 def read_file(path: Path, name: str | None = None) -> Located:
@@ -82,13 +100,18 @@ class Project:
         found = [path / name for name in GITLAB_NAMES if os.path.lexists(path / name)]
         for folder in WORKFLOW_FOLDERS:
             found += sorted(each for each in (path / folder).glob("*") if each.suffix in {".yml", ".yaml"})
+        found += next(filter(None, (_at(path, place) for place in WOODPECKER_PLACES)), [])
+        found += [each for place in OTHER_PLACES for each in _at(path, place)]
         for each in found:
             if not _is_inside(path, each):
                 message = f"{each} leads out of {path}, or nowhere"
                 raise NotReadable(message)
         if not found:
             other = other_files(lambda name: (path / name).exists())
-            why = f"{path} has neither {GITLAB_NAMES[0]} nor workflows in {', '.join(WORKFLOW_FOLDERS)}: give a file"
+            places = (
+                f"{WOODPECKER_PLACES[-1]}, {', '.join(OTHER_PLACES)}, nor workflows in {', '.join(WORKFLOW_FOLDERS)}"
+            )
+            why = f"{path} has neither {GITLAB_NAMES[0]}, {places}: give a file"
             raise NotReadable(other or why)
         return cls(path, found)
 
@@ -133,11 +156,21 @@ class Project:
         return sorted(found)
 
 
+def _at(tree: Path, place: str) -> list[Path]:
+    """Return the YAML files of a place, by name, also those that are links."""
+    folder, _, star = place.rpartition("/")
+    if not star.startswith("*"):
+        return [tree / place] if os.path.lexists(tree / place) else []
+    return sorted(each for each in (tree / folder).glob("*") if each.suffix in {".yml", ".yaml"})
+
+
 def _root_of(file: Path) -> Path:
     """Return the root of the repository of a file: above a folder of workflows, or where its `.git` is."""
     folder = Path(os.path.abspath(file)).parent  # noqa: PTH100 - `resolve` would follow the file, which may be a link
     if "/".join(folder.parts[-2:]) in WORKFLOW_FOLDERS:
         return folder.parent.parent
+    if folder.name in {".woodpecker", ".builds"}:
+        return folder.parent
     return next((each for each in (folder, *folder.parents) if (each / ".git").exists()), folder)
 
 

@@ -1,4 +1,4 @@
-"""A shell in a job's VM for the owner of the host: finding the VM, the shell, the terminal."""
+"""A shell in a job's VM for the owner of the host: the shell, and the terminal."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 from storage import on_first_use
 
 if TYPE_CHECKING:
-    from ci_daemon.debug.opening import open_shell
-    from ci_daemon.debug.shell import Shell
-    from ci_daemon.debug.target import NoTarget, Target, find_target
+    from ci_daemon.debug.shell import Shell, open_shell
     from ci_daemon.debug.terminal import has_terminal
 else:
     __getattr__ = on_first_use(__name__)

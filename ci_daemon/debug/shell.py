@@ -6,14 +6,19 @@ import os
 import shlex
 from typing import TYPE_CHECKING
 
+import actors
+from actors import vms
 from actors.vms import Connection, VmError, in_job
 from ci_daemon.debug.terminal import attach, local_pty
+from storage import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from actors.vms import SshEndpoint
-    from storage import Clock
+    from api.operations import Target
+    from ci_daemon.config import Config
+    from storage import Clock, Storage
 
 _PREPARE_SECONDS = 30.0
 _FOLDER = "/run/ci-daemon/debug"
@@ -62,3 +67,25 @@ class Shell:
             message = f"a file cannot be written in the VM: {done.stderr.decode(errors='replace').strip()}"
             raise VmError(message)
         return f". {file}; rm -f {file}; cd /workspace 2>/dev/null || cd /"
+
+
+def open_shell(storage: Storage, images: vms.Images, providers: vms.Providers, config: Config, target: Target) -> Shell:
+    """Connect to the target's VM, with the variables of its job. Raises VmError.
+
+    Secrets are not among them: a shell shows and stores its variables, and nothing here is masked.
+    """
+    try:
+        of_image = images.environment(target.lease.image) if target.lease.image else {}
+    except vms.ImageNotFound:
+        of_image = {}
+    variables = actors.job_environment(
+        target.build,
+        target.job,
+        config.http.url,
+        of_jobs=config.jobs.env,
+        of_image=of_image,
+        of_needed=actors.variables_of(storage.outputs.given_to(target.job.id))[0],
+        of_build=storage.builds.env(target.build.id),
+        secrets={},
+    )
+    return Shell(providers.of(target.lease).connect(target.lease.uuid), SystemClock(), variables)

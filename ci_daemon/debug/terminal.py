@@ -24,7 +24,7 @@ _CHUNK_BYTES = 1 << 16
 
 def has_terminal() -> bool:
     """Tell whether stdin and stdout are a terminal."""
-    return os.isatty(sys.stdin.fileno()) and os.isatty(sys.stdout.fileno())
+    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def local_pty() -> Pty:

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 from actors.vms.host import VmLimits
 from ci_daemon.doctor import host, service, state
 from ci_daemon.doctor.isolation import isolation
+from ci_daemon.doctor.limits import shared_limits, vm_limits
 from ci_daemon.doctor.machines import machines
 from ci_daemon.doctor.members import members
-from ci_daemon.doctor.shared_limits import shared_limits
-from ci_daemon.doctor.vm_limits import vm_limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -31,6 +31,8 @@ _TUN = Path("/dev/net/tun")
 _MODE_FOR_ALL = 0o666
 _TIMEOUT_SECONDS = 20.0
 
+_MORE_RIGHTS = "start a container with more rights (podman, docker: --privileged)"
+
 _MOUNT = """
 mkdir lower upper work merged
 mount -c -t overlay overlay -o userxattr,lowerdir=lower,upperdir=upper,workdir=work merged
@@ -52,7 +54,8 @@ def needed_by_vms(directory: Path) -> Iterator[Check]:
     yield found
     if found.ok:  # overlays are tried in one
         yield overlay(directory)
-    yield tun()
+    if found.ok or found.fixable:  # a container that must be started with more rights gets devices with them
+        yield tun()
 
 
 def python() -> Check:
@@ -105,7 +108,7 @@ def sub_ids() -> Check:
 
 
 def namespaces(sysctl: Path = Path("/proc/sys")) -> Check:
-    """Check that user namespaces can be made; if not, name the kernel setting that forbids them."""
+    """Check that VMs can be made of namespaces; if not, name the kernel setting that forbids them."""
     forbidding = [("user.max_user_namespaces", "0", "15000")]
     if os.geteuid() != 0:
         forbidding += [
@@ -123,9 +126,12 @@ def namespaces(sysctl: Path = Path("/proc/sys")) -> Check:
     if done.returncode != 0:
         reason = done.stderr.strip().rpartition(": ")[2]
         detail = (
-            f"user namespaces, which VMs need, are not allowed here ({reason}): start a container with more rights"
-            " (docker: --privileged); in a chroot they are never allowed"
+            f"user namespaces, which VMs need, are not allowed here ({reason}): {_MORE_RIGHTS}; in a chroot they are"
+            " never allowed"
         )
+        return Check("namespaces", ok=False, detail=detail, fixable=False)
+    if os.statvfs(sysctl).f_flag & os.ST_RDONLY:
+        detail = f"the limits of VMs cannot be set, because {sysctl} is read-only: {_MORE_RIGHTS}"
         return Check("namespaces", ok=False, detail=detail, fixable=False)
     return passed("namespaces", "user namespaces are allowed")
 

@@ -39,8 +39,7 @@ def members(state_dir: Path, config: Config) -> Iterator[Check]:
     """Yield the checks of each member, or one failure if the engine does not answer."""
     if "incus" not in chosen_providers(state_dir, config):
         return
-    # Without members, nothing speaks HTTP.
-    from actors.vms.incus import Engine, access_of, member_addresses  # noqa: PLC0415
+    from actors.vms.incus import Engine, access_of, member_addresses  # noqa: PLC0415 - without members, nothing speaks HTTP
 
     access = access_of(state_dir / "incus", config.incus)
     try:

@@ -1,4 +1,4 @@
-"""Pipelines that a program writes: their model, and their text in the DSL."""
+"""Pipelines that a program writes: their model, and their text in Python or in YAML."""
 
 from __future__ import annotations
 
@@ -7,15 +7,9 @@ from typing import TYPE_CHECKING
 from storage import on_first_use
 
 if TYPE_CHECKING:
-    from ci_daemon.draft.model import (
-        DAILY,
-        DraftCache,
-        DraftPipeline,
-        DraftStep,
-        PullRequests,
-        Pushes,
-    )
+    from ci_daemon.draft.model import DAILY, DraftCache, DraftPipeline, DraftStep
     from ci_daemon.draft.placing import PipelineExists, place
-    from ci_daemon.draft.writing import command_of, steps_of, written
+    from ci_daemon.draft.python_writing import written
+    from ci_daemon.draft.yaml_text import yaml_written
 else:
     __getattr__ = on_first_use(__name__)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from storage import immutable
 
@@ -24,10 +24,7 @@ DAILY = DraftCache(daily=True)
 
 @immutable
 class DraftStep:
-    """One command. With a parent it starts from the parent's disk, otherwise from the image.
-
-    With ``only`` it runs for these events alone, and passes at once for the others of its pipeline.
-    """
+    """One command. With a parent it starts from the parent's disk, otherwise from the image."""
 
     label: str
     command: str
@@ -35,28 +32,6 @@ class DraftStep:
     parent: DraftStep | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     cache: DraftCache | None = None
-    timeout_seconds: int | None = None
-    runner_args: Mapping[str, object] = field(default_factory=dict)
-    only: tuple[Trigger, ...] = ()
-
-
-@immutable
-class Pushes:
-    """A trigger: pushes to branches, or of tags."""
-
-    branches: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
-
-
-@immutable
-class PullRequests:
-    """A trigger: pull requests to these branches; to any if there is none."""
-
-    branches: tuple[str, ...] = ()
-    types: tuple[str, ...] = ()
-
-
-Trigger: TypeAlias = "Pushes | PullRequests"
 
 
 @immutable
@@ -65,7 +40,4 @@ class DraftPipeline:
 
     slug: str
     stages: tuple[tuple[DraftStep, ...], ...]
-    name: str | None = None
-    env: Mapping[str, str] = field(default_factory=dict)
-    triggers: tuple[Trigger, ...] = ()
     timeout_seconds: int | None = None

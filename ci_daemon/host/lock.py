@@ -48,8 +48,7 @@ class Lock:
 
     def record_url(self, url: str, watchdog: float | None = None) -> None:
         """Record for other processes the URL at which the service answers from now on."""
-        # Every command reads the lock, and this import would take longer than the read.
-        from importlib.metadata import version  # noqa: PLC0415
+        from importlib.metadata import version  # noqa: PLC0415 - takes longer than to read the lock, as every command does
 
         self._write(ServingProcess(os.getpid(), url, version("ci-daemon"), time.time(), watchdog))
 

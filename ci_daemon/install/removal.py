@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from ci_daemon.install import links, release, units
 from ci_daemon.install.host import USER, Host, InstallError
-from ci_daemon.terminal.counts import counted
-from ci_daemon.terminal.sizes import size_text
+from ci_daemon.terminal import counted
+from ci_daemon.terminal.text import size_text
 from storage import immutable
 
 if TYPE_CHECKING:

@@ -7,10 +7,9 @@ import re
 from typing import TYPE_CHECKING
 
 from actors.ir import IrError, load
+from actors.render import FilesInvalid
 from ci_daemon.lint.doubts import doubts
-from ci_daemon.lint.json_lines import line_of
 from ci_daemon.lint.report import Finding, LintedPipeline, Place, Report
-from ci_daemon.lint.tracebacks import failures_in
 from storage import BuildErrorCode
 
 if TYPE_CHECKING:
@@ -24,6 +23,13 @@ _IN_GRAPH = re.compile(r"^graph\.nodes\[[0-9]+\]\.(step\.)?")
 """The part of a path that the language writes, and no author of a pipeline file."""
 
 _JSON_LINE = re.compile(r": line ([0-9]{1,9}) column [0-9]{1,9}$")
+_JSON_SPACE = re.compile(r"[ \t\r\n]*")
+
+_FRAME = re.compile(r'^  File "(?P<file>[^"\n]*)", line (?P<line>[0-9]{1,9})')
+_SOURCE = "    "
+_BEGINS = "Traceback (most recent call last):"
+_CONTINUES = ("During handling of the above exception", "The above exception was the direct cause")
+_WORKSPACE = "/workspace/"
 
 
 def check_declared(
@@ -43,7 +49,8 @@ def check_declared(
     def finding(fault: Fault) -> Finding:
         step = _step_at(pipeline.definition, fault.path)
         message = _IN_GRAPH.sub("", fault.message)
-        return Finding(message, files.place(pipeline.slug, step), fault.code, _key(step))
+        there = files.place_in(pipeline.slug, fault.path) or files.place(pipeline.slug, step)
+        return Finding(message, there, fault.code, _key(step))
 
     def place(step: Mapping[str, object]) -> Place | None:
         return files.place(pipeline.slug, step)
@@ -77,22 +84,28 @@ def check_ir(
         return json.loads(text)
 
     def line(fault: Fault) -> int | None:
-        return line_of(text, fault.path) if fault.path else None
+        return _line_of(text, fault.path) if fault.path else None
 
     try:
         plan = load(text, limits)
     except IrError as error:
         return LintedPipeline(slug, None, mistakes=tuple(map(finding, error.faults)))
     warnings = doubts(document(), (), plan, lambda _: place(), None, strict_shell=strict_shell)
-    unknown = (Finding(each.message, place(line_of(text, each.path)), step=each.step) for each in plan.unknown_keys)
+    unknown = (Finding(each.message, place(_line_of(text, each.path)), step=each.step) for each in plan.unknown_keys)
     return LintedPipeline(slug, plan, warnings=(*unknown, *warnings))
 
 
 def refused(failure: RenderFailed) -> Report:
     """Return the report of pipeline files that cannot be rendered."""
+    if isinstance(failure, FilesInvalid):
+        return Report((), tuple(_in_file(*each) for each in failure.mistakes))
     texts = (failure.log.decode(errors="replace"), str(failure))
-    found = next(filter(None, (failures_in(text, BuildErrorCode.RENDER_FAILED) for text in texts)), ())
+    found = next(filter(None, (_failures_in(text, BuildErrorCode.RENDER_FAILED) for text in texts)), ())
     return Report((), found or (Finding(str(failure), code=BuildErrorCode.RENDER_FAILED),))
+
+
+def _in_file(file: str, line: int, column: int, code: str, message: str) -> Finding:
+    return Finding(message, Place(file, line, column), code)
 
 
 def _step_at(document: object, path: tuple[str | int, ...]) -> Mapping[str, object]:
@@ -130,3 +143,77 @@ def _at(value: object, path: Iterable[object]) -> object:
 def _key(step: Mapping[str, object]) -> str | None:
     key = step.get("key")
     return key if isinstance(key, str) else None
+
+
+def _line_of(text: str, path: Iterable[str | int]) -> int:
+    """Return the line of a JSON text on which the value at a path begins.
+
+    If there is none, the innermost value on the way to it counts. The text is valid JSON.
+    Of members with the same name the last one counts, as in other readers.
+    """
+    offset = _skip(text, 0)
+    for part in path:
+        found = _member(text, offset, part)
+        if found is None:
+            break
+        offset = found
+    return text.count("\n", 0, offset) + 1
+
+
+def _member(text: str, offset: int, part: str | int) -> int | None:
+    """Return the offset of a member or item of the container at an offset, or None."""
+    is_object = text[offset] == "{"
+    if not is_object and text[offset] != "[":
+        return None
+    decoder = json.JSONDecoder()
+    found, place, offset = None, 0, _skip(text, offset + 1)
+    while text[offset] not in "]}":
+        name: str | int = place
+        if is_object:
+            name, offset = decoder.raw_decode(text, offset)
+            offset = _skip(text, _skip(text, offset) + 1)
+        if name == part:
+            found = offset
+        offset = _skip(text, decoder.raw_decode(text, offset)[1])
+        if text[offset] == ",":
+            offset = _skip(text, offset + 1)
+        place += 1
+    return found
+
+
+def _skip(text: str, offset: int) -> int:
+    space = _JSON_SPACE.match(text, offset)
+    return offset if space is None else space.end()
+
+
+def _failures_in(output: str, code: str) -> tuple[Finding, ...]:
+    """Return a mistake for each exception in the output of a pipeline file; none without a traceback.
+
+    Its place is the last line of the project that was reached. An exception that led to another one is left out.
+    """
+    found: list[Finding] = []
+    place: Place | None = None
+    message: list[str] = []
+
+    def end() -> None:
+        if message:
+            found.append(Finding("\n".join(message).strip(), place, code))
+        message.clear()
+
+    in_frames = False
+    for line in output.splitlines():
+        frame = _FRAME.match(line)
+        if line.endswith(_BEGINS) or (frame and not in_frames):
+            end()
+            place = None
+        if frame or line.endswith(_BEGINS):
+            in_frames = True
+            if frame and frame["file"].startswith(_WORKSPACE):
+                place = Place(frame["file"].removeprefix(_WORKSPACE), int(frame["line"]))
+        elif line.startswith(_CONTINUES):
+            message.clear()
+        elif not (in_frames and line.startswith(_SOURCE)) and (in_frames or message):
+            in_frames = False
+            message.append(line)
+    end()
+    return tuple(found)

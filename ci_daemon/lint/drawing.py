@@ -19,7 +19,10 @@ _NOT_CACHED = "none"
 
 
 def step_rows(pipeline: LintedPipeline) -> list[dict[str, Any]]:
-    """Return a row for each step; a step that builds in another stands below it, indented."""
+    """Return a row for each step; a step that builds in another stands below it, indented.
+
+    If a condition skips one, the rows say why.
+    """
     jobs = () if pipeline.plan is None else pipeline.plan.jobs
     rows: list[dict[str, Any]] = []
 
@@ -32,6 +35,7 @@ def step_rows(pipeline: LintedPipeline) -> list[dict[str, Any]]:
                 "starts_from": (job.image or "the default image") if depth == 0 else "its parent's disk",
                 "waits_for": [jobs[each.position].step_key for each in waits],
                 "cache": "" if job.cache_policy == _NOT_CACHED else job.cache_policy,
+                **({"skipped": job.skipped or ""} if any(each.skipped for each in jobs) else {}),
             }
         )
         for child in jobs:
@@ -51,6 +55,14 @@ def triggers_in_words(triggers: Iterable[Any]) -> str:
 
 def _in_words(trigger: Any) -> str:  # noqa: ANN401 - a repository declares it
     match trigger:
+        case {"paths": list(paths), **rest}:
+            return f"{_in_words(rest)} that changes {', '.join(map(str, paths))}"
+        case {"event": "push", "branches": ["*"]}:
+            return "a push to any branch"
+        case {"event": "pull_request", "branches": list(names), **rest} if "types" not in rest:
+            return f"a pull request to {', '.join(map(str, names))}"
+        case {"event": "pull_request", **rest} if "types" not in rest:
+            return "a pull request"
         case {"event": "push", "tags": list(names)}:
             return f"a push of the tags {', '.join(map(str, names))}"
         case {"event": "push", "branches": list(names)}:

@@ -13,13 +13,14 @@ if TYPE_CHECKING:
 
 @immutable
 class Place:
-    """A line of a file; without a line the whole file."""
+    """A line of a file, perhaps with a column; without a line the whole file."""
 
     file: str
     line: int | None = None
+    column: int | None = None
 
     def __str__(self) -> str:
-        return self.file if self.line is None else f"{self.file}:{self.line}"
+        return ":".join(str(each) for each in (self.file, self.line, self.column) if each is not None)
 
 
 @immutable
@@ -43,6 +44,7 @@ class Finding:
         return {
             "file": None if place is None else place.file,
             "line": None if place is None else place.line,
+            "column": None if place is None else place.column,
             "code": self.code,
             "step": self.step,
             "message": self.message,
@@ -117,4 +119,5 @@ def _job(job: NewJob, jobs: tuple[NewJob, ...]) -> dict[str, Any]:
         "waits_for": waits_of(job, jobs),
         "cache": job.cache_policy,
         "timeout_seconds": job.timeout_seconds,
+        "skipped": job.skipped,
     }

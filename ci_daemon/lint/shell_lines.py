@@ -70,7 +70,7 @@ def _ends_at_failures(statement: _Statement) -> bool:
             for option in options:
                 if option == "--" or option in {"&&", "||", "|"}:
                     return False
-                if option == "errexit" or re.fullmatch(r"-[A-Za-z]*e[A-Za-z]*", option):
+                if option == "errexit" or re.fullmatch(r"-[A-Za-df-z]*e[A-Za-z]*", option):
                     return True
         case ["trap", *_, "ERR"]:
             return True

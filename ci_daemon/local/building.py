@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TextIO
 
-    from ci_daemon.local import Interrupts, LocalService, Request
+    from ci_daemon.local import BuildInterrupts, LocalService, Request
     from ci_daemon.submit import Archive, Screen, Summary
     from storage import Build, Pipeline
 
@@ -33,7 +33,7 @@ class LocalRun:
     The modules that plan, follow and show a build are imported while a VM renders it.
     """
 
-    def __init__(self, service: LocalService, request: Request, stream: TextIO, interrupts: Interrupts) -> None:
+    def __init__(self, service: LocalService, request: Request, stream: TextIO, interrupts: BuildInterrupts) -> None:
         self.service = service
         self.request = request
         self.interrupts = interrupts
@@ -55,12 +55,13 @@ class LocalRun:
         with ThreadPoolExecutor(1) as background:
             asked = background.submit(submission.git_revision, self.request.tree)
             archive = pack()
-            declared = self._declared(archive) if self.request.ir is None else None
+            built = self._built(asked.result())
+            declared = self._declared(archive, built, self._begin) if self.request.ir is None else None
             pipeline_ir = (self.request.ir or "") if declared is None else declared.pipeline_ir
-            plan = self._plan(pipeline_ir)
+            revision = asked.result()
+            plan = self._plan(pipeline_ir, built)
             self._check_secrets(plan)
             self._warn(declared, plan)
-        revision = asked.result()
         pipeline = self.service.pipeline(self.request.pipeline, revision.repository, revision.branch)
         self._set_secrets(pipeline)
         new = NewBuild(
@@ -73,9 +74,23 @@ class LocalRun:
             timeout_seconds=plan.timeout_seconds,
             source_archive=archive.data,
             source_sha256=archive.sha256,
+            inputs=self.request.inputs,
             debug=self.request.shell is not None,
+            strict_shell=plan.strict_shell,
+            concurrency=plan.concurrency,
         )
         return self.service.storage.builds.create(pipeline, new, plan.jobs)
+
+    def plan(self, pack: Callable[[], Archive]) -> linting.LintedPipeline:
+        """Pack and plan what would be built, with the steps that its conditions skip; run nothing.
+
+        Raises as `create` does.
+        """
+        built = self._built(submission.git_revision(self.request.tree))
+        declared = self._declared(pack(), built, lambda: None) if self.request.ir is None else None
+        pipeline_ir = (self.request.ir or "") if declared is None else declared.pipeline_ir
+        plan = self._plan(pipeline_ir, built)
+        return linting.LintedPipeline(self.request.pipeline, plan, None if declared is None else declared.triggers)
 
     def follow(self, build: Build) -> Summary:
         """Run a stored build to its end, and show its logs. The first interrupt cancels it."""
@@ -108,13 +123,18 @@ class LocalRun:
         self.screen.print("canceling the build; another Ctrl-C ends it at once")
         self.service.cancel(build.id)
 
-    def _declared(self, archive: Archive) -> render.DeclaredPipeline:
-        """Return the pipeline that the archive declares."""
+    def _built(self, revision: submission.GitRevision) -> ir.Built:
+        return ir.Built(
+            branch=revision.branch, commit=revision.commit, repository=revision.repository, inputs=self.request.inputs
+        )
+
+    def _declared(self, archive: Archive, built: ir.Built, begin: Callable[[], None]) -> render.DeclaredPipeline:
+        """Return the pipeline that the archive declares; call ``begin`` once a VM renders it, or after that."""
         request, _ = self.request, render.discover  # its imports first: only the render then waits for its VM
         self.service.prepare()
         try:
-            envelope = self.service.discover(request.pipeline, archive.data, meanwhile=self._begin)
-            self._begin()  # also if its render is cached
+            envelope = self.service.discover(request.pipeline, archive.data, built=built, meanwhile=begin)
+            begin()  # also if no VM was needed
             return submission.select_declared(envelope, request.tree, request.slug)
         except submission.SeveralPipelines as error:
             raise BuildRefused(str(error)) from error
@@ -129,9 +149,9 @@ class LocalRun:
         result, _, reason = str(failure).partition(": ")
         return result if reason.strip() and reason.strip() in output else str(failure)
 
-    def _plan(self, pipeline_ir: str) -> ir.Plan:
+    def _plan(self, pipeline_ir: str, built: ir.Built) -> ir.Plan:
         try:
-            plan = ir.load(pipeline_ir, self.service.config.ir)
+            plan = ir.load(pipeline_ir, self.service.config.ir, built)
             plan = local.select_steps(plan, self.request.steps) if self.request.steps else plan
             if self.request.shell is not None:
                 local.step_named(plan.jobs, self.request.shell)

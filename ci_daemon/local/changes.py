@@ -82,10 +82,15 @@ class TreeChanges:
             stop_event=self._stop,
             rust_timeout=_QUIET_MS,
             ignore_permission_denied=True,
+            yield_on_timeout=True,
         )
-        for _ in batches:
+        watches = False
+        for batch in batches:
+            if watches and not batch:
+                continue
+            watches = True  # what changed before is in no batch, so the tree is compared at once
             with self._lock:
-                if self.differs():
+                if (batch or self._sha256) and self.differs():
                     if (on_change := self._on_change) is not None:
                         on_change()
                     self._changed.set()

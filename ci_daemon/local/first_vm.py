@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from actors import vms
 from actors.scheduling import ParkedConnections
-from actors.vms import VmError
+from actors.vms import USUAL_WEIGHT, VmError
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
@@ -57,7 +57,7 @@ class FirstVm:
             return None
         lease = self._storage.leases.reserve_parked(str(uuid.uuid4()), provider=provider.name)
         self.connections.expect(lease.uuid)
-        provider.hurry(lease.uuid)
+        provider.weigh(lease.uuid, USUAL_WEIGHT)
         try:
             provider.park(lease.uuid)
         except (VmError, OSError):  # the engine reports it if it cannot park one either

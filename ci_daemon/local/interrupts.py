@@ -1,43 +1,25 @@
-"""Ctrl-C and the signals that end a command: the first cancels the build, the next ends all at once."""
+"""The signals that end `ci-daemon run`: the first cancels the build, the next ends all at once."""
 
 from __future__ import annotations
 
-import os
 import signal
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING
 
 import storage
+from ci_daemon.interrupts import OF_SIGNAL, Interrupt, Interrupts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from sys import UnraisableHookArgs
     from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_OF_SIGNAL = 128
-_IMPORT_SYSTEM = "<frozen importlib"
-_LOCKING = {"contextlib", "logging", "threading"}
-"""Modules whose functions may lock before a `with` can unlock."""
-
-_WAIT = threading.Condition.wait.__code__
 _STARTING = (ThreadPoolExecutor.submit.__code__, threading.Thread.start.__code__)
-_AGAIN_SECONDS = 0.01
 
 
-class _Interrupt(KeyboardInterrupt):
-    """A signal that nobody has handled yet.
-
-    If code in `exec` raises KeyboardInterrupt itself, as in the decorator of a data class, Python ends by the signal at
-    its exit, however the exception was handled, and the exit code is lost. It does not look at subclasses.
-    """
-
-
-class Interrupts:
+class BuildInterrupts(Interrupts):
     """The signals of one command, whose handlers are set while it is entered. For the main thread.
 
     While a build runs, the first signal cancels it, and the command goes on to the end of that. Any other raises
@@ -46,32 +28,26 @@ class Interrupts:
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self._received: int | None = None
         self._raised = False
         self._deferred = False
         self._cancel: threading.Event | None = None
-        self._again: threading.Timer | None = None
 
     @property
     def exit_code(self) -> int | None:
         """The exit code of a command that was interrupted, 128 and the number of the signal; else None."""
-        return None if self._received is None else _OF_SIGNAL + self._received
+        return None if self._received is None else OF_SIGNAL + self._received
 
     @contextmanager
     def handled(self) -> Iterator[None]:
         """Handle the signals of this process."""
-        hook, sys.unraisablehook = sys.unraisablehook, partial(self._raise_again, sys.unraisablehook)
-        before = {number: signal.signal(number, self._handle) for number in _SIGNALS}
+        restore = self.install(*_SIGNALS)
         try:
             yield
         finally:
             self._raised = True
-            if self._again is not None:
-                self._again.cancel()
-                self._again.join()
-            for number, handler in before.items():
-                signal.signal(number, handler)
-            sys.unraisablehook = hook
+            restore()
 
     @contextmanager
     def before_the_end(self) -> Iterator[None]:
@@ -109,50 +85,24 @@ class Interrupts:
         self._deferred = False
         if first and self._cancel is not None:
             self._cancel.set()
-        elif not self._raised and _must_end(frame):
+        elif not self._raised and self._must_end(frame):
             self._deferred = first
             self._send_again(number)
         elif not self._raised:
             self._raised = True
-            raise _Interrupt(number, first)
+            raise Interrupt(number, first)
 
-    def _raise_again(self, hook: Callable[[UnraisableHookArgs], object], unraisable: UnraisableHookArgs) -> None:
-        """Raise an interrupt again that Python has dropped, because it came in a finalizer or a callback."""
-        if isinstance(unraisable.exc_value, _Interrupt):
-            number, self._deferred = unraisable.exc_value.args
-            self._raised = False
-            self._send_again(number)
-        else:
-            hook(unraisable)
+    def _dropped(self, interrupt: Interrupt) -> None:
+        _, self._deferred = interrupt.args
+        self._raised = False
 
-    def _send_again(self, number: int) -> None:
-        if self._again is not None:
-            self._again.cancel()
-        self._again = threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), number))
-        self._again.daemon = True
-        self._again.start()
-
-
-def _must_end(frame: FrameType | None) -> bool:
-    """Tell whether an exception may leave something behind that others wait for, or that nobody waits for.
-
-    That is the lock of Python's import, a transaction, a thread that is being started, and a lock or context that was
-    taken and that `with` cannot release yet. The body of a module that is imported keeps nothing.
-    """
-    if frame is None:
-        return False
-    if frame.f_code.co_filename.startswith(_IMPORT_SYSTEM):
-        return True
-    if frame.f_globals.get("__name__") in _LOCKING and not _waits(frame):
-        return True
-    while frame is not None:
-        module = frame.f_globals.get("__name__", "").partition(".")[0]
-        if module == storage.__name__ or frame.f_code in _STARTING:
+    def _must_end(self, frame: FrameType | None) -> bool:
+        """Tell also of transactions, and of threads that are being started, which nobody would wait for."""
+        if super()._must_end(frame):
             return True
-        frame = frame.f_back
-    return False
-
-
-def _waits(frame: FrameType) -> bool:
-    """Tell whether a condition has released its lock; it takes it again before an exception leaves it."""
-    return frame.f_code is _WAIT and "gotit" in frame.f_locals
+        while frame is not None:
+            module = frame.f_globals.get("__name__", "").partition(".")[0]
+            if module == storage.__name__ or frame.f_code in _STARTING:
+                return True
+            frame = frame.f_back
+        return False

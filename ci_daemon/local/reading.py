@@ -37,12 +37,16 @@ class LocalBuild:
         return self._view(self._stored(job_id))
 
     @contextmanager
-    def log(self, job_id: str, start: int, wait: int) -> Iterator[tuple[Iterator[bytes], bool]]:
-        """Open a job's log from byte ``start`` on, waiting up to ``wait`` seconds for a first byte.
+    def log(
+        self, job_id: str, start: int, wait: int, service: str | None = None
+    ) -> Iterator[tuple[Iterator[bytes], bool]]:
+        """Open a job's log, or that of its ``service``, from byte ``start`` on.
+
+        It waits up to ``wait`` seconds for a first byte.
 
         Whether the job is over is read first, so that the bytes include all that was written before its end.
         """
-        log = self._storage.logs.reader(self._build.uuid, job_id)
+        log = self._storage.logs.of(self._build.uuid, job_id, service)
         with self._engine.watch(job_id) as watch:
             ended, chunk = self._stored(job_id).state.terminal, log.read(start, _MAX_CHUNK)
             while not ended and not chunk and watch.wait(wait):

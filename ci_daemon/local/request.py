@@ -30,6 +30,7 @@ class Request:
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     shell: str | None = None
     strict_shell: bool = False
+    inputs: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def pipeline(self) -> str:

@@ -40,7 +40,7 @@ def _missing(images: Images) -> list[str]:
 
 
 def check_host(directory: Path, *, makes_images: bool = False) -> None:
-    """Check what VMs need of this host, and what making images needs. Raises HostUnfit."""
+    """Check that this host can run VMs and make images. Raises HostUnfit."""
     failed = [check for check in doctor.needed_by_vms(directory) if not check.ok]
     unmet = [check for check in failed if check.needed or (makes_images and check.name == _MAKES_IMAGES)]
     if unmet:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 # First here, before there are threads: two that import it and its `abc` at once may each wait for the other.
-import importlib.resources  # noqa: F401
+import importlib.resources  # noqa: F401 - imported for others
+import logging
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
@@ -13,16 +14,16 @@ from typing import TYPE_CHECKING
 import actors
 import storage as storages
 from actors import render
+from actors.vms import VmError
 from ci_daemon.config import Config, load
-from ci_daemon.engine_sections import engine_settings
 from ci_daemon.host import journal
 from ci_daemon.host.lock import AlreadyServed, served_by, serving
-from ci_daemon.host.open_files import raise_open_file_limit
-from ci_daemon.local.ending import destroy_vms, end_leases, leave_nothing
+from ci_daemon.host.process import raise_open_file_limit
 from ci_daemon.local.first_vm import FirstVm
 from ci_daemon.local.folders import CacheUnusable
 from ci_daemon.providers import open_images, open_providers
-from storage import BillingSettings, Clock, NewPipeline, Pipeline, Storage, SystemClock
+from ci_daemon.reload import engine_settings
+from storage import BillingSettings, Clock, HoldEnd, NewPipeline, Pipeline, Storage, SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from actors import Engine
+    from actors.ir import Built
     from actors.render import Envelope
     from actors.vms import Images, Providers
     from ci_daemon.local.folders import LocalFolders
@@ -43,6 +45,7 @@ _NO_API = ("127.0.0.1", 0)
 _LOG = "ci-daemon.log"
 _POLL_SECONDS = 0.02
 _LOCK_SECONDS = 0.2
+_log = logging.getLogger(__name__)
 _TIMINGS = actors.Timings(first_parked=0.25, housekeeping=1.0)
 """After the start the CPU is for the first job; other VMs and housekeeping wait."""
 
@@ -132,11 +135,13 @@ class LocalService:
         archive: bytes,
         organization: str = ORGANIZATION,
         *,
+        built: Built | None = None,
         meanwhile: Callable[[], None] = lambda: None,
     ) -> Envelope:
         """Render the pipelines of an archive, in a VM that is parked if the engine has not taken it over.
 
-        ``meanwhile`` is called when the render has its VM. The VM is destroyed in another thread.
+        Files are told what is ``built``. ``meanwhile`` is called when the render has its VM. The VM is destroyed in
+        another thread.
 
         Raises RenderFailed and VmError.
         """
@@ -157,6 +162,7 @@ class LocalService:
                 organization=organization,
                 slug=slug,
                 archive=archive,
+                built=built,
                 leaving=leaving,
                 claim_parked=claim,
                 connections=self._first_vm.connections,
@@ -193,7 +199,7 @@ class LocalService:
         """Stop the engine. The VMs end first, also those being made: the actors wait for their work with them."""
         if self._running is not None:
             self._running.drain()
-            destroy_vms(self.providers)
+            _destroy_vms(self.providers)
             self._running.stop()
 
 
@@ -229,8 +235,8 @@ def local_service(directory: Path, config: Config, busy: Callable[[int | None], 
         images = open_images(directory, config)
         providers = open_providers(directory, config, images, clock)
         stack.callback(providers.close)
-        end_leases(storage, providers)  # of a command that was killed
-        stack.callback(leave_nothing, storage, providers)
+        _end_leases(storage, providers)  # of a command that was killed
+        stack.callback(_leave_nothing, storage, providers)
         parking = stack.enter_context(ThreadPoolExecutor(1, "park"))
         starting = stack.enter_context(ThreadPoolExecutor(1, "start"))
         service = LocalService(config, storage, images, providers, clock, parking, starting)
@@ -277,3 +283,33 @@ def _waited(directory: Path) -> Iterator[None]:
         time.sleep(_LOCK_SECONDS)
     with _held(directory, lambda _: None):  # another waiter may have been faster
         yield
+
+
+def _leave_nothing(storage: Storage, providers: Providers) -> None:
+    """End all VMs and leases. Raises VmError if a VM is left."""
+    if left := _end_leases(storage, providers):
+        message = f"a part of a VM is left, which the next `ci-daemon run` removes: {'; '.join(map(str, left))}"
+        raise VmError(message)
+
+
+def _end_leases(storage: Storage, providers: Providers) -> list[VmError]:
+    """Destroy all VMs and end their leases; return why some are left. The engine does not run."""
+    for hold in storage.holds.open():
+        storage.holds.end(hold.id, HoldEnd.RELEASED)
+    left = _destroy_vms(providers)
+    for lease in storage.leases.live():
+        storage.leases.end(lease.id)
+    return left
+
+
+def _destroy_vms(providers: Providers) -> list[VmError]:
+    """Destroy all VMs; return why some are left."""
+    left = []
+    for provider in providers:
+        for vm in provider.list():
+            try:
+                provider.destroy(vm)
+            except VmError as error:  # this command or the next one tries again
+                _log.warning("VM %s cannot be destroyed: %s", vm, error)
+                left.append(error)
+    return left

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actors import wait_reason
 from actors.scheduling import (
     Waiting,
     admission_block,
     awaits_image,
+    awaits_lock,
     back_off,
     load_fair_share,
     queue_order,
@@ -34,8 +34,8 @@ _NOT_RUNNING = "waiting for a VM: the service does not run"
 class WaitingJob:
     """A waiting job; ``position`` counts from 1 over all organizations.
 
-    ``position`` is None while the job backs off or waits for its image. ``build`` is ORG/PIPELINE/NUMBER; ``since`` is
-    when the job became ready for a VM.
+    ``position`` is None while the job backs off, or waits for an image or lock. ``build`` is ORG/PIPELINE/NUMBER;
+    ``since`` is when the job became ready for a VM.
     """
 
     position: int | None
@@ -58,9 +58,14 @@ class WaitingBuild:
 
 def waiting_builds(storage: Storage, limit: int) -> list[WaitingBuild]:
     """Return at most ``limit`` builds that wait for an approval or for their turn, oldest first."""
+    found = storage.builds.waiting(limit)
+    if not found:
+        return []
+    from actors import wait_reason  # noqa: PLC0415 - it imports much, and mostly no build waits
+
     return [
         WaitingBuild(each.name, each.organization_slug, each.created_at, reason)
-        for each in storage.builds.waiting(limit)
+        for each in found
         if (reason := wait_reason(storage, each)) is not None
     ]
 
@@ -68,7 +73,7 @@ def waiting_builds(storage: Storage, limit: int) -> list[WaitingBuild]:
 def waiting_jobs(
     storage: Storage, settings: PoolSettings, host: Capacity, clock: Clock, limit: int, *, running: bool
 ) -> list[WaitingJob]:
-    """Return at most ``limit`` waiting jobs: those in line first, then for an image, then backing off.
+    """Return at most ``limit`` waiting jobs: in line, then for an image or lock, then backing off.
 
     The order is an estimate, because the organizations' turns change with their usage. ``host`` has the caps for all
     VMs together; ``running`` says whether the service runs.
@@ -86,6 +91,9 @@ def waiting_jobs(
     for image in storage.queue.awaited_images():
         for awaiting in storage.queue.awaiting(image)[: limit - len(found)]:
             found += _waiting_job(storage, storage.jobs.get(awaiting.job_id), None, awaits_image(image))
+    for job_id in storage.queue.awaiting_locks(limit - len(found)):
+        job = storage.jobs.get(job_id)
+        found += _waiting_job(storage, job, None, "" if job is None else awaits_lock(job))
     for job_id in storage.queue.backing_off(limit - len(found)):
         job = storage.jobs.get(job_id)
         if job is not None and (pause := back_off(job, clock.now())) is not None:

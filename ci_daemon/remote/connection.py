@@ -5,25 +5,23 @@ from __future__ import annotations
 import json
 import ssl
 from contextlib import contextmanager
-from functools import cache
 from http import HTTPStatus
 from importlib.metadata import version
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
 
 import httpx
-from pydantic import TypeAdapter, ValidationError
 
-from ci_daemon.remote.operations import Nothing, Operation, Page, RequestFailed, ServiceUnreachable, filled
-from ci_daemon.remote.urls import is_this_host
+from ci_daemon.remote.destination import is_this_host
+from ci_daemon.remote.errors import RequestFailed, ServiceUnreachable
 from storage import error_reason, record_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     import storage
-    from api.operations import Download
-    from api.operations import Operation as Declared
+    from api.operations import Download, Operation
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -32,7 +30,7 @@ _TIMEOUT = 30.0
 _CONNECT_TIMEOUT = 10.0
 _PAGE_SIZE = "100"
 _BLOCK = 64 * 1024
-_NO_NAMES: Mapping[str, object] = MappingProxyType({})
+_NOUNS: Mapping[str, str] = MappingProxyType({"org": "organization"})
 _NO_QUERY: Mapping[str, str] = MappingProxyType({})
 
 
@@ -54,40 +52,9 @@ class Connection:
             trust_env=not is_this_host(url),
         )
 
-    def call(
-        self,
-        operation: Operation[T],
-        names: Mapping[str, object] = _NO_NAMES,
-        *,
-        body: Mapping[str, object] | None = None,
-        query: Mapping[str, str] | None = None,
-    ) -> T:
-        """Perform an operation and return its answer; ``names`` are the parameters of its path."""
-        unknown = {*(body or {})} - operation.body | {*(query or {})} - operation.query
-        if unknown:
-            raise TypeError(f"{operation.id} does not take {', '.join(sorted(unknown))}")
-        response = self._request(operation.method, operation.at(names), body, query)
-        if operation.answer is Nothing:
-            return operation.answer()
-        try:
-            answer: T = _adapter(operation).validate_json(response.content)
-        except ValidationError as error:
-            raise self._not_a_service(response) from error
-        return answer
-
-    def items(self, operation: Operation[Page[T]], names: Mapping[str, object] = _NO_NAMES) -> Iterator[T]:
-        """Yield the rows of a list, page by page."""
-        query = {"limit": _PAGE_SIZE} if "limit" in operation.query else {}
-        while True:
-            page = self.call(operation, names, query=query)
-            yield from page.data
-            if page.next_cursor is None:
-                return
-            query["cursor"] = page.next_cursor
-
     def perform(
         self,
-        operation: Declared[R],
+        operation: Operation[R],
         names: Mapping[str, str],
         body: object = None,
         *,
@@ -107,7 +74,7 @@ class Connection:
 
     def rows(
         self,
-        operation: Declared[storage.Page[Any]] | Declared[list[Any]],
+        operation: Operation[storage.Page[Any]] | Operation[list[Any]],
         names: Mapping[str, str],
         query: Mapping[str, str] = _NO_QUERY,
     ) -> Iterator[Any]:
@@ -126,20 +93,19 @@ class Connection:
 
     @contextmanager
     def stream(
-        self, operation: Operation[Any], names: Mapping[str, object], start: int = 0, wait: int = 0
+        self, path: str, names: Mapping[str, str], start: int = 0, wait: int = 0
     ) -> Iterator[tuple[Iterator[bytes], httpx.Headers]]:
         """Open an answer of bytes from byte ``start`` on, waiting up to ``wait`` seconds for a first byte.
 
         Yields an iterator of chunks as they arrive, and the headers. If there is nothing after ``start``, no chunk
         comes.
         """
-        query = {"wait": str(wait)} if "wait" in operation.query else None
-        with self._opened(operation.at(names), start, wait, query) as opened:
+        with self._opened(filled(path, names), start, wait, {"wait": str(wait)}) as opened:
             yield opened
 
     @contextmanager
     def download(
-        self, operation: Declared[Download], names: Mapping[str, str], start: int
+        self, operation: Operation[Download], names: Mapping[str, str], start: int
     ) -> Iterator[Iterator[bytes]]:
         """Open a file from byte ``start`` on: its chunks as they arrive."""
         with self._opened(filled(operation.path, names), start) as (chunks, _):
@@ -246,6 +212,18 @@ class Connection:
         return RequestFailed(response.status_code, "unknown", message)
 
 
+def filled(path: str, names: Mapping[str, str]) -> str:
+    """Return a path with names in the place of its parameters; none of them reaches beyond its own part.
+
+    Raises RequestFailed if a name cannot be one.
+    """
+    for parameter, value in names.items():
+        if "/" in value:
+            noun = _NOUNS.get(parameter, parameter)
+            raise RequestFailed(HTTPStatus.NOT_FOUND, "not_found", f'there is no {noun} "{value}"')
+    return path.format_map({name: quote(value, safe="").replace(".", "%2E") for name, value in names.items()})
+
+
 def _blocks(content: bytes, sent: Callable[[float], None]) -> Iterator[bytes]:
     """Yield a body block by block, and tell after each how much of it was taken."""
     for start in range(0, len(content), _BLOCK):
@@ -264,8 +242,3 @@ def _cause(error: BaseException | None, kind: type[T]) -> T | None:
             return error
         error = error.__cause__ or error.__context__
     return None
-
-
-@cache
-def _adapter(operation: Operation[Any]) -> TypeAdapter[Any]:
-    return TypeAdapter(operation.answer)

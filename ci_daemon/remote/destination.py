@@ -1,12 +1,15 @@
-"""The server that a command speaks to: of a named context, of variables, or of the current context."""
+"""The server that a command speaks to: of a named context, of variables, or of the current context.
+
+Its URL is checked as people write it.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from ci_daemon.remote.contexts import Contexts, ContextsUnusable
 from ci_daemon.remote.token_store import TokenStore
-from ci_daemon.remote.urls import is_http_url
 from storage import immutable
 
 if TYPE_CHECKING:
@@ -14,6 +17,23 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ci_daemon.remote.contexts import Context
+
+
+def is_http_url(url: str) -> bool:
+    """Tell whether a URL consists of scheme, valid host, port and path, and nothing else."""
+    try:
+        parts = urlsplit(url)
+        host = (parts.hostname or "").encode("idna")
+        extras = parts.port == 0 or parts.username or parts.query or parts.fragment
+    except ValueError:
+        return False
+    return parts.scheme in {"http", "https"} and bool(host) and url.isprintable() and " " not in url and not extras
+
+
+def is_this_host(url: str) -> bool:
+    """Tell whether a URL is of the loopback."""
+    return urlsplit(url).hostname in {"127.0.0.1", "::1", "localhost"}
+
 
 LOOPBACK_URL = "http://127.0.0.1:8800"
 """The URL of a service on this host with the default configuration; a test compares it with that."""

@@ -7,7 +7,7 @@ import os
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 
-from ci_daemon.remote.operations import RequestFailed, ServiceUnreachable
+from ci_daemon.remote.errors import RequestFailed, ServiceUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from api.operations import ArtifactRecord
-    from ci_daemon.submit.retry import Backoff
+    from ci_daemon.remote.errors import Backoff
 
 _BLOCK = 1 << 20
 

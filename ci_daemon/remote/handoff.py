@@ -11,8 +11,8 @@ import secrets
 import time
 from typing import TYPE_CHECKING
 
-from ci_daemon.remote import operations
-from ci_daemon.remote.operations import RequestFailed, ServiceUnreachable
+from api.operations import cli_login
+from ci_daemon.remote.errors import RequestFailed, ServiceUnreachable
 from storage import immutable
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def claim(connection: Connection, handoff: Handoff, pause: Callable[[float], Non
     deadline = time.monotonic() + _MAX_SECONDS
     while time.monotonic() < deadline:
         try:
-            return connection.call(operations.CLAIM, body={"nonce": handoff.nonce}).token
+            return connection.perform(cli_login.claim_v2, {}, {"nonce": handoff.nonce}).token
         except RequestFailed as error:
             if error.code != "cli_code_invalid" and not error.retryable:
                 raise
@@ -69,7 +69,7 @@ def claim(connection: Connection, handoff: Handoff, pause: Callable[[float], Non
 def redeem(connection: Connection, code: str) -> str:
     """Return the token of the session that a code is for. Raises SignInFailed and RequestFailed."""
     try:
-        return connection.call(operations.REDEEM, body={"code": code}).token
+        return connection.perform(cli_login.redeem_v2, {}, {"code": code}).token
     except RequestFailed as error:
         if error.code != "cli_code_invalid":
             raise

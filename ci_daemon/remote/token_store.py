@@ -50,7 +50,7 @@ class TokenStore:
         if context.token_place != TokenPlace.KEYRING:
             return self._read().get(key)
         import keyring  # noqa: PLC0415 - as the class says
-        from keyring.errors import KeyringError  # noqa: PLC0415
+        from keyring.errors import KeyringError  # noqa: PLC0415 - the same
 
         try:
             return keyring.get_password(_SERVICE, key)
@@ -66,7 +66,7 @@ class TokenStore:
                 self._write(tokens)
             return
         import keyring  # noqa: PLC0415 - as the class says
-        from keyring.errors import KeyringError, PasswordDeleteError  # noqa: PLC0415
+        from keyring.errors import KeyringError, PasswordDeleteError  # noqa: PLC0415 - the same
 
         try:
             keyring.delete_password(_SERVICE, key)
@@ -89,7 +89,7 @@ class TokenStore:
 def _keep_in_keyring(key: str, token: str) -> bool:
     """Store a token in the system's keyring, if one works; tell whether it did."""
     import keyring  # noqa: PLC0415 - as `TokenStore` says
-    from keyring.errors import KeyringError  # noqa: PLC0415
+    from keyring.errors import KeyringError  # noqa: PLC0415 - the same
 
     if keyring.get_keyring().priority < _USABLE_PRIORITY:
         return False

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ci_daemon.submit.declared import SeveralPipelines, declared_lines, default_slug, folder_slug, select_declared
     from ci_daemon.submit.events import FollowStarted, LogLine
     from ci_daemon.submit.follow import Follower
-    from ci_daemon.submit.lines import LineSplitter
+    from ci_daemon.submit.log_reader import LineSplitter
     from ci_daemon.submit.packing import Archive, PackError, pack
     from ci_daemon.submit.revision import GitRevision, git_revision
     from ci_daemon.submit.screen import Screen

@@ -5,9 +5,8 @@ from __future__ import annotations
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from api.operations import builds, jobs
-from ci_daemon.remote import operations
-from ci_daemon.remote.operations import RequestFailed
+from api.operations import LOG_PATH, RENDER_LOG_PATH, SERVICE_LOG_PATH, builds, jobs
+from ci_daemon.remote.errors import RequestFailed
 from storage import RENDER_LOG
 
 if TYPE_CHECKING:
@@ -40,8 +39,10 @@ class BuildReader(Protocol):
         """Return one of the build's jobs."""
         ...
 
-    def log(self, job_id: str, start: int, wait: int) -> OpenLog:
-        """Open a job's log from byte ``start`` on, waiting up to ``wait`` seconds for a first byte.
+    def log(self, job_id: str, start: int, wait: int, service: str | None = None) -> OpenLog:
+        """Open a job's log, or that of its ``service``, from byte ``start`` on.
+
+        It waits up to ``wait`` seconds for a first byte.
 
         ``RENDER_LOG`` in the place of a job is the log of the build's rendering, which may be empty.
         """
@@ -76,17 +77,21 @@ class ServedBuild(BuildRecords):
         self._connection = connection
 
     @contextmanager
-    def log(self, job_id: str, start: int, wait: int) -> Iterator[tuple[Iterator[bytes], bool]]:
-        """Open a job's log, or that of the rendering, from byte ``start`` on.
+    def log(
+        self, job_id: str, start: int, wait: int, service: str | None = None
+    ) -> Iterator[tuple[Iterator[bytes], bool]]:
+        """Open a job's log, that of its ``service``, or that of the rendering, from byte ``start`` on.
 
         It waits up to ``wait`` seconds for a first byte. A build that was not rendered has an empty one.
         """
         rendering = job_id == RENDER_LOG
         names = self._names if rendering else {**self._names, "job_id": job_id}
-        operation = operations.GET_RENDER_LOG if rendering else operations.GET_LOG
+        path = RENDER_LOG_PATH if rendering else LOG_PATH
+        if service is not None:
+            path, names = SERVICE_LOG_PATH, {**names, "service": service}
         with ExitStack() as stack:
             try:
-                chunks, headers = stack.enter_context(self._connection.stream(operation, names, start, wait))
+                chunks, headers = stack.enter_context(self._connection.stream(path, names, start, wait))
             except RequestFailed as error:
                 if error.code != "render_log_not_found":
                     raise

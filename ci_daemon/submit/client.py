@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from api.operations import billing, builds, pipelines, user
 from ci_daemon.remote.connection import Connection
-from ci_daemon.remote.operations import RequestFailed
+from ci_daemon.remote.errors import RequestFailed
 from storage import LedgerSource
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from actors.render import is_yaml_name
 from storage import slugify
 
 if TYPE_CHECKING:
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
     from actors.render import DeclaredPipeline, Envelope
 
-_DSL = "harmont"
+_DSL = frozenset({"harmont", "ci_daemon.language"})
+_PACKAGE, _, _MODULE = "ci_daemon.language".partition(".")
 _DECORATOR = "pipeline"
 
 
@@ -48,17 +50,29 @@ def select_declared(envelope: Envelope, tree: Path, pipeline: str | None) -> Dec
 
 
 def declared_slugs(tree: Path) -> list[str]:
-    """Return the slugs of the pipelines in ``.hm/*.py``, in the order in which the DSL registers them.
+    """Return the slugs of the pipelines in ``.hm``: first those of Python in the order of the DSL.
 
-    Empty if a file is not valid Python or computes a slug: only rendering finds that one.
+    Empty if a file is not valid, or computes a slug: only rendering finds that one.
     """
     slugs: list[str] = []
     try:
+        yaml = sorted(each for each in (tree / ".hm").glob("*.*") if is_yaml_name(each.name))
         for file in sorted((tree / ".hm").glob("*.py")):
             slugs += [slug for slug, _ in declared_lines(ast.parse(file.read_bytes()))]
+        slugs += [_slug_of_yaml(file) for file in yaml]
     except (OSError, SyntaxError, ValueError, RecursionError):
         return []
     return slugs
+
+
+def _slug_of_yaml(file: Path) -> str:
+    """Return the slug of a file. Raises OSError, and ValueError if it has mistakes."""
+    from actors.ir import FileInvalid, PipelineFile  # noqa: PLC0415 - pydantic
+
+    try:
+        return PipelineFile.parse(file.name, file.read_text("utf-8")).slug
+    except FileInvalid as error:
+        raise ValueError(str(error)) from None
 
 
 def declared_lines(module: ast.Module) -> Iterator[tuple[str, int]]:
@@ -72,12 +86,14 @@ def declared_lines(module: ast.Module) -> Iterator[tuple[str, int]]:
 
 
 def _names(module: ast.Module) -> Iterator[str]:
-    """Yield the names under which a file imports the DSL's decorator."""
+    """Yield the names under which a file imports the decorator of either language."""
     for node in ast.walk(module):
         if isinstance(node, ast.Import):
-            yield from (f"{each.asname or each.name}.{_DECORATOR}" for each in node.names if each.name == _DSL)
-        elif isinstance(node, ast.ImportFrom) and node.module == _DSL:
+            yield from (f"{each.asname or each.name}.{_DECORATOR}" for each in node.names if each.name in _DSL)
+        elif isinstance(node, ast.ImportFrom) and node.module in _DSL:
             yield from (each.asname or each.name for each in node.names if each.name == _DECORATOR)
+        elif isinstance(node, ast.ImportFrom) and node.module == _PACKAGE:
+            yield from (f"{each.asname or each.name}.{_DECORATOR}" for each in node.names if each.name == _MODULE)
 
 
 def _slug(call: ast.Call, function: str) -> str:

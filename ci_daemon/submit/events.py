@@ -20,10 +20,11 @@ class FollowStarted:
 
 @immutable
 class LogLine:
-    """A line of a job's log, without its line end."""
+    """A line of a job's log, or of that of its ``service``, without its line end."""
 
     job: JobRecord
     text: str
+    service: str | None = None
 
 
 @immutable

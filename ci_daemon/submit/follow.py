@@ -9,9 +9,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ci_daemon.remote.errors import retry
 from ci_daemon.submit.events import BuildUpdated, FollowStarted, JobUpdated, LogLine
 from ci_daemon.submit.log_reader import read_log
-from ci_daemon.submit.retry import retry
 from storage import JobState, immutable
 
 if TYPE_CHECKING:
@@ -25,10 +25,23 @@ _WITHOUT_LOG = {JobState.SKIPPED, JobState.CANCELED}
 
 
 @immutable
-class _LogEnded:
-    """A job's log was read to its end, or cannot be read because of ``error``."""
+class _Log:
+    """The log of a job, or of its ``service``."""
 
     job: JobRecord
+    service: str | None = None
+
+    @property
+    def key(self) -> tuple[str, str | None]:
+        """The job's id and the service, the same whatever state the job is in."""
+        return self.job.uuid, self.service
+
+
+@immutable
+class _LogEnded:
+    """A log was read to its end, or cannot be read because of ``error``."""
+
+    log: _Log
     error: Exception | None = None
 
 
@@ -46,10 +59,11 @@ class Follower:
         self._poll_seconds = poll_seconds
         self._readers = readers
         self._received: queue.Queue[LogLine | _LogEnded] = queue.Queue(maxsize=1000)
-        self._to_read: queue.Queue[JobRecord | None] = queue.Queue()
+        self._to_read: queue.Queue[_Log | None] = queue.Queue()
         self._threads: list[threading.Thread] = []
-        self._followed: set[str] = set()
-        self._read: set[str] = set()
+        self._followed: dict[str, set[tuple[str, str | None]]] = {}
+        """The logs of each job that are followed, and not read to their ends."""
+
         self._shown: dict[str, JobRecord] = {}
 
     def events(self) -> Iterator[Event]:
@@ -105,7 +119,7 @@ class Follower:
         return shown is not None and (shown.state.terminal or shown.state is JobState.RUNNING or shown.state.ending)
 
     def _log_was_read(self, job: JobRecord) -> bool:
-        return job.uuid not in self._followed or job.uuid in self._read
+        return not self._followed.get(job.uuid)
 
     def _receive_until(self, deadline: float) -> Iterator[Event]:
         """Yield lines until the deadline, or until a log ends: then states have probably changed.
@@ -124,15 +138,20 @@ class Follower:
                 continue
             if found.error is not None:
                 raise found.error
-            self._read.add(found.job.uuid)
+            self._followed[found.log.job.uuid].discard(found.log.key)
             return
 
     def _get_job(self, job: JobRecord) -> JobRecord:
         return retry(lambda: self._reader.job(job.uuid))
 
     def _follow(self, job: JobRecord) -> None:
-        self._followed.add(job.uuid)
-        self._to_read.put(job)
+        logs = [_Log(job), *(_Log(job, service) for service in job.services)]
+        self._followed[job.uuid] = {log.key for log in logs}
+        for log in logs:
+            self._read_later(log)
+
+    def _read_later(self, log: _Log) -> None:
+        self._to_read.put(log)
         if len(self._threads) < self._readers:
             # A daemon thread does not delay the process's exit, even while a read waits for bytes.
             thread = threading.Thread(target=self._read_logs, name=f"log-{len(self._threads)}", daemon=True)
@@ -141,14 +160,14 @@ class Follower:
 
     def _read_logs(self) -> None:
         """Read one log after the other until no more come. Runs in a thread of its own."""
-        while (job := self._to_read.get()) is not None:
+        while (log := self._to_read.get()) is not None:
             try:
-                for text in read_log(partial(self._reader.log, job.uuid)):
-                    self._received.put(LogLine(job, text))
+                for text in read_log(partial(self._reader.log, log.job.uuid, service=log.service)):
+                    self._received.put(LogLine(log.job, text, log.service))
             except Exception as error:  # noqa: BLE001 - re-raised in the thread that follows the build
-                self._received.put(_LogEnded(job, error))
+                self._received.put(_LogEnded(log, error))
             else:
-                self._received.put(_LogEnded(job))
+                self._received.put(_LogEnded(log))
 
 
 def _as_started(job: JobRecord) -> JobRecord:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from api.state_looks import look_of
 from ci_daemon.submit.events import BuildUpdated, FollowStarted, JobUpdated, LogLine
-from ci_daemon.terminal.counts import counted
+from ci_daemon.terminal import counted
 from storage import JobState
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ class Screen:
                 self._prepare(jobs)
                 for warning in build.warnings:
                     self.print(f"warning: {warning}")
-            case LogLine(job=job, text=text):
-                self._write(self._name(job), _coloured(text))
+            case LogLine(job=job, text=text, service=service):
+                self._write(self._name(job, service), _coloured(text))
             case JobUpdated(job=job):
                 if job.state is not JobState.PENDING:
                     style = look_of(job.state).style
@@ -90,14 +90,21 @@ class Screen:
     def _prepare(self, jobs: Iterable[JobRecord]) -> None:
         for position, job in enumerate(jobs):
             self._colours[job.uuid] = _NAME_COLOURS[position % len(_NAME_COLOURS)]
-            self._width = max(self._width, min(len(_clean(job.name)), _MAX_NAME_WIDTH))
+            names = [_clean(job.name), *(_of_service(job, service) for service in job.services)]
+            self._width = max(self._width, min(max(map(len, names)), _MAX_NAME_WIDTH))
 
-    def _name(self, job: JobRecord) -> Text:
-        return Text(_clean(job.name), self._colours.get(job.uuid, ""))
+    def _name(self, job: JobRecord, service: str | None = None) -> Text:
+        name = _clean(job.name) if service is None else _of_service(job, service)
+        return Text(name, self._colours.get(job.uuid, ""))
 
     def _write(self, name: Text, text: Text) -> None:
         name.truncate(self._width, overflow="ellipsis", pad=True)
         self._console.print(Text.assemble(name, (" | ", "dim"), text), soft_wrap=True)
+
+
+def _of_service(job: JobRecord, service: str) -> str:
+    """Return the beginning of a line of a service: the job and the service."""
+    return f"{_clean(job.name)} {_clean(service)}"
 
 
 def _job_table(summary: Summary) -> Table:

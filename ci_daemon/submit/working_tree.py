@@ -48,8 +48,8 @@ class TreeEntry:
 class WorkingTree:
     """The files, links and empty folders below a folder, without those that are ignored.
 
-    If git is there and the folder is in a repository, that is what git tracks and what it would add, with the files of
-    submodules and repositories within. Else it is what the ``.gitignore`` files of the folder and its parents leave.
+    In a repository, with git, these are tracked files and those that git would add, also of submodules and nested
+    repositories. Else it is what the ``.gitignore`` files of the folder and its parents leave.
     """
 
     def __init__(self, top: Path) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rich.live import Live
 
-from ci_daemon.terminal.capability import can_redraw
+from ci_daemon.terminal.progress import can_redraw
 from ci_daemon.terminal.tables import print_renderable
 
 if TYPE_CHECKING:

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ci_daemon.terminal.capability import shows_progress
-from ci_daemon.terminal.printable import printable
+from ci_daemon.terminal.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import TextIO
+
+
+def can_redraw(stream: TextIO) -> bool:
+    """Tell whether a stream is a terminal that can move its cursor."""
+    return stream.isatty() and os.environ.get("TERM", "") not in {"", "dumb", "unknown"}
+
+
+def shows_progress() -> bool:
+    """Tell whether a person sees progress on stderr.
+
+    Nobody does in a pipe, nor with `--quiet`, whose stdout is no terminal.
+    """
+    return can_redraw(sys.stderr) and sys.stdout.isatty()
+
 
 # ruff: noqa: PLC0415 - rich is imported only where it draws, because that takes longer than a small command
 

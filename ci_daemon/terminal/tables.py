@@ -18,9 +18,8 @@ from rich.table import Table
 from rich.text import Text
 
 from api.state_looks import look_of
-from ci_daemon.terminal.durations import precise_duration, relative_time
-from ci_daemon.terminal.paging import print_paged
-from ci_daemon.terminal.printable import printable
+from ci_daemon.terminal import print_paged
+from ci_daemon.terminal.text import precise_duration, printable, relative_time
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

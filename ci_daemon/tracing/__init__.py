@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from storage import on_first_use
 
 if TYPE_CHECKING:
-    from ci_daemon.tracing.settings import TracingSettings
+    from ci_daemon.settings import TracingSettings
     from ci_daemon.tracing.tracer import Tracer, TracingUnavailable, open_exporter
 else:
     __getattr__ = on_first_use(__name__)

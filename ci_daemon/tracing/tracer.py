@@ -6,6 +6,9 @@ import logging
 import sys
 import threading
 from datetime import timedelta
+from importlib.util import find_spec
+from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Protocol
 
 from ci_daemon.tracing.spans import FinishedBuild, build_spans
@@ -14,7 +17,7 @@ from storage import StorageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ci_daemon.tracing.settings import TracingSettings
+    from ci_daemon.settings import TracingSettings
     from ci_daemon.tracing.spans import Span
     from storage import Build, Clock, Storage
 
@@ -50,10 +53,23 @@ def open_exporter(settings: TracingSettings) -> Exporter:
     except ImportError as error:
         raise TracingUnavailable(
             f"[tracing] has an endpoint, but the packages that send traces are missing ({error}). Install them with"
-            f' {sys.executable} -m pip install "opentelemetry-exporter-otlp-proto-http>=1.27", as ci-daemon[otlp] does,'
+            f' {_pip_install()} "opentelemetry-exporter-otlp-proto-http>=1.27", as ci-daemon[otlp] does,'
             " or remove the endpoint from the configuration"
         ) from error
     return OtlpExporter(settings.endpoint)
+
+
+def _pip_install() -> str:
+    """Return the command that installs packages where this program finds them.
+
+    The Debian package and the environments of uv have no pip. The portable archive is no environment: the Python is
+    the system's, and the packages are in a folder of the archive.
+    """
+    python = quote(sys.executable)
+    command = f"{python} -m pip install" if find_spec("pip") else f"uv pip install --python {python}"
+    if sys.prefix == sys.base_prefix:
+        command += f" --target {quote(str(Path(__file__).parents[2]))}"
+    return command
 
 
 class Tracer:

@@ -22,15 +22,15 @@ from storage.models.accounts import (
     UserRow,
 )
 from storage.models.notifications import MailOptOutRow, MailRow, NotificationRow
-from storage.models.pipelines import PipelineRow, ScheduleRow
+from storage.models.pipelines import PipelineRow, PipelineTriggerRow, ScheduleRow
 from storage.records.accounts import Role
 from storage.records.pipelines import Visibility
 
 if TYPE_CHECKING:
     from storage.accounts.passkeys import Passkeys
+    from storage.billing.holds import Holds
     from storage.builds.builds import Builds
     from storage.database.connection import Database
-    from storage.leases.holds import Holds
 
 
 class Accounts:
@@ -72,6 +72,9 @@ class Accounts:
         )
         pipelines = PipelineRow.select(PipelineRow.id).where(
             PipelineRow.organization == slot("organization_id"), PipelineRow.deleted_at.is_null()
+        )
+        self._forget_triggers = Write(
+            database, PipelineTriggerRow.delete().where(PipelineTriggerRow.pipeline << pipelines)
         )
         self._forget_schedules = Write(database, ScheduleRow.delete().where(ScheduleRow.pipeline << pipelines))
         self._forget_notifications = Write(
@@ -115,6 +118,7 @@ class Accounts:
                 self._close_organization.run(organization_id=organization_id, now=now)
                 self._hide.run(organization_id=organization_id)
                 self._forget_schedules.run(organization_id=organization_id)
+                self._forget_triggers.run(organization_id=organization_id)
                 self._forget_notifications.run(organization_id=organization_id)
                 self._holds.forget(organization_id=organization_id)
             canceled = [build.id for build in self._builds.unfinished() if build.organization_id in closed]

@@ -7,12 +7,12 @@ from math import ceil
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from storage.accounts.tokens import hashed
 from storage.database.clock import DAY, SECOND, from_micros, to_micros
 from storage.database.statements import Columns, Query, Write, first, insert_into, slot, written
 from storage.errors import InviteInvalid, InviteUnacceptable, TooManyInvites
 from storage.models.accounts import InviteRow, MembershipRow, OrganizationRow, UserRow
 from storage.records.accounts import Invite, InviteDraft, Role
+from storage.vault import hashed
 
 if TYPE_CHECKING:
     from storage.accounts.organizations import Organizations

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from itertools import count
 from typing import TYPE_CHECKING
 
 from storage.errors import EmailInvalid
+from storage.patterns import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +32,7 @@ RESERVED_SLUGS = frozenset(
         "new",
         "organizations",
         "public",
+        "sites",
         "static",
         "v0",
         "v2",
@@ -40,7 +41,7 @@ RESERVED_SLUGS = frozenset(
 )
 """First parts of the paths of the service itself; pages of an organization are at ``/{slug}``."""
 
-_UNUSABLE = re.compile("[^a-z0-9]+")
+_UNUSABLE = pattern("[^a-z0-9]+")
 
 
 def slugify(name: str) -> str:

@@ -10,7 +10,6 @@ import secrets
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from storage.accounts.tokens import hashed
 from storage.database.clock import DAY, SECOND
 from storage.database.statements import Columns, Query, Write, first, insert_into, slot, written
 from storage.errors import EmailUnproven, LastIdentity, SignUpClosed
@@ -24,6 +23,7 @@ from storage.records.accounts import (
     SignUpPolicy,
     User,
 )
+from storage.vault import hashed
 
 if TYPE_CHECKING:
     from storage.accounts.users import Users

@@ -7,8 +7,6 @@ See wire-decisions.md, "Authentication".
 
 from __future__ import annotations
 
-import hashlib
-import re
 import secrets
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -21,7 +19,9 @@ from storage.database.clock import DAY, SECOND, to_micros
 from storage.database.statements import Columns, Query, Write, first, insert_into, slot, written
 from storage.errors import DatabaseUnavailable
 from storage.models.accounts import CliLoginRow, OrganizationRow, TokenRow, UserRow
+from storage.patterns import pattern
 from storage.records.accounts import Caller, CliLoginKind, Token, TokenKind
+from storage.vault import hashed
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -194,15 +194,10 @@ class Tokens:
             return written(self._by_id.one(id=token_id)), token
 
 
-def hashed(secret: str) -> bytes:
-    """Return the SHA-256 of a secret, which is stored in its place."""
-    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
-
-
 _OFFER_LIFETIMES = {CliLoginKind.NONCE: 60 * SECOND, CliLoginKind.CODE: 300 * SECOND}
 _CODE_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _CODE_LENGTH = 16
-_IGNORED_IN_CODES = re.compile(r"[\s\-\u2010-\u2015]")
+_IGNORED_IN_CODES = pattern(r"[\s\-\u2010-\u2015]")
 
 
 class CliLogins:

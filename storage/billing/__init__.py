@@ -1,1 +1,1 @@
-"""Billing in whole cents: prices, metering, ledger, coupons, usage (wire-decisions.md, "Billing")."""
+"""Billing in whole cents: prices, metering, holds, ledger, coupons (wire-decisions.md, "Billing")."""

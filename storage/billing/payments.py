@@ -200,7 +200,7 @@ class Payments:
         return self._settle(report.intent, "refunded")
 
     def _settle(self, intent: str, why: str) -> EventOutcome:
-        """Enter what of a payment went back since the last entry, or what came back because a refund failed."""
+        """Enter the refunds of a payment since the last entry, or take them back if they failed."""
         found = self._paid.one(intent=intent)
         if found is None:
             return EventOutcome(EventEffect.NOTED, reason=f"no paid session is known of the payment {intent}")

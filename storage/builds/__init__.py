@@ -1,1 +1,1 @@
-"""Builds and their jobs, attempts, artifacts and renders."""
+"""Builds and their jobs, attempts and artifacts."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mimetypes
 from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from storage.models.builds import ArtifactRow, BuildRow, JobRow
 from storage.records.builds import Artifact, NewArtifact, PastArtifact
 
 if TYPE_CHECKING:
+    import mimetypes
     from collections.abc import Iterable, Mapping
     from datetime import datetime
     from pathlib import Path
@@ -77,7 +77,35 @@ class Artifacts:
             .limit(limit),
             _PAST,
         )
+        of_branch = (BuildRow.pipeline == slot("pipeline_id")) & (BuildRow.branch == slot("branch"))
+        self._numbers = Query(
+            database,
+            BuildRow.select(BuildRow.number)
+            .where(of_branch, BuildRow.number <= slot("number"))
+            .order_by(BuildRow.number.desc())
+            .limit(limit),
+            first,
+        )
+        self._of_branch = Query(
+            database,
+            artifacts.select(*_PAST.selected)
+            .where(
+                of_branch,
+                BuildRow.number.between(slot("oldest"), slot("newest")),
+                BuildRow.artifacts_expired_at.is_null(),
+                ArtifactRow.path.endswith(slot("suffix")),
+                ArtifactRow.file_size <= slot("largest"),
+            )
+            .order_by(BuildRow.number.desc(), ArtifactRow.id)
+            .limit(limit),
+            _PAST,
+        )
         self._find = Query(database, artifacts.where(ArtifactRow.uuid == slot("uuid"), of_build), _ARTIFACT)
+        self._at = Query(
+            database,
+            artifacts.where(of_build, ArtifactRow.path == slot("path")).order_by(ArtifactRow.id.desc()),
+            _ARTIFACT,
+        )
         self._expired_at = Query(
             database,
             BuildRow.select(BuildRow.artifacts_expired_at).where(
@@ -115,6 +143,10 @@ class Artifacts:
         """Return a build's artifact by UUID."""
         return self._find.one(build_id=build_id, uuid=uuid)
 
+    def at(self, build_id: int, path: str) -> list[Artifact]:
+        """Return a build's artifacts of a path, which several jobs may have kept, the newest first."""
+        return self._at.all(build_id=build_id, path=path)
+
     def of_job(self, job_id: int) -> list[Artifact]:
         """Return a job's artifacts, in the order in which they were stored."""
         return self._of_job.all(job_id=job_id)
@@ -144,6 +176,28 @@ class Artifacts:
         """
         return self._past.all(
             pipeline_id=pipeline_id, number=number, builds=builds, suffix=suffix, largest=largest, limit=limit
+        )
+
+    def numbers(self, pipeline_id: int, branch: str, number: int, limit: int) -> list[int]:
+        """Return the numbers of the last builds of a branch up to a number, newest first."""
+        return self._numbers.all(pipeline_id=pipeline_id, branch=branch, number=number, limit=limit)
+
+    def of_branch(
+        self, pipeline_id: int, branch: str, numbers: tuple[int, int], suffix: str, largest: int, limit: int
+    ) -> list[PastArtifact]:
+        """Return artifacts of the builds of a branch, newest first, from the one number to the other.
+
+        Their paths end in ``suffix``, and they have at most ``largest`` bytes.
+        """
+        oldest, newest = numbers
+        return self._of_branch.all(
+            pipeline_id=pipeline_id,
+            branch=branch,
+            oldest=oldest,
+            newest=newest,
+            suffix=suffix,
+            largest=largest,
+            limit=limit,
         )
 
     def expired_at(self, build_id: int) -> datetime | None:
@@ -209,7 +263,7 @@ class Artifacts:
         shared = []
         for artifact in left:
             uuid = self.files.link(self.path(artifact), build_uuid)
-            shared.append(NewArtifact(uuid, artifact.path, artifact.file_size, artifact.sha256))
+            shared.append(NewArtifact(uuid, artifact.path, artifact.file_size, artifact.sha256, artifact.executable))
         self.files.sync(build_uuid)
         with self._database.write():
             self._clear(build_id, to_job_id)
@@ -253,4 +307,6 @@ def _types() -> mimetypes.MimeTypes:
 
     It takes long to make, because Python reads those files all the same.
     """
+    import mimetypes  # noqa: PLC0415 - the same
+
     return mimetypes.MimeTypes()

@@ -7,34 +7,29 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any
 
 import peewee
 
 from storage.builds.build_rows import BUILD, counts, existing_builds
-from storage.builds.insertion import BuildInserter
 from storage.database.clock import to_micros
 from storage.database.statements import NEWEST, Query, Write, first, slot, written
-from storage.errors import ApprovalNotAwaited, BuildFinished
+from storage.errors import ApprovalNotAwaited
 from storage.models.accounts import OrganizationRow
 from storage.models.builds import BuildRow, JobRow
+from storage.models.fields import ListField
 from storage.models.pipelines import PipelineRow
 from storage.records.builds import BuildState, WaitsFor
-from storage.records.jobs import BuildErrorCode, JobErrorCode, JobState, Outcome
-from storage.records.leases import Lease, LeaseState
+from storage.records.jobs import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from storage.audit import Audit
     from storage.builds.concurrency import ConcurrencyGroups
-    from storage.builds.insertion import IdempotencyKeys
-    from storage.builds.jobs import Jobs
+    from storage.builds.insertion import BuildInserter
     from storage.database.connection import Database
-    from storage.files.sources import Sources
-    from storage.leases.leases import Leases
-    from storage.records.builds import Build, NewBuild
+    from storage.records.builds import Build, FetchedSource, NewBuild
     from storage.records.jobs import NewJob
     from storage.records.pages import Page
     from storage.records.pipelines import Pipeline
@@ -44,20 +39,10 @@ if TYPE_CHECKING:
 class Builds:
     """Runs of pipelines. Builds of deleted pipelines are not found. Safe in any thread."""
 
-    def __init__(
-        self,
-        database: Database,
-        vault: Vault,
-        sources: Sources,
-        keys: IdempotencyKeys,
-        groups: ConcurrencyGroups,
-        *,
-        strict_shell: bool = False,
-    ) -> None:
-        """``strict_shell`` is the host's own choice, see `BuildInserter`."""
+    def __init__(self, database: Database, vault: Vault, inserter: BuildInserter) -> None:
         self._database = database
         self._vault = vault
-        self._inserter = BuildInserter(database, vault, sources, keys, groups, strict_shell=strict_shell)
+        self._inserter = inserter
         builds = existing_builds()
         numbered = BuildRow.number == slot("number")
         of_pipeline = BuildRow.pipeline == slot("pipeline_id")
@@ -88,6 +73,24 @@ class Builds:
         self._latest = Query(
             database,
             builds.where(BuildRow.id == newest_of_branch),
+            BUILD,
+        )
+        passed: Any = BuildRow.alias()
+        self._latest_passed = Query(
+            database,
+            builds.where(
+                BuildRow.id
+                == passed.select(passed.id)
+                .where(
+                    passed.pipeline == slot("pipeline_id"),
+                    passed.branch == slot("branch"),
+                    passed.state == BuildState.PASSED,
+                    passed.from_fork == 0,
+                    passed.number < slot("before"),
+                )
+                .order_by(passed.number.desc())
+                .limit(1)
+            ),
             BUILD,
         )
         self._unfinished = Query(database, builds.where(unfinished).order_by(BuildRow.id), BUILD)
@@ -121,6 +124,9 @@ class Builds:
             tuple,
         )
         self._env = Query(database, BuildRow.select(BuildRow.env).where(this), lambda row: row[0])
+        self._changed_files: Query[str | None] = Query(
+            database, BuildRow.select(BuildRow.changed_files).where(this), lambda row: row[0]
+        )
         self._pipeline_ir: Query[str | None] = Query(
             database, BuildRow.select(BuildRow.pipeline_ir).where(this), lambda row: row[0]
         )
@@ -145,6 +151,22 @@ class Builds:
             BuildRow.update(
                 {BuildRow.error_code: slot("error_code"), BuildRow.error_message: slot("error_message")}
             ).where(this, unfinished, BuildRow.error_code.is_null()),
+        )
+        self._set_source = Write(
+            database,
+            BuildRow.update(
+                {
+                    BuildRow.branch: slot("branch"),
+                    BuildRow.commit: slot("commit"),
+                    BuildRow.message: peewee.fn.COALESCE(BuildRow.message, slot("message")),
+                    BuildRow.env: slot("env"),
+                    BuildRow.has_source: 1,
+                    BuildRow.untrusted_origin: slot("untrusted_origin"),
+                    BuildRow.from_fork: slot("from_fork"),
+                    BuildRow.approval_reason: slot("approval_reason"),
+                    BuildRow.waits_for: peewee.fn.COALESCE(slot("waits_for"), BuildRow.waits_for),
+                }
+            ).where(BuildRow.id == slot("id")),
         )
         self._request_cancel = Write(database, BuildRow.update({BuildRow.cancel_requested: 1}).where(this, unfinished))
 
@@ -196,6 +218,10 @@ class Builds:
         """Return a pipeline's newest build of a branch that counts."""
         return self._latest.one(pipeline_id=pipeline_id, branch=branch)
 
+    def latest_passed(self, pipeline_id: int, branch: str, before: int = NEWEST) -> Build | None:
+        """Return the newest build of a branch that passed and has a lower number; no build of a fork."""
+        return self._latest_passed.one(pipeline_id=pipeline_id, branch=branch, before=before)
+
     def unfinished(self) -> list[Build]:
         """Return every build that is not terminal, oldest first."""
         return self._unfinished.all()
@@ -223,6 +249,26 @@ class Builds:
             return {}
         env: dict[str, str] = json.loads(self._vault.open(sealed))
         return env
+
+    def changed_files(self, build_id: int) -> tuple[str, ...] | None:
+        """Return the files that changed with a build's push; None if nobody knows."""
+        found = self._changed_files.one(id=build_id)
+        return None if found is None else ListField.read(found)
+
+    def set_source(self, build_id: int, source: FetchedSource) -> None:
+        """Write what a build turned out to be of, which wins over what it was created with."""
+        env = {**self.env(build_id), **source.env}
+        self._set_source.run(
+            id=build_id,
+            branch=source.branch,
+            commit=source.commit,
+            message=source.message,
+            env=self._vault.seal(json.dumps(env).encode()) if env else None,
+            untrusted_origin=source.untrusted_origin,
+            from_fork=source.from_fork,
+            approval_reason=source.approval_reason,
+            waits_for=None if source.approval_reason is None else WaitsFor.APPROVAL,
+        )
 
     def pipeline_ir(self, build_id: int) -> str | None:
         """Return the pipeline that a build came with or was rendered to; None if there is none."""
@@ -324,81 +370,3 @@ def _refusal(build: Build) -> str:
     if build.approved_by is None or build.approved_at is None:
         return "it does not wait for an approval"
     return f"{build.approved_by} approved it at {build.approved_at:%Y-%m-%d %H:%M:%S} UTC"
-
-
-_JOB_STATES = {BuildState.FAILED: JobState.FAILED, BuildState.CANCELED: JobState.CANCELED}
-
-
-class ForceFinish:
-    """Ends whole builds in one transaction that writes all that a normal end writes. Safe in any thread."""
-
-    def __init__(self, database: Database, builds: Builds, jobs: Jobs, leases: Leases, audit: Audit) -> None:
-        self._database = database
-        self._builds = builds
-        self._jobs = jobs
-        self._leases = leases
-        self._audit = audit
-
-    def end(
-        self,
-        build_id: int,
-        state: BuildState,
-        *,
-        actor: str,
-        note: str,
-        origin: str | None = None,
-        billable: bool = True,
-    ) -> list[Lease]:
-        """End a build as ``failed`` or ``canceled``, and each of its unfinished jobs, with their debits.
-
-        If ``billable``, running jobs are debited and their VMs noted as killed by ``actor``; the caller passes False if
-        the service is at fault. ``note`` becomes the build's error message and goes into the audit log.
-
-        Returns the live leases, whose VMs the caller must destroy. Raises BuildFinished, and ValueError for another
-        state.
-        """
-        if state not in _JOB_STATES:
-            raise ValueError(f"a build is not forced to be {state}")
-        code = BuildErrorCode.INTERNAL_ERROR if state is BuildState.FAILED else None
-        failure = Outcome(error_code=JobErrorCode.INTERNAL_ERROR, error_message=note)
-        with self._database.write():
-            build = written(self._builds.get(build_id))
-            if build.state.terminal:
-                raise BuildFinished(f"build {build.name} is {build.state} already: nothing to do")
-            leases: list[Lease] = []
-            for job in self._jobs.of_build(build_id):
-                if job.state.terminal:
-                    continue
-                lease = self._leases.of_job(job.id)
-                target = _end_of(job.state, _JOB_STATES[state])
-                self._jobs.finish(
-                    job.id,
-                    job.state,
-                    target,
-                    failure if target is JobState.FAILED else Outcome(),
-                    lease_id=lease.id if lease and job.state is not JobState.SCHEDULED else None,
-                    billable=billable,
-                )
-                if lease is not None and lease.state is not LeaseState.ENDED:
-                    leases.append(lease)
-                    if billable:
-                        self._leases.kill(lease.id, actor)
-            self._builds.move(build_id, build.state, state, error_code=code, error_message=note)
-            action, organization = f"force-finish {state}", build.organization_slug
-            self._audit.write(actor, action, build.name, note, origin=origin, organization=organization)
-        return leases
-
-
-def _end_of(state: JobState, forced: JobState) -> JobState:
-    """Return a job's final state: ``forced``, unless the job has no VM, is already ending or has ended."""
-    match state:
-        case JobState.PENDING | JobState.SCHEDULED | JobState.CANCELING:
-            return JobState.CANCELED
-        case JobState.TIMING_OUT:
-            return JobState.TIMED_OUT
-        case JobState.ASSIGNED | JobState.RUNNING:
-            return forced
-        case JobState.PASSED | JobState.FAILED | JobState.SKIPPED | JobState.CANCELED | JobState.TIMED_OUT:
-            return state
-        case _:
-            assert_never(state)

@@ -15,12 +15,12 @@ from storage.models.builds import BuildRow, EdgeRow, JobRow
 from storage.models.pipelines import PipelineRow
 from storage.models.source_hosts import BuildOriginRow
 from storage.records.builds import BuildState, WaitsFor
-from storage.records.jobs import BuildErrorCode, JobState, Turn
+from storage.records.jobs import SKIPPED_BY_CONDITION, BuildErrorCode, JobState, Turn
 from storage.records.source_hosts import OriginEvent
 
 if TYPE_CHECKING:
     from storage.database.connection import Database
-    from storage.records.builds import Build, NewBuild
+    from storage.records.builds import Build, Concurrency, NewBuild
     from storage.records.pipelines import Pipeline
     from storage.records.source_hosts import NewOrigin
 
@@ -36,14 +36,18 @@ class _Waiting:
 
 
 def group_of(pipeline: Pipeline, new: NewBuild) -> str | None:
-    """Return a build's concurrency group.
+    """Return a build's concurrency group: that of its file, else that of its pipeline."""
+    group = pipeline.concurrency_group if new.concurrency is None else new.concurrency.group
+    return None if group is None else shared_name(group, new.branch, new.untrusted_origin)
+
+
+def shared_name(name: str, branch: str | None, untrusted_origin: str | None) -> str:
+    """Return the name of a group or lock for a build, in which ``{branch}`` stands for the branch.
 
     A pull request of a fork has its own, so that it delays no other build.
     """
-    if pipeline.concurrency_group is None:
-        return None
-    group = pipeline.concurrency_group.replace("{branch}", new.branch)
-    return group if new.untrusted_origin is None else f"{new.untrusted_origin}: {group}"
+    own = name.replace("{branch}", branch or "")
+    return own if untrusted_origin is None else f"{untrusted_origin}: {own}"
 
 
 class ConcurrencyGroups:
@@ -59,7 +63,7 @@ class ConcurrencyGroups:
             BuildRow.id,
             PipelineRow.organization,
             BuildRow.concurrency_group,
-            PipelineRow.concurrency_limit,
+            (peewee.fn.COALESCE(BuildRow.concurrency_limit, PipelineRow.concurrency_limit), int),
         )
         unfinished = BuildRow.finished_at.is_null()
         runs, waits = BuildRow.waits_for.is_null(), BuildRow.waits_for == WaitsFor.TURN
@@ -82,8 +86,31 @@ class ConcurrencyGroups:
         )
         self._limit = Query(
             database,
-            PipelineRow.select(PipelineRow.concurrency_limit).where(PipelineRow.id == slot("pipeline_id")),
+            BuildRow.select(peewee.fn.COALESCE(BuildRow.concurrency_limit, PipelineRow.concurrency_limit))
+            .join(PipelineRow)
+            .where(BuildRow.id == slot("id")),
             first,
+        )
+        same_group = BuildRow.select(BuildRow.id).join(PipelineRow).where(*in_group, BuildRow.id < slot("id"))
+        self._cancel_older = Write(
+            database,
+            BuildRow.update(
+                {
+                    BuildRow.cancel_requested: 1,
+                    BuildRow.error_code: BuildErrorCode.SUPERSEDED,
+                    BuildRow.error_message: slot("why"),
+                }
+            ).where(BuildRow.id.in_(same_group), BuildRow.cancel_requested == 0, BuildRow.error_code.is_null()),
+        )
+        self._join = Write(
+            database,
+            BuildRow.update(
+                {
+                    BuildRow.concurrency_group: slot("group"),
+                    BuildRow.concurrency_limit: slot("limit"),
+                    BuildRow.waits_for: slot("waits_for"),
+                }
+            ).where(BuildRow.id == slot("id")),
         )
         elder: Any = BuildRow.alias("elder")
         of_elder: Any = PipelineRow.alias("of_elder")
@@ -108,7 +135,13 @@ class ConcurrencyGroups:
         )
         this = BuildRow.id == slot("id")
         self._set = Write(database, BuildRow.update({BuildRow.waits_for: slot("waits_for")}).where(this, unfinished))
-        prerequisites = EdgeRow.select(EdgeRow.from_job).where(EdgeRow.to_job == JobRow.id)
+        before = JobRow.alias()
+        is_awaited = before.error_code.is_null() | before.error_code.not_in(SKIPPED_BY_CONDITION)
+        prerequisites = (
+            EdgeRow.select(EdgeRow.from_job)
+            .join(before, on=before.id == EdgeRow.from_job)
+            .where(EdgeRow.to_job == JobRow.id, is_awaited)
+        )
         self._schedule = Write(
             database,
             JobRow.update(
@@ -124,13 +157,31 @@ class ConcurrencyGroups:
         """Return what a new build waits for, inside the transaction that creates it."""
         if new.approval_reason is not None:
             return WaitsFor.APPROVAL
-        return self._wait(NEWEST, pipeline.organization_id, group_of(pipeline, new), pipeline.concurrency_limit)
+        limit = pipeline.concurrency_limit if new.concurrency is None else new.concurrency.limit
+        return self._wait(NEWEST, pipeline.organization_id, group_of(pipeline, new), limit)
+
+    def join(self, build: Build, declared: Concurrency) -> WaitsFor | None:
+        """Put a build whose file was just read into its group; return what it waits for then.
+
+        Inside the caller's transaction.
+        """
+        group = shared_name(declared.group, build.branch, build.untrusted_origin)
+        wait = self._wait(build.id, build.organization_id, group, declared.limit)
+        self._join.run(id=build.id, group=group, limit=declared.limit, waits_for=wait)
+        if declared.cancels:
+            self.cancel_older(build.id, build.number, build.organization_id, group)
+        return wait
+
+    def cancel_older(self, build_id: int, number: int, organization_id: int, group: str) -> None:
+        """Request the cancel of the older builds of a group, in the caller's transaction."""
+        why = f'build {number} is newer in the concurrency group "{group}"'
+        self._cancel_older.run(id=build_id, organization_id=organization_id, group=group, why=why)
 
     def wait_of(self, build: Build) -> WaitsFor | None:
         """Return what a build waits for before it may run, or run again, inside the caller's transaction."""
         if build.approval_reason is not None and build.approved_by is None:
             return WaitsFor.APPROVAL
-        limit = self._limit_of(build.pipeline_id)
+        limit = self._limit_of(build)
         return self._wait(build.id, build.organization_id, build.concurrency_group, limit)
 
     def let_in(self, build: Build) -> None:
@@ -161,12 +212,12 @@ class ConcurrencyGroups:
         if build.waits_for is not WaitsFor.TURN or build.concurrency_group is None:
             return None
         group: dict[str, SqlValue] = {"organization_id": build.organization_id, "group": build.concurrency_group}
-        limit = self._limit_of(build.pipeline_id)
+        limit = self._limit_of(build)
         before = self._before.one(id=build.id, **group) or 0
         return Turn(build.concurrency_group, limit, tuple(self._names.all(limit=limit, **group)), before)
 
-    def _limit_of(self, pipeline_id: int) -> int:
-        return self._limit.one(pipeline_id=pipeline_id) or 1
+    def _limit_of(self, build: Build) -> int:
+        return self._limit.one(id=build.id) or 1
 
     def _wait(self, build_id: int, organization_id: int, group: str | None, limit: int) -> WaitsFor | None:
         if group is None:

@@ -12,16 +12,15 @@ from uuid import uuid4
 import peewee
 
 from storage.builds.build_rows import BUILD, existing_builds
-from storage.builds.concurrency import group_of
+from storage.builds.concurrency import group_of, shared_name
 from storage.database.clock import DAY
 from storage.database.statements import Columns, Query, Slots, SqlValue, Write, first, insert_into, slot, written
 from storage.errors import DatabaseNotSynced, KeyUsed, PipelineGone, SourceGone
 from storage.models.accounts import OrganizationRow
-from storage.models.builds import BuildRow, EdgeRow, JobRow
-from storage.models.idempotency import KeyRow
+from storage.models.builds import BuildRow, EdgeRow, JobRow, KeyRow
 from storage.models.pipelines import PipelineRow
 from storage.records.builds import KeyUse, NewBuild, RequestKey
-from storage.records.jobs import JobState, NewJob, Shape
+from storage.records.jobs import JobErrorCode, JobState, NewJob, Shape
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -114,7 +113,8 @@ class BuildInserter:
                 number = self._next_number.one(id=pipeline.id)
                 if number is None:
                     raise PipelineGone(f'the pipeline "{pipeline.slug}" was deleted: no build is created')
-                strict_shell = self._strict_shell.one(id=pipeline.id)
+                set_shell = self._strict_shell.one(id=pipeline.id)
+                strict_shell = self._host_strict_shell if set_shell is None else bool(set_shell)
                 fields: dict[str, SqlValue] = {
                     "uuid": uuid,
                     "external_id": str(uuid4()),
@@ -132,11 +132,15 @@ class BuildInserter:
                     "refused": refused,
                     "waits_for": None if state.terminal else self._groups.wait_of_new(pipeline, new),
                     "concurrency_group": group_of(pipeline, new),
-                    "strict_shell": self._host_strict_shell if strict_shell is None else bool(strict_shell),
+                    "concurrency_limit": None if new.concurrency is None else new.concurrency.limit,
+                    "strict_shell": new.strict_shell or strict_shell,
                     "env": self._vault.seal(json.dumps(dict(new.env)).encode()) if new.env else None,
                 }
                 build_id = self._insert.insert(**_NEW_BUILD(new) | fields)
                 build = written(self._inserted.one(id=build_id))
+                if new.concurrency is not None and new.concurrency.cancels and not state.terminal:
+                    group = written(build.concurrency_group)
+                    self._groups.cancel_older(build.id, build.number, build.organization_id, group)
                 self._jobs.insert(build, jobs, now)
                 if new.key is not None:
                     self._keys.claim(new.key, build_id, rejected=state.terminal)
@@ -171,13 +175,10 @@ class JobInserter:
                 JobRow,
                 "disk",
                 "exit_code",
-                "error_code",
-                "error_message",
                 "attempts_before",
                 "not_before",
                 "awaited_image",
                 "started_at",
-                "finished_at",
             ),
         )
         self._insert_edge = Write(database, insert_into(EdgeRow))
@@ -192,7 +193,7 @@ class JobInserter:
 
         The cached disks of an untrusted build have keys that only its pull request's builds have.
         """
-        self._insert_job.run_many(_job_slots(job, position, build, now) for position, job in enumerate(jobs))
+        self._insert_job.run_many(_job_slots(jobs, position, build, now) for position in range(len(jobs)))
         ids = self._ids.all(build_id=build.id)
         self._insert_edge.run_many(
             {"from_id": ids[prerequisite], "to_id": job_id, "kind": kind, "continue_on_failure": continue_on_failure}
@@ -201,9 +202,11 @@ class JobInserter:
         )
 
 
-def _job_slots(job: NewJob, position: int, build: Build, now: int) -> Mapping[str, SqlValue]:
+def _job_slots(jobs: Sequence[NewJob], position: int, build: Build, now: int) -> Mapping[str, SqlValue]:
+    job = jobs[position]
     values = _NEW_JOB(job)
-    ready = not job.depends_on and build.waits_for is None
+    awaited = any(jobs[prerequisite].skipped is None for prerequisite, *_ in job.depends_on)
+    ready = not awaited and build.waits_for is None and job.skipped is None
     if job.cache_key is not None and build.untrusted_origin is not None:
         values["cache_key"] = f"{build.untrusted_origin}:{job.cache_key}"
     values |= {
@@ -211,13 +214,18 @@ def _job_slots(job: NewJob, position: int, build: Build, now: int) -> Mapping[st
         "build_id": build.id,
         "organization_id": build.organization_id,
         "position": position,
-        "state": JobState.SCHEDULED if ready else JobState.PENDING,
+        "state": JobState.SKIPPED if job.skipped else JobState.SCHEDULED if ready else JobState.PENDING,
+        "error_code": JobErrorCode.CONDITION_NOT_MET if job.skipped else None,
+        "error_message": job.skipped,
+        "finished_at": now if job.skipped else None,
         "attempt": 0,
         "soft_failed": False,
         "cache_hit": False,
         "created_at": now,
         "scheduled_at": now if ready else None,
         "queued_at": now if ready else None,
+        "lock": None if job.lock is None else shared_name(job.lock, build.branch, build.untrusted_origin),
+        "awaits_lock": job.lock is not None,
     }
     return values
 

@@ -13,10 +13,10 @@ from storage.models.builds import AttemptRow, BuildRow, EdgeRow, JobRow
 from storage.records.jobs import Attempt, Edge, EdgeKind, Job, JobState, Outcome, Shape
 
 if TYPE_CHECKING:
+    from storage.billing.holds import Holds
     from storage.billing.ledger import Ledger
     from storage.billing.usage import Meter
     from storage.database.connection import Database
-    from storage.leases.holds import Holds
 
 
 _NOTHING = Outcome()

@@ -16,9 +16,9 @@ from storage.records.leases import LeaseState
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from storage.billing.holds import Holds
     from storage.builds.concurrency import ConcurrencyGroups
     from storage.database.connection import Database
-    from storage.leases.holds import Holds
     from storage.records.builds import Build, BuildState
     from storage.records.jobs import Job
     from storage.source_hosts.origins import BuildOrigins
@@ -79,6 +79,7 @@ class Retries:
                     JobRow.cache_hit: 0,
                     JobRow.not_before: None,
                     JobRow.awaited_image: None,
+                    JobRow.awaits_lock: JobRow.lock.is_null(is_null=False),
                     JobRow.scheduled_at: slot("scheduled_at"),
                     JobRow.queued_at: slot("scheduled_at"),
                     JobRow.started_at: None,

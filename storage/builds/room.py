@@ -12,9 +12,9 @@ from storage.models.builds import BuildRow
 from storage.models.pipelines import PipelineRow
 
 if TYPE_CHECKING:
-    from storage.builds.settings import BuildSettings
     from storage.database.connection import Database
     from storage.files.sources import Sources
+    from storage.settings import BuildSettings
 
 _GB = 2**30
 

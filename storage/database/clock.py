@@ -98,8 +98,8 @@ class Timeline:
     was set and by how much: their difference changes by that step. So a stored instant has a place on the clock that
     does not jump, and a duration is the distance between two places.
 
-    The first segment has no begin: what is older than all that is known counts as if the clock had never been set
-    before. An instant that the wall clock showed twice is the later one, so that no limit is over too early.
+    The first segment has no begin: before the oldest known step the clock counts as never set. An instant that the wall
+    clock showed twice is the later one, so that no limit is over too early.
     """
 
     def __init__(self, clock: Clock) -> None:

@@ -60,6 +60,7 @@ class Database:
         self._connections = _Connections(str(path), busy_seconds)
         self._syncs = GroupSync(path.with_name(f"{path.name}-wal"))
         self._writer = threading.RLock()
+        self._errors = _Errors(busy_seconds, self.damage)
         self._begun = threading.local()
         self._beginning_since: float | None = None
 
@@ -67,6 +68,11 @@ class Database:
     def timeline(self) -> Timeline:
         """Durations between stored instants; a service reads it first at its start."""
         return Timeline(self._clock)
+
+    def connection(self) -> apsw.Connection:
+        """Return this thread's connection, which is opened when it is first asked for."""
+        connection: apsw.Connection = self._connections.connection()
+        return connection
 
     def now(self) -> int:
         """Return the clock's wall time in microseconds since the epoch, as the tables hold it.
@@ -89,23 +95,23 @@ class Database:
 
         Raises DatabaseUnavailable if the disk is full, read-only or broken, or the process has too many open files.
         """
-        with self._translated_errors():
+        with self._errors:
             cursor: apsw.Cursor = self._connections.execute_sql(sql, slots)
             return cursor
 
     def execute_many(self, sql: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Run one statement once for each row. Raises DatabaseUnavailable."""
-        with self._translated_errors():
-            self._connections.connection().executemany(sql, rows)
+        with self._errors:
+            self.connection().executemany(sql, rows)
 
     def changes(self) -> int:
         """Return how many rows this thread's last statement changed."""
-        changed: int = self._connections.connection().changes()
+        changed: int = self.connection().changes()
         return changed
 
     def last_id(self) -> int:
         """Return the id of the row that this thread inserted last."""
-        row_id: int = self._connections.connection().last_insert_rowid()
+        row_id: int = self.connection().last_insert_rowid()
         return row_id
 
     @contextmanager
@@ -119,8 +125,8 @@ class Database:
         self._take_turn()
         committed: int | None = None
         try:
-            with self._translated_errors():
-                connection = self._connections.connection()
+            with self._errors:
+                connection = self.connection()
             if connection.in_transaction:
                 yield
                 return
@@ -203,8 +209,8 @@ class Database:
         if not self._writer.acquire(blocking=False):
             raise DatabaseBusy("another thread writes to the database: try again")
         try:
-            with self._translated_errors():
-                connection = self._connections.connection()
+            with self._errors:
+                connection = self.connection()
             if connection.in_transaction:
                 yield
                 return
@@ -218,25 +224,6 @@ class Database:
         finally:
             self._writer.release()
 
-    @contextmanager
-    def _translated_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except (peewee.DatabaseError, apsw.Error) as error:
-            cause: BaseException | None = error
-            while isinstance(cause, peewee.DatabaseError):
-                cause = cause.__context__
-            if isinstance(cause, apsw.BusyError):
-                busy = f"another process has held the database for {self._busy_seconds:g} s: try again"
-                raise DatabaseBusy(busy) from error
-            if isinstance(cause, _DAMAGED):
-                raise DatabaseDamaged(self.damage.tell(str(cause))) from error
-            if isinstance(cause, apsw.CantOpenError):
-                raise DatabaseGone(f"the database cannot be opened now: {cause}") from error
-            if isinstance(cause, _UNAVAILABLE):
-                raise DatabaseUnavailable(f"the database cannot be used now: {cause}") from error
-            raise
-
     def let_go(self) -> None:
         """Give this thread's connection to others, before the thread waits for long. Not within a `write`."""
         self._connections.let_go()
@@ -244,6 +231,37 @@ class Database:
     def close(self) -> None:
         """Close every thread's connection. Called when no other thread uses the database. Idempotent."""
         self._connections.close_all()
+
+
+class _Errors:
+    """A context in which errors of the database become those of the storage. Threads share it.
+
+    Each statement enters it, so it is no generator: that would cost as much as the statement's own preparation.
+    """
+
+    def __init__(self, busy_seconds: float, damage: Damage) -> None:
+        self._busy_seconds = busy_seconds
+        self._damage = damage
+
+    def __enter__(self) -> None:
+        """Nothing is kept of who enters."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: object) -> None:
+        """Raise what the error means: DatabaseBusy, DatabaseDamaged, DatabaseGone or DatabaseUnavailable."""
+        if not isinstance(error, peewee.DatabaseError | apsw.Error):
+            return
+        cause: BaseException | None = error
+        while isinstance(cause, peewee.DatabaseError):
+            cause = cause.__context__
+        if isinstance(cause, apsw.BusyError):
+            busy = f"another process has held the database for {self._busy_seconds:g} s: try again"
+            raise DatabaseBusy(busy) from error
+        if isinstance(cause, _DAMAGED):
+            raise DatabaseDamaged(self._damage.tell(str(cause))) from error
+        if isinstance(cause, apsw.CantOpenError):
+            raise DatabaseGone(f"the database cannot be opened now: {cause}") from error
+        if isinstance(cause, _UNAVAILABLE):
+            raise DatabaseUnavailable(f"the database cannot be used now: {cause}") from error
 
 
 class _Connections(APSWDatabase):  # type: ignore[misc] # playhouse comes without types

@@ -7,13 +7,13 @@ value is a literal in the SQL, so that SQLite can match it to a partial index.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
 from functools import cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import peewee
 
+from storage.data_classes import field_types
 from storage.records.pages import Page
 
 if TYPE_CHECKING:
@@ -55,8 +55,8 @@ class Columns(Generic[T]):
     @classmethod
     def of(cls, record: type[R], row: type[peewee.Model], **others: Part) -> Columns[R]:
         """Return the columns of a record: those of ``row`` with the names of its fields, but for ``others``."""
-        names = (field.name for field in fields(record))
-        return Columns(record, *(others[name] if name in others else getattr(row, name) for name in names))
+        parts = (others[name] if name in others else getattr(row, name) for name in field_types(record))
+        return Columns(record, *parts)
 
     def __call__(self, row: Sequence[Any]) -> T:
         """Return the record of a row of the selected columns."""
@@ -77,7 +77,7 @@ class Slots(Generic[T]):
 
     def __init__(self, record: type[DataclassInstance], row: type[peewee.Model], **nested: Slots[Any]) -> None:
         known = row._meta.combined  # noqa: SLF001 - where peewee keeps a model's fields by name
-        self.columns = {field.name: known[field.name] for field in fields(record) if field.name in known}
+        self.columns = {name: known[name] for name in field_types(record) if name in known}
         """The columns by the path to their value in a record."""
 
         for name, slots in nested.items():

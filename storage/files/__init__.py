@@ -8,8 +8,7 @@ from storage.facade import on_first_use
 
 if TYPE_CHECKING:
     from storage.files.confinement import Bounds, Confinement, WorkFailed
-    from storage.files.folders import sync_file_system, sync_folder
-    from storage.files.kinds import DATABASE, KEY
+    from storage.files.kinds import DATABASE, KEY, sync_file_system, sync_folder
     from storage.files.manifests import (
         Difference,
         Entry,
@@ -18,6 +17,8 @@ if TYPE_CHECKING:
         changed_entries,
         content_bytes,
         differences,
+        entries_at,
+        entries_below,
         new_manifest,
     )
 else:

@@ -9,8 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from storage.files.folders import sync_folder
-from storage.files.kinds import ARTIFACT
+from storage.files.kinds import ARTIFACT, sync_folder
 from storage.records.builds import NewArtifact
 
 if TYPE_CHECKING:

@@ -271,7 +271,7 @@ def _work(connection: socket.socket) -> None:
     allowed = _memory_in_use() + memory_bytes
     resource.setrlimit(resource.RLIMIT_AS, (allowed, allowed))
     with suppress(OSError):  # the unit of systemd forbids it
-        os.nice(5)
+        os.nice(10)
     with suppress(BrokenPipeError):  # of a service that is gone, or waits no more
         _write(connection, *_outcome(request, connection))
 

@@ -1,19 +1,33 @@
-"""Names in a state directory: its database, its key, and each kind of the other files."""
+"""Files of a state directory: names, kinds, durable changes, and whether there is room for more."""
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
+
+from storage.patterns import pattern
+from storage.records.leases import PROVIDERS
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ARTIFACTS = "artifacts"
+KEPT_FOLDERS = "kept"
 DATABASE = "ci-daemon.sqlite3"
 KEY = "secret.key"
 LOGS = "logs"
 SOURCES = "sources"
 
 _PART = r"[a-z0-9][a-z0-9-]{0,62}"
-_PLACE = re.compile(r"\{[a-z]+\}")
+_PLACE = pattern(r"\{[a-z]+\}")
+
+_FEW_INODES = 1000
+_OF_VMS = tuple(f"{provider}/{name}" for provider in PROVIDERS for name in (".", "vms", "snapshots"))
+_OF_THEIR_ROOT = tuple(f"{provider}/trees/{name}" for provider in PROVIDERS for name in (".", "disks", "snapshots"))
+"""The folders in which only the root user of VMs writes."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +85,17 @@ INDEX = FileKind(LOGS, "{build}/{job}/{attempt}.idx", _LOGS_OF_ROWS)
 LOG = FileKind(LOGS, "{build}/{job}/{attempt}.log", _LOGS_OF_ROWS)
 """Copied after its index: readers ignore bytes that the index does not name yet."""
 
+_SERVICE_LOGS_OF_ROWS = """
+SELECT builds.uuid, jobs.uuid, services.key, attempts.number
+FROM attempts JOIN jobs ON jobs.id = attempts.job_id JOIN builds ON builds.id = jobs.build_id
+JOIN json_each(jobs.services) AS services
+WHERE builds.logs_expired_at IS NULL
+"""
+
+SERVICE_INDEX = FileKind(LOGS, "{build}/{job}/services/{service}/{attempt}.idx", _SERVICE_LOGS_OF_ROWS)
+SERVICE_LOG = FileKind(LOGS, "{build}/{job}/services/{service}/{attempt}.log", _SERVICE_LOGS_OF_ROWS)
+"""Copied after its index, as that of a job."""
+
 ARCHIVE = FileKind(
     SOURCES,
     "{build}.tar.gz",
@@ -95,5 +120,66 @@ ARTIFACT = FileKind(
     always=True,
 )
 
-FILE_KINDS = (ARCHIVE, PARTIAL, MANIFEST, PARTIAL_MANIFEST, INDEX, LOG, ARTIFACT)
+KEPT_FOLDER = FileKind(KEPT_FOLDERS, "{folder}.tar")
+"""Without rows: backups leave out what jobs can make anew."""
+
+FILE_KINDS = (
+    ARCHIVE,
+    PARTIAL,
+    MANIFEST,
+    PARTIAL_MANIFEST,
+    INDEX,
+    LOG,
+    SERVICE_INDEX,
+    SERVICE_LOG,
+    ARTIFACT,
+    KEPT_FOLDER,
+)
 """In the order in which a backup may copy them."""
+
+
+def sync_folder(folder: Path) -> None:
+    """Sync a folder, so that the names in it survive a crash. Raises OSError."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_file_system(folder: Path) -> None:
+    """Sync all files of the file system that a folder is on. Raises OSError.
+
+    For trees that others wrote: to sync each of their files would take longer, and they may be unreadable.
+    """
+    import ctypes  # noqa: PLC0415 - only who keeps trees needs it
+
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if ctypes.CDLL(None, use_errno=True).syncfs(descriptor) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), folder)
+    finally:
+        os.close(descriptor)
+
+
+def why_no_files(state_dir: Path) -> str | None:
+    """Return why the service cannot write files as jobs need them, as a phrase; None if it can.
+
+    It looks at the state directory and its folders of files and VMs, which may be file systems of their own.
+    """
+    for name in (".", LOGS, ARTIFACTS, SOURCES, *_OF_VMS, *_OF_THEIR_ROOT):
+        folder = state_dir / name
+        try:
+            found = os.statvfs(folder)
+        except FileNotFoundError:
+            continue
+        except PermissionError:
+            return f"the folder {folder} cannot be opened"
+        if found.f_flag & os.ST_RDONLY:
+            return f"the folder {folder} is on a read-only file system"
+        if name not in _OF_THEIR_ROOT and not os.access(folder, os.W_OK | os.X_OK):
+            return f"the folder {folder} cannot be written"
+        if found.f_files and found.f_favail < _FEW_INODES:  # some file systems count none
+            return f"the file system of {folder} has room for {found.f_favail} files (inodes), of {_FEW_INODES} needed"
+    return None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 from storage.data_classes import immutable
 from storage.database.clock import to_micros
-from storage.files.folders import sync_folder
+from storage.files.kinds import sync_folder
 from storage.files.log_index import LogKind, LogRecord, read_records, record_count, record_offset
 
 if TYPE_CHECKING:

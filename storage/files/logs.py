@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from storage.data_classes import immutable
-from storage.files.kinds import INDEX, LOG
+from storage.files.kinds import INDEX, LOG, SERVICE_INDEX, SERVICE_LOG, FileKind
 from storage.files.log_index import LogKind, LogRecord, read_records, record_count
 from storage.files.log_writer import LogWriter, OutputShare, share_of_output
 from storage.files.masking import Masker
@@ -57,7 +57,16 @@ class LogFiles:
 
         The ``masker`` must be the same each time.
         """
-        log, index = (self._directory / kind.name(build_uuid, job_uuid, attempt) for kind in (LOG, INDEX))
+        return self._writer((LOG, INDEX), masker, build_uuid, job_uuid, attempt)
+
+    def service_writer(
+        self, build_uuid: str, job_uuid: str, service: str, attempt: int, masker: Masker = _NOTHING_HIDDEN
+    ) -> LogWriter:
+        """Open the log of a service of an attempt, as `writer` does that of the attempt."""
+        return self._writer((SERVICE_LOG, SERVICE_INDEX), masker, build_uuid, job_uuid, service, attempt)
+
+    def _writer(self, kinds: tuple[FileKind, FileKind], masker: Masker, *parts: str | int) -> LogWriter:
+        log, index = (self._directory / kind.name(*parts) for kind in kinds)
         log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return LogWriter(log, index, self._limit, self._clock, masker)
 
@@ -69,6 +78,16 @@ class LogFiles:
         """Return a job's log, which may be empty and may grow while it is read."""
         return JobLog(self._directory / build_uuid / job_uuid)
 
+    def service_reader(self, build_uuid: str, job_uuid: str, service: str) -> JobLog:
+        """Return the log of a service of a job, as `reader` does that of the job."""
+        return JobLog(self._directory / build_uuid / job_uuid / "services" / service)
+
+    def of(self, build_uuid: str, job_uuid: str, service: str | None) -> JobLog:
+        """Return the log of a service of a job, or of the job if ``service`` is None."""
+        return (
+            self.reader(build_uuid, job_uuid) if service is None else self.service_reader(build_uuid, job_uuid, service)
+        )
+
     def builds(self) -> Iterator[str]:
         """Yield the UUID of every build that has logs."""
         with os.scandir(self._directory) as entries:
@@ -76,7 +95,7 @@ class LogFiles:
 
     def bytes_of(self, build_uuid: str) -> int:
         """Return the size of a build's logs in bytes, indexes included; 0 if it has none."""
-        return sum(file.stat().st_size for file in (self._directory / build_uuid).glob("*/*"))
+        return sum(file.stat().st_size for file in (self._directory / build_uuid).rglob("*.*"))
 
     def remove(self, build_uuid: str) -> None:
         """Delete a build's logs, if there are any."""

@@ -17,10 +17,10 @@ import apsw
 
 from storage.data_classes import immutable
 from storage.errors import DatabaseUnavailable, ManifestUnreadable
-from storage.files.folders import sync_folder
+from storage.files.kinds import sync_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 _SCHEMA = """
@@ -45,6 +45,9 @@ SELECT path, new.kind, new.mode, new.content, new.size, new.start
 FROM new.entries AS new LEFT JOIN old.entries AS old USING (path) WHERE {_WANTED}
 ORDER BY new.kind = :folder, new.start, path DESC
 """  # noqa: S608 - made of constants
+
+_AT = "SELECT * FROM new.entries WHERE path = ?"
+_BELOW = "SELECT * FROM new.entries WHERE path > ? AND path < ? ORDER BY path LIMIT ?"
 
 
 class EntryKind(StrEnum):
@@ -139,6 +142,22 @@ def content_bytes(manifest: Path) -> int:
     """Return the total size of an archive's file contents, in bytes. Raises ManifestUnreadable."""
     with _translated_errors(), closing(_compared(manifest, None)) as connection:
         return int(next(iter(connection.execute("SELECT bytes FROM new.archive")))[0])
+
+
+def entries_below(manifest: Path, folder: bytes, most: int) -> list[Entry]:
+    """Return at most ``most`` entries below a folder, in the order of paths.
+
+    Raises ManifestUnreadable.
+    """
+    key = _key(folder)
+    with _translated_errors(), closing(_compared(manifest, None)) as connection:
+        return list(map(_entry, connection.execute(_BELOW, (key + b"\0", key + b"\1", most))))
+
+
+def entries_at(manifest: Path, paths: Iterable[bytes]) -> list[Entry]:
+    """Return the entries at some paths, without those that are not there. Raises ManifestUnreadable."""
+    with _translated_errors(), closing(_compared(manifest, None)) as connection:
+        return [_entry(row) for path in paths for row in connection.execute(_AT, (_key(path),))]
 
 
 def differences(new: Path | None, old: Path | None, *, everything: bool = False) -> Iterator[Difference]:

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ahocorasick_rs import BytesAhoCorasick, Implementation, MatchKind
-
 from storage.files.secret_encodings import can_be_masked, secret_encodings
+from storage.patterns import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ahocorasick_rs import BytesAhoCorasick
+
 _MASK = b"***"
-_LINEAR = Implementation.ContiguousNFA
-"""Made in linear time; a DFA takes the square of a pattern's length."""
 _HEAD = 8
 _CORE = 32
 _FEW = 256
 """More words than this are not compared with each other."""
-_WORD = re.compile(rb"[A-Za-z0-9._~-]{8,}")
+_WORD = pattern(rb"[A-Za-z0-9._~-]{8,}")
 
 
 class Masker:
@@ -37,7 +35,6 @@ class Masker:
         self._patterns = sorted(set(patterns))
         self._beginnings = {pattern[:size] for pattern in self._patterns for size in range(1, min(_HEAD, len(pattern)))}
         self.longest = max(map(len, self._patterns), default=0)
-        self._cores = BytesAhoCorasick(_cores(self._patterns), MatchKind.LeftmostLongest)  # the kind that uses SIMD
 
     @classmethod
     def hiding(cls, values: Iterable[str]) -> Masker:
@@ -75,15 +72,29 @@ class Masker:
         return bytes(self.mask(text.encode("utf-8", "replace"), more=False)[0]).decode(errors="replace")
 
     @cached_property
+    def _cores(self) -> BytesAhoCorasick:
+        """A searcher for the cores, made once there is output to mask; of the kind that uses SIMD."""
+        import ahocorasick_rs as rs  # noqa: PLC0415 - most processes have nothing to hide
+
+        return rs.BytesAhoCorasick(_cores(self._patterns), rs.MatchKind.LeftmostLongest)
+
+    @cached_property
     def _whole(self) -> BytesAhoCorasick:
         """A searcher for all patterns, made once output has a core; most output has none."""
-        return BytesAhoCorasick(self._patterns, MatchKind.LeftmostLongest, implementation=_LINEAR)
+        import ahocorasick_rs as rs  # noqa: PLC0415 - the same
+
+        # Made in linear time; a DFA takes the square of a pattern's length.
+        return rs.BytesAhoCorasick(
+            self._patterns, rs.MatchKind.LeftmostLongest, implementation=rs.Implementation.ContiguousNFA
+        )
 
     @cached_property
     def _heads(self) -> BytesAhoCorasick:
         """The beginnings of the patterns that may be cut off after it."""
         heads = {pattern[:_HEAD] for pattern in self._patterns if len(pattern) > _HEAD}
-        return BytesAhoCorasick(sorted(heads), MatchKind.Standard, implementation=_LINEAR)
+        import ahocorasick_rs as rs  # noqa: PLC0415 - the same
+
+        return rs.BytesAhoCorasick(sorted(heads), rs.MatchKind.Standard, implementation=rs.Implementation.ContiguousNFA)
 
     def _matches(self, output: bytes | memoryview) -> list[tuple[int, int]]:
         """Return start and end of each match; matches do not overlap."""

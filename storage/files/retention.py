@@ -10,7 +10,8 @@ import peewee
 from storage.data_classes import immutable
 from storage.database.clock import to_micros
 from storage.database.statements import Columns, Query, Write, first, slot
-from storage.models.builds import ArtifactRow, BuildRow
+from storage.models.builds import ArtifactRow, BuildRow, JobOutputsRow, JobSummaryRow
+from storage.models.leases import CacheRow, SnapshotRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -185,12 +186,32 @@ class ArtifactRetention(Retention):
 
 
 class LogRetention(MeasuredRetention):
-    """Retention of logs. Never touches an unfinished build's. Safe in any thread."""
+    """Retention of logs, and of outputs and summaries with them.
+
+    Never touches an unfinished build's. Safe in any thread.
+    """
 
     def __init__(self, database: Database, logs: LogFiles) -> None:
         super().__init__(database, BuildRow.log_bytes, BuildRow.logs_expired_at)
         self._logs = logs
         self._known = Query(database, BuildRow.select(BuildRow.id).where(BuildRow.uuid == slot("uuid")), first)
+        cached = (
+            SnapshotRow.select(SnapshotRow.name)
+            .join(CacheRow, on=CacheRow.snapshot == SnapshotRow.name)
+            .where(SnapshotRow.job == JobOutputsRow.job)
+        )
+        self._expire_outputs = Write(
+            database, JobOutputsRow.update({JobOutputsRow.expired: 1}).where(JobOutputsRow.build == slot("build_id"))
+        )
+        self._old_outputs = Query(
+            database,
+            JobOutputsRow.select(JobOutputsRow.job)
+            .where(JobOutputsRow.expired == 1, ~peewee.fn.EXISTS(cached))
+            .limit(_BATCH),
+            first,
+        )
+        self._delete_summaries = Write(database, JobSummaryRow.delete().where(JobSummaryRow.build == slot("build_id")))
+        self._forget_outputs = Write(database, JobOutputsRow.delete().where(JobOutputsRow.job == slot("job_id")))
 
     def remove_orphans(self) -> list[str]:
         """Remove the logs of builds without a row; return the names of their folders."""
@@ -199,8 +220,23 @@ class LogRetention(MeasuredRetention):
             self._logs.remove(name)
         return orphans
 
+    def finish_expiring(self) -> None:
+        """Remove also the outputs that have expired; those stay whose job's disk other jobs may still have."""
+        super().finish_expiring()
+        while batch := self._old_outputs.all():
+            with self._database.write():
+                for job_id in batch:
+                    self._forget_outputs.run(job_id=job_id)
+
     def _remove(self, kept: KeptFiles) -> None:
         self._logs.remove(kept.build_uuid)
+
+    def _remove_all(self, batch: Sequence[KeptFiles]) -> None:
+        with self._database.write():
+            for each in batch:
+                self._expire_outputs.run(build_id=each.build_id)
+                self._delete_summaries.run(build_id=each.build_id)
+        super()._remove_all(batch)
 
     def _bytes_of(self, build_uuid: str) -> int:
         return self._logs.bytes_of(build_uuid)

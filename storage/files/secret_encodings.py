@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
-import html
 import json
 import re
 import shlex
 from itertools import product
 from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus
+
+from storage.patterns import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -29,7 +30,7 @@ _MIN_LENGTH = 8
 
 _URI_COMPONENT = "!'()*"
 _URI = ";,/?:@&=+$#" + _URI_COMPONENT
-_ESCAPE = re.compile(r"%[0-9A-F]{2}")
+_ESCAPE = pattern(r"%[0-9A-F]{2}")
 
 
 def can_be_masked(value: str) -> bool:
@@ -109,7 +110,7 @@ def _in_shell(value: str) -> Iterator[str]:
         yield from (text, text.replace("!", "\\!"))
 
 
-_TILDE = re.compile(r"^[~#]|(?<=[:=])~")
+_TILDE = pattern(r"^[~#]|(?<=[:=])~")
 """Characters that bash quotes at the beginning of a word, or where a path may begin."""
 
 _SHELL_SPECIAL = (
@@ -166,6 +167,8 @@ def _in_source_code(value: str) -> Iterator[str]:
 
 def _in_markup(value: str) -> Iterator[str]:
     """Yield a value as text and attributes of HTML and XML have it; they differ in how they write quotes."""
+    import html  # noqa: PLC0415 - its tables are large, and few processes mask
+
     text = html.escape(value, quote=False)
     for quotes, apostrophe in product(('"', "&quot;", "&#34;"), ("'", "&#x27;", "&#39;", "&#039;", "&apos;")):
         escaped = text.replace('"', quotes).replace("'", apostrophe)

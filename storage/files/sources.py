@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from storage.errors import DatabaseUnavailable
-from storage.files.folders import sync_folder
-from storage.files.kinds import ARCHIVE, MANIFEST, PARTIAL
+from storage.files.kinds import ARCHIVE, MANIFEST, PARTIAL, sync_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable
+    from collections.abc import Callable, Container, Iterable, Iterator
     from datetime import datetime
     from pathlib import Path
 
@@ -44,18 +44,34 @@ class Sources:
         self.remove_manifest(build_uuid)
         partial = self._directory / PARTIAL.name(build_uuid)
         try:
-            with partial.open("wb") as file:
-                file.writelines((archive,) if isinstance(archive, bytes) else archive)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.rename(path)
-            sync_folder(self._directory)
-        except BaseException as error:
+            with _translated_disk_errors():
+                with partial.open("wb") as file:
+                    file.writelines((archive,) if isinstance(archive, bytes) else archive)
+                    file.flush()
+                    os.fsync(file.fileno())
+                partial.rename(path)
+                sync_folder(self._directory)
+        except BaseException:
             with suppress(OSError):
                 partial.unlink(missing_ok=True)
-            if isinstance(error, OSError) and error.errno in _TRANSIENT_ERRORS:
-                raise DatabaseUnavailable(f"the source archive cannot be written now: {error.strerror}") from error
             raise
+
+    @contextmanager
+    def passing(self, archive: bytes) -> Iterator[tuple[Path, Path]]:
+        """Keep an archive of no build while the body runs; yield its path, and one for its manifest.
+
+        Nothing is synced: what a process leaves that is killed meanwhile is an orphan. Raises DatabaseUnavailable if
+        the disk is full or read-only.
+        """
+        name = str(uuid4())
+        path, manifest = self._directory / PARTIAL.name(name), self.manifest(name)
+        try:
+            with _translated_disk_errors():
+                path.write_bytes(archive)
+            yield path, manifest
+        finally:
+            path.unlink(missing_ok=True)
+            manifest.unlink(missing_ok=True)
 
     def link(self, from_uuid: str, to_uuid: str) -> None:
         """Give a new build the archive of another one, as a hard link. Raises FileNotFoundError.
@@ -123,3 +139,13 @@ class Sources:
 
     def _builds_with(self, suffix: str) -> list[str]:
         return sorted(path.name.removesuffix(suffix) for path in self._directory.glob(f"*{suffix}"))
+
+
+@contextmanager
+def _translated_disk_errors() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _TRANSIENT_ERRORS:
+            raise DatabaseUnavailable(f"the source archive cannot be written now: {error.strerror}") from error
+        raise

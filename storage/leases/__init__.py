@@ -1,1 +1,1 @@
-"""Leases of VMs: the queue for them, held ones, and the disks that they leave."""
+"""Leases of VMs: the queue for them, renders in them, and the disks that they leave."""

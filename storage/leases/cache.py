@@ -14,7 +14,7 @@ from storage.models.builds import BuildRow, EdgeRow, JobRow
 from storage.models.leases import CacheRow, LeaseRow, SnapshotRow
 from storage.models.pipelines import PipelineRow
 from storage.records.builds import BuildState
-from storage.records.jobs import EdgeKind, JobState, Outcome
+from storage.records.jobs import EdgeKind, JobErrorCode, JobState, Outcome
 from storage.records.leases import CacheEntry, NewCacheEntry, Snapshot
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from storage.builds.artifacts import Artifacts
     from storage.builds.jobs import Jobs
+    from storage.builds.outputs import Outputs
+    from storage.builds.summaries import Summaries
     from storage.database.connection import Database
     from storage.files.logs import LogFiles
     from storage.records.jobs import Job
@@ -50,12 +52,21 @@ class Cache:
     """
 
     def __init__(
-        self, database: Database, jobs: Jobs, snapshots: Snapshots, artifacts: Artifacts, logs: LogFiles
+        self,
+        database: Database,
+        jobs: Jobs,
+        snapshots: Snapshots,
+        artifacts: Artifacts,
+        outputs: Outputs,
+        summaries: Summaries,
+        logs: LogFiles,
     ) -> None:
         self._database = database
         self._jobs = jobs
         self._snapshots = snapshots
         self._artifacts = artifacts
+        self._outputs = outputs
+        self._summaries = summaries
         self._logs = logs
         entries = (
             CacheRow.select(*_ENTRY.selected)
@@ -72,6 +83,14 @@ class Cache:
             .join(CacheRow, on=(CacheRow.pipeline == BuildRow.pipeline) & (CacheRow.key == JobRow.cache_key))
             .where(JobRow.build == BuildRow.id, JobRow.state == JobState.SCHEDULED)
         )
+        skipped, unfinished = JobRow.alias(), JobRow.alias()
+        all_skipped = peewee.fn.EXISTS(
+            skipped.select(skipped.id).where(
+                skipped.build == BuildRow.id, skipped.error_code == JobErrorCode.CONDITION_NOT_MET
+            )
+        ) & ~peewee.fn.EXISTS(
+            unfinished.select(unfinished.id).where(unfinished.build == BuildRow.id, unfinished.finished_at.is_null())
+        )
         has_disk = JobRow.select(JobRow.id).where(JobRow.build == BuildRow.id, JobRow.disk.is_null(is_null=False))
         exists, builds = peewee.fn.EXISTS, BuildRow.select(BuildRow.id)
         self._get = Query(database, entries.where(this), _ENTRY)
@@ -80,7 +99,7 @@ class Cache:
             entries.where(CacheRow.name == slot("name")),
             _ENTRY,
         )
-        # The artifacts of a job are those of its last attempt, which may not be the one that left the disk.
+        # What a job has left is of its last attempt, which may not be the one that left the disk.
         self._is_older = Query(
             database,
             LeaseRow.select(LeaseRow.id)
@@ -96,13 +115,14 @@ class Cache:
             ).order_by(CacheRow.last_used_at, CacheRow.id),
             _ENTRY,
         )
-        self._may_hit = Query(database, builds.where(BuildRow.id == slot("build_id"), exists(may_hit)), first)
+        needs_no_vm = exists(may_hit) | all_skipped
+        self._may_hit = Query(database, builds.where(BuildRow.id == slot("build_id"), needs_no_vm), first)
         self._begun = Query(
             database,
             builds.where(
                 BuildRow.finished_at.is_null(),
                 BuildRow.state == BuildState.SCHEDULED,
-                exists(has_disk) | exists(may_hit),
+                exists(has_disk) | needs_no_vm,
             ),
             first,
         )
@@ -131,11 +151,11 @@ class Cache:
             return stored == 1
 
     def hit(self, entry: CacheEntry, job: Job, to: JobState, build_uuid: str, notice: str) -> bool:
-        """Move a job to the state ``to`` with the entry's disk and artifacts, and a notice in its log.
+        """Move a job to the state ``to`` with an entry's disk, artifacts and outputs; say so in its log.
 
         All in one transaction: False and no change if the entry is gone, the job has left its state, or the host's disk
-        is full. An entry that cannot give the artifacts that the job promises is dropped, so that the job runs and
-        leaves another. If only the log cannot be written, the notice is lost.
+        is full. An entry that cannot give the artifacts that the job promises, or has outputs of a later attempt, is
+        dropped, so that the job runs and leaves another. If only the log cannot be written, the notice is lost.
         """
         try:
             return self._hit(entry, job, to, build_uuid, notice)
@@ -146,24 +166,29 @@ class Cache:
     def _hit(self, entry: CacheEntry, job: Job, to: JobState, build_uuid: str, notice: str) -> bool:
         with self._database.write():
             kept = self._get.one(id=entry.id)
-            if kept is not None and job.artifacts and not self._has_artifacts(kept):
-                _log.info("the cached disk %s is dropped: the artifacts of its job are gone", kept.snapshot)
+            if kept is not None and not self._has_all(kept, job):
+                _log.info("the cached disk %s is dropped: what its job left beside it is gone", kept.snapshot)
                 self._drop.run(id=kept.id)
                 return False
             if kept is None or not self._jobs.move(job.id, job.state, to, Outcome(cache_hit=True)):
                 return False
             self._snapshots.give(entry.snapshot, job.id)
             self._use.run(id=entry.id, now=self._database.now())
-            if job.artifacts and entry.job_id != job.id:  # a job that runs again may find its own disk
-                self._artifacts.inherit(entry.job_id, job.id)
+            if entry.job_id != job.id:  # a job that runs again may find its own disk
+                self._outputs.inherit(entry.job_id, job.id, job.build_id)
+                self._summaries.inherit(entry.job_id, job.id, job.build_id)
+                if job.artifacts:
+                    self._artifacts.inherit(entry.job_id, job.id)
             with suppress(OSError), self._logs.writer(build_uuid, job.uuid, job.attempt) as log:
                 if job.attempt or not log.size:  # else a process wrote the notice and died before its commit
                     log.notice(notice)
             return True
 
-    def _has_artifacts(self, entry: CacheEntry) -> bool:
-        """Tell whether all artifacts are still there that the command which left a disk has left."""
-        return self._is_older.one(snapshot=entry.snapshot) is None and self._artifacts.complete(entry.job_id)
+    def _has_all(self, entry: CacheEntry, job: Job) -> bool:
+        """Tell whether all is still there that a job is to have of the command which left a disk."""
+        if self._is_older.one(snapshot=entry.snapshot) is not None:
+            return not job.artifacts and self._outputs.of_job(entry.job_id) is None
+        return not job.artifacts or self._artifacts.complete(entry.job_id)
 
     def drop(self, entries: Iterable[CacheEntry]) -> None:
         """Delete entries; missing ones are ignored."""
@@ -172,11 +197,14 @@ class Cache:
                 self._drop.run(id=entry.id)
 
     def may_hit(self, build_id: int) -> bool:
-        """Tell whether the key of a scheduled job of a build is cached for its pipeline, on any image."""
+        """Tell whether a build may go on without a VM.
+
+        The key of a scheduled job is cached for its pipeline, on any image, or conditions have skipped all of its jobs.
+        """
         return self._may_hit.one(build_id=build_id) is not None
 
     def begun(self) -> list[int]:
-        """Return the ``scheduled`` builds of which a job has a disk, or may have a cache hit."""
+        """Return the ``scheduled`` builds of which a job has a disk, or which may go on without a VM."""
         return self._begun.all()
 
 

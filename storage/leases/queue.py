@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import peewee
@@ -43,10 +44,24 @@ class _BackOff:
     over: bool
 
 
+@immutable
+class _WantedLock:
+    """A job that waits for its lock, which ``limit`` jobs have at a time."""
+
+    job_id: int
+    organization_id: int
+    lock: str
+    limit: int
+
+
+_LOCK = Columns(_WantedLock, JobRow.id, JobRow.organization, JobRow.lock, JobRow.lock_limit)
+
+
 class Queue:
     """Jobs that wait for a VM.
 
-    A job that backs off before its next attempt, or waits for its image, is not in the queue until that is over. The
+    A job that backs off before its next attempt, or waits for its image or lock, is not in the queue until that is
+    over. The
     cost of a query does not grow with the queue, except for `length`, `position` and `positions`, which count jobs.
     Safe in any thread.
     """
@@ -54,7 +69,8 @@ class Queue:
     def __init__(self, database: Database) -> None:
         self._database = database
         scheduled = JobRow.state == JobState.SCHEDULED
-        waits = scheduled & JobRow.not_before.is_null() & JobRow.awaited_image.is_null()
+        ready = scheduled & JobRow.not_before.is_null() & JobRow.awaited_image.is_null()
+        waits = ready & (JobRow.awaits_lock == 0)
         backs_off = scheduled & JobRow.not_before.is_null(is_null=False)
         of_organization = JobRow.organization == slot("organization_id")
         turn = (JobRow.scheduled_at, JobRow.position, JobRow.id)
@@ -124,6 +140,13 @@ class Queue:
                 waits, JobRow.image == slot("image"), ~peewee.fn.EXISTS(_PARENT)
             ),
         )
+        has_services = JobRow.services != "{}"
+        self._services = Query(
+            database, JobRow.select(JobRow.services).where(JobRow.id == slot("id"), has_services), _images_of_services
+        )
+        self._await_alone = Write(
+            database, JobRow.update({JobRow.awaited_image: slot("awaited")}).where(waits, JobRow.id == slot("id"))
+        )
         self._awaited_after = Query(
             database,
             JobRow.select(JobRow.awaited_image)
@@ -140,6 +163,25 @@ class Queue:
         self._awaits = Query(database, JobRow.select(JobRow.id).where(this_image).limit(1), first)
         self._end_await = Write(
             database, JobRow.update({JobRow.awaited_image: None, JobRow.queued_at: slot("now")}).where(this_image)
+        )
+        awaits_lock = scheduled & (JobRow.awaits_lock == 1)
+        self._awaiting_locks = Query(
+            database,
+            JobRow.select(*_LOCK.selected).where(awaits_lock).order_by(*turn).limit(slot("limit")),
+            _LOCK,
+        )
+        self._locked = Query(
+            database,
+            JobRow.select(peewee.fn.COUNT(JobRow.id)).where(
+                of_organization, JobRow.lock == slot("lock"), JobRow.awaits_lock == 0, JobRow.finished_at.is_null()
+            ),
+            first,
+        )
+        self._lock = Write(
+            database,
+            JobRow.update({JobRow.awaits_lock: 0, JobRow.queued_at: slot("now")}).where(
+                awaits_lock, JobRow.id == slot("id")
+            ),
         )
         self._past_use = Query(
             database,
@@ -187,6 +229,15 @@ class Queue:
         with self._database.write():
             return self._await.run(image=image, awaited=awaited) > 0
 
+    def images_of_services(self, job_id: int) -> list[str]:
+        """Return the images that the services of a job name."""
+        return self._services.one(id=job_id) or []
+
+    def await_image_of_service(self, job_id: int, awaited: str) -> None:
+        """Take a job out of the queue, if it is there, until the image ``awaited`` exists."""
+        with self._database.write():
+            self._await_alone.run(id=job_id, awaited=awaited)
+
     def awaited_images(self) -> list[str]:
         """Return the images that jobs wait for."""
         found = [""]
@@ -207,6 +258,26 @@ class Queue:
         with self._database.write():
             self._end_await.run(awaited=awaited, now=self._database.now())
 
+    def give_locks(self) -> bool:
+        """Give free locks to the jobs that wait longest, which are in the queue then; tell if any was.
+
+        An end of its holder frees a lock, however that came, so that no crash leaves one taken.
+        """
+        if not any(self._is_free(each) for each in self._awaiting_locks.all(limit=-1)):
+            return False
+        with self._database.write():
+            for each in self._awaiting_locks.all(limit=-1):
+                if self._is_free(each):
+                    self._lock.run(id=each.job_id, now=self._database.now())
+        return True
+
+    def _is_free(self, wanted: _WantedLock) -> bool:
+        return (self._locked.one(organization_id=wanted.organization_id, lock=wanted.lock) or 0) < wanted.limit
+
+    def awaiting_locks(self, limit: int) -> list[int]:
+        """Return the row ids of jobs that wait for their locks, longest wait first."""
+        return [each.job_id for each in self._awaiting_locks.all(limit=limit)]
+
     def length(self) -> int:
         """Count the jobs in the queue."""
         return self._length.one() or 0
@@ -215,7 +286,7 @@ class Queue:
         """Return a job's position in its organization's queue, from 1; None if it is not in the queue."""
         if job.state is not JobState.SCHEDULED or job.scheduled_at is None:
             return None
-        if job.not_before is not None or job.awaited_image is not None:
+        if job.not_before is not None or job.awaited_image is not None or job.awaits_lock:
             return None
         ahead = self._ahead.one(
             organization_id=job.organization_id,
@@ -265,3 +336,7 @@ class Queue:
 
 def _text(row: Sequence[str]) -> str:
     return row[0]
+
+
+def _images_of_services(row: Sequence[str]) -> list[str]:
+    return [service["image"] for service in json.loads(row[0]).values()]

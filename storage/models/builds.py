@@ -1,15 +1,15 @@
-"""Builds, jobs, their edges, attempts and artifacts."""
+"""Builds, jobs, their edges, attempts and artifacts, and the keys of requests for builds."""
 
 from __future__ import annotations
 
 import peewee
 
-from storage.models.accounts import OrganizationRow
-from storage.models.fields import InstantField
+from storage.models.accounts import OrganizationRow, UserRow
+from storage.models.fields import FlagField, InstantField, ListField
 from storage.models.pipelines import PipelineRow
 from storage.models.row import Row
-from storage.records.builds import Artifact, Build
-from storage.records.jobs import Attempt, Edge, Job
+from storage.records.builds import Artifact, Build, KeptFolder, RequestKey
+from storage.records.jobs import Attempt, Edge, Job, JobOutputs, JobSummary
 
 
 class BuildRow(Row, table="builds", record=Build, joined=("organization_id", "organization_slug", "pipeline_slug")):
@@ -25,6 +25,15 @@ class BuildRow(Row, table="builds", record=Build, joined=("organization_id", "or
     source_bytes = peewee.IntegerField(null=True)
     told_at = InstantField(null=True)
     told_state = peewee.TextField(null=True)
+    changed_files = ListField(null=True)
+    concurrency_limit = peewee.IntegerField(null=True)
+
+
+class BuildUpstreamRow(Row, table="build_upstreams", key=("build",)):
+    """The build that another one followed."""
+
+    build = peewee.ForeignKeyField(BuildRow)
+    upstream_id = peewee.IntegerField()
 
 
 class JobRow(Row, table="jobs", record=Job, joined=("depends_on",)):
@@ -50,8 +59,37 @@ class AttemptRow(Row, table="attempts", record=Attempt, key=("job", "number")):
     secrets = peewee.BlobField(null=True)
 
 
+class JobOutputsRow(Row, table="job_outputs", record=JobOutputs, key=("job",)):
+    """The variables that a job gives to those that need it; ``build`` repeats the job's, for retention."""
+
+    job = peewee.ForeignKeyField(JobRow)
+    build = peewee.ForeignKeyField(BuildRow)
+    expired = FlagField()
+
+
+class JobSummaryRow(Row, table="job_summaries", record=JobSummary, key=("job",)):
+    """The Markdown that a job says of its build; ``build`` repeats the job's, for the list of a build."""
+
+    job = peewee.ForeignKeyField(JobRow)
+    build = peewee.ForeignKeyField(BuildRow)
+
+
 class ArtifactRow(Row, table="artifacts", record=Artifact, joined=("build_uuid", "job_uuid")):
     """A file of a job, named by its ``uuid`` on disk; ``build`` repeats the job's, for an index of lists."""
 
     build = peewee.ForeignKeyField(BuildRow)
     job = peewee.ForeignKeyField(JobRow)
+
+
+class KeptFolderRow(Row, table="kept_folders", record=KeptFolder):
+    """A folder that jobs keep for later builds."""
+
+
+class KeyRow(Row, table="idempotency_keys", record=RequestKey, key=("user", "organization", "key")):
+    """The build that a request with a key created, and the hash of that request."""
+
+    user = peewee.ForeignKeyField(UserRow)
+    organization = peewee.ForeignKeyField(OrganizationRow)
+    build = peewee.ForeignKeyField(BuildRow)
+    rejected = FlagField()
+    created_at = InstantField()

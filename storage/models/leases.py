@@ -1,4 +1,4 @@
-"""Leased VMs, their snapshots, VMs that are held, and disks in the cache."""
+"""Leased VMs, their snapshots, VMs that are held, disks in the cache, and the renders that lease VMs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from storage.models.builds import BuildRow, JobRow
 from storage.models.fields import InstantField
 from storage.models.pipelines import PipelineRow
 from storage.models.row import Row
+from storage.records.builds import Render, Rendered
 from storage.records.leases import CacheEntry, Hold, Lease, Snapshot
+from storage.records.pipelines import Declaration
 
 
 class LeaseRow(Row, table="leases", record=Lease):
@@ -47,3 +49,31 @@ class CacheRow(Row, table="cache_entries", record=CacheEntry, joined=_JOINED):
     """A job's disk: the snapshot's name under the name by which later builds find it."""
 
     pipeline = peewee.ForeignKeyField(PipelineRow)
+
+
+class RenderRow(Row, table="renders", record=Render, joined=("organization_id",)):
+    """The render of a build."""
+
+    build = peewee.ForeignKeyField(BuildRow, primary_key=True)
+    lease = peewee.ForeignKeyField(LeaseRow, null=True)
+    created_at = InstantField()
+
+
+class RunnerTokenRow(Row, table="runner_tokens"):
+    """A token with which a VM may fetch the source of one build, hashed."""
+
+    build = peewee.ForeignKeyField(BuildRow, primary_key=True)
+    hash = peewee.BlobField()
+
+
+class DeclarationRow(Row, table="declarations", record=Declaration):
+    """The declaration of a pipeline in its repository's files."""
+
+    pipeline = peewee.ForeignKeyField(PipelineRow, primary_key=True)
+
+
+class RenderedRow(Row, table="rendered", record=Rendered):
+    """The cached result of rendering an archive's pipeline files."""
+
+    name = peewee.BlobField()
+    expires_at = InstantField()

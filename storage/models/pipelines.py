@@ -7,7 +7,7 @@ import peewee
 from storage.models.accounts import OrganizationRow
 from storage.models.fields import InstantField
 from storage.models.row import Row
-from storage.records.pipelines import Pipeline, Schedule, Secret
+from storage.records.pipelines import Pipeline, PipelineTrigger, Schedule, Secret
 
 
 class PipelineRow(Row, table="pipelines", record=Pipeline):
@@ -22,6 +22,13 @@ class ScheduleRow(Row, table="schedules", record=Schedule):
     """A schedule; ``next_at`` is null while it is disabled."""
 
     pipeline = peewee.ForeignKeyField(PipelineRow)
+
+
+class PipelineTriggerRow(Row, table="pipeline_triggers", record=PipelineTrigger):
+    """A pipeline trigger; ``not_before`` is set after a failure."""
+
+    pipeline = peewee.ForeignKeyField(PipelineRow)
+    not_before = InstantField(null=True)
 
 
 class SecretRow(Row, table="secrets", record=Secret):

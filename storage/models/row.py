@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import peewee
 
+from storage.data_classes import field_types
 from storage.models.fields import ChoiceField, FlagField, InstantField, JsonField, ListField
 
 if TYPE_CHECKING:
@@ -50,9 +50,11 @@ class _RowType(peewee.ModelBase):
         columns = (getattr(each, "column_name", None) for each in declared.values())
         known = {*joined, *declared, *(f"{each}_id" for each in declared), *filter(None, columns)}
         made = dict(_columns(record, known)) if record else {}
-        meta: dict[str, object] = {"table_name": table} if table else {}
+        meta: dict[str, object] = {"table_name": table} if table else {"primary_key": False}
         if key:
             meta["primary_key"] = peewee.CompositeKey(*key)
+        elif table and not any(getattr(each, "primary_key", False) for each in declared.values()):
+            made["id"] = peewee.AutoField()  # not that of `peewee.Model`, of which each model would be given a copy
         return super().__new__(cls, name, bases, made | declared | {"Meta": type("Meta", (), meta)})  # type: ignore[no-any-return, no-untyped-call]
 
     if TYPE_CHECKING:
@@ -66,14 +68,14 @@ class Row(peewee.Model, metaclass=_RowType):
 
 def _columns(record: type, known: Collection[str]) -> Iterator[tuple[str, peewee.Field[Any]]]:
     names = vars(sys.modules[record.__module__])
-    for field in fields(record):
-        if field.name in known or field.name == "id":
+    for name, written in field_types(record).items():
+        if name in known or name == "id":
             continue
-        kind = str(field.type).removesuffix(" | None")
-        null = kind != field.type
+        kind = written.removesuffix(" | None")
+        null = kind != written
         if kind in _BY_TYPE:
-            yield field.name, _BY_TYPE[kind](null=null)
+            yield name, _BY_TYPE[kind](null=null)
         elif issubclass(names[kind], StrEnum):
-            yield field.name, ChoiceField(names[kind], null=null)
+            yield name, ChoiceField(names[kind], null=null)
         else:
             yield from _columns(names[kind], known)

@@ -6,8 +6,19 @@ import peewee
 
 from storage.models.accounts import OrganizationRow
 from storage.models.builds import BuildRow
+from storage.models.fields import InstantField
+from storage.models.pipelines import PipelineRow
 from storage.models.row import Row
-from storage.records.source_hosts import BuildOrigin, Delivery, HostConnection, PushOutcome, Repository, RepositoryHead
+from storage.records.source_hosts import (
+    BuildOrigin,
+    CommitCheck,
+    Delivery,
+    HostConnection,
+    PushOutcome,
+    Repository,
+    RepositoryHead,
+    SkippedPipeline,
+)
 
 
 class HostConnectionRow(Row, table="host_connections", record=HostConnection):
@@ -54,6 +65,27 @@ class PushOutcomeRow(Row, table="push_outcomes", record=PushOutcome):
 
     repository = peewee.ForeignKeyField(RepositoryRow)
     commit = peewee.TextField(column_name="commit_sha")
+
+
+class SkippedPipelineRow(Row, table="skipped_pipelines", record=SkippedPipeline):
+    """A pipeline that is not built for a commit."""
+
+    repository = peewee.ForeignKeyField(RepositoryRow)
+    pipeline = peewee.ForeignKeyField(PipelineRow)
+    commit = peewee.TextField(column_name="commit_sha")
+    recorded_at = InstantField()
+    report_at = InstantField(null=True)
+    report_error = peewee.TextField(null=True)
+
+
+class CommitCheckRow(Row, table="commit_checks", record=CommitCheck):
+    """The state of all pipelines of a commit."""
+
+    repository = peewee.ForeignKeyField(RepositoryRow)
+    commit = peewee.TextField(column_name="commit_sha")
+    recorded_at = InstantField()
+    report_at = InstantField(null=True)
+    report_error = peewee.TextField(null=True)
 
 
 class BuildOriginRow(Row, table="build_origins", record=BuildOrigin):

@@ -223,7 +223,7 @@ class Notifications:
         return self._enabled.all(pipeline_id=pipeline_id)
 
     def failing(self, limit: int) -> list[FailingNotification]:
-        """Return the notifications whose deliveries fail, the one that fails longest first."""
+        """Return the notifications with failing deliveries, longest failing first."""
         return self._failing.all(limit=limit)
 
     def endpoint(self, notification_id: int) -> Endpoint | None:

@@ -10,8 +10,8 @@ from storage.builds.build_rows import counts
 from storage.database.statements import Columns, Query, slot
 from storage.models.accounts import MembershipRow, OrganizationRow
 from storage.models.builds import BuildRow
+from storage.models.leases import DeclarationRow
 from storage.models.pipelines import PipelineRow
-from storage.models.renders import DeclarationRow
 from storage.records.pipelines import PipelineStatus, Visibility
 
 if TYPE_CHECKING:

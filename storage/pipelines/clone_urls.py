@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 
+from storage.patterns import pattern
+
 _HOST = r"(?:[^@/]*@)?(?P<host>\[[^\]/]*\]|[^/:@]*)"
-_URL = re.compile(rf"[a-z][a-z0-9+.-]*://{_HOST}(?::[^/]*)?/(?P<path>[^?#]*)(?:[?#].*)?", re.IGNORECASE | re.DOTALL)
-_SCP = re.compile(r"(?:[^@/:]+@)?(?P<host>\[[^\]]+\]|[^/:@]+):(?P<path>[^?#]*)(?:[?#].*)?", re.DOTALL)
+_URL = pattern(rf"[a-z][a-z0-9+.-]*://{_HOST}(?::[^/]*)?/(?P<path>[^?#]*)(?:[?#].*)?", re.IGNORECASE | re.DOTALL)
+_SCP = pattern(r"(?:[^@/:]+@)?(?P<host>\[[^\]]+\]|[^/:@]+):(?P<path>[^?#]*)(?:[?#].*)?", re.DOTALL)
 
 
 def repo_name(repository: str) -> str | None:

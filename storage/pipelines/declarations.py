@@ -12,8 +12,8 @@ import peewee
 from storage.accounts.names import slug_candidates, slugify
 from storage.database.statements import Columns, Query, Slots, Write, insert_into, slot, written
 from storage.errors import SlugTaken
-from storage.models.pipelines import PipelineRow
-from storage.models.renders import DeclarationRow
+from storage.models.leases import DeclarationRow
+from storage.models.pipelines import PipelineRow, PipelineTriggerRow, ScheduleRow
 from storage.models.source_hosts import RepositoryRow
 from storage.pipelines.clone_urls import clone_place
 from storage.records.pipelines import Declaration, DeclaringRepository, NewPipeline, Visibility
@@ -55,6 +55,14 @@ class Declarations:
             DeclarationRow.update(
                 {DeclarationRow.archived_at: peewee.fn.COALESCE(DeclarationRow.archived_at, slot("now"))}
             ).where(this),
+        )
+        of_pipeline, declared = (
+            ScheduleRow.pipeline == slot("pipeline_id"),
+            ScheduleRow.declared_in.is_null(is_null=False),
+        )
+        self._unschedule = Write(database, ScheduleRow.delete().where(of_pipeline, declared))
+        self._untrigger = Write(
+            database, PipelineTriggerRow.delete().where(PipelineTriggerRow.pipeline == slot("pipeline_id"))
         )
         of_another = RepositoryRow.select(RepositoryRow.id).where(
             RepositoryRow.organization == PipelineRow.organization,
@@ -141,7 +149,8 @@ class Declarations:
     def follow(self, repository: DeclaringRepository, declared: Mapping[str, Declaration]) -> None:
         """Apply a repository's declarations, by source slug, to its existing pipelines.
 
-        Those without a declaration are archived; a later declaration restores them.
+        Those without a declaration are archived, and lose what their file alone declared: its schedules and pipeline
+        triggers. A later declaration restores them.
         """
         with self._database.write():
             for source_slug, each in self._pipelines_of(repository).items():
@@ -150,6 +159,8 @@ class Declarations:
                     self._declare(each.pipeline_id, declaration)
                 else:
                     self._archive.run(pipeline_id=each.pipeline_id, now=self._database.now())
+                    self._unschedule.run(pipeline_id=each.pipeline_id)
+                    self._untrigger.run(pipeline_id=each.pipeline_id)
 
     def _pipelines_of(self, repository: DeclaringRepository) -> dict[str, _Candidate]:
         """Return a repository's pipelines by source slug.

@@ -12,10 +12,9 @@ from storage.database.statements import Columns, Query, Slots, Write, first, ins
 from storage.errors import PipelineBusy, PipelineGone, SlugTaken
 from storage.models.accounts import OrganizationRow
 from storage.models.builds import BuildRow
-from storage.models.leases import CacheRow
+from storage.models.leases import CacheRow, DeclarationRow
 from storage.models.notifications import NotificationRow
-from storage.models.pipelines import PipelineRow, ScheduleRow, SecretRow
-from storage.models.renders import DeclarationRow
+from storage.models.pipelines import PipelineRow, PipelineTriggerRow, ScheduleRow, SecretRow
 from storage.records.pipelines import (
     CancelSuperseded,
     NewPipeline,
@@ -26,8 +25,8 @@ from storage.records.pipelines import (
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from storage.billing.holds import Holds
     from storage.database.connection import Database
-    from storage.leases.holds import Holds
     from storage.records.pages import Page
 
 
@@ -94,6 +93,9 @@ class Pipelines:
         self._delete = Write(database, PipelineRow.update({PipelineRow.deleted_at: slot("now")}).where(this, existing))
         self._forget_cache = Write(database, CacheRow.delete().where(CacheRow.pipeline == slot("id")))
         self._forget_secrets = Write(database, SecretRow.delete().where(SecretRow.pipeline == slot("id")))
+        self._forget_triggers = Write(
+            database, PipelineTriggerRow.delete().where(PipelineTriggerRow.pipeline == slot("id"))
+        )
         self._forget_schedules = Write(database, ScheduleRow.delete().where(ScheduleRow.pipeline == slot("id")))
         self._forget_notifications = Write(
             database, NotificationRow.delete().where(NotificationRow.pipeline == slot("id"))
@@ -137,6 +139,7 @@ class Pipelines:
             self._forget_cache.run(id=pipeline_id)
             self._forget_secrets.run(id=pipeline_id)
             self._forget_schedules.run(id=pipeline_id)
+            self._forget_triggers.run(id=pipeline_id)
             self._forget_notifications.run(id=pipeline_id)
             self._holds.forget(pipeline_id=pipeline_id)
 

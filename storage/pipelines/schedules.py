@@ -13,10 +13,10 @@ from storage.database.clock import to_micros
 from storage.database.statements import Columns, Query, Slots, Write, first, insert_into, slot, written
 from storage.errors import PipelineGone, TooManySchedules
 from storage.models.pipelines import PipelineRow, ScheduleRow
-from storage.records.pipelines import NewSchedule, Schedule, ScheduleChanges
+from storage.records.pipelines import MOST_SCHEDULES, NewSchedule, Schedule, ScheduleChanges
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
     from datetime import datetime
     from typing import Unpack
 
@@ -28,7 +28,6 @@ _SCHEDULE = Columns.of(Schedule, ScheduleRow)
 _NEW: Slots[NewSchedule] = Slots(NewSchedule, ScheduleRow)
 _CHANGED: Slots[Schedule] = Slots(Schedule, ScheduleRow)
 _CHANGEABLE = tuple(ScheduleChanges.__annotations__)
-_MOST = 20
 
 
 class Schedules:
@@ -47,7 +46,10 @@ class Schedules:
             schedules.where(of_pipeline, ScheduleRow.id > slot("after")).order_by(ScheduleRow.id).limit(slot("limit")),
             _SCHEDULE,
         )
-        self._count = Query(database, ScheduleRow.select(peewee.fn.COUNT(peewee.SQL("*"))).where(of_pipeline), first)
+        by_people, by_file = ScheduleRow.declared_in.is_null(), ScheduleRow.declared_in.is_null(is_null=False)
+        count = ScheduleRow.select(peewee.fn.COUNT(peewee.SQL("*")))
+        self._count = Query(database, count.where(of_pipeline, by_people), first)
+        self._declared = Query(database, schedules.where(of_pipeline, by_file).order_by(ScheduleRow.id), _SCHEDULE)
         self._due = Query(
             database,
             schedules.join(PipelineRow)
@@ -89,12 +91,28 @@ class Schedules:
         with self._database.write():
             if self._pipelines.by_id(pipeline_id) is None:
                 raise PipelineGone("the pipeline was deleted: it gets no schedule")
-            if (self._count.one(pipeline_id=pipeline_id) or 0) >= _MOST:
-                raise TooManySchedules(f"the pipeline has {_MOST} schedules already: change or delete one of them")
-            schedule_id = self._insert.insert(
-                uuid=str(uuid4()), pipeline_id=pipeline_id, created_at=self._database.now(), **_NEW(new)
-            )
-            return written(self._get.one(id=schedule_id))
+            if (self._count.one(pipeline_id=pipeline_id) or 0) >= MOST_SCHEDULES:
+                message = f"the pipeline has {MOST_SCHEDULES} schedules already: change or delete one of them"
+                raise TooManySchedules(message)
+            return written(self._get.one(id=self._add(pipeline_id, new)))
+
+    def declare(self, pipeline_id: int, declared: Iterable[NewSchedule]) -> None:
+        """Let a pipeline have these schedules of its file and no others of one; those made by people stay.
+
+        One that it has already keeps its next time.
+        """
+        with self._database.write():
+            new = {_what(each): each for each in declared}
+            for each in self._declared.all(pipeline_id=pipeline_id):
+                if new.pop(_what(each), None) is None:
+                    self._remove.run(id=each.id)
+            for added in new.values():
+                self._add(pipeline_id, added)
+
+    def _add(self, pipeline_id: int, new: NewSchedule) -> int:
+        return self._insert.insert(
+            uuid=str(uuid4()), pipeline_id=pipeline_id, created_at=self._database.now(), **_NEW(new)
+        )
 
     def update(self, schedule_id: int, **changes: Unpack[ScheduleChanges]) -> Schedule | None:
         """Change the given fields and forget the last error; None if the schedule was deleted."""
@@ -120,7 +138,7 @@ class Schedules:
         return self._page.page(limit, lambda each: each.id, pipeline_id=pipeline_id, after=after or 0)
 
     def due(self, limit: int, firing: Collection[int] = (), busy: Collection[int] = ()) -> list[Schedule]:
-        """Return schedules whose time has come, the one that waits longest first.
+        """Return schedules that are due, longest overdue first.
 
         Without those ``firing``, and those of ``busy`` organizations, by their ids.
         """
@@ -147,3 +165,8 @@ class Schedules:
         """Note why a schedule built nothing."""
         with self._database.write():
             self._note.run(id=schedule_id, number=None, why=why)
+
+
+def _what(schedule: NewSchedule | Schedule) -> tuple[str, str, str, str | None]:
+    """Return what makes two declared schedules the same."""
+    return schedule.cron, schedule.timezone, schedule.branch, schedule.declared_in

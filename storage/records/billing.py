@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from storage.data_classes import immutable
+from storage.data_classes import described, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -166,7 +166,12 @@ class NewCoupon:
 
     code: str
     credit_cents: int
-    max_redemptions: int | None = None
+    max_redemptions: int | None = described(
+        "The most organizations that may redeem it; by default no limit, and anybody may create organizations.",
+        default=None,
+        word="N",
+        bounds=(1, 10**9),
+    )
     expires_at: datetime | None = None
     note: str | None = None
 

@@ -64,12 +64,27 @@ class KeyUse:
 
 
 @immutable
+class Concurrency:
+    """The concurrency group that a pipeline's file declares, in which ``{branch}`` stands for the branch.
+
+    With ``cancels`` a new build of the group cancels the older ones, whether they wait or run.
+    """
+
+    group: str
+    limit: int = 1
+    cancels: bool = False
+
+
+@immutable
 class NewBuild:
     """A build to create, as its caller describes it.
 
     ``rebuild_of`` is the number of the build that it repeats; ``source_of`` is that build's UUID if it has an archive.
     ``approval_reason`` is why somebody has to approve it first; None if nobody has to.
-    ``created_by`` is the id of the user who asked for it. ``warnings`` are about its pipeline.
+    ``created_by`` is the id of the user who asked for it. ``inputs`` are what it was given by name, and
+    ``changed_files`` what its push changed; None if nobody knows. ``ref`` is that of the connected repository whose
+    source is fetched before it is rendered. ``warnings`` are about its pipeline. With ``strict_shell``
+    its commands end at their first failure, whatever is set for its pipeline, because its language says so.
     """
 
     branch: str
@@ -90,6 +105,12 @@ class NewBuild:
     approval_reason: str | None = None
     created_by: int | None = None
     warnings: tuple[str, ...] = ()
+    strict_shell: bool = False
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    changed_files: tuple[str, ...] | None = None
+    ref: str | None = None
+    concurrency: Concurrency | None = None
+    """The group that its file declares, in place of its pipeline's."""
 
     @property
     def has_source(self) -> bool:
@@ -109,7 +130,7 @@ class Build:
     with it alone. ``approval_reason`` is why it needs an approval first, or None. With ``strict_shell`` a command ends
     at its first failure; that is fixed as the build is made. ``refused`` is true if a request asked for it and was
     refused, as it has no valid plan: it says nothing about its branch. ``warnings`` say what in its pipeline has no
-    effect.
+    effect. ``inputs`` are what it was given by name, without defaults.
     """
 
     id: int
@@ -151,6 +172,7 @@ class Build:
     strict_shell: bool
     warnings: tuple[str, ...]
     refused: bool = False
+    inputs: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -245,6 +267,7 @@ class FlakyStep:
 class Render:
     """The render of a build. ``source_url`` is the URL of its archive, None if the archive is on the host.
 
+    ``ref`` is that of the connected repository whose source is to be fetched first; None once that is done.
     ``lease_id`` is the lease of its latest VM; ``rejected`` is True if the build was refused.
     """
 
@@ -254,6 +277,24 @@ class Render:
     lease_id: int | None
     finished_at: datetime | None
     rejected: bool
+    ref: str | None = None
+
+
+@immutable
+class FetchedSource:
+    """The commit that a ref stands for, with its archive and what its build has to know.
+
+    The rest is as in a `NewBuild`.
+    """
+
+    branch: str
+    commit: str
+    message: str
+    archive: bytes
+    env: Mapping[str, str] = field(default_factory=dict)
+    untrusted_origin: str | None = None
+    from_fork: bool = False
+    approval_reason: str | None = None
 
 
 @immutable
@@ -272,6 +313,7 @@ class NewArtifact:
     path: str
     file_size: int
     sha256: str
+    executable: bool = False
 
 
 @immutable
@@ -286,12 +328,41 @@ class Artifact:
     mime_type: str
     file_size: int
     sha256: str
+    executable: bool
     created_at: datetime
 
     @property
     def filename(self) -> str:
         """The last part of the path."""
         return self.path.rpartition("/")[2]
+
+
+@immutable
+class NewKeptFolder:
+    """A folder that a job has kept for later builds, whose file is written and has no row yet.
+
+    ``scope`` says who shares it, ``origin`` is that of an untrusted build, empty for others. ``left_by`` is the job
+    with its build, in words; ``fingerprint`` changes with the files.
+    """
+
+    organization_id: int
+    pipeline_id: int
+    scope: str
+    branch: str
+    origin: str
+    left_by: str
+    fingerprint: str
+    uuid: str
+    file_size: int
+
+
+@immutable
+class KeptFolder(NewKeptFolder):
+    """A folder that later builds get."""
+
+    id: int
+    created_at: datetime
+    last_used_at: datetime
 
 
 @immutable

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import field, fields
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from storage.data_classes import immutable
 from storage.settings import setting
@@ -107,6 +108,38 @@ class Step:
     cache_key: str | None
 
 
+@immutable
+class Service:
+    """A program beside a job's command, from an image of its own.
+
+    ``command`` are arguments in place of the image's, None for these. It is ready once a command of its image passes,
+    a port takes connections, or its log has a text, within ``ready_seconds``; without any of these, as its image says.
+    ``files`` are folders of the job's disk, by the service's folders in whose place they are. With ``fails_job`` the
+    job fails if the service ends before the command.
+    """
+
+    image: str
+    env: Mapping[str, str]
+    command: tuple[str, ...] | None
+    ready_command: str | None
+    ready_port: int | None
+    ready_log: str | None
+    ready_seconds: int
+    files: Mapping[str, str]
+    fails_job: bool
+
+    @property
+    def document(self) -> dict[str, object]:
+        """The service as a job's row has it."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Service:
+        """Return the service of a document."""
+        command = document["command"]
+        return cls(**{**document, "command": None if command is None else tuple(command)})
+
+
 class Dependency(NamedTuple):
     """A dependency of one job on the job at ``position`` in the same list.
 
@@ -123,11 +156,28 @@ class Dependency(NamedTuple):
 class NewJob(Step):
     """A planned job to insert. Its dependencies are sorted by position, one for each job.
 
-    ``paths`` are globs of files: a change of one concerns its pipeline. None if the step gives none.
+    ``paths`` are globs of files: a change of one concerns its pipeline. None if the step gives none. ``skipped`` is why
+    it is skipped in this build by its own condition, None if it is not. ``services`` are documents of services by their
+    host names. With ``only_after_failure`` it runs only if a dependency fails, other than one that any end satisfies.
+    Of a cell ``matrix_job`` is the key of the job with the matrix, and ``matrix`` has its values by axis. ``files`` are
+    the lists of globs of the artifacts that it takes, by the keys of the jobs that keep them; ``keep`` are the folders
+    that it keeps for later builds, with the names by which pipelines share them, or empty ones.
     """
 
     depends_on: tuple[Dependency, ...]
     paths: tuple[str, ...] | None = None
+    skipped: str | None = None
+    services: Mapping[str, object] = field(default_factory=dict)
+    only_after_failure: bool = False
+    matrix_job: str | None = None
+    matrix: Mapping[str, str] | None = None
+    files: Mapping[str, object] = field(default_factory=dict)
+    keep: Mapping[str, str] = field(default_factory=dict)
+    lock: str | None = None
+    """The lock that it needs while it runs, in which ``{branch}`` stands for the branch."""
+
+    lock_limit: int = 1
+    """The most jobs of the organization that have the lock at a time."""
 
 
 @immutable
@@ -136,7 +186,8 @@ class Job(Step):
 
     ``attempts_before`` counts the attempts before its build was last retried. ``depends_on`` holds UUIDs.
     ``not_before`` is the end of the back-off before the next attempt, None if there is
-    none. ``awaited_image`` is the image that a scheduled job waits for before it waits for a VM.
+    none. ``awaited_image`` is the image that a scheduled job waits for before it waits for a VM. At most ``lock_limit``
+    jobs of the organization have its ``lock`` at a time; one that ``awaits_lock`` is in no queue.
     """
 
     id: int
@@ -144,6 +195,11 @@ class Job(Step):
     build_id: int
     organization_id: int
     position: int
+    only_after_failure: bool
+    matrix_job: str | None
+    matrix: Mapping[str, str] | None
+    files: Mapping[str, object]
+    keep: Mapping[str, str]
     state: JobState
     soft_failed: bool
     cache_hit: bool
@@ -159,6 +215,25 @@ class Job(Step):
     awaited_image: str | None
     started_at: datetime | None
     finished_at: datetime | None
+    services: Mapping[str, object] = field(default_factory=dict)
+    lock: str | None = None
+    lock_limit: int = 1
+    awaits_lock: bool = False
+
+    @property
+    def all_services(self) -> dict[str, Service]:
+        """The services beside the command, by their host names."""
+        return {name: Service.of(cast("Mapping[str, Any]", each)) for name, each in self.services.items()}
+
+    @property
+    def plan_key(self) -> str:
+        """The key of the job in its file: of a cell that of the job with the matrix."""
+        return self.matrix_job or self.step_key
+
+    @property
+    def skipped_by_condition(self) -> bool:
+        """True if its own condition does not hold in its build, so that it counts as passed for others."""
+        return self.error_code in SKIPPED_BY_CONDITION
 
 
 @immutable
@@ -247,18 +322,61 @@ class Turn:
     before: int
 
 
+@immutable
+class JobOutputs:
+    """The variables that a job gives to those that need it; ``error`` says why some are not among them."""
+
+    job_id: int
+    build_id: int
+    variables: Mapping[str, str]
+    error: str | None
+
+
+class GivenOutputs(NamedTuple):
+    """The outputs that a job has of one that it needs, which is at ``position`` in the build."""
+
+    position: int
+    step_key: str
+    variables: Mapping[str, str]
+
+
+@immutable
+class JobSummary:
+    """The Markdown that a job says of its build; more of it than is kept ``is_cut``."""
+
+    job_id: int
+    build_id: int
+    text: str
+    is_cut: bool
+
+
+class ShownSummary(NamedTuple):
+    """The summary of a job with the job's name."""
+
+    id: int
+    job_uuid: str
+    job_name: str
+    text: str
+    is_cut: bool
+
+
 class JobErrorCode(StrEnum):
     """The reasons why a job failed or timed out, besides its exit code (engine.md, "Error codes")."""
 
     ARTIFACTS_INCOMPLETE = "artifacts_incomplete"
+    CONDITION_NOT_MET = "condition_not_met"
     DISK_FULL = "disk_full"
     ENV_TOO_LARGE = "env_too_large"
+    FILES_MISSING = "files_missing"
     IMAGE_NOT_FOUND = "image_not_found"
     INTERNAL_ERROR = "internal_error"
     LEASE_FAILED = "lease_failed"
     LOG_NOT_KEPT = "log_not_kept"
+    NOTHING_FAILED = "nothing_failed"
+    OUTPUTS_INVALID = "outputs_invalid"
     PIPELINE_TIMEOUT = "pipeline_timeout"
     SECRET_NOT_FOUND = "secret_not_found"  # noqa: S105 - a code
+    SERVICE_FAILED = "service_failed"
     SNAPSHOT_FAILED = "snapshot_failed"
     SOURCE_FETCH_FAILED = "source_fetch_failed"
     STEP_TIMEOUT = "step_timeout"
@@ -276,6 +394,10 @@ class JobErrorCode(StrEnum):
         }
 
 
+SKIPPED_BY_CONDITION = (JobErrorCode.CONDITION_NOT_MET, JobErrorCode.NOTHING_FAILED)
+"""The codes of jobs that their condition has skipped: in the plan, or at the end of what they need."""
+
+
 class BuildErrorCode(StrEnum):
     """The reasons why a build failed, other than its jobs (pipeline-ir.md, "Validation")."""
 
@@ -283,6 +405,7 @@ class BuildErrorCode(StrEnum):
     BILLING_INSUFFICIENT_BALANCE = "billing_insufficient_balance"
     CYCLE = "cycle"
     DUPLICATE_KEY = "duplicate_key"
+    INPUTS_INVALID = "inputs_invalid"
     INTERNAL_ERROR = "internal_error"
     INVALID_IR = "invalid_ir"
     INVALID_JSON = "invalid_json"

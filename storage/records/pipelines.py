@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -9,6 +10,7 @@ from storage.data_classes import hidden, immutable
 from storage.documents import shown_after
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from storage.records.builds import BuildState
@@ -110,13 +112,15 @@ class Pipeline:
 class Declaration:
     """The declaration of a pipeline in its repository's files; ``triggers`` are those of the envelope.
 
-    ``archived_at`` is when the repository dropped the declaration.
+    ``inputs`` are those that builds may be given, as the language declares them. ``archived_at`` is when the repository
+    dropped the declaration.
     """
 
     name: str
     allow_manual: bool
     triggers: tuple[Any, ...]
     archived_at: datetime | None = None
+    inputs: Mapping[str, object] = field(default_factory=dict)
 
 
 @immutable
@@ -149,14 +153,22 @@ class PipelineStatus:
     error_code: str | None
 
 
+MOST_SCHEDULES = 20
+"""The most schedules of a pipeline that people make; its file may declare as many."""
+
+
 @immutable
 class NewSchedule:
-    """A schedule to create, whose parts are checked; without ``next_at`` it is disabled."""
+    """A schedule to create, whose parts are checked; without ``next_at`` it is disabled.
+
+    ``declared_in`` is the file of the branch that declares it; None if people made it.
+    """
 
     cron: str
     timezone: str
     branch: str
     next_at: datetime | None
+    declared_in: str | None = None
 
 
 class ScheduleChanges(TypedDict, total=False):
@@ -172,7 +184,8 @@ class ScheduleChanges(TypedDict, total=False):
 class Schedule:
     """A schedule. ``next_at`` is null while it is disabled.
 
-    ``last_error`` is the reason if the last run built nothing; null otherwise.
+    ``last_error`` is the reason if the last run built nothing; null otherwise. ``declared_in`` is the file of the
+    branch that says it, which alone changes it; null if people made it.
     """
 
     id: int
@@ -185,12 +198,55 @@ class Schedule:
     last_build_number: int | None
     last_error: str | None
     created_at: datetime
+    declared_in: str | None
 
     @property
     @shown_after("branch")
     def enabled(self) -> bool:
         """True if it has a next time."""
         return self.next_at is not None
+
+
+class TriggerState(StrEnum):
+    """The ends of builds that a pipeline trigger wants; a canceled build is neither passed nor failed."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    ALWAYS = "always"
+
+
+@immutable
+class NewPipelineTrigger:
+    """A trigger that a file declares: its branch is built after builds of another pipeline.
+
+    ``slug`` names a pipeline of the same repository by its name there, or else one of the organization by its own.
+    """
+
+    slug: str
+    state: TriggerState
+    branch: str
+    declared_in: str
+
+
+@immutable
+class PipelineTrigger:
+    """A pipeline trigger. ``upstream_id`` is the build that is to be followed, null if there is none.
+
+    ``last_error`` is the reason if the last end that it wanted built nothing; null otherwise. ``failures`` counts the
+    attempts that came to nothing since that end.
+    """
+
+    id: int = hidden()
+    pipeline_id: int = hidden()
+    slug: str
+    state: TriggerState
+    branch: str
+    declared_in: str
+    upstream_id: int | None = hidden()
+    failures: int = hidden()
+    last_build_number: int | None
+    last_error: str | None
+    created_at: datetime
 
 
 @immutable

@@ -189,6 +189,34 @@ class PushOutcome:
 
 
 @immutable
+class SkippedPipeline:
+    """A pipeline that is not built for a commit, with the reason, of which the commit's host is told."""
+
+    id: int
+    repository_id: int
+    pipeline_id: int
+    commit: str
+    reason: str
+    report_failures: int
+
+
+@immutable
+class CommitCheck:
+    """The state of all pipelines of a commit as its host was told last; None before that.
+
+    ``report_id`` is the host's name for it.
+    """
+
+    id: int
+    repository_id: int
+    commit: str
+    state: str | None
+    description: str
+    report_id: str | None
+    report_failures: int
+
+
+@immutable
 class GitCredential:
     """The user and password, or token, of a fetch over https. Raises ValueError for what git cannot send."""
 

@@ -14,11 +14,11 @@ from storage.records.jobs import BuildErrorCode
 from storage.records.source_hosts import BuildOrigin, PushOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from storage.database.connection import Database
     from storage.records.builds import Build, BuildState
-    from storage.records.source_hosts import NewOrigin
+    from storage.records.source_hosts import NewOrigin, Repository
 
 
 _ORIGIN = Columns.of(BuildOrigin, BuildOriginRow)
@@ -50,6 +50,7 @@ class BuildOrigins:
         latest = BuildOriginRow.build == peewee.fn.MAX(BuildOriginRow.build)
         self._of_commit = Query(database, of_commit.group_by(*event).having(latest), _ORIGIN)
         counts = BuildRow.error_code.is_null() | (BuildRow.error_code != BuildErrorCode.SUPERSEDED)
+        self._counting = Query(database, of_commit.where(counts).group_by(*event).having(latest), _ORIGIN)
         self._of_pipeline = Query(
             database,
             of_commit.where(BuildRow.pipeline == slot("pipeline_id"), counts).group_by(*event).having(latest),
@@ -163,6 +164,13 @@ class BuildOrigins:
         """Return the latest builds of a commit: for each pipeline, branch, tag and pull request one."""
         return self._of_commit.all(repository_id=repository_id, commit_sha=commit)
 
+    def counting_of_commit(self, repository_id: int, commit: str) -> list[BuildOrigin]:
+        """Return the origins of the latest builds that make a commit's state.
+
+        There is one for each pipeline, branch, tag and pull request, but for those whose builds were all superseded.
+        """
+        return self._counting.all(repository_id=repository_id, commit_sha=commit)
+
     def latest_of_pipeline(self, origin: BuildOrigin, build: Build) -> list[BuildOrigin]:
         """Return the origins of the latest builds of a build's commit and pipeline.
 
@@ -173,7 +181,7 @@ class BuildOrigins:
         )
 
     def due(self, limit: int) -> list[BuildOrigin]:
-        """Return the origins of builds whose state differs from what was reported, and may be reported now.
+        """Return the origins of builds with a new state that may be reported now.
 
         The one that waits longest is first.
         """
@@ -182,6 +190,15 @@ class BuildOrigins:
     def unreported(self) -> list[BuildOrigin]:
         """Return the origins whose last report failed, and is made again."""
         return self._unreported.all()
+
+    def errors_of(self, repositories: Iterable[Repository]) -> dict[int, str]:
+        """Return why the last look at a repository, or the last report to its host, failed, by row id."""
+        reports = {
+            each.repository_id: f"the host is not told of builds: {each.report_error}"
+            for each in self.unreported()
+            if each.repository_id is not None
+        }
+        return reports | {each.id: each.last_error for each in repositories if each.last_error}
 
     def reported(self, build_id: int, state: BuildState, report_id: str | None) -> None:
         """Note the state of a build that its host was told of; after a terminal one there are no more reports."""

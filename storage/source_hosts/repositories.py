@@ -12,7 +12,6 @@ from uuid import uuid4
 
 import peewee
 
-from storage.accounts.tokens import hashed
 from storage.database.clock import SECOND
 from storage.database.statements import Columns, Query, SqlValue, Write, insert_into, slot, written
 from storage.errors import RepositoryConnected
@@ -21,6 +20,7 @@ from storage.models.pipelines import PipelineRow
 from storage.models.source_hosts import RepositoryHeadRow, RepositoryRow
 from storage.pipelines.clone_urls import clone_place
 from storage.records.source_hosts import Repository, RepositoryHead
+from storage.vault import hashed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

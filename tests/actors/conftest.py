@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from actors import (
     PoolSettings,
     PrometheusMetrics,
     RetentionSettings,
+    retry,
 )
 from actors.cleanup.reaper import Reaper
 from actors.composition import ChildSpec, Composition
@@ -40,6 +42,7 @@ from storage import (
     GIT,
     BillingSettings,
     Build,
+    BuildBusy,
     Clock,
     Job,
     JobState,
@@ -49,6 +52,7 @@ from storage import (
     Storage,
     SystemClock,
 )
+from tests.clock import ManualClock
 from tests.memory.provider import MemoryProvider, only
 from tests.records import new_owner
 from tests.state import database_in, new_storage
@@ -138,12 +142,13 @@ class Host:
             self.images,
             self.clock,
             self.settings,
-            self._pollers,
+            self.pollers,
             metrics=PrometheusMetrics(),
             timings=self.timings,
         )
 
-    def _pollers(self, parts: Composition) -> tuple[ChildSpec, ...]:
+    def pollers(self, parts: Composition) -> tuple[ChildSpec, ...]:
+        """Return the actors that look at the storage each second."""
         return PollerComposition(parts, {GIT: PlainGit(self.storage)}, _document).pollers
 
     def reaper(self, clock: Clock | None = None) -> Reaper:
@@ -189,7 +194,14 @@ class Host:
     def insert(self, ir: str, pipeline: Pipeline | None = None, **fields: Any) -> Build:
         """Store a build without telling the engine."""
         planned = load(ir, IrSettings())
-        new = NewBuild("main", "0" * 40, pipeline_ir=ir, timeout_seconds=planned.timeout_seconds, **fields)
+        new = NewBuild(
+            "main",
+            "0" * 40,
+            pipeline_ir=ir,
+            timeout_seconds=planned.timeout_seconds,
+            concurrency=planned.concurrency,
+            **fields,
+        )
         return self.storage.builds.create(pipeline or self.pipeline, new, planned.jobs)
 
     def finish(self, build: Build, seconds: float = 60.0) -> Build:
@@ -200,6 +212,24 @@ class Host:
             return now if now is not None and now.state.terminal else None
 
         return until(look, "the build's end", seconds)
+
+    def retry(self, build: Build, key: str | None = None) -> Build:
+        """Retry a finished build, or one of its jobs, as soon as its last VM is gone; return it as it is now.
+
+        The engine is not told.
+        """
+
+        def begun() -> bool:
+            now = self.storage.builds.get(build.id)
+            assert now is not None
+            with suppress(BuildBusy):
+                return retry(self.storage, now, None if key is None else self.job(build, key))
+            return False
+
+        until(begun, "the retry")
+        now = self.storage.builds.get(build.id)
+        assert now is not None
+        return now
 
     def job(self, build: Build, key: str = "only") -> Job:
         """Return a job as it is now."""
@@ -227,6 +257,20 @@ class Host:
                 provider.destroy(vm)
         for storage in self._opened:
             storage.close()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """The clock of a test without a host; it stands still."""
+    return ManualClock()
+
+
+@pytest.fixture
+def storage(tmp_path: Path, clock: ManualClock) -> Iterator[Storage]:
+    """The storage of a test without a host."""
+    storage = new_storage(tmp_path / "state", clock)
+    yield storage
+    storage.close()
 
 
 @pytest.fixture

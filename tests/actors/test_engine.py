@@ -149,6 +149,8 @@ def test_a_build_whose_supervisors_all_die_fails_alone(host: Host, monkeypatch: 
     ended = host.finish(poisoned)
     assert (ended.state, ended.error_code) == ("failed", "internal_error")
     assert [host.job(poisoned, key).state for key in ("endless", "next")] == ["failed", "canceled"]
+    noted = [(each.actor, each.action, each.subject) for each in host.storage.audit.page(10, None).rows]
+    assert noted == [("ci-daemon", "forceFinishBuild", poisoned.name)]
     until(lambda: not host.storage.leases.live(), "the lease's end")
     assert host.storage.ledger.balance(poisoned.organization_id) == 0
     assert host.finish(host.build(one("true"))).state == "passed"

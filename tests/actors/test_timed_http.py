@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -21,9 +21,9 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalServer]:
         yield server
 
 
-def ask(url: str) -> Answer:
-    backend, context = TimedBackend(Deadline(20)), ssl.create_default_context()
-    return exchange("GET", url, {}, b"", backend=backend, ssl_context=context, most_bytes=1000, proxy=proxy_to(url))
+def ask(url: str, ssl_context: Callable[[], ssl.SSLContext] = ssl.create_default_context) -> Answer:
+    backend, proxy = TimedBackend(Deadline(20)), proxy_to(url)
+    return exchange("GET", url, {}, b"", backend=backend, ssl_context=ssl_context, most_bytes=1000, proxy=proxy)
 
 
 @pytest.mark.parametrize("scheme", ["http://", ""])
@@ -51,3 +51,19 @@ def test_a_proxy_that_refuses_is_named(proxy: LocalServer, monkeypatch: pytest.M
     monkeypatch.setenv("HTTPS_PROXY", proxy.url)
     with pytest.raises(NoAnswer, match="through the proxy of the environment: 501"):
         ask("https://host.example/path")
+
+
+def test_authorities_are_read_for_encryption_alone(proxy: LocalServer):
+    """They take a tenth of a second."""
+    read = []
+
+    def authorities() -> ssl.SSLContext:
+        read.append(True)
+        return ssl.create_default_context()
+
+    proxy.answers["/path"] = lambda _: Reply({})
+    assert ask(f"{proxy.url}/path", authorities).ok
+    assert read == []
+    with pytest.raises(NoAnswer):
+        ask(f"{proxy.url.replace('http', 'https', 1)}/path", authorities)
+    assert read == [True]

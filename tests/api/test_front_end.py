@@ -11,12 +11,12 @@ import pytest
 from actors import JobSettings, PoolSettings
 from actors.mail import Mails
 from api.payments.provider import PaymentProvider
-from api.payments.settings import PaymentSettings
 from api.settings import HttpSettings
 from storage import Role, Storage
 from tests.actors.conftest import settings_with
 from tests.api.world import HELLO, PipelinePath, World
 from tests.clock import ManualClock
+from tests.payment_provider import LocalProvider
 
 SERVICE = "https://ci.example.org"
 OTHER = HttpSettings(
@@ -84,12 +84,14 @@ def test_a_push_is_answered_with_the_front_end(storage: Storage, clock: ManualCl
 def test_a_payment_returns_to_the_front_end(pipeline: PipelinePath):
     organization = pipeline.account.world.storage.organizations.by_id(pipeline.account.org_id)
     assert organization is not None
-    for http, paid, canceled in (
-        (OTHER, "https://app.example.org/wallet/thanks", "https://app.example.org/billing/canceled"),
-        (HttpSettings(base_url=SERVICE), f"{SERVICE}/billing/paid", f"{SERVICE}/billing/canceled"),
-    ):
-        asked = PaymentProvider(PaymentSettings(), http.front_end(http.url))._form(organization, 500)
-        assert (asked["success_url"], asked["cancel_url"]) == (paid, canceled)
+    with LocalProvider.serving() as local:
+        for http, paid, canceled in (
+            (OTHER, "https://app.example.org/wallet/thanks", "https://app.example.org/billing/canceled"),
+            (HttpSettings(base_url=SERVICE), f"{SERVICE}/billing/paid", f"{SERVICE}/billing/canceled"),
+        ):
+            PaymentProvider(local.settings(), http.front_end(http.url)).begin(organization, 500, paid)
+            form = local.asked[-1].form
+            assert (form["success_url"], form["cancel_url"]) == (paid, canceled)
 
 
 @pytest.mark.parametrize(

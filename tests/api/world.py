@@ -10,8 +10,7 @@ from typing import Any
 import falcon
 from falcon import testing
 
-from actors.source_hosts import RepositoryConnector, SourceHost, Workspaces
-from actors.source_hosts.github import Installations
+from actors.source_hosts import Installations, RepositoryConnector, SourceHost, Workspaces
 from api import HttpSettings, IdentitySettings, Parts, PaymentSettings, RateLimitSettings, create_app
 from storage import Build, Job, JobState, LedgerSource, Role, Storage, User
 from tests import records
@@ -69,9 +68,9 @@ class World:
                 payments=payments,
                 clock=clock,
                 hosts=hosts,
-                connector=connector,
-                workspaces=workspaces,
-                installations=installations,
+                connector=None if connector is None else lambda: connector,
+                workspaces=None if workspaces is None else lambda: workspaces,
+                installations=None if installations is None else lambda: installations,
             ),
         )
         app.add_middleware(conformity())

@@ -144,8 +144,8 @@ class ScriptedService:
     def serve(self) -> None:
         hosts = {} if self.forge is None else forges(self.storage, self.forge)
         connector = RepositoryConnector(self.storage, hosts, self.url)
-        settings, slots = self.server.settings, self.server.slots
-        self.server.start(create_app(self.storage, self.engine, settings, Parts(slots=slots, connector=connector)))
+        settings, parts = self.server.settings, Parts(slots=self.server.slots, connector=lambda: connector)
+        self.server.start(create_app(self.storage, self.engine, settings, parts))
 
 
 @contextmanager

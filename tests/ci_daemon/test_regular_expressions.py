@@ -11,13 +11,17 @@ import re
 import re._constants as kinds
 import re._parser as parser
 import signal
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
+
+from storage.patterns import Deferred
 
 _CHECKOUT = Path(__file__).parent.parent.parent
 _PACKAGES = ("actors", "api", "ci_daemon", "storage")
@@ -81,27 +85,57 @@ def _texts(pattern: re.Pattern[Any]) -> Iterator[str]:
             yield (begins + each) * (_SIZE // (len(begins) + 1))
 
 
-def _uses(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield the names of a module's patterns, and the methods that it calls of each."""
-    tree = ast.parse(path.read_text())
+@dataclass(frozen=True)
+class _Use:
+    """A pattern of a module, under the name or the text that is used there, and the method that is called."""
+
+    name: str
+    pattern: re.Pattern[Any]
+    method: str
+
+
+def _uses(tree: ast.Module, values: Mapping[str, Any]) -> Iterator[_Use]:
+    """Yield the uses of patterns in a module, by the values of its names."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.attr in _METHODS:
-            yield node.value.id, node.attr
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="re"), attr=method), args=[first, *_]):
+                text = _text(first, values)
+                if method in _METHODS and text is not None:
+                    yield _Use(str(text), re.compile(text, _flags(node)), method)
+            case ast.Attribute(value=ast.Name(id=name), attr=method) if method in _METHODS:
+                pattern = values.get(name)
+                if isinstance(pattern, re.Pattern | Deferred):
+                    yield _Use(name, re.compile(pattern.pattern, pattern.flags), method)
 
 
-def _all_uses() -> list[Any]:
-    found = []
+def _text(node: ast.expr, values: Mapping[str, Any]) -> str | bytes | None:
+    """Return a pattern's text, if it is written in its call or a constant of the module; else None."""
+    found = (
+        node.value if isinstance(node, ast.Constant) else values.get(node.id) if isinstance(node, ast.Name) else None
+    )
+    return found if isinstance(found, (str, bytes)) else None
+
+
+def _flags(call: ast.Call) -> int:
+    """Return the flags that a call names."""
+    found = re.NOFLAG
+    for node in (each for part in (*call.args[1:], *call.keywords) for each in ast.walk(part)):
+        match node:
+            case ast.Attribute(value=ast.Name(id="re"), attr=name) if name.isupper():
+                found |= getattr(re, name)
+    return found
+
+
+def _all_uses() -> Iterator[Any]:
     for package in _PACKAGES:
         for path in sorted((_CHECKOUT / package).rglob("*.py")):
-            if "re.compile" not in path.read_text():
+            source = path.read_text()
+            if "import re\n" not in source and " = pattern(" not in source:
                 continue
             name = ".".join(path.relative_to(_CHECKOUT).with_suffix("").parts).removesuffix(".__init__")
-            module = importlib.import_module(name)
-            for variable, method in sorted(set(_uses(path))):
-                pattern = getattr(module, variable, None)
-                if isinstance(pattern, re.Pattern):
-                    found.append(pytest.param(pattern, method, id=f"{name}.{variable}.{method}"))
-    return found
+            values = vars(importlib.import_module(name))
+            for use in dict.fromkeys(_uses(ast.parse(source), values)):
+                yield pytest.param(use.pattern, use.method, id=f"{name}.{use.name}.{use.method}")
 
 
 @contextmanager
@@ -130,5 +164,4 @@ def test_no_text_makes_a_regular_expression_slow(pattern: re.Pattern[Any], metho
                 *(a if isinstance(subject, str) else a.encode() for a in arguments), subject
             )
             if method == "finditer":
-                for _ in done:
-                    pass
+                deque(done, maxlen=0)

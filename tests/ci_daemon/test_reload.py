@@ -12,8 +12,8 @@ from actors import EngineSettings, JobSettings, PoolSettings
 from api import HttpSettings
 from ci_daemon.config import Config
 from ci_daemon.config.keys import sections
-from ci_daemon.host.settings import JournalSettings
 from ci_daemon.reload import compare
+from ci_daemon.settings import JournalSettings
 from tests.ci_daemon.test_service import served, state
 from tests.waiting import until
 
@@ -87,9 +87,9 @@ def test_a_reload_applies_the_configuration_and_logs_the_result(state: Path):
 def test_sigusr1_logs_threads_and_actors_and_ends_nothing(state: Path):
     with served(state) as daemon:
         dumped = (
-            "warning ci_daemon.host.dump: actor LeasePool urn:uuid:",
+            "warning ci_daemon.host.process: actor LeasePool urn:uuid:",
             ": 0 messages wait; no worker is under way",
-            "dump: thread MainThread",
+            "process: thread MainThread",
             ", in _run\n",
         )
 

@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from ci_daemon.command.support.errors import EXPECTED_ERRORS
-from ci_daemon.tracing import Tracer, TracingSettings, TracingUnavailable, open_exporter
+from ci_daemon.tracing import Tracer, TracingSettings
 from ci_daemon.tracing.spans import FinishedBuild, Span, build_spans
 from storage import Build, BuildState, JobState, Outcome
 from tests.clock import ManualClock
@@ -163,16 +161,6 @@ def test_what_was_not_taken_is_sent_by_the_next_process(world: World):
     tracer.close()
     Tracer(world.storage, exporter, world.clock).close()
     assert exporter.accepted == ["web #1"]
-
-
-def test_missing_packages_are_reported_with_the_command_for_them(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delitem(sys.modules, "ci_daemon.tracing.otlp", raising=False)
-    monkeypatch.setitem(sys.modules, "opentelemetry", None)
-    for name in [name for name in sys.modules if name.startswith("opentelemetry.")]:
-        monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(TracingUnavailable, match=r"-m pip install .*ci-daemon\[otlp\]"):
-        open_exporter(TracingSettings("http://127.0.0.1:4318"))
-    assert TracingUnavailable in EXPECTED_ERRORS
 
 
 @pytest.mark.parametrize(

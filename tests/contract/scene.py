@@ -45,6 +45,8 @@ class Scene:
         """
         client = client or self.owner.signed_in()
         own = {"pipeline": "forked"} if endpoint.path.endswith("/approve") else {}
+        if endpoint.path.endswith("/start"):
+            self._connect_pipeline()
         named = {**self.named, "id": self.id_for(endpoint), **own, **changes.pop("named", {})}
         path = re.sub(r"{(\w+)}", lambda found: named[found[1]], endpoint.path)
         if "body" not in changes and "json" not in changes and (body := self.body(endpoint)) is not None:
@@ -52,7 +54,15 @@ class Scene:
         if path.endswith("/billing/webhook") and "json" in changes:
             changes["body"] = json.dumps(changes.pop("json")).encode()
             changes["headers"] = {"Content-Type": "application/json", "Stripe-Signature": signature(changes["body"])}
-        params = WINDOW if "/billing/usage/" in path else {}
+        params = (
+            {"path": "dist/report.txt"}
+            if path.endswith("/latest-artifacts/file")
+            else WINDOW
+            if "/billing/usage/" in path
+            else {"name": "adds"}
+            if path.endswith("/test-history")
+            else {}
+        )
         return client.simulate_request(endpoint.method, path, params=params, **changes)
 
     def body(self, endpoint: Endpoint) -> dict[str, Any] | None:
@@ -62,7 +72,8 @@ class Scene:
             return None
         signing_in = {**BODY, "owner_token": None}
         own: dict[str, dict[str, Any]] = {
-            "POST /api/v0/organizations/{org}/builds": {"repo_name": "Acme/Demo", "source_slug": "ci"},
+            "POST /api/v0/organizations/{org}/builds": {"repo_name": "Acme/Demo", "source_slug": "ci", "inputs": {}},
+            "POST /api/v0/organizations/{org}/pipelines/{pipeline}/builds": {"inputs": {}},
             "POST /api/v0/billing/coupon/redeem/{org}": {"code": COUPON},
             "PATCH /api/v0/organizations/{org}/members/{user_id}": {"role": "admin"},
             "POST /api/v0/organizations/{org}/invites": {"email": "new@example.org"},
@@ -111,6 +122,14 @@ class Scene:
             return self.named["plain-repo"]
         kind = next((kind for kind in kinds if f"/{kind}/" in endpoint.path), "none")
         return self.named[kind]
+
+    def _connect_pipeline(self) -> None:
+        """Connect the repository of the pipeline, unless it is."""
+        storage = self.world.storage
+        organization = storage.organizations.by_slug(self.named["org"])
+        pipeline = None if organization is None else storage.pipelines.by_slug(organization.id, self.named["pipeline"])
+        if pipeline is not None and storage.repositories.of_pipeline(pipeline) is None:
+            storage.repositories.connect(pipeline.organization_id, pipeline.repository, "acme/started", 60)
 
     def in_world(self, world: World) -> Scene:
         """Return the same people and things in a copy of the world."""

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from actors.source_hosts import RepositoryConnector
-from actors.source_hosts.github import GithubApi, Installations
+from actors.source_hosts import GithubApi, Installations, RepositoryConnector
 from api import HttpSettings, IdentitySettings, RateLimitSettings
-from storage import BuildState, NewBuild, NewCoupon, NewPipeline, ProvenIdentity, Role, SignUpPolicy, Storage
+from storage import (
+    BuildState,
+    NewBuild,
+    NewCoupon,
+    NewPipeline,
+    NewPipelineTrigger,
+    ProvenIdentity,
+    Role,
+    SignUpPolicy,
+    Storage,
+    TriggerState,
+)
 from tests.api.conformity import conformity
 from tests.api.passkeys import with_passkey
 from tests.api.world import World
@@ -105,12 +116,15 @@ def _filled(world: World, outside: Outside) -> Scene:
     member.join(owner, Role.MEMBER)
     pipeline = owner.pipeline()
     owner.client.simulate_patch(pipeline.path, json={"source_slug": "ci"})
-    build = pipeline.build()
+    with_service = {"run": "true", "services": {"db": {"image": "postgres:16"}}}
+    build = pipeline.build(pipeline_ir=json.dumps({"version": "1", "jobs": {"only": with_service}}))
     job = build.job()
     job.write(b"hello\n")
     job.run_for(60)
     storage.builds.move(build.stored.id, build.stored.state, BuildState.PASSED)
-    files = [storage.artifacts.files.write(build.stored.uuid, "dist/report.txt", [b"text"])]
+    report = b'<testsuite name="math"><testcase name="adds" time="1.5"/></testsuite>'
+    kept = {"dist/report.txt": b"text", "junit.xml": report, "lcov.info": b"SF:a.c\nDA:1,1\n"}
+    files = [storage.artifacts.files.write(build.stored.uuid, path, [content]) for path, content in kept.items()]
     storage.artifacts.store(build.stored, job.stored, files)
     of_fork = NewBuild("eve:main", "c0ffee", untrusted_origin="pull/1/7", approval_reason="eve is not a member")
     forked = storage.pipelines.create(owner.org_id, NewPipeline("forked", "Forked", "https://x.org/a/b", "main"))
@@ -134,6 +148,10 @@ def _filled(world: World, outside: Outside) -> Scene:
     storage.deliveries.receive("forgejo", "push", "delivery-1", repository, b"{}")
     plain = storage.repositories.connect(owner.org_id, "https://git.example.org/acme/web.git", "acme/web", 60)
     schedule = owner.client.simulate_post(f"{pipeline.path}/schedules", json={"cron": "30 4 * * *"}).json
+    own = storage.pipelines.by_slug(owner.org_id, pipeline.path.rpartition("/")[2])
+    assert own is not None
+    after = NewPipelineTrigger("base-image", TriggerState.PASSED, "main", ".hm/ci.yml")
+    storage.pipeline_triggers.declare(own.id, [after])
     hook = {"kind": "webhook", "url": "https://hooks.example.org/builds"}
     notification = owner.client.simulate_post(f"{pipeline.path}/notifications", json=hook).json
     tested = owner.client.simulate_post(f"{pipeline.path}/notifications/{notification['id']}/test").json
@@ -144,6 +162,7 @@ def _filled(world: World, outside: Outside) -> Scene:
         "pipeline": pipeline.path.rpartition("/")[2],
         "number": "1",
         "job_id": job.uuid,
+        "service": "db",
         "user_id": member.user.uuid,
         "name": "TOKEN",
         "code": "build_not_found",

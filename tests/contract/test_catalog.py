@@ -48,6 +48,7 @@ STATUSES = {
     "draining": 503,
     "invalid_body": 422,
     "invalid_limit": 422,
+    "invalid_filter": 422,
     "invalid_cursor": 422,
     "unauthorized": 401,
     "session_required": 403,

@@ -19,6 +19,7 @@ INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 TYPES: dict[str, type | tuple[type, ...]] = {
     "string": str,
     "integer": int,
+    "number": float,
     "boolean": bool,
     "array": list,
     "object": dict,

@@ -22,6 +22,7 @@ from actors.vms.host import VmLimits
 from actors.vms.sandbox import provider as sandboxes
 from actors.vms.sandbox.disks import Disks
 from ci_daemon.command import main
+from storage.billing.holds import Holds
 from storage.builds.builds import Builds
 from storage.builds.jobs import Attempts, Jobs
 from storage.database.connection import Database
@@ -30,7 +31,6 @@ from storage.files.artifacts import ArtifactFiles
 from storage.files.log_writer import LogWriter
 from storage.files.sources import Sources
 from storage.leases.cache import Cache, Snapshots
-from storage.leases.holds import Holds
 from storage.leases.leases import Leases
 
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ POINTS: dict[str, tuple[Any, str]] = {
     "jobs.finish": (Jobs, "finish"),
     "jobs.move": (Jobs, "move"),
     "jobs.retry": (Jobs, "retry"),
-    "launch.greeting": (sandboxes, "_await_greeting"),
-    "launch.ready": (sandboxes, "_await_ready"),
+    "launch.greeting": (sandboxes, "await_greeting"),
+    "launch.ready": (sandboxes, "await_ready"),
     "leases.active": (Leases, "active"),
     "leases.assign": (Leases, "assign"),
     "leases.end": (Leases, "end"),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 from actors.vms.host.vm_folder import VmFolder
@@ -14,6 +12,7 @@ from tests.crash.scenarios import ExpectedJob
 from tests.e2e.pipelines import one
 from tests.e2e.stock import vms_of
 from tests.e2e.traces import traces
+from tests.state import run_sql
 from tests.waiting import until
 
 _SERVICE_RETRIES = 2
@@ -89,7 +88,7 @@ def check_host(run: CrashRun) -> None:
     log = run.daemon.log
     assert [line for line in log.splitlines() if any(error in line for error in _ERRORS)] == []
     assert run.daemon.stop() == 0
-    run.daemon.command("lease", "kill", "--all")
+    run.daemon.end_vms()
     run.daemon.command("cache", "clear")
     assert traces(state) == {}
     sandbox = state / "sandbox" / "trees"
@@ -150,8 +149,8 @@ def _check_log(run: CrashRun, build: Build, job: Job, expected: ExpectedJob) -> 
 
 def _held_jobs(run: CrashRun) -> list[str]:
     """Return the jobs that had a hold, which has ended."""
-    with closing(sqlite3.connect(run.daemon.state / "ci-daemon.sqlite3")) as database:
-        held = {job_id for (job_id,) in database.execute("SELECT job_id FROM holds WHERE finished_at IS NOT NULL")}
+    rows = run_sql(run.daemon.state, "SELECT job_id FROM holds WHERE finished_at IS NOT NULL")
+    held = {job_id for (job_id,) in rows}
     return [
         f"{build.pipeline_slug} #{build.number} {job.step_key}"
         for build in run.builds()
@@ -179,10 +178,9 @@ def _lost_too_often(run: CrashRun, job: Job) -> bool:
 
 
 def _lease(run: CrashRun, attempt: Attempt) -> str:
-    with closing(sqlite3.connect(run.daemon.state / "ci-daemon.sqlite3")) as database:
-        query = "SELECT uuid FROM leases WHERE job_id = ? AND attempt = ?"
-        (uuid,) = database.execute(query, (attempt.job_id, attempt.number)).fetchone()
-    return str(uuid)
+    query = "SELECT uuid FROM leases WHERE job_id = :job AND attempt = :number"
+    (row,) = run_sql(run.daemon.state, query, job=attempt.job_id, number=attempt.number)
+    return str(row[0])
 
 
 def _all_parked(run: CrashRun) -> set[str] | None:

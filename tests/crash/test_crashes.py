@@ -50,7 +50,7 @@ def crash_run(images_dir: Path, tmp_path: Path) -> Iterator[CrashRun]:
             crash_run.storage.close()
         finally:
             daemon.kill()
-            daemon.command("lease", "kill", "--all")
+            daemon.end_vms()
 
 
 def test_after_kills_no_build_log_byte_or_debit_is_lost(crash_run: CrashRun):

@@ -85,7 +85,7 @@ def test_the_citation_of_the_error_catalog_leads_to_a_heading():
         ("See `docs/security.md`, https://example.org/nothing.md.", None),
         ('Retries (engine.md, "Retries").', 'engine.md has no heading "Retries"'),
         ('Two (engine.md, "States", "Retries").', 'engine.md has no heading "Retries"'),
-        ('Caches (language.md, "Caches").', "there is no page language.md"),
+        ('Caches (no-page.md, "Caches").', "there is no page no-page.md"),
         ("Retries (engine.md).", "engine.md is cited without a heading"),
         ("Retries (engine.md, States).", "engine.md is cited without a heading"),
         ("See `docs/no-page.md`.", "there is no page docs/no-page.md"),

@@ -8,8 +8,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser
 
 from storage import Storage, SystemClock
+from tests.e2e.browser import chromium
 from tests.e2e.daemon import Client, Daemon, Pipeline
 from tests.measuring import unmeasured
 from tests.state import new_storage
@@ -42,10 +44,17 @@ def daemon(images_dir: Path, settings: dict[str, str], tmp_path_factory: pytest.
         assert daemon.stop() == 0, daemon.log
     finally:
         daemon.kill()
-        daemon.command("lease", "kill", "--all")
+        daemon.end_vms()
     with closing(Storage.open(state, SystemClock())) as storage:
         assert storage.leases.live() == []
     assert "Traceback" not in daemon.log
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """One browser for the module: to start it takes seconds of the CPU."""
+    with chromium() as browser:
+        yield browser
 
 
 @pytest.fixture

@@ -7,9 +7,14 @@ import socket
 import struct
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tests.e2e.daemon import Daemon
 from tests.e2e.traces import control_groups, processes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tests.e2e.daemon import Daemon
 
 _NETLINK_SOCK_DIAG = 4
 _SOCK_DIAG_BY_FAMILY = 20
@@ -32,7 +37,7 @@ def footprint(daemon: Daemon, temporary: Path) -> dict[str, int]:
         "zygotes": len(zygotes),
         "children of the zygote": sum(len(_text(f"{pid}/task/{pid}/children").split()) for pid in zygotes),
         "namespaces": len({namespace for pid in everybody for namespace in _links(Path(f"/proc/{pid}/ns"))}),
-        "mounts of VMs": sum({_link(Path(f"/proc/{pid}/ns/mnt")): _own_mounts(pid) for pid in of_vms}.values()),
+        "mounts of VMs": sum(_mounts_by_namespace(of_vms).values()),
         "control groups": len(control_groups(daemon.state)),
         "files of sandboxes": len(list((daemon.state / "sandbox").rglob("*"))),
         "temporary files": len(list(temporary.rglob("*"))),
@@ -64,6 +69,15 @@ def memory(daemon: Daemon) -> dict[str, int]:
 def _mounts(pid: int, below: str = "") -> int:
     """Count the mounts that a process sees, or those of them that name a path."""
     return sum(below in line for line in _text(f"{pid}/mountinfo").splitlines())
+
+
+def _mounts_by_namespace(pids: Iterable[int]) -> dict[str, int]:
+    """Count the mounts of each namespace of these processes; one of them that ends meanwhile sees none."""
+    counts: dict[str, int] = {}
+    for pid in pids:
+        namespace = _link(Path(f"/proc/{pid}/ns/mnt"))
+        counts[namespace] = max(counts.get(namespace, 0), _own_mounts(pid))
+    return counts
 
 
 def _own_mounts(pid: int) -> int:

@@ -113,14 +113,19 @@ class AllHosts:
                 return changed("bitbucket-pull-request", changes)
 
     def told(self, kind: Kind, commit: str) -> list[tuple[str, str]]:
-        """Return the states that a commit was shown in, oldest first, and their descriptions."""
+        """Return the states that a pipeline of a commit was shown in, oldest first, and their descriptions."""
         of_all = {
             "forgejo": self.forgejo.statuses,
             "gitlab": self.gitlab.statuses,
             "bitbucket": self.bitbucket.statuses,
         }
         key = "commit" if kind == "bitbucket" else "sha"
-        return [(each["state"], each["description"]) for each in of_all[kind] if each[key] == commit]
+        named = [(each.get("context") or each.get("name") or each["key"], each) for each in of_all[kind]]
+        return [
+            (each["state"], each["description"])
+            for name, each in named
+            if each[key] == commit and name.startswith("ci/")
+        ]
 
     def secret(self, kind: Kind) -> str:
         """Return the token that the service was given."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from actors.source_hosts import ForgeHost, Forgejo, GitLab, WebhookSecrets
 from actors.source_hosts.forge_host import ForgeToken
 from storage import NewHostConnection, RemoteRepository, Repository, Storage
@@ -10,9 +12,9 @@ from tests.forges.server import LOOPBACK, LocalHost
 TOKEN = "fj-token"
 
 
-def forges(storage: Storage, local: LocalHost) -> dict[str, ForgeHost]:
-    """Return all forges, in a network in which a local host is trusted."""
-    network, secrets = local.network(*LOOPBACK), WebhookSecrets(storage)
+def forges(storage: Storage, local: LocalHost, networks: Sequence[str] = LOOPBACK) -> dict[str, ForgeHost]:
+    """Return all forges, in a network in which a local host is trusted if it is in one of these."""
+    network, secrets = local.network(*networks), WebhookSecrets(storage)
     kinds = (Forgejo("forgejo"), Forgejo("gitea"), GitLab())
     return {each.provider: ForgeHost(storage, secrets, network, each) for each in kinds}
 

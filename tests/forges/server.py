@@ -17,8 +17,8 @@ from urllib.parse import parse_qsl, unquote
 
 import httpx
 
-from actors.repositories import RepositorySettings
 from actors.source_hosts import HostNetwork
+from storage import networks_of
 from tests.clock import ManualClock
 from tests.mail_server import certificate
 
@@ -80,7 +80,7 @@ class LocalHost:
 
     def network(self, *networks: str) -> HostNetwork:
         """Return where this host is trusted; these networks are allowed, too."""
-        return HostNetwork(RepositorySettings(ca_file=self.ca_file, networks=networks), ManualClock())
+        return HostNetwork(networks_of(networks), self.ca_file, ManualClock())
 
     def deliver(self, service: str, headers: Mapping[str, str], body: bytes) -> httpx.Response:
         """Report to a service, as the host does."""

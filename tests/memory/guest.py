@@ -15,12 +15,13 @@ from typing import Any
 
 import paramiko
 
-from actors.vms import script
+from actors.vms import script, told_path
 from tests.memory.shell import UNKNOWN_EXIT, Shell
 
 _REFUSED = 69
 _WORKSPACE = "/workspace"
 _KILL_SECONDS = 10.0
+_TOLD = told_path("")
 
 
 class Guest:
@@ -75,6 +76,10 @@ class Guest:
             case "terminate":
                 command.end(number / 100)
                 service.sendall(b"dead\n")
+            case _ if word.startswith("told:"):
+                content = self.files.get(told_path(word.removeprefix("told:")), b"")
+                told = content[:number]
+                service.sendall(b"told %d %d\n" % (len(content), len(told)) + told)
 
     def _start(self, content: bytes, service: paramiko.Channel) -> bool:
         spec = marshal.loads(content)
@@ -145,6 +150,9 @@ class _Command:
         self._exit_code = 0
         self._started = time.monotonic()
         self._ended: float | None = None
+        self._files = files
+        for path in [path for path in files if path.startswith(_TOLD)]:  # of no disk
+            del files[path]
         self._shell = Shell(files, self._keep, env=spec["env"], cwd=spec["cwd"])
         limits = spec["seconds"], spec["grace"]
         threading.Thread(target=self._run, args=(command, bool(options)), name="guest", daemon=True).start()
@@ -189,9 +197,10 @@ class _Command:
     def result(self) -> bytes:
         """Return the lines of the result, as the supervisor of a job's command does."""
         timed_out = "timed-out\n" if self._timed_out else ""
+        told = " ".join(path.removeprefix(_TOLD) for path in self._files if path.startswith(_TOLD))
         size = f"output {self._kept} {len(self._output) - self._kept}\nended {self._ended}\n"
         exited = f"{timed_out}exit {self._exit_code}\n{size}now {time.monotonic()}\n"
-        return f"started {self._started}\n{exited}".encode()
+        return f"started {self._started}\ntold {told}\n{exited}".encode()
 
     @property
     def _kept(self) -> int:

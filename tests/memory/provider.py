@@ -77,6 +77,7 @@ class World:
     """The VMs and snapshots of a host; they outlive the providers that are opened on it."""
 
     vms: dict[str, _Vm] = field(default_factory=dict)
+    weights: dict[str, int] = field(default_factory=dict)
     snapshots: dict[str, _Snapshot] = field(default_factory=dict)
     image_copies: set[str] = field(default_factory=set)
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -114,8 +115,14 @@ class MemoryProvider:
                 raise VmError(message)
             self._world.vms[vm_id] = _Vm()
 
-    def hurry(self, vm_id: str) -> None:
-        pass
+    def weigh(self, vm_id: str, weight: int) -> None:
+        with self._world.lock:
+            self._world.weights[vm_id] = weight
+
+    def weights(self) -> list[int]:
+        """Return the weights of all VMs, in the order in which they were made."""
+        with self._world.lock:
+            return [self._world.weights.get(each, 100) for each in self._world.vms]
 
     def attach(self, spec: VmSpec) -> None:
         self._ask()

@@ -16,11 +16,11 @@ from tests.memory.guest import Guest
 def serve(guest: Guest, host_key: str, authorized_key: str) -> tuple[socket.socket, socket.socket]:
     """Serve one connection; return the sockets of client and server. Shutting down the second ends it.
 
-    ``host_key`` is private, in PEM form; ``authorized_key`` is public, as ``"ssh-ed25519 AAAA..."``.
+    ``host_key`` is private, in PEM form; ``authorized_key`` is public, as ``"ecdsa-sha2-nistp256 AAAA..."``.
     """
     client, server = socket.socketpair()
     transport = paramiko.Transport(server)
-    transport.add_server_key(paramiko.Ed25519Key.from_private_key(io.StringIO(host_key)))
+    transport.add_server_key(paramiko.ECDSAKey.from_private_key(io.StringIO(host_key)))
     transport.start_server(event=threading.Event(), server=_Server(guest, authorized_key, transport))
     return client, server
 

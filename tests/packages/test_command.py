@@ -18,7 +18,7 @@ import pytest
 from tests.system.machine import Machine
 
 CHECKOUT = Path(__file__).parents[2]
-EXAMPLES = sorted(each.parent.name for each in CHECKOUT.glob("examples/*/.hm"))
+EXAMPLES = sorted(each.parent.parent.name for each in CHECKOUT.glob("examples/*/.hm/pipeline.py"))
 UV_SETTINGS = 'no-index = true\nfind-links = ["/srv/wheels"]\n'
 """The machine's wheels in place of an index; pipx calls uv, and pip has such settings already."""
 
@@ -35,6 +35,7 @@ def laptop() -> Iterator[Machine]:
         (wheel,) = (CHECKOUT / "dist").glob("*.whl")
         made.run("mkdir /home/ada/ci-daemon/dist")
         made.put(wheel, "/home/ada/ci-daemon/dist")
+        made.put(wheel, "/srv/wheels")
         made.run("chown --recursive ada: /home/ada")
         as_ada(made, "python3 -m venv ~/tools && ~/tools/bin/pip install --quiet pipx uv")
         yield made
@@ -56,6 +57,11 @@ def server(laptop: Machine) -> Iterator[dict[str, Any]]:
         machine.run(f"sed -i 's/^#listen = .*/listen = \"{address}:8800\"/' /etc/ci-daemon/ci-daemon.toml")
         machine.run("systemctl restart ci-daemon")
         yield json.loads(machine.run("ci-daemon install --owner ada@example.org --json", seconds=900).stdout)
+
+
+def test_pipx_runs_it_from_nothing(laptop: Machine):
+    assert "build #1 passed" in as_ada(laptop, "XDG_CACHE_HOME=~/once pipx run ci-daemon run examples/hello")
+    as_ada(laptop, "! command -v ci-daemon")
 
 
 def test_uv_installs_it(laptop: Machine):

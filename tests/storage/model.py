@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 TABLE = {
     ("pending", "ready"): "scheduled",
     ("pending", "blocked"): "skipped",
+    ("pending", "unmet"): "skipped",
     ("pending", "cancel"): "canceled",
     ("pending", "build_timeout"): "timed_out",
     ("scheduled", "cancel"): "canceled",

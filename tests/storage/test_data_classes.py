@@ -3,11 +3,12 @@ from __future__ import annotations
 import copy
 import pickle
 from dataclasses import FrozenInstanceError, asdict, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
 from storage import immutable
+from storage.data_classes import field_types
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -168,11 +169,88 @@ def test_a_method_of_the_class_itself_stays():
     assert repr(Said("a")) == "its own"
 
 
-def test_the_init_is_compiled_once():
-    Made("a")
-    first = Made.__init__
-    Made("b")
-    assert Made.__init__ is first
+def test_a_class_that_has_one_instance_compiles_nothing():
+    @immutable
+    class Once:
+        """A class with a default, one that is made, and a check."""
+
+        value: int
+        more: int = 2
+        found: list[int] = field(default_factory=list)
+        seen: bool = field(default=True, repr=False)
+
+        def __post_init__(self) -> None:
+            if self.value < 0:
+                raise ValueError("too little")
+
+    own = Once.__init__
+    assert repr(Once(1, seen=False)).endswith("Once(value=1, more=2, found=[])")
+    assert Once.__init__ is own
+    assert Once(3, 4).found is not Once(3, 4).found
+    compiled = Once.__init__
+    assert compiled is not own
+    with pytest.raises(ValueError, match="too little"):
+        Once(-1)
+    assert Once.__init__ is compiled
+
+
+@pytest.mark.parametrize("use", [lambda made: made(), lambda made: made(1, 2, 3), lambda made: made(1, value=1)])
+@pytest.mark.parametrize("wrong", [lambda made: made(1, other=1), lambda made: made(more=1, other=1)])
+def test_the_first_instance_takes_no_wrong_arguments(use: Callable[[Any], object], wrong: Callable[[Any], object]):
+    for each in (use, wrong):
+
+        @immutable
+        class Tried:
+            """Made in vain."""
+
+            value: int
+            more: int = 2
+
+        with pytest.raises(TypeError, match=r"Tried\.__init__\(\)"):
+            each(Tried)
+
+
+def test_a_field_without_a_default_replaces_one_with_it():
+    @immutable
+    class Strict(Single):
+        """A class that declares a field again."""
+
+        put: int
+        more: int = 1
+
+    @immutable
+    class Stricter(Strict):
+        """One more, without the default."""
+
+        more: int
+
+    assert [each.name for each in fields(Stricter)] == ["put", "more"]  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="more"):
+        Stricter(1)  # type: ignore[call-arg]
+    assert field_types(Stricter) == {"put": "int", "more": "int"}
+
+
+def test_fields_are_found_out_when_they_are_asked_for():
+    @immutable
+    class Unasked:
+        """A class that nobody asks."""
+
+        value: int = 1
+
+    assert not isinstance(vars(Unasked)["__dataclass_fields__"], dict)
+    assert [each.default for each in fields(Unasked)] == [1]  # type: ignore[arg-type]
+    assert isinstance(vars(Unasked)["__dataclass_fields__"], dict)
+
+
+def test_a_variable_of_the_class_is_refused():
+    @immutable
+    class Shared:
+        """A class whose fields are not all of its instances."""
+
+        limit: ClassVar[int] = 1
+
+    with pytest.raises(TypeError, match="Shared has an annotation that is no field"):
+        fields(Shared)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("option", [{"init": False, "default": 1}, {"hash": False}, {"kw_only": True}])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 from hypothesis import settings
@@ -13,12 +12,14 @@ from actors.builds.retrying import retry
 from actors.builds.states import JobEvent, Progress, blocks, next_state, roll_up, satisfies
 from storage import Build, BuildBusy, HoldEnd, Job, JobState, LedgerSource, Outcome
 from tests.clock import ManualClock
+from tests.memory_folder import memory_folder
 from tests.records import new_job, new_pipeline
 from tests.state import new_storage
 from tests.storage.model import HELD_SECONDS, TABLE, TERMINAL, ModelAttempt, ModelBuild, ModelHold, ModelJob
 from tests.storage.world import DEPENDS_ON, World
 
-_SERVICE_EVENTS = [event for event in JobEvent if event not in {JobEvent.READY, JobEvent.BLOCKED, JobEvent.RERUN}]
+_OF_THE_BUILD = {JobEvent.READY, JobEvent.BLOCKED, JobEvent.UNMET, JobEvent.RERUN}
+_SERVICE_EVENTS = [event for event in JobEvent if event not in _OF_THE_BUILD]
 _HELD = {JobState.FAILED, JobState.TIMED_OUT}
 _WITH_VM = {"assigned", "running", "canceling", "timing_out"}
 
@@ -39,7 +40,7 @@ class Tables(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self._folder = tempfile.TemporaryDirectory()
+        self._folder = memory_folder()
         self._clock = ManualClock()
         self._storage = new_storage(Path(self._folder.name) / "state", self._clock)
         self._world = World(self._storage, self._clock, new_pipeline(self._storage))

@@ -70,7 +70,10 @@ def _steps(database: Database) -> Iterator[list[int]]:
     """Collect the cost of each statement of this thread, in steps."""
     counted: list[int] = []
     connection = database.execute("SELECT 1").connection
-    counter = lambda event: counted.append(event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"])  # noqa: E731
+
+    def counter(event: Any) -> None:
+        counted.append(event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"])
+
     connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, counter)
     try:
         yield counted

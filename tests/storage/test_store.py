@@ -34,6 +34,7 @@ def test_a_new_state_directory_is_its_owners_alone(state: Path):
         "ci-daemon.sqlite3",
         "secret.key",
         "artifacts",
+        "kept",
         "logs",
         "sources",
     }

@@ -11,7 +11,7 @@ from storage.database.connection import Database
 @contextmanager
 def counted_work(database: Database) -> Iterator[list[int]]:
     """Count the instructions of SQLite in a body, in hundreds."""
-    connection, counted = database._connections.connection(), [0]
+    connection, counted = database.connection(), [0]
 
     def count() -> bool:
         counted[0] += 1

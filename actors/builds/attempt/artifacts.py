@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import time
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -70,15 +71,24 @@ class ArtifactStore:
 class Collection:
     """The collection of a job's artifacts, which another connection to its VM can continue.
 
-    It ends by ``settings.timeout``, counted from its making.
+    It ends by ``settings.timeout``, counted from its making. ``rest_of`` is told how many seconds each part of a file
+    took and returns how many to rest then, which counts while there is more than half of that time left.
     """
 
-    def __init__(self, globs: Sequence[str], store: ArtifactStore, settings: ArtifactSettings, clock: Clock) -> None:
+    def __init__(
+        self,
+        globs: Sequence[str],
+        store: ArtifactStore,
+        settings: ArtifactSettings,
+        clock: Clock,
+        rest_of: Callable[[float], float] = lambda _seconds: 0.0,
+    ) -> None:
         self.collected = Collected()
         self._globs = globs
         self._store = store
         self._settings = settings
         self._clock = clock
+        self._rest_of = rest_of
         self._deadline = clock.monotonic() + settings.timeout
         self._wanted: dict[str, list[str]] | None = None
         self._kept: dict[str, NewArtifact] = {}
@@ -231,6 +241,17 @@ class Collection:
         named = {path: [written[name] for name in names if name not in twice] for path, names in found.names.items()}
         return {path: names for path, names in named.items() if names}
 
+    def _considerate(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        """Yield the parts of a file, resting after each."""
+        began = self._clock.monotonic()
+        for chunk in chunks:
+            yield chunk
+            ended = self._clock.monotonic()
+            if self._deadline - ended > self._settings.timeout / 2:
+                # The VM waits meanwhile: what it sends fills the connection, and no more is read.
+                time.sleep(self._rest_of(ended - began))
+            began = self._clock.monotonic()
+
     def _take(self, connection: Connection, wanted: dict[str, list[str]]) -> None:
         """Write the wanted files of a tar, up to the first that is too large; the rest stays wanted.
 
@@ -251,7 +272,8 @@ class Collection:
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 if original is None:
                     files, build = self._store.files, self._store.build_uuid
-                    original = self._keep(file.path, files.write(build, names[0], file.chunks))
+                    written = files.write(build, names[0], self._considerate(file.chunks))
+                    original = self._keep(file.path, replace(written, executable=file.executable))
                     names = names[1:]
                 for name in names:
                     if self._has_room(original.file_size):

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from actors.vms import SnapshotNotFound, VmSpec
 from storage import immutable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from storage import Build, Job, Lease, Snapshot, Storage
+
+_NO_SERVICES: Mapping[str, str] = MappingProxyType({})
 
 
 @immutable
@@ -27,9 +32,26 @@ class Assignment:
     disk_children_of_failure: bool
 
 
-def spec_of(lease: Lease, snapshot: str | None = None) -> VmSpec:
-    """Return the specification of a lease's VM, which starts from ``snapshot`` if one is given."""
-    return VmSpec(id=lease.uuid, image=lease.image or "", snapshot=snapshot, shape=lease.shape, network=lease.network)
+def spec_of(
+    lease: Lease,
+    snapshot: str | None = None,
+    services: Mapping[str, str] = _NO_SERVICES,
+    *,
+    containers: bool = False,
+) -> VmSpec:
+    """Return the specification of a lease's VM, which starts from ``snapshot`` if one is given.
+
+    ``services`` are the images of services by their names. With ``containers`` the job builds and runs images.
+    """
+    return VmSpec(
+        id=lease.uuid,
+        image=lease.image or "",
+        snapshot=snapshot,
+        shape=lease.shape,
+        network=lease.network,
+        services=services,
+        containers=containers,
+    )
 
 
 def parent_disk(assignment: Assignment, storage: Storage) -> Snapshot | None:

@@ -10,6 +10,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from actors.builds.attempt.environment import declared_environment
+from actors.builds.attempt.outputs import variables_of
+from actors.builds.attempt.taken_files import FilesMissing, taken_artifacts
 from actors.builds.attempt.workspace import build_of_job, manifest_on_disk
 from actors.builds.states import JobEvent, next_state
 from actors.vms import ImageNotFound, ProviderAway, SnapshotNotFound
@@ -20,17 +22,17 @@ if TYPE_CHECKING:
 
     from actors.parts import VmParts
     from actors.vms import Images
-    from storage import Build, CacheEntry, Job, Lease, Storage
+    from storage import Build, CacheEntry, Job, Lease, Service, Storage
 
 _log = logging.getLogger(__name__)
 
 _SHELL, _STRICT_SHELL = "bash -c", "bash -eo pipefail -c"
-_OF_EVENT = frozenset({"CI_PULL_REQUEST", "CI_TARGET_BRANCH", "CI_TAG"})
-"""Variables of a push or pull request, which differ in each build, like CI_BRANCH and CI_COMMIT."""
+_OF_EVENT = frozenset({"CI_EVENT", "CI_PULL_REQUEST", "CI_TARGET_BRANCH", "CI_TAG", "CI_UPSTREAM_BUILD"})
+"""Variables of what began a build, which differ in each, like CI_BRANCH and CI_COMMIT."""
 
 
 class CacheNames:
-    """The names of disks, made of all that can change what commands do (engine.md, "Cache across builds").
+    """The names of disks, made of everything that affects commands (engine.md, "Cache across builds").
 
     Safe in any thread.
     """
@@ -61,7 +63,9 @@ class CacheNames:
             "below": below,
             "shell": _STRICT_SHELL if build.strict_shell else _SHELL,
             "command": job.command,
-            "env": declared_environment(job, of_jobs=of_jobs, of_build=self._env_given(build)),
+            "env": declared_environment(
+                job, of_jobs=of_jobs, of_needed=self._outputs_given(job), of_build=self._env_given(build)
+            ),
             "secrets": sorted(job.secrets),
             "network": job.network,
             "size": (job.shape.cpu, job.shape.memory_gb, job.shape.disk_gb),
@@ -69,8 +73,21 @@ class CacheNames:
             "policy": job.cache_policy,
             "key": job.cache_key,
         }
+        if job.services:
+            ingredients["services"] = {name: self._of_service(each) for name, each in job.all_services.items()}
+        if job.files:
+            try:
+                taken = taken_artifacts(self._storage, job)
+            except FilesMissing:
+                return None
+            ingredients["files"] = [(each.path, each.sha256, each.executable) for each in taken]
         text = json.dumps(ingredients, sort_keys=True)
         return hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()
+
+    def _of_service(self, service: Service) -> dict[str, object]:
+        """Return the parts of a service that affect the command. Raises ImageNotFound."""
+        image = self._images.identity(self._images.resolve(service.image))
+        return {"image": image, "env": dict(service.env), "command": service.command, "files": dict(service.files)}
 
     def _below(self, job: Job, image: str) -> str | None:
         """Return the name of the disk that a job starts from, else the identity of its image."""
@@ -79,8 +96,11 @@ class CacheNames:
         disk = self._storage.snapshots.below(job.id)
         return None if disk is None else disk.cache_name
 
+    def _outputs_given(self, job: Job) -> dict[str, str]:
+        return variables_of(self._storage.outputs.given_to(job.id))[0]
+
     def _env_given(self, build: Build) -> dict[str, str]:
-        """Return the variables that a build was created with, but for what the service says of its event."""
+        """Return the variables that a build was created with, without those that tell its event."""
         env = self._storage.builds.env(build.id)
         if env.keys().isdisjoint(_OF_EVENT) or self._storage.build_origins.get(build.id) is None:
             return env
@@ -116,7 +136,7 @@ class DiskCache:
             return False
         notice = (
             f'cache hit: nothing is run, the disk that "{entry.job_name}" left in build {entry.build_number} '
-            "is this job's"
+            "is this job's: its command, variables, image, size and all else that can change it are the same"
         )
         if not self._storage.cache.hit(entry, job, target, build.uuid, notice):
             return False

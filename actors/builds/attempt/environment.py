@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from actors import vms
+from actors.builds.attempt import outputs, summary
+from actors.ir import CONTAINERS_VARIABLE, EVENT_VARIABLE, event_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -24,9 +28,16 @@ class EnvironmentTooLarge(Exception):
     """A job has more variables than Linux passes to a program; the message says what to do."""
 
 
-def declared_environment(job: Job, *, of_jobs: Mapping[str, str], of_build: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that people declare for a job's command. Later sources win."""
-    return {**of_jobs, **job.env, **of_build}
+def builds_images(job: Job) -> bool:
+    """Tell whether a job is set up for programs that build and run images."""
+    return job.env.get(CONTAINERS_VARIABLE) == "true"
+
+
+def declared_environment(
+    job: Job, *, of_jobs: Mapping[str, str], of_needed: Mapping[str, str], of_build: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the variables that people and other jobs give to a job's command. Later sources win."""
+    return {**of_jobs, **of_needed, **job.env, **of_build}
 
 
 def job_environment(
@@ -36,13 +47,15 @@ def job_environment(
     *,
     of_jobs: Mapping[str, str],
     of_image: Mapping[str, str],
+    of_needed: Mapping[str, str],
     of_build: Mapping[str, str],
     secrets: Mapping[str, str],
 ) -> dict[str, str]:
     """Return the variables of a job's command. Later sources win, and the service's own win over all.
 
-    ``of_jobs`` are the owner's for all jobs (``jobs.env``). ``CI_CPUS`` and ``CI_MEMORY_MB`` are the shape of the job's
-    VM: `nproc` and ``/proc/meminfo`` show the host's.
+    ``of_jobs`` are the owner's for all jobs (``jobs.env``), ``of_needed`` the outputs of the jobs that it needs.
+    ``CI_CPUS`` and ``CI_MEMORY_MB`` are the shape of the job's VM: `nproc` and ``/proc/meminfo`` show the host's.
+    Buildah and Podman find the settings of a job that builds images by ``CONTAINER_VARIABLES``.
 
     Raises EnvironmentTooLarge.
     """
@@ -50,7 +63,9 @@ def job_environment(
     env = {
         **_DEFAULTS,
         **of_image,
-        **declared_environment(job, of_jobs=of_jobs, of_build=of_build),
+        EVENT_VARIABLE: event_of(build.source),
+        **(vms.CONTAINER_VARIABLES if builds_images(job) else {}),
+        **declared_environment(job, of_jobs=of_jobs, of_needed=of_needed, of_build=of_build),
         **secrets,
         "CI": "true",
         "CI_ORG": build.organization_slug,
@@ -63,6 +78,8 @@ def job_environment(
         "CI_BRANCH": build.branch or "",
         "CI_COMMIT": build.commit or "",
         "CI_ATTEMPT": str(job.attempt),
+        "CI_OUTPUT": vms.told_path(outputs.FILE),
+        "CI_SUMMARY": vms.told_path(summary.FILE),
         "CI_CPUS": str(job.shape.cpu),
         "CI_MEMORY_MB": str(job.shape.memory_gb * _MB_IN_GB),
     }

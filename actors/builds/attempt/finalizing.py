@@ -7,19 +7,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from actors.builds.attempt.artifacts import Collected
-from actors.builds.outcome import disk_failure, result_of_exit
+from actors.builds.outcome import JobFailure, disk_failure, result_of_exit
 from actors.builds.states import JobEvent
 from actors.cleanup.reaper import seconds_to_hold
 from actors.messages import Released
 from actors.vms import VmError, VmLost
-from storage import JobState
+from storage import JobErrorCode, JobState
 
 if TYPE_CHECKING:
     import storage
     from actors.builds.attempt.assignment import Assignment
     from actors.builds.attempt.disk_cache import DiskCache
     from actors.builds.attempt.runner import AttemptRunner
-    from actors.builds.outcome import AttemptResult, JobFailure
+    from actors.builds.outcome import AttemptResult
     from actors.parts import Parts
     from actors.settings import JobSettings
 
@@ -57,6 +57,8 @@ class Finalizer:
         self._attempt.log.close()  # the notices of an attempt that was not finalized are on the disk, too
         if target is JobState.SCHEDULED:
             self._storage.artifacts.discard(self._assignment.build, self._job)
+            self._storage.outputs.discard(self._job.id)
+            self._storage.summaries.discard(self._job.id)
             return jobs.retry(
                 self._job.id,
                 state,
@@ -101,7 +103,9 @@ class Finalizer:
         lost = self._storage.attempts.lost(self._job.id)
         result = result_of_exit(exit_code, self._job, failure, lost_before=lost)
         if result.event is not JobEvent.RETRY:
-            result = self._keep_disk(self._collect(result))
+            result = self._judge_outputs(self._collect(result))
+            self._keep_folders(result)
+            result = self._keep_disk(result)
         self._attempt.log.settle()
         return result
 
@@ -136,7 +140,25 @@ class Finalizer:
         files = collected.files.values()
         stored.store(self._assignment.build, self._job, files, complete=failure is None)
         self._attempt.log.notice(collected.notice())
-        return result if failure is None else result.without_artifacts(failure, self._job)
+        return result if failure is None else result.lacking(failure, self._job)
+
+    def _judge_outputs(self, result: AttemptResult) -> AttemptResult:
+        """Fail a job that would pass without all of its outputs, which are stored before its exit is."""
+        outputs = self._storage.outputs.of_job(self._job.id)
+        if outputs is None or outputs.error is None:
+            return result
+        return result.lacking(JobFailure(JobErrorCode.OUTPUTS_INVALID, outputs.error), self._job)
+
+    def _keep_folders(self, result: AttemptResult) -> None:
+        """Keep folders of a job that passes for later builds; if its VM is lost meanwhile, that is only noted."""
+        if result.event is not JobEvent.PASSED:
+            return
+        try:
+            lines = self._attempt.keep_folders()
+        except VmError as error:
+            lines = [f"the folders to keep could not be read: {error}"]
+        if lines:
+            self._attempt.log.notice("\n".join(lines))
 
     def _cause(self, exit_code: int) -> JobFailure | None:
         """Return a failure if the disk explains the exit, else None.

@@ -1,4 +1,7 @@
-"""The log of one attempt: opened when it is written, masked, and patient with a full disk."""
+"""The log of one attempt: opened when it is written, masked, and patient with a full disk.
+
+It begins with notices: the attempt, secrets that are withheld, a substitute image.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,18 @@ from storage import Masker
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from actors.builds.attempt.vm_connection import VmConnection
+    from actors.builds.attempt.assignment import Assignment
+    from actors.builds.attempt.vm import VmConnection
+    from actors.vms import Images
     from storage import Build, Clock, Job, LogWriter, OutputShare, Storage
 
 _logger = logging.getLogger(__name__)
 
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS}
 """Errors that the owner can mend while a job waits: a full disk, or a folder that cannot be written."""
+
+_PASSING = NO_ROOM | {errno.EBADF}
+"""Errors after which a log is opened again: another thread had no room in it, too, and has closed it."""
 
 _PAUSE = 1.0
 
@@ -54,7 +62,7 @@ class AttemptLog:
         self._clock = clock
         self._patience = patience
         self._failing_since: float | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._writer: LogWriter | None = None
         self._masker: Masker | None = None
 
@@ -76,17 +84,23 @@ class AttemptLog:
         with self._lock:
             if self._writer is None:
                 self._connection.check()
-                if self._masker is None:
-                    self._masker = Masker.hiding(self._storage.secrets.of_attempt(self._job).values())
                 logs, job = self._storage.logs, self._job
-                self._writer = logs.writer(self._build.uuid, job.uuid, job.attempt, self._masker)
+                self._writer = logs.writer(self._build.uuid, job.uuid, job.attempt, self.masker)
             return self._writer
+
+    @property
+    def masker(self) -> Masker:
+        """The masker of the secrets that this process or an earlier one gave to the command."""
+        if self._masker is None:
+            self._masker = Masker.hiding(self._storage.secrets.of_attempt(self._job).values())
+        return self._masker
 
     def notice(self, text: str) -> None:
         """Write a notice of the service. Raises Abandoned, and LogNotKept."""
         while True:
             try:
-                self.opened().notice(text)
+                with self._lock:  # or another thread would close it meanwhile: those of services write notices, too
+                    self.opened().notice(text)
             except OSError as error:
                 self.wait_for_room(error)
             else:
@@ -106,7 +120,7 @@ class AttemptLog:
         with contextlib.suppress(OSError):
             self.close()
         self._connection.check()
-        if error.errno not in NO_ROOM:
+        if error.errno not in _PASSING:
             raise error
         now = self._clock.monotonic()
         if self._failing_since is None:
@@ -118,9 +132,10 @@ class AttemptLog:
 
     def end(self) -> None:
         """Write the output that masking still keeps, and close the log: no more output will come."""
-        if self._writer is not None:
-            self._writer.end()
-        self.close()
+        with self._lock:
+            if self._writer is not None:
+                self._writer.end()
+            self.close()
 
     def settle(self) -> None:
         """Sync the log, before a row says that the attempt has ended. Raises Abandoned."""
@@ -136,10 +151,31 @@ class AttemptLog:
         """Close the log, which is on the disk then; the next writer opens it again. Raises OSError."""
         with self._lock:
             writer, self._writer = self._writer, None
-        if writer is not None:
-            writer.close()
+            if writer is not None:
+                writer.close()
 
 
 def why_not_kept(error: str | None, patience: float) -> str:
     """Return why output was lost, in words."""
     return f"the output of the command could not be kept on the host for {patience:g} s: {error}"
+
+
+def opening_notices(assignment: Assignment, member: str | None, images: Images, storage: Storage) -> list[str]:
+    """Return the lines that a job's log opens with; ``member`` is the one of a cluster that its VM is on."""
+    job, used = assignment.job, assignment.lease.image
+    lines = [f"attempt {job.attempt}"] if job.attempt > 1 else []
+    if member is not None:
+        lines.append(f"this job runs on the member {member}")
+    if assignment.build.untrusted and job.secrets:
+        names = ", ".join(job.secrets)
+        lines.append(f"this build is of a pull request from a fork, so it runs without its secrets: {names}")
+    if assignment.parent is None and _is_new_substitute(job, used, images, storage):
+        lines.append(f'the image "{job.image}" is not on this host: "{used}" stands in for it in this build')
+    return lines
+
+
+def _is_new_substitute(job: Job, used: str | None, images: Images, storage: Storage) -> bool:
+    """Tell whether an image stands in for the job's, and no earlier attempt has said so."""
+    if job.image is None or used is None or not images.is_substitute(job.image, used):
+        return False
+    return storage.attempts.is_first_of_image(job.id, job.attempt)

@@ -12,16 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors import vms
+from actors.builds.attempt import outputs, summary
 from actors.builds.attempt.artifacts import ArtifactStore, Collection
 from actors.builds.attempt.assignment import parent_disk, spec_of
-from actors.builds.attempt.environment import job_environment
-from actors.builds.attempt.log import NO_ROOM, AttemptLog, LogNotKept
-from actors.builds.attempt.notices import opening_notices
-from actors.builds.attempt.vm_connection import VmConnection
-from actors.builds.attempt.vm_maker import VmMaker
-from actors.builds.attempt.workspace import populate_workspace
+from actors.builds.attempt.environment import builds_images, job_environment
+from actors.builds.attempt.kept_folders import JobFolders
+from actors.builds.attempt.log import NO_ROOM, AttemptLog, LogNotKept, opening_notices
+from actors.builds.attempt.services import JobServices
+from actors.builds.attempt.vm import VmConnection, VmMaker
+from actors.builds.attempt.workspace import lay_taken_files, populate_workspace
 from actors.builds.outcome import DiskUse, TimeLimit, may_have_filled, time_limit
-from storage import Masker, error_reason, immutable, why_no_files
+from storage import JobOutputs, JobSummary, Masker, error_reason, immutable, why_no_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_GB = 2**30
 _FLOOD_BYTES = 1 << 14
 _HOST_PAUSE = 1.0
 _FLOOD_PAUSE = 0.001
@@ -65,6 +67,7 @@ class AttemptRunner:
         self._clock = parts.clock
         self._settings = settings
         self._host_disk = parts.host_disk
+        self._cpu_shares = parts.cpu_shares
         self._build, self._job, self._lease = assignment.build, assignment.job, assignment.lease
         self._seconds_unwatched = parts.timer.seconds_unwatched
         self._parked = parts.connections
@@ -73,7 +76,7 @@ class AttemptRunner:
             self._provider,
             self._connection,
             parts.clock,
-            parts.metrics,
+            parts.metrics.making,
             seconds=settings.jobs.acquire_timeout,
             pauses=parts.timings.acquire,
             hindrance=self._hindrance,
@@ -87,6 +90,23 @@ class AttemptRunner:
             clock=parts.clock,
             patience=settings.jobs.log_wait_seconds,
         )
+        self._services = JobServices(
+            self._storage,
+            self._images,
+            self._build,
+            self._job,
+            self._connection,
+            self.log,
+            partial(parts.watchers.notify, self._job.uuid),
+        )
+        self._folders = JobFolders(
+            self._storage,
+            self._build,
+            self._job,
+            settings.cache,
+            timeout=settings.artifacts.timeout,
+            free=lambda: self._free() - settings.jobs.min_free_bytes,
+        )
         self._fresh = False
         self._last_use: DiskUse | None = None
         self._output: vms.CommandOutput | None = None
@@ -99,8 +119,10 @@ class AttemptRunner:
     def acquire(self) -> None:
         """Make the VM, or find it, and connect.
 
-        Raises ImageNotFound, SnapshotNotFound, VmError, VmLost and Abandoned.
+        Raises ImageNotFound, SnapshotNotFound, VmError, VmLost, ServiceFailed and Abandoned.
         """
+        self._services.check(self._provider)
+        self._cpu_shares.join(self._build.organization_id, self._lease.uuid, self._provider)
         if self._lease.started_at is not None:
             with self._ending_lost_log():
                 self._connection.reconnect()
@@ -112,10 +134,10 @@ class AttemptRunner:
                 self._connection.disconnect()
             else:
                 return
-        self._provider.hurry(self._lease.uuid)
         if (connection := self._parked.take(self._lease.uuid)) is not None:
             self._connection.use(connection)
-        self._maker.make(spec_of(self._lease, self._base()))
+        services = self._services.images(int(self._settings.pool.low_disk_gb * _GB))
+        self._maker.make(spec_of(self._lease, self._base(), services, containers=builds_images(self._job)))
         self._fresh = True
         self._connection.connected()
 
@@ -123,7 +145,8 @@ class AttemptRunner:
         """Populate the workspace and start the command, unless it was started before.
 
         While the host has no room for its files, the job waits for as long as it takes. Raises SecretNotFound and
-        EnvironmentTooLarge before anything is written there, SourceError, SnapshotNotFound, VmError and VmLost.
+        EnvironmentTooLarge before anything is written there, SourceError, SnapshotNotFound, ServiceFailed, VmError and
+        VmLost.
         """
         while True:
             try:
@@ -151,21 +174,24 @@ class AttemptRunner:
         secrets = self._storage.secrets.resolve(self._build, self._job)
         image = self._lease.image
         of_jobs = self._settings.jobs.env
+        of_needed, disputed = outputs.variables_of(self._storage.outputs.given_to(self._job.id))
         env = job_environment(
             self._build,
             self._job,
             self._settings.base_url,
             of_jobs=of_jobs,
             of_image={} if image is None else self._images.environment(image),
+            of_needed=of_needed,
             of_build=self._storage.builds.env(self._build.id),
             secrets=secrets,
         )
         self.log.hide(secrets.values())  # at most as many as an environment takes
-        self._populate_workspace()
+        laid = [*disputed, *self._populate_workspace(connection)]
         self._connection.check()
-        self._open_log()
+        self._open_log(laid)
         for name in sorted(name for name, value in secrets.items() if not Masker.can_hide(value)):
             self.log.notice(f"the secret {name} is too short to be masked: set a longer one")
+        self._services.start(connection)
         self._last_use = DiskUse(written=0, free=self._free())
         limit, settings, share = self._limit(), self._settings.jobs, self.log.share_of_output
         end = share.tail + share.margin
@@ -180,6 +206,8 @@ class AttemptRunner:
             output_patience=settings.log_wait_seconds,
         )
         self._name_disk(of_jobs)
+        self._storage.outputs.discard(self._job.id)
+        self._storage.summaries.discard(self._job.id)
         self._output = vms.start(connection, spec)
         return limit
 
@@ -216,11 +244,41 @@ class AttemptRunner:
         with self._ending_lost_log():
             while True:
                 try:
-                    return self._at_its_time(self._follow())
+                    self._services.follow(self._connection.connected())
+                    exited = self._at_its_time(self._follow())
+                    exited = replace(exited, failed_service=self._services.failure() or "")
+                    if outputs.FILE in exited.told:
+                        self._keep_outputs()
+                    if summary.FILE in exited.told:
+                        self._keep_summary()
+                    return exited
                 except vms.ConnectionLost:
                     self._connection.reconnect()
                 except OSError as error:
                     self.log.wait_for_room(error)
+
+    def _keep_outputs(self) -> None:
+        """Store the outputs of the command, and say in the log which they are. Raises VmLost and Abandoned."""
+        told = self._told(outputs.FILE, outputs.MAX_BYTES)
+        written = outputs.written_outputs(told.content, told.size, self.log.masker)
+        self._storage.outputs.store(JobOutputs(self._job.id, self._build.id, written.variables, written.error))
+        self.log.notice(written.error or f"outputs: {', '.join(written.variables) or 'none'}")
+
+    def _keep_summary(self) -> None:
+        """Store the summary of the command. Raises VmLost and Abandoned."""
+        told = self._told(summary.FILE, summary.MAX_BYTES)
+        text, is_cut = summary.written_summary(told.content, told.size, self.log.masker)
+        self._storage.summaries.store(JobSummary(self._job.id, self._build.id, text, is_cut))
+        if is_cut:
+            self.log.notice(f"the summary has {told.size:,} bytes, of which the first {summary.MAX_BYTES:,} are kept")
+
+    def _told(self, name: str, most_bytes: int) -> vms.Told:
+        """Return what the command has told by a file, over as many connections as needed."""
+        while True:
+            try:
+                return vms.told(self._connection.connected(), name, most_bytes)
+            except vms.ConnectionLost:
+                self._connection.reconnect()
 
     def _follow(self) -> vms.Exited:
         log = self.log.opened()
@@ -316,7 +374,8 @@ class AttemptRunner:
         """
         files, settings = self._storage.artifacts.files, self._settings
         store = ArtifactStore(files, self._build.uuid, lambda: self._free() - settings.jobs.min_free_bytes)
-        collection = Collection(self._job.artifacts, store, settings.artifacts, self._clock)
+        rest_of = partial(self._cpu_shares.rest_of, self._build.organization_id)
+        collection = Collection(self._job.artifacts, store, settings.artifacts, self._clock, rest_of)
         waits = False
         try:
             while True:
@@ -337,6 +396,12 @@ class AttemptRunner:
         except BaseException:
             collection.discard()
             raise
+
+    def keep_folders(self) -> list[str]:
+        """Keep folders for later builds; return a line for each. Raises VmLost and Abandoned."""
+        if not self._job.keep:
+            return []
+        return self._folders.keep(self._connection.patiently(self._connection.connected))
 
     def snapshot(self, *, passed: bool, needed: bool) -> None:
         """Snapshot the disk under the lease's id, for jobs that start from it. This ends the VM.
@@ -376,6 +441,7 @@ class AttemptRunner:
             self._provider.destroy(self._lease.uuid)
         finally:
             self._host_disk.forget(self._lease.uuid)
+            self._cpu_shares.leave(self._lease.uuid)
 
     def abandon(self) -> None:
         """Make the phase under way raise soon; the VM and its command run on. Idempotent."""
@@ -403,7 +469,9 @@ class AttemptRunner:
         disk = parent_disk(self._assignment, self._storage)
         return None if disk is None else disk.name
 
-    def _populate_workspace(self) -> None:
+    def _populate_workspace(self, connection: vms.Connection) -> list[str]:
+        """Lay the source, files of other jobs and what builds kept; return what of them to log."""
+        timeout = self._settings.jobs.source_timeout
         populate_workspace(
             self._storage,
             self._clock,
@@ -411,16 +479,19 @@ class AttemptRunner:
             self._lease,
             parent_disk(self._assignment, self._storage),
             self._connection,
-            timeout=self._settings.jobs.source_timeout,
+            timeout=timeout,
         )
+        taken = lay_taken_files(self._storage, self._clock, self._job, self._connection, timeout=timeout)
+        return [*([] if taken is None else [taken]), *self._folders.lay(connection)]
 
-    def _open_log(self) -> None:
+    def _open_log(self, laid: list[str]) -> None:
         """Open the log before the command starts, so that the command waits for a log that cannot be written.
 
         The opening notices are written at once, so that a log that is not empty after a crash has all of them. Lines of
         a command that ran in another VM, and that the database lost in a power cut, are removed.
         """
         lines = opening_notices(self._assignment, self.member, self._images, self._storage)
+        lines += laid
         self.log.opened().begin_anew()
         if lines and not self.log.opened().size:
             self.log.notice("\n".join(lines))

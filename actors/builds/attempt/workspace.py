@@ -10,14 +10,15 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from actors import vms
+from actors.builds.attempt.taken_files import taken_files
 from storage import DatabaseUnavailable, ManifestUnreadable
 from storage.files import content_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from actors.builds.attempt.vm_connection import VmConnection
-    from storage import Build, Clock, Lease, Snapshot, Storage
+    from actors.builds.attempt.vm import VmConnection
+    from storage import Build, Clock, Job, Lease, Snapshot, Storage
 
 _GB = 2**30
 _HOST_PAUSE = 1.0
@@ -53,6 +54,21 @@ def populate_workspace(
         time=int(clock.now().timestamp()),
         timeout=timeout,
     )
+
+
+def lay_taken_files(
+    storage: Storage, clock: Clock, job: Job, connection: VmConnection, *, timeout: float
+) -> str | None:
+    """Put the files that a job takes of others into its VM's workspace; return what was laid, in words.
+
+    Raises FilesMissing, FilesNotLaid, VmError and Abandoned.
+    """
+    if not job.files:
+        return None
+    files = taken_files(storage, job)
+    vms.lay_files(connection.connected(), files, time=int(clock.now().timestamp()), timeout=timeout)
+    count = f"{len(files):,} file{'' if len(files) == 1 else 's'}"
+    return f"files of {', '.join(job.files)}: {count}, {sum(each.size for each in files):,} bytes"
 
 
 def _patient_manifest(

@@ -1,8 +1,10 @@
 """Load a repository's pipeline files and write their envelope.
 
-Runs in the VM, in one process with the user's code. Arguments: the DSL's archive, the descriptor that takes the
-envelope, and one on which ``load ORGANIZATION PIPELINE`` comes, with the slugs of both, once the repository is there.
-The working directory is the repository's root.
+Runs in the VM, in one process with the user's code. Arguments: the archive of both languages, the descriptor that takes
+the envelope, and one on which ``load ORGANIZATION PIPELINE BUILT`` comes once the repository is there: the slugs of
+both, and what is built as JSON, if that is known. The working directory is the repository's root.
+
+Files are in the DSL or in the service's own language, whose documents stand in the envelope for the service to check.
 
 The DSL writes the folder of a step into its command without quotes, and does not write that a wait goes on after a
 failure. `complete_language` puts both right. A release of the DSL that writes them itself is left alone. The DSL's
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import json
 import os
 import pathlib
 import sys
@@ -37,11 +40,10 @@ def main() -> None:
     import harmont  # noqa: PLC0415 - importable only from here on
 
     complete_language()
-    line = os.read(repository_awaited, _LINE_BYTES)
-    if not line:
-        sys.exit("the repository did not come")
-    os.close(repository_awaited)
-    _, os.environ["HM_PIPELINE_ORG"], os.environ["HM_PIPELINE_SLUG"] = line.decode().split()
+    language: Any = importlib.import_module("ci_daemon.language")
+    words = _line(repository_awaited).split(maxsplit=3)
+    os.environ["HM_PIPELINE_ORG"], os.environ["HM_PIPELINE_SLUG"] = words[1:3]
+    language.begin(json.loads(words[3]) if len(words) > 3 else {})  # noqa: PLR2004 - what is built
     sys.argv[:] = [""]
     sys.path.append(os.getcwd())  # noqa: PTH109 - a string, as sys.path wants
     failed = False
@@ -54,6 +56,13 @@ def main() -> None:
         except Exception:  # noqa: BLE001 - the user's code; the other files may have mistakes, too
             _print_traceback(*sys.exc_info())
             failed = True
+    documents = []
+    for each in language.registered:
+        try:
+            documents.append(each.document())
+        except Exception:  # noqa: BLE001 - the user's code; the other pipelines may have mistakes, too
+            _print_traceback(*sys.exc_info())
+            failed = True
     envelope = None
     try:
         envelope = harmont.dump_registry_json()
@@ -62,7 +71,26 @@ def main() -> None:
     if failed or envelope is None:
         sys.exit(1)
     with open(result, "w", encoding="utf-8") as file:
-        file.write(envelope)
+        file.write(_with_documents(envelope, documents, of_build=language.asked()))
+
+
+def _line(descriptor: int) -> str:
+    """Return the line that comes on a descriptor, and close it."""
+    line = b""
+    while not line.endswith(b"\n"):
+        chunk = os.read(descriptor, _LINE_BYTES)
+        if not chunk:
+            sys.exit("the repository did not come")
+        line += chunk
+    os.close(descriptor)
+    return line.decode()
+
+
+def _with_documents(envelope: str, documents: list[dict[str, Any]], *, of_build: bool) -> str:
+    """Return the DSL's envelope with documents; ``of_build`` if another build may have others."""
+    if not documents and not of_build:
+        return envelope
+    return json.dumps({**json.loads(envelope), "documents": documents, "of_build": of_build})
 
 
 def _refuse_other_languages() -> None:

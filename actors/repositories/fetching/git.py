@@ -14,7 +14,7 @@ from dataclasses import field, replace
 from pathlib import Path  # noqa: TC003 - a record's field
 from typing import IO, TYPE_CHECKING, TypeAlias
 
-from actors.repositories.fetching.remote import Remote, RemoteInvalid
+from actors.repositories.fetching.remote import GitError, Remote, RemoteInvalid
 from actors.vms.watched_process import run
 from storage import DeployKey, GitCredential, immutable
 
@@ -91,6 +91,8 @@ _SETTINGS = """\
 [lfs]
 	activityTimeout = 60
 	concurrentTransfers = 2
+[lfs "ssh"]
+	autoMultiplex = false
 [lfs "transfer"]
 	maxRetries = 1
 	maxRetryDelay = 1
@@ -98,7 +100,11 @@ _SETTINGS = """\
 	allowAnySHA1InWant = true
 [safe]
 """
-"""The only settings that git reads. Its users' and the host's own would let others run programs here."""
+"""The only settings that git reads. Its users' and the host's own would let others run programs here.
+
+Connections of git-lfs share none, which `ControlPath` forbids: for each that would, it leaves a folder in /tmp.
+"""
+
 _OUT_OF_MEMORY = ("Out of memory", "out of memory", "Cannot allocate memory", "cannot allocate memory")
 _OUT_OF_TIME = f"signal {signal.SIGXCPU.value}"
 """Part of git's message if a program that it started was ended for its CPU time."""
@@ -173,10 +179,6 @@ def _memory_file(text: str) -> Iterator[str]:
         yield f"/proc/{os.getpid()}/fd/{descriptor}"
     finally:
         os.close(descriptor)
-
-
-class GitError(Exception):
-    """git failed, took too long or fetched too much; the message says what to do."""
 
 
 class LimitReached(GitError):
@@ -299,16 +301,19 @@ class Git:
             raise LimitReached(f"the repository has more than {limit}: raise repositories.max_mirror_gb")
 
     def _output(self, command: _Command) -> bytes:
-        def check_output() -> None:
-            if out.tell() > _MAX_OUTPUT:
-                limit = f"{_MAX_OUTPUT >> 20} MiB"
-                raise LimitReached(f"git {command.arguments[0]} printed more than {limit} and was ended")
+        def check_size() -> None:
+            if os.fstat(out.fileno()).st_size > _MAX_OUTPUT:
+                raise LimitReached(f"git {command.arguments[0]} printed more than {_MAX_OUTPUT >> 20} MiB")
+
+        def check() -> None:
+            check_size()
             command.check()
 
         with tempfile.TemporaryFile() as out:
-            self._run(replace(command, check=check_output), out)
+            self._run(replace(command, check=check), out)
+            check_size()  # git may have ended between two checks
             out.seek(0)
-            return out.read(_MAX_OUTPUT)
+            return out.read()
 
     def _run(self, command: _Command, out: IO[bytes]) -> None:
         name, seconds, given = command.arguments[0], command.seconds, command.given

@@ -21,7 +21,8 @@ from urllib.parse import quote, unquote, urljoin, urlsplit
 import httpcore
 from pydantic import ValidationError
 
-from actors.repositories.fetching.git import CommitRefused, GitError, LimitReached, authentication
+from actors.repositories.fetching.git import CommitRefused, LimitReached, authentication
+from actors.repositories.fetching.remote import GitError
 from actors.repositories.fetching.remote_host import allowed_addresses
 from actors.timed_http import Deadline, TimedBackend
 from actors.vms.watched_process import run

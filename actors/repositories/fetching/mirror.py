@@ -11,7 +11,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actors.repositories.fetching.git import CommitRefused, Git, GitError, LimitReached
+from actors.ir.decoding import quoted
+from actors.ir.language.names import nearest
+from actors.repositories.fetching.git import CommitRefused, Git, LimitReached
+from actors.repositories.fetching.remote import GitError
 from actors.repositories.fetching.remote_host import allowed_address
 from actors.vms.watched_process import Limits
 from storage import immutable
@@ -27,10 +30,14 @@ FORMAT = "%(objectname) %(objecttype) %(*objectname) %(*objecttype) %(refname)"
 """The format of `git for-each-ref` that `found_heads` reads."""
 
 NAMES = ("HEAD", "refs/heads/*", "refs/tags/*")
-"""The names for which `git ls-remote --symref` prints what `listed_heads` reads."""
+"""The names that `git ls-remote --symref` is asked for; `listed_heads` reads its answer."""
 
 _REF = re.compile(r"ref: (refs/heads/\S+)\tHEAD")
-_BRANCH = "refs/heads/"
+_BRANCH, _TAG = "refs/heads/", "refs/tags/"
+_ONE = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules")
+"""Options for a fetch of one ref."""
+
+_HASH = re.compile(r"[0-9a-f]+")
 _MAX_NAME = 255
 _MAX_MESSAGE = 10_000
 _QUICK = 60.0
@@ -195,8 +202,7 @@ class Mirror:
 
     def fetch_ref(self, ref: str) -> None:
         """Fetch one ref of the repository. Raises GitError."""
-        options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules")
-        self._ask("fetch", *options, "--", self._url, f"+{ref}:refs/ci/head", at=self.path)
+        self._ask("fetch", *_ONE, "--", self._url, f"+{ref}:refs/ci/head", at=self.path)
 
     def fetch_commit(self, commit: str) -> None:
         """Fetch, unless the commit is here already. Raises GitError."""
@@ -205,6 +211,29 @@ class Mirror:
             self.fetch()
         if not self.has(commit):
             self.fetch_ref(commit)
+
+    def fetch_pinned(self, pin: str) -> str:
+        """Fetch the commit of a tag, or one with this whole name, alone; return its name. Raises GitError."""
+        self._make()
+        if len(pin) in _FULL and _HASH.fullmatch(pin):
+            ref = pin
+        else:
+            tags = [each.removeprefix(_TAG) for each in self.remote_heads().commits if each.startswith(_TAG)]
+            if pin not in tags:
+                raise GitError(f"there is no tag {quoted(pin)}{nearest(pin, tags)}: pin a tag or a whole commit")
+            ref = f"{_TAG}{pin}"
+        self._ask("fetch", *_ONE, "--depth=1", "--", self._url, f"+{ref}:refs/ci/head", at=self.path)
+        return self.run("rev-parse", "--verify", "--end-of-options", "refs/ci/head^{commit}").decode().strip()
+
+    def file(self, commit: str, path: str, max_bytes: int) -> bytes | None:
+        """Return a file of a commit; None if it has none of at most ``max_bytes`` at that path."""
+        name = f"{commit}:{path}"
+        try:
+            if int(self.run("cat-file", "-s", name)) > max_bytes:
+                return None
+            return self.run("cat-file", "blob", name)
+        except GitError:
+            return None
 
     def submodule(self, url: str, *, with_credential: bool) -> Mirror:
         """Return the mirror of a submodule, whose URL a commit names.

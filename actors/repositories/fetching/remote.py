@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 from urllib.parse import quote
 
-from storage import immutable
+from storage import immutable, pattern
 
 _MAX_LENGTH = 1000
 _HOST = r"(?P<host>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])"
 _USER = r"(?:(?P<user>[A-Za-z0-9_][A-Za-z0-9._-]*)@)?"
 _PORT = r"(?::(?P<port>[0-9]{1,5}))?"
-_HTTPS = re.compile(rf"https://{_HOST}{_PORT}(?P<path>/[^?#\s]*)")
-_SSH = re.compile(rf"ssh://{_USER}{_HOST}{_PORT}(?P<path>/[^?#\s]+)")
-_SCP = re.compile(rf"{_USER}{_HOST}:(?P<path>[^\s:/-][^\s]*|/[^\s]*)")
+_HTTPS = pattern(rf"https://{_HOST}{_PORT}(?P<path>/[^?#\s]*)")
+_SSH = pattern(rf"ssh://{_USER}{_HOST}{_PORT}(?P<path>/[^?#\s]+)")
+_SCP = pattern(rf"{_USER}{_HOST}:(?P<path>[^\s:/-][^\s]*|/[^\s]*)")
 _SSH_PORT = 22
+
+
+class GitError(Exception):
+    """git failed, took too long or fetched too much; the message says what to do."""
 
 
 class RemoteInvalid(Exception):

@@ -8,7 +8,7 @@ import socket
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from actors.repositories.fetching.git import GitError
+from actors.repositories.fetching.remote import GitError
 from actors.vms.public_addresses import is_public, is_within
 from storage import DeployKey, error_reason
 
@@ -49,7 +49,7 @@ def allowed_addresses(host: str, port: int, settings: RepositorySettings, *, any
 def new_deploy_key(name: str, pinned: str) -> DeployKey:
     """Return a new key for a repository, with its host's key."""
     from cryptography.hazmat.primitives import serialization as form  # noqa: PLC0415 - slow to import
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415 - as above
 
     key = Ed25519PrivateKey.generate()
     private = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption())

@@ -1,17 +1,20 @@
-"""The shallow ``.git`` of a source, in which `git describe`, `git diff origin/main...` and tags work."""
+"""The shallow ``.git`` of a source, in which `git describe` and `git diff` work, and bounded archives."""
 
 from __future__ import annotations
 
+import io
 import tarfile
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from actors.repositories.fetching.git import GitError
+from actors.repositories.fetching.remote import GitError
 from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+    from typing_extensions import Buffer
 
     from actors.repositories.fetching.git import Git
 
@@ -27,6 +30,21 @@ LFS_CLEAN = (
 
 With it `git status` finds no change in a VM without git-lfs.
 """
+
+
+class LimitedBuffer(io.BytesIO):
+    """A buffer whose writes beyond a limit raise the given refusal."""
+
+    def __init__(self, limit: int, refusal: Exception) -> None:
+        super().__init__()
+        self._limit = limit
+        self._refusal = refusal
+
+    def write(self, chunk: Buffer, /) -> int:
+        """Write unless the limit is passed."""
+        if self.tell() > self._limit:
+            raise self._refusal
+        return super().write(chunk)
 
 
 @immutable

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import re
 import tarfile
 import tempfile
@@ -11,17 +10,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actors.repositories.fetching.git import TOO_LARGE, CommitRefused, GitError
+from actors.repositories.fetching.git import TOO_LARGE, CommitRefused
 from actors.repositories.fetching.lfs import Selection, fetch_objects, object_path
 from actors.repositories.fetching.mirror import PACKING
-from actors.repositories.fetching.remote import RemoteInvalid
-from actors.repositories.packing.history import LFS_CLEAN, Checkout, add_history, make_history
+from actors.repositories.fetching.remote import GitError, RemoteInvalid
+from actors.repositories.packing.history import LFS_CLEAN, Checkout, LimitedBuffer, add_history, make_history
 from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-
-    from typing_extensions import Buffer
 
     from actors.repositories.fetching.mirror import Mirror
     from actors.repositories.settings import SourceSettings
@@ -39,21 +36,6 @@ _LARGEST = 1024
 
 _LONGEST_PATH = 4096
 _AT_ONCE = 100
-
-
-class LimitedBuffer(io.BytesIO):
-    """A buffer whose writes beyond a limit raise the given refusal."""
-
-    def __init__(self, limit: int, refusal: Exception) -> None:
-        super().__init__()
-        self._limit = limit
-        self._refusal = refusal
-
-    def write(self, chunk: Buffer, /) -> int:
-        """Write unless the limit is passed."""
-        if self.tell() > self._limit:
-            raise self._refusal
-        return super().write(chunk)
 
 
 @immutable

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from actors.source_hosts.api_client import HostApi, HostNetwork
-    from actors.source_hosts.bitbucket.settings import BitbucketSettings
     from actors.source_hosts.forge_host import CommitStatus
+    from actors.source_hosts.settings import BitbucketSettings
     from actors.timed_http import Deadline
 
 _EVENTS = [

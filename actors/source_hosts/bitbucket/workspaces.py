@@ -10,15 +10,13 @@ from uuid import uuid4
 
 from pydantic import ValidationError
 
-from actors.repositories.settings import RepositorySettings
 from actors.source_hosts.api_client import HostNetwork, HostRefused
 from actors.source_hosts.bitbucket.api import BitbucketApi
 from actors.source_hosts.bitbucket.payloads import events, open_pull_requests, repository_uuid
-from actors.source_hosts.bitbucket.settings import BitbucketSettings
-from actors.source_hosts.connecting import ConnectRefused
-from actors.source_hosts.forge_host import commit_status
-from actors.source_hosts.host import HostError, HostNotConfigured
+from actors.source_hosts.forge_host import commit_check_status, commit_status, skip_status
+from actors.source_hosts.host import COMMIT_CHECK, ConnectRefused, HostError, HostNotConfigured
 from actors.source_hosts.payloads import Claim, Token, WebhookSecrets, is_signed, required
+from actors.source_hosts.settings import BitbucketSettings
 from actors.timed_http import Deadline
 from storage import GitCredential, HostConnectedElsewhere, JsonModel, NewHostConnection
 
@@ -26,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from actors.source_hosts.bitbucket.api import Grant
-    from actors.source_hosts.host import HostEvent, PullRequest, Received, Report
-    from storage import Clock, Delivery, HostConnection, Repository, Storage
+    from actors.source_hosts.host import CommitReport, HostEvent, PullRequest, Received, Report, Skip
+    from storage import Clock, CommitCheck, Delivery, HostConnection, Repository, Storage
 
 
 BITBUCKET = "bitbucket"
@@ -74,7 +72,7 @@ class Workspaces:
     @classmethod
     def unconfigured(cls, storage: Storage, clock: Clock) -> Workspaces:
         """Return those of a service without an OAuth consumer."""
-        api = BitbucketApi(BitbucketSettings(), HostNetwork(RepositorySettings(), clock))
+        api = BitbucketApi(BitbucketSettings(), HostNetwork((), None, clock))
         return cls(storage, api, WebhookSecrets(storage), clock, "")
 
     @property
@@ -278,6 +276,15 @@ class Bitbucket:
         status = commit_status(report)
         self._api.set_status(self._token(repository), repository.repo_name, status)
         return status.context
+
+    def report_commit(self, repository: Repository, report: CommitReport, told: CommitCheck) -> str | None:
+        """Show the status of all pipelines of a commit. Raises HostError."""
+        self._api.set_status(self._token(repository), repository.repo_name, commit_check_status(report))
+        return COMMIT_CHECK
+
+    def report_skip(self, repository: Repository, skip: Skip) -> None:
+        """Show a pipeline as skipped. Raises HostError."""
+        self._api.set_status(self._token(repository), repository.repo_name, skip_status(skip))
 
     def _token(self, repository: Repository) -> str:
         connection = None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from joserfc.jwk import RSAKey
 
-    from actors.source_hosts.github.settings import GithubAppSettings
+    from actors.source_hosts.settings import GithubAppSettings
     from storage import Clock
 
 _PAGE = 100
@@ -188,7 +188,7 @@ class GithubApi:
             try:
                 answer = exchange(
                     method, url, headers, body,
-                    backend=backend, ssl_context=self._ssl_context, most_bytes=_MOST_BYTES, proxy=proxy_to(url),
+                    backend=backend, ssl_context=lambda: self._ssl_context, most_bytes=_MOST_BYTES, proxy=proxy_to(url),
                 )  # fmt: skip
             except NoAnswer as error:
                 raise HostError(f"GitHub {error}") from None
@@ -235,8 +235,8 @@ class GithubApi:
 
     @cached_property
     def _private_key(self) -> RSAKey:
-        from joserfc.errors import JoseError  # noqa: PLC0415
-        from joserfc.jwk import RSAKey  # noqa: PLC0415
+        from joserfc.errors import JoseError  # noqa: PLC0415 - slow to import
+        from joserfc.jwk import RSAKey  # noqa: PLC0415 - slow to import
 
         try:
             return RSAKey.import_key(self._settings.read_private_key())
@@ -246,7 +246,7 @@ class GithubApi:
     @cached_property
     def _ssl_context(self) -> ssl.SSLContext:
         """The trusted authorities, which take a tenth of a second to read."""
-        import httpx  # noqa: PLC0415
+        import httpx  # noqa: PLC0415 - slow to import
 
         return httpx.create_ssl_context()
 

@@ -7,7 +7,7 @@ import unicodedata
 from typing import TYPE_CHECKING, assert_never
 
 from actors.source_hosts.github.payloads import APPROVE
-from actors.source_hosts.host import ReportState
+from actors.source_hosts.host import COMMIT_CHECK, ReportState
 from actors.test_reports import NO_TESTS
 from storage import JobState, WaitsFor, immutable
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from actors.source_hosts.host import Report
+    from actors.source_hosts.host import CommitReport, Report, Skip
     from actors.test_reports import FailedTest, TestResults
     from storage import Build, Job
 
@@ -158,6 +158,35 @@ def check_run(report: Report, steps: Sequence[FinishedStep], tests: TestResults 
         case _:
             assert_never(report.state)
     return run
+
+
+def skipped_run(skip: Skip) -> Mapping[str, object]:
+    """Return the check run of a pipeline that is not built for a commit, with the commit."""
+    return {
+        "name": f"ci/{skip.pipeline_slug}",
+        "head_sha": skip.commit,
+        "details_url": skip.url,
+        "status": "completed",
+        "conclusion": "skipped",
+        "output": {"title": "Skipped", "summary": plain(f"{skip.pipeline_slug} is not built: {skip.reason}")},
+    }
+
+
+def commit_run(report: CommitReport) -> Mapping[str, object]:
+    """Return the check run of all pipelines of a commit, without the commit, as GitHub takes it."""
+    conclusions = {
+        ReportState.PASSED: "success",
+        ReportState.FAILED: "failure",
+        ReportState.CANCELED: "cancelled",
+    }
+    run: dict[str, object] = {
+        "name": COMMIT_CHECK,
+        "details_url": report.url,
+        "output": {"title": f"All pipelines: {report.state}", "summary": plain(report.description)},
+    }
+    if report.state.ended:
+        return {**run, "status": "completed", "conclusion": conclusions[report.state]}
+    return {**run, "status": "in_progress" if report.state is ReportState.RUNNING else "queued"}
 
 
 def _shown(report: Report) -> ReportState:

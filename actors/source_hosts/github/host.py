@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from actors.source_hosts.github import payloads
 from actors.source_hosts.github.api import GithubNotFound
-from actors.source_hosts.github.check_runs import TAIL_BYTES, FinishedStep, check_run
-from actors.source_hosts.github.installations import GITHUB, Installations
+from actors.source_hosts.github.check_runs import TAIL_BYTES, FinishedStep, check_run, commit_run, skipped_run
+from actors.source_hosts.github.installations import Installations
 from actors.source_hosts.host import (
     MOST_OPEN,
     DeliveryInvalid,
@@ -23,6 +23,7 @@ from actors.source_hosts.host import (
     Received,
     ReportState,
 )
+from actors.source_hosts.settings import GITHUB
 from actors.test_reports import NO_TESTS, test_results
 from storage import GitCredential
 
@@ -30,10 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from actors.source_hosts.github.api import GithubApi
-    from actors.source_hosts.github.settings import GithubAppSettings
-    from actors.source_hosts.host import HostEvent, PullRequest, Report
+    from actors.source_hosts.host import CommitReport, HostEvent, PullRequest, Report, Skip
+    from actors.source_hosts.settings import GithubAppSettings
     from actors.test_reports import TestResults
-    from storage import Delivery, HostConnection, Job, Repository, Storage
+    from storage import CommitCheck, Delivery, HostConnection, Job, Repository, Storage
 
 _DELIVERY_ID = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
 _EVENT = re.compile(r"[a-z0-9_]{1,100}", re.ASCII)
@@ -157,6 +158,25 @@ class Github:
         for other in self._to_update(report):
             self._update(installation_id, f"{path}/{other.origin.report_id}", other)
         return report_id
+
+    def report_commit(self, repository: Repository, report: CommitReport, told: CommitCheck) -> str | None:
+        """Make the check run of all pipelines of a commit, or bring it up to date. Raises HostError.
+
+        One that has ended is replaced by a new one, of which GitHub shows the newest.
+        """
+        installation_id = self._connection(repository).remote_id
+        path = f"/repos/{repository.repo_name}/check-runs"
+        run = commit_run(report)
+        if told.report_id is not None and told.state is not None and not ReportState(told.state).ended:
+            self._api.request(installation_id, "PATCH", f"{path}/{told.report_id}", run)
+            return told.report_id
+        made = self._api.request(installation_id, "POST", path, {**run, "head_sha": report.commit})
+        return str(made["id"])
+
+    def report_skip(self, repository: Repository, skip: Skip) -> None:
+        """Make a check run that is skipped, which counts as passed where it is required. Raises HostError."""
+        installation_id = self._connection(repository).remote_id
+        self._api.request(installation_id, "POST", f"/repos/{repository.repo_name}/check-runs", skipped_run(skip))
 
     def _to_update(self, report: Report) -> list[Report]:
         """Return the reports of the other builds that passed, once all builds of the commit have ended."""

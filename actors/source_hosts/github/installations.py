@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from actors.source_hosts.github.api import GithubNotFound
 from actors.source_hosts.host import HostError
+from actors.source_hosts.settings import GITHUB
 from storage import JsonModel, NewHostConnection, RemoteRepository
 
 if TYPE_CHECKING:
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
     from actors.source_hosts.github.api import GithubApi
     from storage import HostConnection, Storage
-
-GITHUB = "github"
 
 _USER, _ADMIN, _ACTIVE = "User", "admin", "active"
 
@@ -44,7 +43,7 @@ class _Repository(JsonModel):
 class Installations:
     """The bound installations. It blocks, and is safe in any thread.
 
-    A delivery only says that something has changed: GitHub is asked what, and the records are made what it has now.
+    A delivery only says that something has changed: GitHub is asked for the current state, and the records follow it.
     So deliveries may be late or doubled, and one that was lost is made up for by the next.
     """
 

@@ -11,7 +11,16 @@ from importlib.resources import files
 
 def in_workspace(program: str) -> str:
     """Return a script that runs a shell program of the service's in the job's workspace."""
-    return script("confined", program=program, request=script("request", word="workspace"))
+    return _confined(program, "workspace")
+
+
+def in_home(program: str) -> str:
+    """Return a script that runs a shell program of the service's in the home of the job's root."""
+    return _confined(program, "home")
+
+
+def _confined(program: str, place: str) -> str:
+    return script("confined", program=program, request=script("request", word=place))
 
 
 def in_job(program: str) -> str:

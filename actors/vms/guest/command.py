@@ -11,28 +11,33 @@ import re
 from dataclasses import field
 from enum import Enum, auto
 from math import isfinite
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from actors.vms.provider import VmError, VmLost
 from actors.vms.ssh.errors import CommandTimeout
-from storage import immutable
+from storage import immutable, pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from actors.vms.ssh.connection import Connection
     from actors.vms.ssh.forwarding import VmSocket
+
+T = TypeVar("T")
 
 _ANSWER_SECONDS = 30.0
 _MAX_ARGUMENT_CHARS = 30_000
 """Characters of one argument. In UTF-8 each takes at most four bytes, and Linux allows 128 KiB."""
 
 _SUPERVISOR = "/run/ci-daemon/supervisor"
-_MARSHAL_VERSION = 4
+MARSHAL_VERSION = 4
 """Python's since 3.4: the VM may have been made by another release."""
 
+_TOLD_FOLDER = "/run/ci"
+"""The folder of `launcher/told.py`."""
+
 _STARTED = b"started"
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_VARIABLE = pattern(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _EXIT_CODES = range(256)
 
 
@@ -92,7 +97,9 @@ class Exited:
     lost, although there should have been room; 0 if there was none. With ``timed_out`` the VM ended the command at its
     time-out. ``seconds_ago`` counts from the command's end to this answer; None from an older release's. Without
     ``watched`` this process was stopped meanwhile, and has only the VM's word for the moment of the end.
-    ``cut_off`` names programs that the command left, and that held its output when their time was up.
+    ``cut_off`` names programs that the command left, and that held its output when their time was up. A
+    ``failed_service`` ended before the command, which fails for it: a sentence about that. ``told`` names the files by
+    which it has told something (`told`).
     """
 
     exit_code: int
@@ -103,6 +110,8 @@ class Exited:
     cut_off: tuple[str, ...] = field(default=(), compare=False)
     unkept: int = 0
     watched: bool = field(default=True, compare=False)
+    failed_service: str = ""
+    told: tuple[str, ...] = field(default=(), compare=False)
 
 
 def start(connection: Connection, spec: CommandSpec) -> CommandOutput:
@@ -122,45 +131,57 @@ def start(connection: Connection, spec: CommandSpec) -> CommandOutput:
         "output_patience": spec.output_patience,
         "processes": spec.processes,
     }
-    content = marshal.dumps(wanted, _MARSHAL_VERSION)
-    supervisor = _ask(connection, "start", len(content), content)
+    content = marshal.dumps(wanted, MARSHAL_VERSION)
+    supervisor = ask(connection, "start", len(content), content)
     answer = supervisor.read_line()
     if answer != _STARTED:
         supervisor.close()
         message = f"the VM cannot start a command: {answer.decode(errors='replace').removeprefix('failed ')}"
         raise VmError(message)
-    return CommandOutput(connection, 0, supervisor)
+    return VmOutput(connection, 0, parse_result, supervisor=supervisor)
 
 
 def inspect(connection: Connection) -> CommandState:
     """Ask whether the VM's command was started and has ended. Raises ConnectionLost and CommandTimeout."""
-    with _ask(connection, "inspect") as supervisor:
+    with ask(connection, "inspect") as supervisor:
         answer = supervisor.read_line()
     return {b"running": CommandState.RUNNING, b"ended": CommandState.ENDED}.get(answer, CommandState.NOT_STARTED)
 
 
-class CommandOutput:
-    """The command's output from byte ``offset`` to its end, each byte within 100 ms of its being written.
+class VmOutput(Generic[T]):
+    """The output of a command or a service, from byte ``offset`` to its end.
+
+    Each byte comes within 100 ms of its being written.
 
     Of output that is longer than its limit, the end comes when the command has ended. An empty piece tells that
     ``paused`` became true, because more than the beginning was written, or ``left_out`` the number of bytes that are
-    missing before the end. Iterate once, in one thread; afterwards ``exited`` says how the command ended. Iterating
+    missing before the end. Iterate once, in one thread; afterwards ``exited`` says how it ended. Iterating
     advances ``offset`` and raises CommandNotStarted, CommandLost and ConnectionLost; following again from ``offset``
     misses nothing.
     """
 
-    def __init__(self, connection: Connection, offset: int, supervisor: VmSocket | None = None) -> None:
-        """``supervisor`` is about to send this output."""
+    def __init__(
+        self,
+        connection: Connection,
+        offset: int,
+        parse: Callable[[bytes], T],
+        *,
+        word: str = "follow",
+        supervisor: VmSocket | None = None,
+    ) -> None:
+        """``word`` asks for this output unless ``supervisor`` is about to send it; ``parse`` reads its end."""
         self.offset = offset
-        self.exited: Exited | None = None
+        self.exited: T | None = None
         self.paused = False
         self.left_out = 0
         self._connection = connection
+        self._parse = parse
+        self._word = word
         self._supervisor = supervisor
 
     def __iter__(self) -> Iterator[memoryview]:
         """Yield pieces as they arrive."""
-        supervisor = self._supervisor or _ask(self._connection, "follow", self.offset)
+        supervisor = self._supervisor or ask(self._connection, self._word, self.offset)
         self._supervisor = supervisor
         with supervisor:
             supervisor.wait_without_limit()
@@ -179,7 +200,7 @@ class CommandOutput:
                         self.offset += self.left_out
                         yield memoryview(b"")
                     case b"result":
-                        self.exited = parse_result(b"".join(supervisor.read_block(int(size))))
+                        self.exited = self._parse(b"".join(supervisor.read_block(int(size))))
                         return
                     case _:
                         message = "no command was started in this VM"
@@ -196,9 +217,45 @@ class CommandOutput:
             self._supervisor.close()
 
 
+CommandOutput: TypeAlias = VmOutput[Exited]
+
+
 def follow(connection: Connection, offset: int = 0) -> CommandOutput:
     """Return the command's output from byte ``offset`` on, to iterate over as it arrives."""
-    return CommandOutput(connection, offset)
+    return VmOutput(connection, offset, parse_result)
+
+
+@immutable
+class Told:
+    """The first bytes of a file by which a command has told something, and its size."""
+
+    content: bytes
+    size: int
+
+
+def told_path(name: str) -> str:
+    """Return the path of one of the files by which a command tells something."""
+    return f"{_TOLD_FOLDER}/{name}"
+
+
+def told(connection: Connection, name: str, most_bytes: int) -> Told:
+    """Return what an ended command has told by one of the files that its end names.
+
+    Raises VmError if the VM does not say so, ConnectionLost and CommandTimeout.
+    """
+    with ask(connection, f"told:{name}", most_bytes) as supervisor:
+        word, *numbers = supervisor.read_line().decode(errors="replace").split()
+        if word != "told" or len(numbers) != _NUMBERS or not all(map(str.isdecimal, numbers)):
+            message = "the VM does not say what its command has told"
+            raise VmError(message)
+        size, sent = map(int, numbers)
+        if sent > most_bytes:
+            message = "the VM sent more than was requested"
+            raise VmError(message)
+        return Told(b"".join(supervisor.read_block(sent)), size)
+
+
+_NUMBERS = 2
 
 
 def terminate(connection: Connection, grace: float = 10.0) -> None:
@@ -208,17 +265,17 @@ def terminate(connection: Connection, grace: float = 10.0) -> None:
     Raises VmError if the command cannot be ended: then destroy the VM.
     """
     try:
-        with _ask(connection, "terminate", round(grace * 100), seconds=grace + _ANSWER_SECONDS) as supervisor:
+        with ask(connection, "terminate", round(grace * 100), seconds=grace + _ANSWER_SECONDS) as supervisor:
             supervisor.read_line()
     except CommandTimeout as error:
         message = "the VM does not answer, so its command cannot be ended"
         raise VmError(message) from error
 
 
-def _ask(
+def ask(
     connection: Connection, word: str, number: int = 0, content: bytes = b"", *, seconds: float = _ANSWER_SECONDS
 ) -> VmSocket:
-    """Ask the supervisor of the VM's job (`launcher/supervisor.py`)."""
+    """Ask the supervisor of the VM's job (`launcher/supervisor.py`), which answers within so many seconds."""
     supervisor = connection.open_socket(_SUPERVISOR, timeout=seconds)
     try:
         supervisor.send(f"{word} {number}\n".encode() + content)
@@ -242,8 +299,8 @@ def parse_result(output: bytes) -> Exited:
     except (KeyError, IndexError, ValueError) as error:
         message = "the VM does not say how its command ended"
         raise CommandLost(message) from error
-    cut_off = tuple(facts.get("cut-off", ()))
-    return Exited(exit_code, size, dropped > 0, "timed-out" in facts, seconds_ago, cut_off, unkept)
+    cut_off, told = (tuple(facts.get(name, ())) for name in ("cut-off", "told"))
+    return Exited(exit_code, size, dropped > 0, "timed-out" in facts, seconds_ago, cut_off, unkept, told=told)
 
 
 def _seconds_ago(facts: Mapping[str, list[str]]) -> float | None:

@@ -47,6 +47,7 @@ class DownloadedFile:
     file_size: int
     chunks: Iterator[bytes]
     same_as: str | None = None
+    executable: bool = False
 
 
 @immutable
@@ -175,7 +176,7 @@ class TarReader:
                 if member.type == tarfile.LNKTYPE:
                     yield DownloadedFile(path, 0, iter(()), same_as=link)
                 elif member.type in {tarfile.REGTYPE, tarfile.AREGTYPE}:
-                    yield DownloadedFile(path, max(0, member.size), content)
+                    yield DownloadedFile(path, max(0, member.size), content, executable=bool(member.mode & 0o100))
                 for _ in content:
                     pass
 

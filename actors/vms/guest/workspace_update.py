@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from actors.vms.guest import in_workspace, script
 from actors.vms.guest.source_archive import DAMAGE_ERRORS, SourceError
+from actors.vms.provider import VmError
 from storage import immutable
 from storage.files import EntryKind, changed_entries, differences
 
@@ -65,6 +66,54 @@ def update_workspace(
         return
     update.clear(everything=True)
     update.write(everything=True)
+
+
+class FilesNotLaid(VmError):
+    """Files cannot be put into a workspace; the message says why. Another attempt would not help."""
+
+
+@immutable
+class LaidFile:
+    """A file to put into a workspace: its path there, and the file on this host with its size in bytes."""
+
+    path: str
+    size: int
+    executable: bool
+    file: Path
+
+
+def lay_files(connection: Connection, files: Iterable[LaidFile], *, time: int, timeout: float = 600.0) -> None:
+    """Put files into the VM's workspace, owned by root. Safe to repeat after a crash.
+
+    Each replaces what is in its place. Arguments are those of `update_workspace`. Raises FilesNotLaid, ConnectionLost
+    and CommandTimeout.
+    """
+    program = in_workspace(script("unpack", empty=""))
+    done = connection.run(program, stdin=_packets(_tar_of_files(files, time)), timeout=timeout)
+    if done.exit_code != 0:
+        reason = done.stderr.decode(errors="replace").strip()[-1000:]
+        message = f"the files of other jobs cannot be put into the workspace: {reason}"
+        raise FilesNotLaid(message)
+
+
+def _tar_of_files(files: Iterable[LaidFile], time: int) -> Iterator[bytes]:
+    for each in files:
+        member = tarfile.TarInfo(each.path)
+        member.mode, member.mtime, member.size = 0o755 if each.executable else 0o644, time, each.size
+        yield member.tobuf(tarfile.GNU_FORMAT, encoding="utf-8", errors="surrogateescape")
+        left = each.size
+        try:
+            with each.file.open("rb") as file:
+                while left and (chunk := file.read(min(left, _CHUNK_BYTES))):
+                    left -= len(chunk)
+                    yield chunk
+        except FileNotFoundError:
+            left = left or 1
+        if left:
+            message = f"the artifact {each.path} is no longer kept whole on this host: build again"
+            raise FilesNotLaid(message)
+        yield bytes(-each.size % _TAR_BLOCK)
+    yield bytes(2 * _TAR_BLOCK)
 
 
 @immutable

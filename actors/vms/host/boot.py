@@ -140,7 +140,7 @@ class KernelPackage:
 
     @classmethod
     def newest(cls, system: Path, driver: str | None = None) -> KernelPackage:
-        """Find the newest readable kernel below ``system`` whose modules are there, one that has a ``driver``.
+        """Find the newest readable kernel below ``system`` that has its modules and a ``driver``.
 
         Raises VmError.
         """

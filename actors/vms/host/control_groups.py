@@ -33,6 +33,7 @@ _VMS_UNIT_GROUP = "ci.slice/ci-vms.slice/ci-daemon-vms.service"
 _TOP = "ci-daemon"
 _LEAF = "daemon"
 _PERIOD = 100_000
+_USUAL_WEIGHT = 100
 _SHARES = 1024
 """The usual weight of a group in version 1."""
 
@@ -95,13 +96,13 @@ class Hierarchy:
             _write(self.folder(name) / file, value)
 
     def set_weight(self, name: str, weight: int) -> None:
-        """Set the share of the CPU that a group gets of what several groups want; the usual one is 100.
+        """Set a group's weight when several groups compete for the CPU; the usual one is 100.
 
         Raises OSError.
         """
         if "cpu" in self.controllers:
             first = self.version == 1
-            file, value = ("cpu.shares", weight * _SHARES // 100) if first else ("cpu.weight", weight)
+            file, value = ("cpu.shares", max(2, weight * _SHARES // _USUAL_WEIGHT)) if first else ("cpu.weight", weight)
             _write(self.folder(name) / file, str(value))
 
     def _delegate_controllers(self) -> None:
@@ -308,7 +309,7 @@ class VmLimits:
         return GroupLimits(cpu=shape.cpu, memory=shape.memory_gb * _GB, pids=of_job(self.processes))
 
     def make_groups(self, name: str, group: GroupLimits) -> None:
-        """Make a VM's control groups. Raises VmError; freeing the VM removes what was made by then."""
+        """Make a VM's control groups. Raises VmError; freeing the VM removes the groups made so far."""
         try:
             for hierarchy in self.hierarchies:
                 hierarchy.make(name, group)

@@ -1,7 +1,8 @@
 """The ids that VMs run under, and programs run with these ids.
 
-They are the caller's range in ``/etc/subuid`` and ``/etc/subgid``. Root of a VM is the first id of the range, never the
-caller, even if root started the service (engine.md, "Leases").
+They are the caller's first range in ``/etc/subuid`` and ``/etc/subgid`` that this process's user namespace has: a
+container may have few ids. Root of a VM is the first id of the range, never the caller, even if root started the
+service (engine.md, "Leases").
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import os
 import pwd
 import shlex
 import shutil
-import subprocess
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -30,6 +30,8 @@ CALLER = SIZE
 """The caller's id inside ``IdMap.with_caller()``."""
 
 _FIRST_FREE = 100_000
+_FIRST_OF_CONTAINER = 1
+"""An ordinary user's container has that user as 0, and after it one range."""
 _GROUP_AND_OTHERS = 0o077
 
 
@@ -61,16 +63,18 @@ class IdMap:
     gids: tuple[Extent, ...]
 
     @classmethod
-    def of_caller(cls, etc: Path = Path("/etc")) -> IdMap:
+    def of_caller(cls, etc: Path = Path("/etc"), process: Path = Path("/proc/self")) -> IdMap:
         """Find the range of this process's user, by login name or numeric id.
 
         Raises NoSubIds with the command that gives one.
         """
         caller = _login()
         uids, gids = _ranges(etc / "subuid"), _ranges(etc / "subgid")
-        uid, gid = _first_range_of(uids, caller), _first_range_of(gids, caller)
+        has_uids, has_gids = _mapped(process / "uid_map"), _mapped(process / "gid_map")
+        uid, gid = _first_range_of(uids, caller, has_uids), _first_range_of(gids, caller, has_gids)
         if uid is None or gid is None:
-            raise NoSubIds(_usermod_command(caller.pw_name, [*uids, *gids], uid=uid, gid=gid))
+            start = _free([*uids, *gids], has_uids, has_gids)
+            raise NoSubIds(_usermod_command(caller.pw_name, start, uid=uid, gid=gid))
         if os.geteuid() != 0 and not (shutil.which("newuidmap") and shutil.which("newgidmap")):
             message = "newuidmap and newgidmap are not installed: run `sudo apt-get install -y uidmap`"
             raise NoSubIds(message)
@@ -108,7 +112,7 @@ def run_mapped(
     *,
     idmap: IdMap,
     cwd: Path,
-    stdin: IO[bytes] | int = subprocess.DEVNULL,
+    stdin: IO[bytes] | None = None,
     pass_fds: Iterable[int] = (),
     timeout: float | None = None,
 ) -> bytes:
@@ -116,12 +120,14 @@ def run_mapped(
 
     Raises MappedProgramFailed on a non-zero status, and after ``timeout`` seconds, when the program is killed.
     """
+    import subprocess  # noqa: PLC0415 - most processes look at images and run nothing
+
     try:
         done = subprocess.run(
             idmap.command(argv),
             cwd=cwd,
             env=ROOT_ENVIRONMENT,
-            stdin=stdin,
+            stdin=stdin or subprocess.DEVNULL,
             capture_output=True,
             pass_fds=tuple(pass_fds),
             timeout=timeout,
@@ -175,15 +181,37 @@ def _ranges(path: Path) -> list[_SubIdRange]:
     return [_SubIdRange(f[0], int(f[1]), int(f[2])) for f in three if f[1].isdigit() and f[2].isdigit()]
 
 
-def _first_range_of(ranges: Iterable[_SubIdRange], caller: pwd.struct_passwd) -> int | None:
+def _mapped(path: Path) -> list[range]:
+    """Return the ids that a user namespace has, from the map of one of its processes."""
+    lines = (line.split() for line in path.read_text(encoding="ascii").splitlines())
+    return [range(int(inside), int(inside) + int(count)) for inside, _, count in lines]
+
+
+def _has(mapped: Sequence[range], start: int) -> bool:
+    """Tell whether all ids of a range that begins at ``start`` are mapped."""
+    parts = (min(each.stop, start + SIZE) - max(each.start, start) for each in mapped)
+    return sum(max(part, 0) for part in parts) == SIZE
+
+
+def _first_range_of(ranges: Iterable[_SubIdRange], caller: pwd.struct_passwd, mapped: Sequence[range]) -> int | None:
     names = {caller.pw_name, str(caller.pw_uid)}
-    return next((r.start for r in ranges if r.owner in names and r.count >= SIZE), None)
+    own = (r for r in ranges if r.owner in names and r.count >= SIZE)
+    return next((r.start for r in own if _has(mapped, r.start)), None)
 
 
-def _usermod_command(name: str, taken: Sequence[_SubIdRange], *, uid: int | None, gid: int | None) -> str:
+def _free(taken: Sequence[_SubIdRange], *mapped: Sequence[range]) -> int:
+    """Return the start of a range that nobody has. Raises NoSubIds if this user namespace has too few ids."""
     start = _FIRST_FREE
     while any(r.start < start + SIZE and start < r.start + r.count for r in taken):
         start += SIZE
+    for each in (start, _FIRST_OF_CONTAINER):
+        if all(_has(ids, each) for ids in mapped):
+            return each
+    message = f"this container has too few ids, and VMs need {SIZE} besides its own: start it with {SIZE + 1} or more"
+    raise NoSubIds(message)
+
+
+def _usermod_command(name: str, start: int, *, uid: int | None, gid: int | None) -> str:
     span = f"{start}-{start + SIZE - 1}"
     lacking = [(uid, "uids", "/etc/subuid"), (gid, "gids", "/etc/subgid")]
     files = " and ".join(file for found, _, file in lacking if found is None)

@@ -7,6 +7,7 @@ import re
 from abc import ABC, abstractmethod
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -164,8 +165,12 @@ class HostVms(ABC):
 
     def group_name(self, vm_id: str) -> str:
         """Name a VM's control groups, uniquely on the host: those of other folders are beside them."""
+        return f"{self._group_prefix}{vm_id}"
+
+    @cached_property
+    def _group_prefix(self) -> str:
         found = self._vms.stat()
-        return f"ci-daemon-{found.st_dev:x}-{found.st_ino:x}-{vm_id}"
+        return f"ci-daemon-{found.st_dev:x}-{found.st_ino:x}-"
 
     def close(self) -> None:
         """Let the zygote end; VMs live on."""

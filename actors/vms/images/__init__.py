@@ -11,8 +11,16 @@ from storage import on_first_use
 
 if TYPE_CHECKING:
     from actors.vms.images.debian import RELEASES
-    from actors.vms.images.image import Image, ImageError, Reference, check_name, is_name
-    from actors.vms.images.registry import ImageTooLarge, InsufficientDisk, PullOptions
+    from actors.vms.images.image import (
+        Image,
+        ImageError,
+        ImageTooLarge,
+        InsufficientDisk,
+        Reference,
+        check_name,
+        is_name,
+    )
+    from actors.vms.images.registry import PullOptions
     from actors.vms.images.selection import STANDARD, Images, resolve
     from actors.vms.images.store import ImageStore
 else:

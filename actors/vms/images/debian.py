@@ -100,6 +100,16 @@ rm -r git git.deb git_*.deb
 That halves the image. Each step that installs git by apt gets all of it.
 """
 
+_REMOVE_INSTALLED = """
+cd "$1"
+rm -f etc/ssh/ssh_host_* var/cache/debconf/*-old var/lib/dpkg/*-old
+rm -rf usr/share/bash-completion usr/share/gitweb usr/share/lintian usr/share/zoneinfo/right
+"""
+"""Remove the keys of the image's own host, and what no command reads.
+
+Of that, a package that a step installs brings its own.
+"""
+
 _KEYRINGS = Path("/usr/share/keyrings")
 _CERTIFICATES = "/usr/local/share/ca-certificates"
 _LAST_LINES = 15
@@ -206,7 +216,7 @@ class Recipe:
     def _customize_hooks(self) -> Iterable[str]:
         """Yield what is done when all packages are installed."""
         yield _INSTALL_GIT
-        yield 'rm -f "$1"/etc/ssh/ssh_host_*'
+        yield _REMOVE_INSTALLED
         yield 'mkdir -p "$1/workspace"'
         yield ': >"$1/etc/resolv.conf"; echo localhost >"$1/etc/hostname"'
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from contextlib import suppress
-from dataclasses import asdict, field
+from dataclasses import asdict, field, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from ipaddress import ip_address
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from actors.vms.provider import VmError
-from storage import immutable
+from storage import immutable, pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,12 +35,41 @@ class ImageError(VmError):
     """An image cannot be made or removed; the message says what to do."""
 
 
+class ImageTooLarge(VmError):
+    """An image has more bytes, or files, than the configuration allows."""
+
+
+class InsufficientDisk(VmError):
+    """The host's disk lacks ``lacking`` bytes for an image."""
+
+    def __init__(self, message: str, lacking: int) -> None:
+        super().__init__(message)
+        self.lacking = lacking
+
+
+@immutable
+class ImageProgram:
+    """The program that an image starts as a service: ``entry_point``, then ``command``; both may be empty.
+
+    ``user`` is ``NAME:GROUP`` or numbers, as the image's own files know them; empty for root. ``stop_signal`` asks it
+    to end. ``port`` is the TCP port that it listens at, None if the image names none or several.
+    """
+
+    entry_point: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    user: str = ""
+    folder: str = "/"
+    stop_signal: int = 15
+    port: int | None = None
+
+
 @immutable
 class Image:
     """An image of the store: ``size`` in bytes on disk, ``source`` where it came from.
 
-    ``environment`` has the variables that the image sets for its programs. An ``on_demand`` image was pulled for a job
-    and is removed when unused; ``used`` is when a job last started from it, if that was recorded.
+    ``environment`` has the variables that the image sets for its programs, of which ``program`` is a service's. An
+    ``on_demand`` image was pulled for a job and is removed when unused; ``used`` is when a job last started from it, if
+    that was recorded.
     """
 
     name: str
@@ -50,6 +79,7 @@ class Image:
     environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     on_demand: bool = False
     used: datetime | None = None
+    program: ImageProgram = field(default_factory=ImageProgram)
 
     @property
     def identity(self) -> str:
@@ -60,17 +90,27 @@ class Image:
     @classmethod
     def read(cls, folder: Path) -> Image:
         """Read the facts in an image's folder. Raises FileNotFoundError."""
-        facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
-        used = None
+        found = (folder / _FACTS).stat()
+        image = _read_facts(folder / _FACTS, found.st_ino, found.st_mtime_ns)
         with suppress(FileNotFoundError):
-            used = datetime.fromtimestamp((folder / _USED).stat().st_mtime, UTC)
-        return cls(**{**facts, "created": datetime.fromisoformat(facts["created"]), "used": used})
+            return replace(image, used=datetime.fromtimestamp((folder / _USED).stat().st_mtime, UTC))
+        return image
 
     def write(self, folder: Path) -> None:
         """Write the facts to an image's folder."""
         facts = {**asdict(self), "created": self.created.isoformat()}
         del facts["used"]
         (folder / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
+
+
+@lru_cache(maxsize=64)
+def _read_facts(file: Path, _inode: int, _written: int) -> Image:
+    """Parse a file of facts once; a later one has another inode or time."""
+    facts = json.loads(file.read_text(encoding="utf-8"))
+    program = facts.get("program", {})
+    words = {name: tuple(program[name]) for name in ("entry_point", "command") if name in program}
+    created = datetime.fromisoformat(facts["created"])
+    return Image(**{**facts, "created": created, "program": ImageProgram(**{**program, **words})})
 
 
 def is_complete(folder: Path) -> bool:
@@ -84,7 +124,7 @@ def record_use(folder: Path) -> None:
 
 
 _PART = r"[a-z0-9][a-z0-9._-]*"
-_NAME = re.compile(
+_NAME = pattern(
     rf"({_PART}:[0-9]+/)?{_PART}(/{_PART})*(:[a-zA-Z0-9_][a-zA-Z0-9._-]*)?(@sha256:[0-9a-f]{{64}})?",
 )
 _MAX_NAME = 200
@@ -122,7 +162,7 @@ def name_of(folder: str) -> str:
 
 # docker-image-py reads the same references, but needs the extension module `regex` and takes three times as long to
 # import as `re`, for this one pattern.
-_PATTERN = re.compile(
+_PATTERN = pattern(
     r"((?P<host>(localhost|[a-z0-9-]+(\.[a-z0-9-]+)+|[a-z0-9.-]+(?=:\d+/)|\[[0-9a-f:]+\])(:\d{1,5})?)/)?"
     r"(?P<path>[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*)"
     r"(:(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?(?P<digest>@sha256:[0-9a-f]{64})?"

@@ -12,6 +12,7 @@ import platform
 import pwd
 import re
 import shutil
+import signal
 import tempfile
 import time
 from contextlib import suppress
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from actors.vms.host.ids import run_mapped
+from actors.vms.images.image import ImageProgram, ImageTooLarge, InsufficientDisk
 from actors.vms.images.registry_network import RegistryNetwork
 from actors.vms.images.tree import Tree
 from actors.vms.launcher.broker import ENVIRONMENT
@@ -39,6 +41,10 @@ _LAYOUT = "layout"
 _TAG = "image"
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 _VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=([^\0]*)", re.ASCII)
+_EXPOSED = re.compile(r"([0-9]{1,5})(/tcp)?", re.ASCII)
+_NUMBER = re.compile(r"[0-9]{1,2}", re.ASCII)
+_MOST_SIGNAL = 64
+_MOST_PORT = 65535
 _MAX_JSON_BYTES = 8 << 20
 _MAX_CONTAINERS = 100_000
 _MAX_LAYERS = 500
@@ -70,10 +76,11 @@ _CAUSES = (
 
 @immutable
 class DownloadedImage:
-    """An image's layers in the caller's folder, and the environment variables of its programs."""
+    """An image's layers in the caller's folder, its environment variables and its program as a service."""
 
     folder: Path
     environment: Mapping[str, str]
+    program: ImageProgram
 
     def unpack(self, tree: Tree, bounds: PullBounds) -> None:
         """Unpack the layers into a tree in the same folder, inside the mapping, and remove the layers.
@@ -95,7 +102,7 @@ class DownloadedImage:
 def download(reference: Reference, folder: Path, bounds: PullBounds) -> DownloadedImage:
     """Copy the image for this machine's architecture into ``folder``.
 
-    Raises VmError, whose message says what to do, and what the check of the bounds raises.
+    Raises VmError, whose message says what to do, and the errors of the bounds' check.
     """
     for program in ("skopeo", "umoci"):
         if shutil.which(program) is None:
@@ -129,14 +136,15 @@ class _Download:
         if "manifests" in manifest:
             wanted, manifest = self._manifest(self.reference.at(self._of_this_machine(manifest)))
         try:
-            parts = [manifest["config"], *manifest["layers"]]
+            layers = list(manifest["layers"])
+            parts = [manifest["config"], *layers]
             size = sum(int(part["size"]) for part in parts)
             elsewhere = any(part.get("urls") for part in parts)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise self._unusable(error) from error
         if elsewhere:
             raise VmError(f"{self.reference.short} cannot be pulled: it has layers that are in no registry")
-        if len(parts) > _MAX_LAYERS:
+        if len(layers) > _MAX_LAYERS:
             message = f"{self.reference.short} cannot be pulled: it has more than {_MAX_LAYERS} layers"
             raise VmError(message)
         return wanted, size
@@ -244,8 +252,9 @@ class _Download:
             manifest = _json(_blob(layout, entry["digest"]))
             config = _json(_blob(layout, manifest["config"]["digest"]))
             architecture = str(config.get("architecture"))
-            lines = (config.get("config") or {}).get("Env") or []
-            variables = [found for line in lines if (found := _VARIABLE.fullmatch(line))]
+            defaults = config.get("config") or {}
+            variables = [found for line in defaults.get("Env") or [] if (found := _VARIABLE.fullmatch(line))]
+            program = program_of(defaults)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise self._unusable(error) from error
         if architecture != _architecture():
@@ -253,12 +262,39 @@ class _Download:
                 f"{self.reference.short} is for {architecture}, and this machine is {_architecture()}: pull another one"
             )
             raise VmError(message)
-        return DownloadedImage(self.folder, {found[1]: found[2] for found in variables})
+        return DownloadedImage(self.folder, {found[1]: found[2] for found in variables}, program)
 
     def _unusable(self, error: Exception) -> VmError:
         return VmError(
             f"{self.reference.short} is not an image that a VM can start from: its manifest is invalid ({error!r})"
         )
+
+
+def program_of(config: Mapping[str, Any]) -> ImageProgram:
+    """Return the program of an image's configuration. Raises TypeError if it is invalid."""
+    words = [config.get(name) or [] for name in ("Entrypoint", "Cmd")]
+    user, folder = config.get("User") or "", config.get("WorkingDir") or "/"
+    for each in (*words[0], *words[1], user, folder):
+        if not isinstance(each, str) or "\0" in each:
+            raise TypeError(each)
+    whole = folder.startswith("/") and ".." not in folder.split("/")
+    stop_signal, port = _signal_of(config.get("StopSignal")), _port_of(config.get("ExposedPorts") or {})
+    return ImageProgram(tuple(words[0]), tuple(words[1]), user, folder if whole else "/", stop_signal, port)
+
+
+def _signal_of(text: object) -> int:
+    """Return the number of a signal that an image names or numbers; TERM for none, and for what is none."""
+    name, _, above = str(text or "TERM").upper().removeprefix("SIG").partition("+")
+    first = int(name) if _NUMBER.fullmatch(name) else int(getattr(signal, f"SIG{name}", 0))
+    number = first + (int(above) if _NUMBER.fullmatch(above) else 0)
+    return number if first >= 1 and number <= _MOST_SIGNAL else int(signal.SIGTERM)
+
+
+def _port_of(exposed: Mapping[str, object]) -> int | None:
+    """Return the only TCP port that an image exposes. Raises TypeError if they are invalid."""
+    found = [match for each in exposed if (match := _EXPOSED.fullmatch(each)) is not None]
+    ports = {int(match[1]) for match in found if 1 <= int(match[1]) <= _MOST_PORT}
+    return ports.pop() if len(ports) == 1 and len(found) == len(exposed) else None
 
 
 def _architecture() -> str:
@@ -309,18 +345,6 @@ _MB = 10**6
 _MAX_FILES = 2_000_000
 _MAX_SECONDS = 3600.0
 _MEASURE_SECONDS = 1.0
-
-
-class ImageTooLarge(VmError):
-    """An image has more bytes, or files, than the configuration allows."""
-
-
-class InsufficientDisk(VmError):
-    """The host's disk lacks ``lacking`` bytes for an image."""
-
-    def __init__(self, message: str, lacking: int) -> None:
-        super().__init__(message)
-        self.lacking = lacking
 
 
 @immutable

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from actors.vms.images.image import ImageProgram
     from actors.vms.images.store import ImageStore
     from actors.vms.settings import ImageSettings
 
@@ -158,3 +159,7 @@ class Images:
     def environment(self, name: str) -> Mapping[str, str]:
         """Return the environment variables that an image sets for its programs. Raises ImageNotFound."""
         return self.store.get(name).environment
+
+    def program(self, name: str) -> ImageProgram:
+        """Return the program that an image starts as a service. Raises ImageNotFound."""
+        return self.store.get(name).program

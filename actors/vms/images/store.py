@@ -5,14 +5,25 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING
 
 from actors.vms.host.ids import restrict_to_owner
 from actors.vms.images import factory
-from actors.vms.images.image import TREE, Image, ImageError, check_name, folder_of, is_complete, name_of, record_use
-from actors.vms.images.store_locks import StoreLocks
+from actors.vms.images.image import (
+    TREE,
+    Image,
+    ImageError,
+    ImageProgram,
+    check_name,
+    folder_of,
+    is_complete,
+    is_name,
+    name_of,
+    record_use,
+)
+from actors.vms.images.staging import Staging, StoreLocks
 from actors.vms.provider import ImageNotFound
 from storage.files import sync_folder
 
@@ -22,11 +33,13 @@ if TYPE_CHECKING:
 
     from actors.vms.host.ids import IdMap
     from actors.vms.images.image import Reference
-    from actors.vms.images.making import Staging
     from actors.vms.images.registry import PullOptions
 
 _LOCKS = ".locks"
 _DEFAULT = ".default"
+
+
+_NO_PROGRAM = ImageProgram()
 
 
 class ImageStore:
@@ -61,7 +74,7 @@ class ImageStore:
 
     def get(self, name: str) -> Image:
         """Return one image. Raises ImageNotFound, whose message names the images of the store."""
-        if name in self.names():
+        if is_name(name):
             with suppress(FileNotFoundError):
                 return Image.read(self._folder_of(name))
         present = ", ".join(self.names()) or "none yet"
@@ -79,9 +92,11 @@ class ImageStore:
     def can_be_base(self, name: str) -> bool:
         """Tell whether an image of the store has all that the service's own part of a VM needs."""
         try:
-            return factory.can_be_base(self.path(name))
-        except ImageNotFound:
+            tree = self.path(name)
+            found = tree.stat()
+        except (ImageNotFound, FileNotFoundError):
             return False
+        return _can_be_base(tree, found.st_ino, found.st_ctime_ns)
 
     def default(self) -> str | None:
         """Return the name of the image that was chosen as the default, or None."""
@@ -145,7 +160,7 @@ class ImageStore:
         """Make an image from one in an OCI registry, in place of the image of that name, if any.
 
         ``users`` names the VMs and snapshots on the image to be replaced; if there are any, it stays. Raises VmError,
-        whose message says what to do, and what the check of the options raises.
+        whose message says what to do, and the errors of the options' check.
         """
         with self._changing(name, options.check):
             return self._pull(reference, name, options, users, on_demand=False)
@@ -209,9 +224,10 @@ class ImageStore:
         on_demand: bool,
     ) -> Image:
         with self._staging.new(name) as staging:
-            environment = factory.pull(reference, staging, self._idmap, options)
+            pulled = factory.pull(reference, staging, self._idmap, options)
             _check_unused(name, users())
-            return self._add(staging, name, f"pulled {reference.text}", environment, on_demand=on_demand)
+            source = f"pulled {reference.text}"
+            return self._add(staging, name, source, pulled.environment, pulled.program, on_demand=on_demand)
 
     def _add(
         self,
@@ -219,13 +235,14 @@ class ImageStore:
         name: str,
         source: str,
         environment: Mapping[str, str] = MappingProxyType({}),
+        program: ImageProgram = _NO_PROGRAM,
         *,
         on_demand: bool = False,
     ) -> Image:
         """Add the finished image to the store, in place of an image of its name, if any."""
         tree = factory.Tree(staging / TREE, self._idmap)
         factory.check_shell(name, tree.path)
-        image = Image(name, tree.size(), source, datetime.now(UTC), dict(environment), on_demand)
+        image = Image(name, tree.size(), source, datetime.now(UTC), dict(environment), on_demand, program=program)
         image.write(staging)
         tree.flush()
         with self._locks.renames():
@@ -238,7 +255,7 @@ class ImageStore:
 
     @cached_property
     def _staging(self) -> Staging:
-        return factory.Staging(self._folder, self._idmap, self._locks)
+        return Staging(self._folder, self._idmap, self._locks)
 
     def _folder_of(self, name: str) -> Path:
         return self._folder / folder_of(name)
@@ -254,6 +271,12 @@ class ImageStore:
             self._staging.sweep_image(name)
             self._staging.sweep()
             yield
+
+
+@lru_cache(maxsize=16)
+def _can_be_base(tree: Path, _inode: int, _changed: int) -> bool:
+    """Look into a tree once: no image is ever changed, and one in its place is another file."""
+    return factory.can_be_base(tree)
 
 
 def _check_unused(name: str, users: Collection[str]) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from actors.vms.host.ids import IdMap
-    from actors.vms.images.store_locks import StoreLocks
+    from actors.vms.images.staging import StoreLocks
     from actors.vms.incus.engine import Engine
     from actors.vms.incus.exec_streams import ExecStreams
     from actors.vms.incus.instances import Instances

@@ -107,7 +107,7 @@ class Engine:
         return self._ask("GET", path, query, seconds)["metadata"]
 
     def get_at_home(self, member: str | None, path: str) -> Any:  # noqa: ANN401 - JSON
-        """Return what is at a path by a member itself, which it does not tell others.
+        """Return what is at a path for which only the member itself has the answer.
 
         ``member`` is None without a cluster. Raises as `get` does.
         """

@@ -11,7 +11,7 @@ import hashlib
 import json
 import ssl
 from datetime import timedelta
-from ipaddress import IPv4Network, ip_address
+from ipaddress import IPv4Address, IPv4Network
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -194,14 +194,14 @@ def _without(network: IPv4Network, hole: IPv4Network) -> Iterator[IPv4Network]:
 
 def _is_public_ipv4(address: str) -> bool:
     try:
-        found = ip_address(address)
+        found = IPv4Address(address)
     except ValueError:
         return False
-    return found.version == 4 and not any(found in network for network in CLOSED_NETWORKS)  # noqa: PLR2004
+    return not any(found in network for network in CLOSED_NETWORKS)
 
 
 def _holds(found: object, wanted: object) -> bool:
-    """Tell whether what an engine says of something has all that is wanted; it adds keys of its own."""
+    """Tell whether an engine's record of something has all wanted values; it adds keys of its own."""
     if isinstance(wanted, dict):
         return isinstance(found, dict) and all(_holds(found.get(key), value) for key, value in wanted.items())
     if isinstance(wanted, list):

@@ -266,8 +266,8 @@ def choose(
     """Return the member for a VM of a shape; None if none takes any.
 
     ``placed`` has the member and shape of each VM. A VM is made where its parent's disk is; else where the largest part
-    is free. The disk is copied only from a member that is full to one that is not, or from one that takes no VMs or has
-    fewer processors than the VM to one that has enough: that takes seconds, and a place comes free when a job ends.
+    is free. The disk is copied only away from a member that is full, takes no VMs, or has too few processors for the
+    VM, to one that has room: that takes seconds, and a place comes free when a job ends.
     """
     online = [member for member in members if member.takes_vms]
     taking = [member for member in online if member.cpus is None or member.cpus >= shape.cpu] or online
@@ -288,7 +288,7 @@ def _fits(member: Member, shapes: Sequence[Shape]) -> bool:
 def _free(member: Member, shapes: Sequence[Shape]) -> float:
     """Return the part of a member that VMs of these shapes leave; negative if they are too many.
 
-    A member whose size is not known counts as one of a single processor.
+    A member of unknown size counts as having one processor.
     """
     cpu = 1 - sum(shape.cpu for shape in shapes) / (member.cpus or 1)
     if member.memory_mb is None:

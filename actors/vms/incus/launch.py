@@ -129,6 +129,7 @@ def job_of(spec: VmSpec, resolver: str, share: str | None) -> dict[str, Any]:
         "network": spec.network,
         "resolver": resolver if spec.network else None,
         "share": share,
+        "containers": spec.containers,
     }
 
 

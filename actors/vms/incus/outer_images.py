@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from actors.vms.host.ids import IdMap
     from actors.vms.host.vms import ImageRoots
-    from actors.vms.images.store_locks import StoreLocks
+    from actors.vms.images.staging import StoreLocks
     from actors.vms.incus.engine import Engine
     from actors.vms.incus.volumes import Names
 

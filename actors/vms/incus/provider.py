@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from actors.vms.host.ids import restrict_to_owner
 from actors.vms.host.vm_folder import VmFolder
-from actors.vms.images.store_locks import StoreLocks
+from actors.vms.images.staging import StoreLocks
 from actors.vms.incus.disks import EngineDisks, EngineImages, EngineParts
 from actors.vms.incus.engine import Engine, access_of
 from actors.vms.incus.exec_streams import ExecStreams
@@ -102,8 +102,8 @@ class IncusProvider:
                 self._launch.park(vm, image, member, spec.shape)
                 self._give(spec, member, disk)
 
-    def hurry(self, vm_id: str) -> None:
-        """Do nothing: the engine gives parked instances their share."""
+    def weigh(self, vm_id: str, weight: int) -> None:
+        """Do nothing: the engine divides the CPU of its members."""
 
     def park(self, vm_id: str) -> None:
         """Make an instance without a job's disk, or raise and leave nothing behind."""

@@ -14,7 +14,7 @@ _NO_MEMBER = (
     "missing event connection", "server isn't ready", "daemon is starting up", "daemon is shutting down", "dial tcp",
     "unable to connect", "connection refused", "no route to host", "i/o timeout", "context deadline exceeded",
 )  # fmt: skip
-"""Words of a member that does not reach the one which has the instance or volume."""
+"""Words of a member that cannot reach the member with the instance or volume."""
 
 _LONG_PATH = "file name too long"
 _SHOWN_CHARS = 200

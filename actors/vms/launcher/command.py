@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .processes import Processes
+    from .told import Told
 
 
 _F_SETPIPE_SZ = 1031
@@ -28,7 +29,7 @@ It ends before when nothing holds the output (engine.md, "The command").
 """
 
 _RETRY_SECONDS = 0.25
-"""The time after which output is moved again that the file could not take, as on a full disk."""
+"""The pause before output is written again after the file took none, as on a full disk."""
 
 
 class Command:
@@ -37,9 +38,10 @@ class Command:
     ``pipe`` is a descriptor to poll, -1 once it is done. Times are seconds since boot, a clock that nobody can set.
     """
 
-    def __init__(self, spec: dict[str, Any], processes: Processes, output: Output) -> None:
+    def __init__(self, spec: dict[str, Any], processes: Processes, output: Output, told: Told) -> None:
         """Start it. Raises OSError if its processes were killed."""
-        self._output = output
+        self.output = output
+        self._told = told
         tail: int = spec["output_tail"]
         output.keep(spec["output_limit"] - tail, tail)
         self._patience: float = spec["output_patience"]
@@ -79,7 +81,7 @@ class Command:
         At its end all has come of an ended command's processes, and those that do not hold the output are killed.
         """
         try:
-            count = self._output.lose(self.pipe) if self._unkept else self._output.move(self.pipe)
+            count = self.output.lose(self.pipe) if self._unkept else self.output.move(self.pipe)
         except BlockingIOError:
             return False
         except OSError as error:  # such as that the host's disk is full
@@ -118,7 +120,7 @@ class Command:
             self._kill_at = kill_at if self._kill_at is None else min(self._kill_at, kill_at)
 
     def enforce_times(self) -> None:
-        """Do what is due: TERM at the time-out, KILL after the grace, KILL to what an ended command left."""
+        """Send what is due: TERM at the time-out, KILL after the grace, KILL to an ended command's rest."""
         if self._term_at is not None and self._term_at <= uptime():
             self._timed_out = True
             self.terminate(self._grace)
@@ -143,7 +145,7 @@ class Command:
     @property
     def result(self) -> bytes:
         """The lines that tell how it ended."""
-        output = self._output
+        output = self.output
         facts = [f"started {self._started:.2f}", f"exit {self.exit_code}"]
         facts.append(f"output {output.kept} {output.size - output.kept}")
         if self._timed_out:
@@ -152,6 +154,8 @@ class Command:
             facts.append(f"unkept {self._unkept} {output.lost}")
         if self._cut_off:
             facts.append(f"cut-off {' '.join(self._cut_off)}")
+        if told := self._told.names:
+            facts.append(f"told {b' '.join(told).decode()}")
         facts.append(f"ended {self._ended:.2f}\nnow {uptime():.2f}\n")
         return "\n".join(facts).encode()
 
@@ -181,7 +185,7 @@ class Command:
         self._blocked_since = None
 
     def _note_exit(self) -> None:
-        """Note that the command has ended, and leave what it left the rest of its time to pass on its output."""
+        """Note that the command has ended; processes that it left have the rest of its time for output."""
         self._exited = True
         self._processes.note_exit()
         self._last_output = now = uptime()

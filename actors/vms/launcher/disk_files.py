@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _PATH = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 _REQUEST_BYTES, _REASON_BYTES = 4096, 2000
 _DONE, _FAILED = b"0", b"1"
-_TEMPORARY = ("work", "root", "netns", "outer", "command")
+_TEMPORARY = ("work", "root", "netns", "outer", "command", "services")
 """The parts of a disk that only a running VM needs."""
 
 
@@ -126,13 +126,14 @@ _DELETED = b" (deleted)\n"
 def measure_unlinked() -> int:
     """Print the bytes of the files on the spec's disk, and the number of files that may take more.
 
-    The disk is the one that the spec's process sees at the spec's place. Returns an exit status.
+    The disk is the one that the spec's process sees at the spec's place, with those of services beside it. Returns an
+    exit status.
     """
     spec = marshal.load(sys.stdin.buffer)  # noqa: S302 - from the service itself
     monitor = spec["process"]
     disk = f"/proc/{monitor}/root{spec['place']}"
     try:
-        files = _UnlinkedFiles(os.statvfs(disk).f_fsid, {os.stat(disk).st_dev, os.stat(f"{disk}/..").st_dev})
+        files = _UnlinkedFiles([disk, *_disks_of_services(f"{disk}/../services")], f"{disk}/..")
         if os.geteuid() != 0:
             join(f"/proc/{monitor}/ns/user")
             become_root()
@@ -150,16 +151,22 @@ def measure_unlinked() -> int:
     return 0
 
 
+def _disks_of_services(folder: str) -> list[str]:
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    return [f"{folder}/{name}/root" for name in names]
+
+
 class _UnlinkedFiles:
     """The files found so far, by device and inode.
 
     A file's device does not identify its disk: an overlay over several file systems gives each another device.
-    ``devices`` are those of mappings: the overlay's, and on old kernels that of the file below it.
+    The devices of mappings are the overlays', and on old kernels that of the file below them.
     """
 
-    def __init__(self, file_system: int, devices: set[int]) -> None:
-        self._file_system = file_system
-        self._devices = devices
+    def __init__(self, disks: list[str], below: str) -> None:
+        """Look for files of the overlays ``disks``, whose layers are in the folder ``below``. Raises OSError."""
+        self._file_systems = {os.statvfs(disk).f_fsid for disk in disks}
+        self._devices = {os.stat(place).st_dev for place in (*disks, below)}
         self._measured: dict[tuple[int, int], int] = {}
         self._mapped: dict[tuple[int, int], int] = {}
         self.in_flight = 0
@@ -174,7 +181,7 @@ class _UnlinkedFiles:
         found = os.stat(path)
         if stat.S_ISSOCK(found.st_mode):
             self.in_flight += _in_flight(path)
-        elif not found.st_nlink and os.statvfs(path).f_fsid == self._file_system:
+        elif not found.st_nlink and os.statvfs(path).f_fsid in self._file_systems:
             self._measured[found.st_dev, found.st_ino] = found.st_blocks * _BLOCK
 
     def see_mapped(self, process: int, line: bytes) -> None:

@@ -35,12 +35,9 @@ def map_ids(pid: int, uid_map: str, gid_map: str) -> None:
         raise OSError(message)
 
 
-def as_root(
-    uid_map: str, gid_map: str, function: Callable[[], object], look: Callable[[int], None] | None = None
-) -> int:
+def as_root(uid_map: str, gid_map: str, function: Callable[[], object]) -> int:
     """Call a function in a child that is root of its own user namespace; return the child's exit status.
 
-    ``look`` is called with the child's id once the function has returned, while the child is still there.
     The child reports its own id, because in a PID namespace ``/proc`` may know it by another one than fork returns.
     """
     mapped, report_mapped = os.pipe()
@@ -54,8 +51,6 @@ def as_root(
             if os.read(mapped, 1) == b"1":
                 become_root()
                 function()
-                os.write(report_entered, b"1")
-                os.read(mapped, 1)  # until the other end has looked
                 os._exit(0)
         except Exception as error:  # noqa: BLE001 - the boundary of this process
             os.write(2, f"{error}\n".encode())
@@ -66,8 +61,6 @@ def as_root(
         if pid := os.read(entered, _MAX_DIGITS):
             map_ids(int(pid), uid_map, gid_map)
             os.write(report_mapped, b"1")
-            if look and os.read(entered, 1):
-                look(child)
     except OSError as error:
         os.write(2, f"{error}\n".encode())
     os.close(report_mapped)

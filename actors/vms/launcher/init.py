@@ -15,24 +15,26 @@ import select
 import struct
 import time
 
-from .ids import as_root, own_id
+from .ids import become_root, map_ids, own_id
 from .kernel import (
     CLONE_NEWCGROUP,
     CLONE_NEWIPC,
     CLONE_NEWNET,
     CLONE_NEWNS,
     CLONE_NEWPID,
+    CLONE_NEWUSER,
     CLONE_NEWUTS,
+    answer,
     close_all_but,
+    fork_into,
     ignore_children,
     join_descriptor,
     keep_capabilities,
     restore_signals,
     set_dumpable,
     set_title,
-    unshare,
 )
-from .namespaces import CAPABILITIES, enter_users, forbid_nested, make_users
+from .namespaces import CAPABILITIES, JobInit, enter_users, forbid_nested
 from .network import set_rules
 from .roots import SEND_BYTES, SSHD, SSHD_CONFIG, enter_outer_root
 from .shares import INNER_MAP
@@ -56,14 +58,13 @@ def limit(*, user_namespaces: bool) -> None:
     keep_capabilities(CAPABILITIES)
 
 
-def serve(arrivals: int, control: int, offline: int, job_users: int | None = None) -> NoReturn:
+def serve(arrivals: int, control: int, job: JobInit) -> NoReturn:
     """Start an sshd for each that comes at a socket, see `Sshds`; end when the job's supervisor ends.
 
-    The job's disk comes on ``control``. ``offline`` is a network namespace without a network, for a job that is to have
-    none, and ``job_users`` the job's user namespace, None if it has that of this process. Before the first connection,
-    and so before any process could look, it closes and hides all that is the host's.
+    The job's disk comes on ``control``. Before the first connection, and so before any process could look, it closes
+    and hides all that is the host's.
     """
-    close_all_but(arrivals, control, offline, *(() if job_users is None else (job_users,)))
+    close_all_but(arrivals, control, *job.descriptors)
     restore_signals()
     ignore_children()
     set_title(b"init")
@@ -71,32 +72,30 @@ def serve(arrivals: int, control: int, offline: int, job_users: int | None = Non
     poll = select.poll()
     sshds = Sshds(arrivals, poll)
     door, supervisors_end = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
-    supervisor_end = _start_supervisor(control, offline, job_users, door, supervisors_end)
+    supervisor_end = _start_supervisor(control, job, door, supervisors_end)
     for each in (door.fileno(), supervisor_end):
         poll.register(each, select.POLLIN)
     while True:
         for ready, _ in poll.poll():
             if ready == door.fileno():
-                _open_entrance(door, job_users)
+                _open_entrance(door, job.users)
             elif ready == supervisor_end:
                 os._exit(0)
             else:
                 sshds.attend(ready)
 
 
-def _start_supervisor(
-    control: int, offline: int, job_users: int | None, door: _socket.socket, supervisors_end: _socket.socket
-) -> int:
+def _start_supervisor(control: int, job: JobInit, door: _socket.socket, supervisors_end: _socket.socket) -> int:
     """Start the supervisor of the job, whose disk comes on ``control``; return a pidfd of it.
 
-    Only the supervisor keeps those of the disk and of the network.
+    Only the supervisor keeps those of the disk and of the job's init, but for the job's users.
     """
     pid = os.fork()
     if pid == 0:
         door.close()
-        run(control, offline, job_users, supervisors_end)
+        run(control, job, supervisors_end)
     os.close(control)
-    os.close(offline)
+    job.leave_to_supervisor()
     return os.pidfd_open(pid)
 
 
@@ -139,61 +138,75 @@ _ID_BYTES = 16
 
 
 class GuestProcess:
-    """A process in new namespaces, which becomes the VM's PID 1 when it is told to."""
+    """The VM's PID 1, which takes a step when it is told to: its networks, then all else."""
 
     def __init__(self, spec: dict[str, Any], root: str, report: int) -> None:
-        """Make the namespaces, the network's too, and the process, which waits for ``go``. Raises OSError.
+        """Fork it into the VM's namespaces, and let it make its networks. Raises OSError.
 
         ``root`` is a mount of the base tree.
         """
         wait, self._go = os.pipe()
         self._progress, progress = os.pipe()
-
-        def enter_namespaces() -> None:
-            os.chdir(root)
-            spec["users"], network_of_vm, spec["offline"] = make_users(nested=spec["user_namespaces"])
-            join_descriptor(network_of_vm, CLONE_NEWNET)
-            unshare(_NAMESPACES)
-            if spec["network"]:
-                set_rules(spec["network"]["rules"])
-            if os.fork() == 0:
-                os.close(self._go)
-                os.write(progress, own_id().ljust(_ID_BYTES))
-                _run_guest(spec, wait, progress, report)
-
-        status = as_root(INNER_MAP, INNER_MAP, enter_namespaces)
+        os.chdir(root)  # before the fork, so that it is of the child's own mounts there
+        if fork_into(CLONE_NEWUSER | _NAMESPACES) == 0:
+            os.close(self._go)
+            _run_guest(spec, wait, progress, report)
+        os.chdir("/")
         os.close(wait)
         os.close(progress)
-        found = os.read(self._progress, _ID_BYTES) if status == 0 else b""
-        if not found:
-            message = "the namespaces of the VM cannot be made"
-            raise OSError(message)
-        self.pid = int(found)
+        self.pid = int(os.read(self._progress, _ID_BYTES) or b"0")
+        if self.pid:
+            map_ids(self.pid, INNER_MAP, INNER_MAP)
+        self._let_go_on()
 
     def go(self) -> None:
-        """Let the process set up the VM; return when it can no longer fail. Raises OSError.
+        """Let the process set up the VM; return when it can no longer fail. Raises OSError."""
+        self._let_go_on()
+        os.close(self._go)
+        os.close(self._progress)
+
+    def _let_go_on(self) -> None:
+        """Let the process take its next step, and wait for its end. Raises OSError if it could not.
 
         Its own report has come before, and says more.
         """
-        os.write(self._go, b"1")
-        os.close(self._go)
+        answer(self._go, b"1")
         if os.read(self._progress, 1) != b"1":
             message = "the first process of the VM has ended"
             raise OSError(message)
-        os.close(self._progress)
 
 
 def _run_guest(spec: dict[str, Any], wait: int, progress: int, report: int) -> NoReturn:
     try:
-        if os.read(wait, 1) == b"1":
-            enter_outer_root(spec)
-            limit(user_namespaces=spec["user_namespaces"])
-            os.write(progress, b"1")
-            serve(spec["arrivals"], spec["control"], spec["offline"], spec["users"])
+        os.write(progress, own_id().ljust(_ID_BYTES))
+        _await(wait)
+        become_root()
+        job = _start_job(spec)
+        os.write(progress, b"1")
+        _await(wait)
+        enter_outer_root(spec)
+        limit(user_namespaces=spec["user_namespaces"])
+        os.write(progress, b"1")
+        serve(spec["arrivals"], spec["control"], job)
     except Exception as error:  # noqa: BLE001 - the boundary of this process
         os.write(report, f"failed {error}\n".encode())
     finally:
         os._exit(1)
+
+
+def _await(wait: int) -> None:
+    """Wait until the monitor lets this process take its next step. Ends it if the monitor has ended."""
+    if os.read(wait, 1) != b"1":
+        os._exit(1)
+
+
+def _start_job(spec: dict[str, Any]) -> JobInit:
+    """Start the job's init, which makes the networks, and join that of the VM, whose rules are set."""
+    job = JobInit(nested=spec["user_namespaces"])
+    join_descriptor(job.network, CLONE_NEWNET)
+    if spec["network"]:
+        set_rules(spec["network"]["rules"])
+    return job
 
 
 _COMMAND = (SSHD, "-i", "-f", SSHD_CONFIG)

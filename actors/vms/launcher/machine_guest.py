@@ -35,10 +35,11 @@ from .kernel import (
     set_hostname,
     unshare,
 )
+from .namespaces import JobInit
 from .network import raise_loopback
 from .roots import FOLDER, HOSTNAME, prepare
 from .shares import limit_of_job
-from .words import ATTACHED, FAILED, READY, SEED_PART_BYTES, SSH_PORT
+from .words import ATTACHED, FAILED, JOB_DISK, READY, SEED_PART_BYTES, SERVICE_DISK, SSH_PORT
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def _serve() -> NoReturn:
     if os.fork() == 0:
         _attach(parts)
     _say(READY)
-    serve(ssh.fileno(), control.fileno(), offline)
+    serve(ssh.fileno(), control.fileno(), JobInit(offline))
 
 
 def _offline_network() -> int:
@@ -99,15 +100,19 @@ def _offline_network() -> int:
 def _attach(parts: Arrivals) -> NoReturn:
     """Wait for the job's parts, hand its disk to the supervisor, which `init.serve` starts, and report."""
     try:
-        parts.await_disk()
+        parts.await_disk(JOB_DISK)
         job = job_of(_SEED)
         _catch_up(job["time"])
         parts.await_shape(job["cpu"], job["memory_bytes"])
         group = make_job_group(limit_of_job(), present_memory_bytes())
-        disk, output = mounted_disk()
+        disk, output = mounted_disk(parts.device(JOB_DISK), _DISK)
+        services: list[int] = []
+        for number, name in enumerate(job["services"]):
+            parts.await_disk(f"{SERVICE_DISK}{number}")
+            services += mounted_disk(parts.device(f"{SERVICE_DISK}{number}"), f"{_SERVICES}/{name}")
         control = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
         control.connect(_CONTROL)
-        descriptors = array.array("i", [disk, output, os.open("/dev/console", os.O_WRONLY), group])
+        descriptors = array.array("i", [disk, output, os.open("/dev/console", os.O_WRONLY), *services, group])
         rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, descriptors.tobytes())
         control.sendmsg([marshal.dumps(job)], [rights])
         word, _, why = control.recv(_ANSWER_BYTES).decode(errors="replace").strip().partition(" ")
@@ -159,15 +164,16 @@ def _write(path: str, value: str) -> None:
         file.write(value.encode())
 
 
-_DEVICE = "/dev/vdc"
 _DISK = f"{FOLDER}/disk"
+_SERVICES = f"{FOLDER}/services"
+_BLOCK_DEVICES = "/sys/block"
 _CPU = "/sys/devices/system/cpu/cpu%d/online"
 _DIRTY = "/proc/sys/vm/dirty_"
 _DIRTY_LIMITS = {"expire_centisecs": 500, "background_bytes": 16 << 20, "bytes": 64 << 20}
 """Limits of data that is in memory alone.
 
-It is on the disk, and so counted by the service, a few seconds after it was written, and what a snapshot has to write
-does not grow with what the job wrote, nor with its memory. The host keeps in memory what comes to the disk.
+Data reaches the disk, and the service's count, within seconds, and the time of a snapshot depends neither on how much
+the job wrote nor on its memory. The host keeps in memory what comes to the disk.
 """
 
 _NETLINK_KOBJECT_UEVENT = 15
@@ -188,9 +194,21 @@ class Arrivals:
         self._events.bind((0, 1))
         self._memory_bytes = present_memory_bytes()
 
-    def await_disk(self) -> None:
-        """Wait for the job's disk."""
-        self._await(lambda: os.path.exists(_DEVICE))
+    def await_disk(self, serial: str) -> None:
+        """Wait for the disk with a serial number, the job's or that of a service."""
+        self._await(lambda: bool(self.device(serial)))
+
+    def device(self, serial: str) -> str:
+        """Return the device of the disk with a serial number; empty if it has not come."""
+        for name in os.listdir(_BLOCK_DEVICES):
+            try:
+                with open(f"{_BLOCK_DEVICES}/{name}/serial", "rb") as file:
+                    found = file.read().strip(b"\0\n").decode()
+            except OSError:  # another kind of disk, or not yet whole
+                continue
+            if found == serial and os.path.exists(f"/dev/{name}"):
+                return f"/dev/{name}"
+        return ""
 
     def await_shape(self, cpus: int, memory_bytes: int) -> None:
         """Wait for the job's memory and processors; the first GB and processor are there from the boot on."""
@@ -218,32 +236,32 @@ def job_of(seed: str) -> dict[str, Any]:
     return job
 
 
-def mounted_disk() -> tuple[int, int]:
-    """Mount the job's disk, grown to the size of its device.
+def mounted_disk(disk: str, place: str) -> tuple[int, int]:
+    """Mount the disk of the job or a service, a device, grown to the size of that.
 
     Returns descriptors of its root and of a new file beside it for the command's output. Raises OSError. What is new of
     a disk is zero, so its tables of inodes need not be made so: the kernel would do it at once as it grows, if told
     before, and else later.
     """
-    os.mkdir(_DISK, 0o700)
-    mount(_DEVICE, _DISK, "ext4")
+    os.makedirs(place, 0o700)
+    mount(disk, place, "ext4")
     for limit, value in _DIRTY_LIMITS.items():
         with open(_DIRTY + limit, "wb", buffering=0) as file:
             file.write(b"%d" % value)
-    device = os.open(_DEVICE, os.O_RDONLY)
+    device = os.open(disk, os.O_RDONLY)
     (size,) = struct.unpack("Q", fcntl.ioctl(device, _BLKGETSIZE64, bytes(8)))
     os.close(device)
-    found = os.statvfs(_DISK)
+    found = os.statvfs(place)
     if found.f_blocks * found.f_frsize < size - size // 8:
-        folder = os.open(_DISK, os.O_RDONLY)
+        folder = os.open(place, os.O_RDONLY)
         fcntl.ioctl(folder, _EXT4_IOC_RESIZE_FS, struct.pack("Q", size // _BLOCK_BYTES))
         os.close(folder)
-    mount(_DEVICE, _DISK, "ext4", MS_REMOUNT, "noinit_itable")
-    command = f"{_DISK}/command"
+    mount(disk, place, "ext4", MS_REMOUNT, "noinit_itable")
+    command = f"{place}/command"
     for name in os.listdir(command):
         os.unlink(f"{command}/{name}")
     output = os.open(f"{command}/output", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-    return copy_of_mount(f"{_DISK}/root"), output
+    return copy_of_mount(f"{place}/root"), output
 
 
 def present_memory_bytes() -> int:

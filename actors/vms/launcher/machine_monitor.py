@@ -212,7 +212,7 @@ _LOOKED_AT_BYTES = 1 << 12
 
 
 class Console:
-    """A file with what the console had first, and a second one with what it had last."""
+    """A file with the beginning of the console's output, and a second one with its end."""
 
     def __init__(self, path: str) -> None:
         """Make the files, while this process may enter their folder."""

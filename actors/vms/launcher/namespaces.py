@@ -20,32 +20,39 @@ import resource
 import struct
 import time
 
-from .ids import as_root
+from .containers import prepare_containers
+from .ids import become_root, map_ids, own_id
 from .kernel import (
     CLONE_NEWCGROUP,
     CLONE_NEWIPC,
     CLONE_NEWNET,
     CLONE_NEWNS,
     CLONE_NEWPID,
+    CLONE_NEWUSER,
     CLONE_NEWUTS,
     MS_PRIVATE,
     MS_REC,
+    answer,
     attach_mount,
     close_all_but,
     copy_of_mount,
     descriptor_of,
+    fork_into,
     ignore_children,
     join_descriptor,
     keep_capabilities,
     make_read_only,
     mount,
+    restore_signals,
     set_dumpable,
     set_title,
+    survive_failed_writes,
     unshare,
 )
 from .network import raise_loopback
 from .roots import JOB_ROOT, STAGE, WORKSPACE, enter_job_root, stage
 from .shares import INNER_MAP, limit_of_job
+from .syscall_filter import install
 from .trees import make_directory
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
@@ -76,46 +83,7 @@ CAPABILITIES = (
 net_raw would send packets past the firewall's rules, and net_admin could remove the rules.
 """
 
-_NUMBERS_BYTES = 64
 _MOST_NESTED = "/proc/sys/user/max_user_namespaces"
-
-
-def make_users(*, nested: bool) -> tuple[int, int, int]:
-    """Make the namespace, and two of the network that it owns; return descriptors of the three.
-
-    The first network is the VM's, the other one has nothing but a loopback. The job can make user namespaces only if
-    they may be ``nested``. The bound of its processes leaves the service's own part of the VM its share, whatever ids
-    they have. Raises OSError.
-    """
-    told, tell = os.pipe()
-    found: list[int] = []
-
-    def make_all() -> None:
-        if not nested:
-            forbid_nested()
-        made = [os.open("/proc/self/ns/user", os.O_RDONLY)]
-        for _ in range(2):
-            unshare(CLONE_NEWNET)
-            raise_loopback()
-            made.append(os.open("/proc/self/ns/net", os.O_RDONLY))
-        os.write(tell, " ".join(map(str, made)).encode())
-
-    def take(child: int) -> None:  # the kernel counts descriptors that are sent by the user id that all VMs share
-        process = os.pidfd_open(child)
-        found.extend(descriptor_of(process, int(number)) for number in os.read(told, _NUMBERS_BYTES).split())
-        os.close(process)
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
-    resource.setrlimit(resource.RLIMIT_NPROC, (limit_of_job(), hard))  # the new namespace keeps it as its bound
-    status = as_root(INNER_MAP, INNER_MAP, make_all, take)
-    resource.setrlimit(resource.RLIMIT_NPROC, (soft, hard))
-    os.close(told)
-    os.close(tell)
-    if status != 0 or not found:
-        message = "the user namespace of the job cannot be made"
-        raise OSError(message)
-    users, network_of_vm, offline = found
-    return users, network_of_vm, offline
 
 
 def enter_users(users: int | None) -> None:
@@ -134,38 +102,113 @@ def forbid_nested() -> None:
         file.write(b"0")
 
 
-_ERROR_BYTES = 4096
-_ORDER_BYTES = 4096
+_ANSWER_BYTES = 4096
 _ID_BYTES = 16
-_KINDS = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP
+_ORDER_BYTES = 4096
+_GO = b"1"
+_OF_DISK = CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP
+_KINDS = _OF_DISK | CLONE_NEWPID
 
 
-class Namespaces:
-    """The namespaces of a job, and their PID 1, which waits for the disk.
+class JobInit:
+    """PID 1 of a job, which makes the job's namespaces in three steps.
 
-    This process joins them, but keeps its own PID namespace, in which only its children are the job's or the command's,
-    and its user namespace: a child has to become root of the job's before it executes anything.
+    The VM's init forks it: into the job's users, where it makes their networks, before anything else of the VM is
+    there. The supervisor lets it go on when the outer layer has its root, and then gives it the job's disk. One process
+    does all of it, since each fork costs more than the rest of its step.
     """
 
-    def __init__(self, offline: int, job_users: int | None) -> None:
-        """Make them. ``offline`` is a network namespace without a network. Raises OSError.
+    def __init__(self, offline: int | None = None, *, nested: bool = False) -> None:
+        """Fork it, and return when it has made the job's users and networks. Raises OSError.
 
-        ``job_users`` is the user namespace that owns them, None if it is that of this process.
+        Given ``offline``, a network namespace with nothing but a loopback, it makes neither, as in a machine. The job
+        can make user namespaces only if they may be ``nested``.
         """
-        self._offline = offline
-        self._users = job_users
         self.command_init = CommandInit()
-        order, self._order = os.pipe()
-        self._done, report = os.pipe()
-        starter = os.fork()
-        if starter == 0:
-            os.close(self._order)
-            _start_init(order, report, offline, job_users, self.command_init)
+        order, self.order = os.pipe()
+        self.answer, report = os.pipe()
+        self.users: int | None = None
+        limit = resource.getrlimit(resource.RLIMIT_NPROC)
+        self.pid = _fork_into_users(limit) if offline is None else fork_into(CLONE_NEWPID)
+        if self.pid == 0:
+            _run_init(_Orders(order, report, self.command_init), offline, nested=nested)
         os.close(order)
         os.close(report)
         self.command_init.close_theirs()
-        self._join(os.read(self._done, _ERROR_BYTES))
-        os.waitpid(starter, 0)
+        if offline is None:
+            self._take_users()
+        else:
+            self.offline = offline
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """The descriptors that the supervisor needs of it."""
+        users = () if self.users is None else (self.users,)
+        return self.order, self.answer, self.offline, self.command_init.word, *users
+
+    def leave_to_supervisor(self) -> None:
+        """Keep nothing of it in this process but the job's users."""
+        self.command_init.close_ours()
+        self.close()
+
+    def close(self) -> None:
+        """Close what is of no use once the job has its disk."""
+        for each in (self.offline, self.order, self.answer):
+            os.close(each)
+
+    def next_answer(self) -> bytes:
+        """Wait for its next answer; empty if it has ended."""
+        return os.read(self.answer, _ANSWER_BYTES)
+
+    def _take_users(self) -> None:
+        """Map its ids, and take descriptors of its users and networks.
+
+        They are not sent: the kernel counts those on their way by the user id that all VMs share.
+        """
+        (seen_outside,) = self._next_numbers()
+        map_ids(int(seen_outside), INNER_MAP, INNER_MAP)
+        os.write(self.order, _GO)
+        numbers = self._next_numbers()
+        process = os.pidfd_open(self.pid)
+        self.users, self.offline, self.network = (descriptor_of(process, int(each)) for each in numbers)
+        os.close(process)
+
+    def _next_numbers(self) -> list[bytes]:
+        numbers = self.next_answer()
+        if not numbers[:1].isdigit():
+            raise OSError(numbers.decode() or "the user namespace of the job cannot be made")
+        return numbers.split()
+
+
+def _fork_into_users(limit: tuple[int, int]) -> int:
+    """Fork into a user and a PID namespace; return the child's id, in the child 0.
+
+    The bound of its processes leaves the service's own part of the VM its share, whatever ids they have. ``limit`` is
+    this process's own.
+    """
+    resource.setrlimit(resource.RLIMIT_NPROC, (limit_of_job(), limit[1]))  # the new namespace keeps it as its bound
+    try:
+        return fork_into(CLONE_NEWUSER | CLONE_NEWPID)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NPROC, limit)
+
+
+class Namespaces:
+    """The namespaces of a job, as its supervisor has them.
+
+    The supervisor joins them, but keeps its own PID namespace, in which only its children are the job's or the
+    command's, and its user namespace: a child has to become root of the job's before it executes anything.
+    """
+
+    def __init__(self, init: JobInit) -> None:
+        """Let the job's init make them, and join them. Raises OSError."""
+        self._init = init
+        self.command_init = init.command_init
+        answer(init.order, _GO)
+        _check(init.next_answer())
+        process = os.pidfd_open(init.pid)
+        join_descriptor(process, _KINDS)
+        os.close(process)
         self._of_children = os.open("/proc/self/ns/pid_for_children", os.O_RDONLY)
         self.all_processes = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
         """The outer layer's ``/proc``, on which the job can mount nothing."""
@@ -174,19 +217,17 @@ class Namespaces:
         """Make the mount of the job's disk the root, also of this process. Raises OSError."""
         attach_mount(disk, JOB_ROOT)
         os.close(disk)
-        os.write(self._order, marshal.dumps(spec))
+        os.write(self._init.order, marshal.dumps(spec))
         if not spec["network"]:
-            join_descriptor(self._offline, 0)
-        answer = os.read(self._done, _ERROR_BYTES)
-        for descriptor in (self._offline, self._order, self._done):
-            os.close(descriptor)
-        if answer != b"1":
-            raise OSError(answer.decode() or "the job's namespaces cannot be made")
+            join_descriptor(self._init.offline, 0)
+        made = self._init.next_answer()
+        self._init.close()
+        _check(made)
         os.chdir("/")
 
     def become_root(self) -> None:
         """Become root of the job's user namespace, with its capabilities. Raises OSError."""
-        enter_users(self._users)
+        enter_users(self._init.users)
 
     def next_child_joins_command(self) -> None:
         """Let the next child be in the PID namespace of the job's command. Raises OSError."""
@@ -196,27 +237,25 @@ class Namespaces:
         """Let all children be in the job's PID namespace again."""
         join_descriptor(self._of_children, CLONE_NEWPID)
 
-    def _join(self, init: bytes) -> None:
-        """Join the namespaces of the job's init; this is its id, or why there is none. Raises OSError."""
-        if not init.isdigit():
-            raise OSError(init.decode() or "the job's namespaces cannot be made")
-        process = os.pidfd_open(int(init))
-        join_descriptor(process, _KINDS)
-        os.close(process)
+
+def _check(made: bytes) -> None:
+    """Raise OSError if this is no answer of the job's init that all is well."""
+    if made != _MADE:
+        raise OSError(made.decode() or "the job's namespaces cannot be made")
 
 
-def mount_workspace(session: int) -> bool:
-    """Mount the job's workspace for the session of a pidfd, with all else read-only; tell if it worked.
+def mount_folder(session: int, folder: str) -> bool:
+    """Mount a folder of the job for the session of a pidfd, with all else read-only; tell if it worked.
 
-    The session has a mount namespace of its own. Links in the workspace's path are those of the job's disk.
+    The session has a mount namespace of its own. Links in the folder's path are those of the job's disk.
     """
 
     def in_child() -> None:
-        make_directory("/workspace", 0o755)
-        workspace = copy_of_mount("/workspace")
+        make_directory(folder, 0o755)
+        mount = copy_of_mount(folder)
         join_descriptor(session, CLONE_NEWNS)
         make_read_only("/")
-        attach_mount(workspace, WORKSPACE)
+        attach_mount(mount, WORKSPACE)
 
     return _run_in_child(in_child)
 
@@ -236,44 +275,83 @@ def open_entrance(door: _socket.socket, descriptors: list[int]) -> int:
     return entrance
 
 
-def _start_init(order: int, report: int, offline: int, job_users: int | None, command_init: CommandInit) -> NoReturn:
-    """Make the job's namespaces and start its init there; report its id, or what went wrong."""
-    try:
-        enter_users(job_users)
-        unshare(_KINDS)
-        mount("none", "/", flags=MS_REC | MS_PRIVATE)
-        set_dumpable(dumpable=True)  # so that the supervisor may join them; no process of the job runs yet
-        if (init := os.fork()) == 0:
-            _run_init(order, report, offline, command_init)
-        os.write(report, b"%d" % init)
-    except OSError as error:
-        os.write(report, str(error).encode())
-    finally:
-        os._exit(0)
+class _Orders:
+    """The pipes between the job's init and the others: orders, its answers; and the command's init."""
+
+    def __init__(self, order: int, report: int, command_init: CommandInit) -> None:
+        self.order = order
+        self.report = report
+        self.command_init = command_init
+
+    def next(self) -> bytes:
+        """Wait for the next order. Ends this process if nobody is left to give one."""
+        if not (order := os.read(self.order, _ORDER_BYTES)):
+            os._exit(1)
+        return order
 
 
-def _run_init(order: int, report: int, offline: int, command_init: CommandInit) -> NoReturn:
+def _run_init(orders: _Orders, offline: int | None, *, nested: bool) -> NoReturn:
     """Be PID 1 of the job's PID namespace, whose orphans the kernel reaps, and start the command's init."""
     try:
+        in_users = offline is None
+        if offline is None:
+            offline = _make_users(orders, nested=nested)
+        orders.next()
+        _enter_outer_layer(orders, offline)
+        if in_users:
+            install(user_namespaces=nested)
+            keep_capabilities(CAPABILITIES)
+        unshare(_OF_DISK)
+        mount("none", "/", flags=MS_REC | MS_PRIVATE)
+        set_dumpable(dumpable=True)  # so that the supervisor may join them; no process of the job runs yet
+        os.write(orders.report, _MADE)
         stage(STAGE)
         set_title(b"init")
-        if not (received := os.read(order, _ORDER_BYTES)):
-            os._exit(1)
+        received = orders.next()
         set_dumpable(dumpable=False)
         spec = marshal.loads(received)  # noqa: S302 - from the service itself
         if not spec["network"]:
             join_descriptor(offline, 0)
-        enter_job_root(JOB_ROOT, STAGE, spec["memory_bytes"], spec["resolver"])
-        os.write(report, b"1")
-        command_init.fork()
+        enter_job_root(JOB_ROOT, STAGE, spec["memory_bytes"], spec["resolver"], spec.get("services", []))
+        if spec["containers"]:
+            prepare_containers()
+        os.write(orders.report, _MADE)
+        orders.command_init.fork()
         close_all_but()
         ignore_children()
         while True:
             time.sleep(1 << 20)
     except OSError as error:
-        os.write(report, str(error).encode())
+        os.write(orders.report, str(error).encode())
     finally:
         os._exit(1)
+
+
+def _make_users(orders: _Orders, *, nested: bool) -> int:
+    """Become root of this process's user namespace, make its networks, and tell their descriptors.
+
+    Returns that of the network that has nothing but a loopback; this process is in the other one, the VM's.
+    """
+    os.write(orders.report, own_id())
+    orders.next()
+    become_root()
+    if not nested:
+        forbid_nested()
+    made = [os.open("/proc/self/ns/user", os.O_RDONLY)]
+    for _ in range(2):
+        unshare(CLONE_NEWNET)
+        raise_loopback()
+        made.append(os.open("/proc/self/ns/net", os.O_RDONLY))
+    os.write(orders.report, " ".join(map(str, made)).encode())
+    return made[1]
+
+
+def _enter_outer_layer(orders: _Orders, offline: int) -> None:
+    """Keep nothing of the VM's init, but the root that it has made meanwhile."""
+    close_all_but(orders.order, orders.report, offline, orders.command_init.theirs)
+    restore_signals()
+    survive_failed_writes()
+    os.chdir("/")
 
 
 def _run_in_child(function: Callable[[], None]) -> bool:
@@ -291,6 +369,7 @@ def _run_in_child(function: Callable[[], None]) -> bool:
     return os.waitpid(child, 0)[1] == 0
 
 
+_MADE = b"made"
 _READY, _JOINED, _ALL_DEAD = b"ready", b"joined", b"dead"
 _MESSAGE_BYTES = 1024
 _CREDENTIALS = struct.Struct("3i")
@@ -307,6 +386,7 @@ class CommandInit:
         self._socket, self._theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
         self._socket.setsockopt(_socket.SOL_SOCKET, _socket.SO_PASSCRED, 1)  # tells the sender's id as it is here
         self.word, self.pidfd = self._socket.fileno(), -1
+        self.theirs = self._theirs.fileno()
 
     def fork(self) -> None:
         """Start it, in the job's PID 1. An error goes to `join`."""
@@ -320,6 +400,10 @@ class CommandInit:
     def close_theirs(self) -> None:
         """Leave its end of the socket to the process that will fork it."""
         self._theirs.close()
+
+    def close_ours(self) -> None:
+        """Leave this end of the socket to the supervisor."""
+        self._socket.close()
 
     def join(self) -> None:
         """Let the next child of this process be in its PID namespace. Raises OSError."""

@@ -13,7 +13,21 @@ import os
 import stat
 from contextlib import suppress
 
-from .kernel import MS_BIND, MS_MOVE, MS_NODEV, MS_NOEXEC, MS_NOSUID, mount, pivot_root, set_hostname, unmount
+from .kernel import (
+    MS_BIND,
+    MS_MOVE,
+    MS_NODEV,
+    MS_NOEXEC,
+    MS_NOSUID,
+    MS_PRIVATE,
+    MS_REC,
+    attach_mount,
+    copy_of_mount,
+    mount,
+    pivot_root,
+    set_hostname,
+    unmount,
+)
 from .trees import make_directory, make_mount_point, mount_devices, mount_processes, mount_system, write_file
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
@@ -136,10 +150,10 @@ def stage(folder: str) -> None:
     os.mkdir(f"{folder}/dev/shm", _TMP_MODE)  # noqa: S108 - the guest's own
 
 
-def enter_job_root(disk: str, staged: str, memory_bytes: int, resolver: str | None) -> None:
+def enter_job_root(disk: str, staged: str, memory_bytes: int, resolver: str | None, services: list[str]) -> None:
     """Make the job's disk, a mount at ``disk``, the root of this mount namespace. Raises OSError.
 
-    What is mounted in the folder ``staged`` moves there.
+    What is mounted in the folder ``staged`` moves there. ``services`` are host names of the VM, besides its own.
     """
     os.chdir(disk)
     outer = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
@@ -152,30 +166,76 @@ def enter_job_root(disk: str, staged: str, memory_bytes: int, resolver: str | No
     for part in _STAGED:
         mount(f"{staged[1:]}/{part}", f"/{part}", flags=MS_MOVE)
     mount_system("/sys")
-    mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, f"mode=1777,size={memory_bytes // 2}")  # noqa: S108
+    mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, f"mode=1777,size={memory_bytes // 2}")  # noqa: S108 - the guest's own
     mount("tmpfs", "/run", "tmpfs", MS_NOSUID | MS_NODEV, f"mode=755,size={memory_bytes // 4}")
     os.mkdir("/run/lock", _TMP_MODE)
     unmount(".")
     os.chdir("/")
     os.close(outer)
     os.umask(0o022)
-    _identify(resolver)
+    _identify(resolver, HOSTNAME, services)
 
 
-def _identify(resolver: str | None) -> None:
+_BORROWED = "/run"
+"""The place of the job's root where the disk of a service is mounted before it is that service's root.
+
+It is a mount of this service's, so that no link of the job's disk leads elsewhere.
+"""
+
+
+def enter_service_root(disk: int, spec: dict[str, Any]) -> None:
+    """Make a service's disk, a mount in no namespace, the root of this mount namespace. Raises OSError.
+
+    This process is in a copy of the job's namespace. Folders of the job's disk that the service is to have are made
+    there unless they exist. Nothing else is mounted over the image's own folders.
+    """
+    mount("none", "/", flags=MS_REC | MS_PRIVATE)
+    folders: list[tuple[str, int]] = []
+    for path, of_job in spec["files"].items():
+        os.makedirs(of_job, exist_ok=True)
+        folders.append((path, copy_of_mount(of_job)))
+    attach_mount(disk, _BORROWED)
+    os.chdir(_BORROWED)
+    outer = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
+    pivot_root(".", ".")
+    os.fchdir(outer)
+    os.umask(0)
+    for path in ("/proc", "/sys", "/dev"):
+        make_mount_point(path, 0o755)
+    mount_processes("/proc")
+    mount_devices("dev", "/dev")
+    mount("dev/pts", "/dev/pts", flags=MS_BIND)
+    os.mkdir("/dev/shm", _TMP_MODE)  # noqa: S108 - the service's own
+    mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, f"mode=1777,size={spec['memory_bytes'] // 2}")  # noqa: S108 - the service's own
+    mount_system("/sys")
+    make_directory("/tmp", _TMP_MODE)  # noqa: S108 - the service's own
+    os.umask(0o022)
+    for path, tree in folders:
+        os.makedirs(path, exist_ok=True)
+        attach_mount(tree, path)
+        os.close(tree)
+    os.makedirs(spec["folder"], exist_ok=True)
+    unmount(".")
+    os.chdir("/")
+    os.close(outer)
+    set_hostname(spec["name"])
+    _identify(spec["resolver"], spec["name"], spec["services"])
+
+
+def _identify(resolver: str | None, hostname: str, services: list[str]) -> None:
     """Write the VM's identity to the disk.
 
     What an earlier job left there, such as `/etc` as a link to a file system that takes no files, is its own affair:
     the command runs without what cannot be written.
     """
     with suppress(OSError):
-        if stat.S_IMODE(os.stat("/tmp").st_mode) != _TMP_MODE:  # noqa: S108
-            os.chmod("/tmp", _TMP_MODE)  # noqa: S108
+        if stat.S_IMODE(os.stat("/tmp").st_mode) != _TMP_MODE:  # noqa: S108 - the VM's own
+            os.chmod("/tmp", _TMP_MODE)  # noqa: S108 - the VM's own
     with suppress(OSError):
         make_directory("/etc", 0o755)
     identity = {
-        "/etc/hosts": _HOSTS,
-        "/etc/hostname": f"{HOSTNAME}\n",
+        "/etc/hosts": _HOSTS + "".join(f"127.0.0.1 {name}\n" for name in services),
+        "/etc/hostname": f"{hostname}\n",
         "/etc/resolv.conf": f"nameserver {resolver}\noptions edns0\n" if resolver else "",
     }
     for path, text in identity.items():

@@ -8,6 +8,13 @@ number, for ``start`` followed by so many bytes. The answer is lines; a line ``o
 so many bytes. ``paused`` says that there is more output than is shown while the command runs, and ``skipped N`` that so
 many bytes of it are not kept.
 
+``services N`` starts the services beside the command, and is answered by ``ready`` once all are, or by ``failed N``
+and so many bytes: a line that says why, and the last output of the service. ``follow:NAME N`` follows the output of a
+service as ``follow N`` does that of the command. When the command has ended, the services are ended, too.
+
+``told:NAME N`` asks for the first N bytes of a file by which the command tells something, and is answered by ``told``
+with the size of the file and the number of the bytes that follow.
+
 Sessions of sshd ask it through a pipe to be let into the job's namespaces, a line each: the id of the session's
 process, a word, and a number (``guest/request.sh``).
 """
@@ -23,32 +30,35 @@ import select
 import stat
 import struct
 
-from .command import Command, Output
+from .command import Command, Output, uptime
 from .kernel import answer, await_children, descriptor_of, set_title, survive_failed_writes
-from .namespaces import Namespaces, mount_workspace, open_entrance
+from .namespaces import JobInit, Namespaces, mount_folder, open_entrance
 from .processes import Processes
 from .roots import REQUESTS, SEND_BYTES, SUPERVISOR
+from .services import Service
 from .shares import limit_of_job
+from .told import Told
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 
-_MAX_DESCRIPTORS = 16
+_MAX_DESCRIPTORS = 32
 _SPEC_BYTES = 1 << 16
 _LINE_BYTES = 4096
 _BACKLOG = 16
 _FAILED = 1
+_GRACE_SECONDS = 10.0
 
 
-def run(control: int, offline: int, job_users: int | None, door: _socket.socket) -> NoReturn:
+def run(control: int, init: JobInit, door: _socket.socket) -> NoReturn:
     """Make the namespaces of the job, enter its disk, which comes on ``control``, and serve until killed."""
     try:
         await_children()
         survive_failed_writes()
         set_title(b"supervisor")
-        prepared = _prepared(offline, job_users)
+        prepared = _prepared(init)
         listener = _socket.socket(fileno=control)
         connection = _socket.socket(fileno=listener._accept()[0])  # type: ignore[attr-defined]  # noqa: SLF001 - see init.py
         try:
@@ -61,12 +71,15 @@ def run(control: int, offline: int, job_users: int | None, door: _socket.socket)
             service.listen(_BACKLOG)
             message, rights, _, _ = connection.recvmsg(_SPEC_BYTES, _socket.CMSG_SPACE(_MAX_DESCRIPTORS * 4))
             spec = marshal.loads(message)  # noqa: S302 - from the service itself
-            disk, output, log, *groups = (
+            disk, output, log, *others = (
                 number for _, _, sent in rights for (number,) in struct.iter_unpack("i", sent)
             )
+            services = [Service(name, others.pop(0), others.pop(0)) for name in spec.get("services", ())]
+            groups = others
             os.dup2(log, 2)
             os.close(log)
             job.enter(spec, disk)
+            told = Told(job.all_processes)
             answer(connection.fileno(), b"ready\n")
         except OSError as error:
             answer(connection.fileno(), f"failed {error}\n".encode())
@@ -75,17 +88,18 @@ def run(control: int, offline: int, job_users: int | None, door: _socket.socket)
         listener.close()
         entrance = _Entrance(door, groups, spec["limits"])
         processes = _made(job, spec["limits"], groups)
-        _Supervisor(requests, service, Output(output), entrance, processes).serve()
+        beside = _Services(services, job, spec, groups)
+        _Supervisor(requests, service, Output(output), entrance, processes, beside, told).serve()
     except Exception as error:  # noqa: BLE001 - the boundary of this process
         os.write(2, f"{error}\n".encode())
     finally:
         os._exit(1)
 
 
-def _prepared(offline: int, job_users: int | None) -> Namespaces | OSError:
+def _prepared(init: JobInit) -> Namespaces | OSError:
     """Return the job's namespaces, or the reason why they cannot be made, for its attach."""
     try:
-        return Namespaces(offline, job_users)
+        return Namespaces(init)
     except OSError as error:
         return error
 
@@ -122,6 +136,58 @@ class _Entrance:
         return self._process
 
 
+class _Services:
+    """The services of the job, which its VM's spec describes, and the conversations that wait for them."""
+
+    def __init__(self, services: list[Service], job: Namespaces, spec: dict[str, Any], groups: list[int]) -> None:
+        self.by_name = {service.name: service for service in services}
+        self.waiting: list[Conversation] = []
+        self._job = job
+        self._spec = spec
+        self._groups = groups
+
+    def start(self, content: bytes) -> None:
+        """Start those of a request that are not started yet. Raises ValueError if the request was cut."""
+        names = list(self.by_name)
+        for wanted in marshal.loads(content):  # noqa: S302 - from the service itself
+            spec = {
+                **wanted,
+                "memory_bytes": self._spec["memory_bytes"],
+                "resolver": self._spec["resolver"],
+                "services": names,
+            }
+            self.by_name[wanted["name"]].start(spec, self._job, self._spec["limits"], self._groups)
+
+    def attend(self, ready: dict[int, int], command: Command | None) -> bytes | None:
+        """Do what is due for each; return the answer to who waits for them, None if there is none yet.
+
+        One that ends by itself may take the command with it.
+        """
+        for service in self.by_name.values():
+            service.attend(ready)
+            if command is not None and command.exit_code is not None:
+                service.stop(_GRACE_SECONDS)
+            elif command is not None and service.failed_job:
+                command.terminate(_GRACE_SECONDS)
+                command.enforce_times()
+        failed = next((service for service in self.by_name.values() if service.failure), None)
+        if failed is not None:
+            why = f"{failed.name} {failed.failure}\n".encode() + failed.last_output
+            return b"failed %d\n%s" % (len(why), why)
+        return b"ready\n" if all(service.ready for service in self.by_name.values()) else None
+
+    @property
+    def descriptors(self) -> list[int]:
+        """The descriptors to poll for `attend`."""
+        return [each for service in self.by_name.values() for each in service.descriptors]
+
+    @property
+    def milliseconds_left(self) -> float | None:
+        """The time until something is due; None if nothing is."""
+        times = [service.due for service in self.by_name.values() if service.due is not None]
+        return max(0.0, (min(times) - uptime()) * 1000 + 1) if times else None
+
+
 class _Supervisor:
     """The command, conversations about it, and the doors of sessions into the job's namespaces."""
 
@@ -132,12 +198,16 @@ class _Supervisor:
         output: Output,
         entrance: _Entrance,
         processes: Processes | OSError,
+        services: _Services,
+        told: Told,
     ) -> None:
+        self._told = told
         self._requests = requests
         self._listener = listener
         self._output = output
         self._entrance = entrance
         self._processes = processes
+        self._services = services
         self._command: Command | None = None
         self._conversations: dict[int, Conversation] = {}
         self._terminating: list[Conversation] = []
@@ -147,24 +217,31 @@ class _Supervisor:
         """Handle requests, output and time-outs for ever."""
         while True:
             command = self._command
-            poll = select.poll()
-            poll.register(self._requests, select.POLLIN)
-            poll.register(self._listener.fileno(), select.POLLIN)
-            if command is not None:
-                for each in filter(lambda number: number >= 0, (command.readable_pipe, command.end)):
-                    poll.register(each, select.POLLIN)
-            for number, conversation in self._conversations.items():
-                wanted = select.POLLOUT if not conversation.idle else 0 if conversation.asked else select.POLLIN
-                poll.register(number, wanted)
-            ready = dict(poll.poll(command.milliseconds_left if command else None))
+            ready = self._await(command)
             if command is not None:
                 self._attend(command, ready)
+            if self._services.by_name:
+                self._attend_services(ready)
             for number in [each for each in ready if each in self._conversations]:
                 self._converse(self._conversations[number], ready[number])
             if self._listener.fileno() in ready:
                 self._accept()
             if self._requests in ready:
                 self._open_doors()
+
+    def _await(self, command: Command | None) -> dict[int, int]:
+        """Wait until there is something to do; return the events by descriptor."""
+        poll = select.poll()
+        for each in (self._requests, self._listener.fileno(), *self._services.descriptors):
+            poll.register(each, select.POLLIN)
+        if command is not None:
+            for each in filter(lambda number: number >= 0, (command.readable_pipe, command.end)):
+                poll.register(each, select.POLLIN)
+        for number, conversation in self._conversations.items():
+            wanted = select.POLLOUT if not conversation.idle else 0 if conversation.asked else select.POLLIN
+            poll.register(number, wanted)
+        due = [self._services.milliseconds_left, command.milliseconds_left if command else None]
+        return dict(poll.poll(min((each for each in due if each is not None), default=None)))
 
     def _attend(self, command: Command, ready: dict[int, int]) -> None:
         """Keep the command's output, note its end, and answer the conversations that wait for either."""
@@ -177,8 +254,19 @@ class _Supervisor:
             for conversation in self._terminating:
                 self._end(conversation, b"dead\n")
             self._terminating.clear()
-        for conversation in [each for each in self._conversations.values() if each.following and each.idle]:
+        for conversation in [each for each in self._conversations.values() if each.followed is command and each.idle]:
             self._copy_to(conversation, command)
+
+    def _attend_services(self, ready: dict[int, int]) -> None:
+        """Do what is due for the services, and answer the conversations that wait for them or follow one."""
+        answer = self._services.attend(ready, self._command)
+        if answer is not None:
+            for conversation in self._services.waiting:
+                self._end(conversation, answer)
+            self._services.waiting.clear()
+        for conversation in list(self._conversations.values()):
+            if isinstance(conversation.followed, Service) and conversation.idle:
+                self._copy_to(conversation, conversation.followed)
 
     def _accept(self) -> None:
         try:
@@ -193,8 +281,8 @@ class _Supervisor:
         if conversation.socket.fileno() < 0:  # closed meanwhile
             return
         try:
-            if conversation.following and self._command is not None and not ready & ~select.POLLOUT:
-                self._copy_to(conversation, self._command)
+            if conversation.followed is not None and not ready & ~select.POLLOUT:
+                self._copy_to(conversation, conversation.followed)
             elif conversation.asked:
                 self._end(conversation)
             elif request := conversation.read():
@@ -209,17 +297,35 @@ class _Supervisor:
                     command = self._command = self._start(conversation, content)
                 if command is not None:
                     conversation.say(b"started\n")
-                    conversation.follow(0)
+                    conversation.follow(command, 0)
                     self._copy_to(conversation, command)
+            case b"services", _:
+                self._services.start(content)
+                self._services.waiting.append(conversation)
+                self._attend_services({})
+            case _ if (service := self._services.by_name.get(word.removeprefix(b"follow:").decode())) is not None:
+                conversation.follow(service, number)
+                self._copy_to(conversation, service)
             case _, None:
                 self._end(conversation, b"none\n")
-            case b"inspect", command:
+            case _, command:
+                self._answer(conversation, command, word, number)
+
+    def _answer(self, conversation: Conversation, command: Command, word: bytes, number: int) -> None:
+        """Answer a request about a command that was started."""
+        match word:
+            case b"inspect":
                 self._end(conversation, b"running\n" if command.exit_code is None else b"ended\n")
-            case b"follow", command:
-                conversation.follow(number)
+            case b"follow":
+                conversation.follow(command, number)
                 self._copy_to(conversation, command)
-            case b"terminate", command:
+            case b"terminate":
                 self._terminate(conversation, command, number)
+            case _ if word.startswith(_TOLD):
+                size, told = self._told.read(word.removeprefix(_TOLD), number)
+                conversation.finish(b"told %d %d\n" % (size, len(told)) + told)
+                conversation.followed = command
+                self._copy_to(conversation, command)
             case _:
                 self._end(conversation)
 
@@ -228,18 +334,19 @@ class _Supervisor:
             spec: dict[str, Any] = marshal.loads(content)  # noqa: S302 - from the service itself
             if isinstance(self._processes, OSError):
                 raise self._processes
-            return Command(spec, self._processes, self._output)
+            return Command(spec, self._processes, self._output, self._told)
         except (OSError, EOFError, ValueError) as error:  # no room for a process, or the spec was cut
             self._end(conversation, f"failed {error}\n".encode())
             return None
 
-    def _copy_to(self, conversation: Conversation, command: Command) -> None:
+    def _copy_to(self, conversation: Conversation, followed: Command | Service) -> None:
         try:
-            ended = command.exit_code is not None
-            copied = conversation.copy(self._output, whole=ended)
+            ended = followed.exit_code is not None
+            copied = conversation.copy(followed.output, whole=ended)
             if copied and ended and not conversation.finished:
-                conversation.finish(command.result)
-                copied = conversation.copy(self._output, whole=ended)
+                result = followed.result
+                conversation.finish(b"result %d\n%s" % (len(result), result))
+                copied = conversation.copy(followed.output, whole=ended)
         except OSError:  # it has ended
             self._end(conversation)
         else:
@@ -282,14 +389,20 @@ class _Supervisor:
 
     def _admit(self, session: Session, word: bytes, number: int) -> int:
         """Return the answer to a session. Raises OSError if it cannot be let in."""
-        if word == b"workspace":
-            return 0 if mount_workspace(session.pidfd) else _FAILED
+        if (folder := _FOLDERS.get(word)) is not None:
+            return 0 if mount_folder(session.pidfd, folder) else _FAILED
         return self._entrance.admit(number)
 
+
+_FOLDERS = {b"workspace": "/workspace", b"home": "/root"}
+"""The folders of the job that sessions may have, by their words."""
 
 _CHUNK = 1 << 20
 _MAX_REQUEST = 16 << 20
 _SHORT_LINE_BYTES = 100
+_TOLD = b"told:"
+_WITH_CONTENT = (b"start", b"services")
+"""The requests that are followed by as many bytes as their number says."""
 
 
 class Conversation:
@@ -301,7 +414,7 @@ class Conversation:
         """True if the other end has taken all that there is."""
         self.asked = False
         """True once the request has come."""
-        self.following = False
+        self.followed: Command | Service | None = None
         self.finished = False
         """True once the result is on its way."""
         self._received = b""
@@ -316,7 +429,7 @@ class Conversation:
         self._received += chunk
         line, newline, rest = self._received.partition(b"\n")
         word, _, number = line.partition(b" ")
-        complete = newline and (word != b"start" or len(rest) >= int(number))
+        complete = newline and (word not in _WITH_CONTENT or len(rest) >= int(number))
         if complete:
             self.asked = True
             return word, int(number), rest
@@ -328,13 +441,13 @@ class Conversation:
         """Send a short answer, for which a new connection has room."""
         self.socket.send(text)
 
-    def follow(self, offset: int) -> None:
-        """Begin to copy the output from a byte on."""
-        self.following, self._offset = True, offset
+    def follow(self, followed: Command | Service, offset: int) -> None:
+        """Begin to copy an output from a byte on."""
+        self.followed, self._offset = followed, offset
 
-    def finish(self, result: bytes) -> None:
-        """Let the result follow the output that was copied."""
-        self.finished, self._head = True, b"result %d\n%s" % (len(result), result)
+    def finish(self, answer: bytes) -> None:
+        """Let an answer follow the output that was copied, and be the last."""
+        self.finished, self._head = True, answer
 
     def copy(self, output: Output, *, whole: bool) -> bool:
         """Copy as much of the output as the other end takes now; tell if that is all.

@@ -38,13 +38,13 @@ from .kernel import (
     child_ended,
     close_all_but,
     copy_of_mount,
+    fork_into,
     join_descriptor,
     make_read_only,
     mount,
     raise_oom_score,
     set_dumpable,
     set_title,
-    unshare,
 )
 from .machine_monitor import monitor_machine
 from .network import NetworkProgram, publish_namespace
@@ -111,26 +111,14 @@ def _join(cgroups: list[str]) -> None:
 def _fork_monitor(run: Callable[[dict[str, Any], int, int, int], NoReturn], spec: dict[str, Any]) -> tuple[int, int]:
     """Return the monitor's id, and the descriptor that tells it that its ids are mapped."""
     mapped, report_mapped = os.pipe()
-    forked, report_pid = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.close(report_mapped)
-            unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID)
-            pid = os.fork()
-            if pid == 0:
-                os.close(report_pid)
-                run(spec, mapped, _REPORT, _LOG)
-            os.write(report_pid, str(pid).encode())
-        except OSError as error:
-            os.write(_REPORT, f"failed user namespaces are not allowed here: {error}\n".encode())
-        finally:
-            os._exit(0)
-    os.close(report_pid)
-    pid = int(os.read(forked, 16) or b"0")
-    os.waitpid(child, 0)
-    if not pid:
-        sys.exit(1)
+    try:
+        pid = fork_into(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID)
+    except OSError as error:
+        message = f"user namespaces are not allowed here: {error}"
+        raise OSError(message) from error
+    if pid == 0:
+        os.close(report_mapped)
+        run(spec, mapped, _REPORT, _LOG)
     return pid, report_mapped
 
 
@@ -203,8 +191,9 @@ def attach(control: int) -> int:
             if _mode(join_file) == os.O_PATH:
                 groups[number] = os.open(f"/proc/self/fd/{groups[number]}", os.O_WRONLY)
         socket = _socket.socket(fileno=control)
-        output = os.open(f"{disk}/command/output", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        descriptors = array.array("i", [copy_of_mount(f"{disk}/root"), output, _LOG, *groups])
+        output = _output_file(f"{disk}/command/output")
+        services = [part for folder in _services(spec, disk) for part in _parts_of_service(folder)]
+        descriptors = array.array("i", [copy_of_mount(f"{disk}/root"), output, _LOG, *services, *groups])
         rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, descriptors.tobytes())
         os.setresuid(NETWORK_PROGRAM_ID, 0, 0)  # what is on its way counts for an id that no VM has
         socket.sendmsg([marshal.dumps(spec["job"])], [rights])
@@ -229,12 +218,34 @@ def _mounted(spec: dict[str, Any]) -> str:
     for namespace in [os.open(f"/proc/{spec['monitor']}/ns/{kind}", os.O_RDONLY) for kind in ("user", "mnt")]:
         join_descriptor(namespace, 0)
     layers = [os.open(path, os.O_PATH) for path in spec["layers"]]
+    images = [os.open(service["image"], os.O_PATH) for service in spec["services"]]
     disk = f"/proc/self/fd/{os.open(str(spec['disk']), os.O_PATH)}"
     become_root()
     os.umask(0o022)
     with open(f"{disk}/chain", "wb") as file:
         file.write(spec["chain"])
-    lower = ":".join(f"/proc/self/fd/{layer}" for layer in layers)
-    options = f"userxattr,volatile,upperdir={disk}/upper,workdir={disk}/work,lowerdir={lower}"
-    mount("overlay", f"{disk}/root", "overlay", data=options)
+    _mount_overlay(disk, ":".join(f"/proc/self/fd/{layer}" for layer in layers))
+    for image, folder in zip(images, _services(spec, disk), strict=True):
+        for part in ("", "/upper", "/work", "/root"):
+            os.makedirs(f"{folder}{part}", 0o755, exist_ok=True)
+        _mount_overlay(folder, f"/proc/self/fd/{image}")
     return disk
+
+
+def _mount_overlay(folder: str, lower: str) -> None:
+    options = f"userxattr,volatile,upperdir={folder}/upper,workdir={folder}/work,lowerdir={lower}"
+    mount("overlay", f"{folder}/root", "overlay", data=options)
+
+
+def _services(spec: dict[str, Any], disk: str) -> list[str]:
+    """Return the folders of the disks of services, in the VM's own."""
+    return [f"{disk}/services/{service['name']}" for service in spec["services"]]
+
+
+def _parts_of_service(folder: str) -> tuple[int, int]:
+    """Return descriptors of a service's disk, a mount in no namespace, and of a new file for its output."""
+    return copy_of_mount(f"{folder}/root"), _output_file(f"{folder}/output")
+
+
+def _output_file(path: str) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)

@@ -16,6 +16,8 @@ SSH_PORT = 60022
 SEED_PART_BYTES = 1 << 16
 """The bytes of each of the seed's two parts."""
 
+JOB_DISK, SERVICE_DISK = "job", "service"
+"""The serial numbers of the disks of a job and, followed by a number from 0 on, of its services."""
 
 FIRST_FILE = 100
 """The number of the first of QEMU's descriptors; its command line names them."""

@@ -4,6 +4,7 @@ A machine's disk is a qcow2 overlay on an image's disk, and is kept as a snapsho
 below its VM's folder, and as a snapshot, in which it becomes by one rename:
 
     vms/ID/disk/         overlay (its writes), chain (the layers below it)
+    vms/ID/services/     an overlay on an image's disk for each service, which is gone with the VM
     snapshots/NAME/      the same
 
 An image's disk is a file system in a sparse file, made once, without root or loop mounts.
@@ -36,7 +37,7 @@ from storage import immutable
 from storage.files import sync_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from actors.vms.host.ids import IdMap
@@ -76,16 +77,23 @@ class Disks:
         below = [self._snapshots / layer for layer in chain.layers]
         size = max([at_least, *map(_virtual_size, below)])
         overlay = folder / _OVERLAY
-        argv = ["qemu-img", "create", "-q", "-f", "qcow2", "-o", _OPTIONS, str(overlay), str(size)]
-        try:
-            done = subprocess.run(argv, capture_output=True, text=True, check=False)
-        except FileNotFoundError as error:
-            message = "qemu-img is not installed: run `sudo apt-get install -y qemu-utils`"
-            raise VmError(message) from error
-        if done.returncode != 0:
-            message = f"the disk of VM {vm_id} cannot be made: {done.stderr.strip()}"
-            raise VmError(message)
+        _make_overlay(overlay, size)
         return Disk(size, (overlay, *below))
+
+    def make_for_services(
+        self, vm_id: str, names: Iterable[str], at_least: int, images: Sequence[Path]
+    ) -> list[tuple[Path, Path]]:
+        """Make the disks of a VM's services over those of their images; return both layers of each.
+
+        They are gone with the VM. Raises VmError.
+        """
+        disks = []
+        for name, image in zip(names, images, strict=True):
+            overlay = self._of_services(vm_id) / name
+            overlay.parent.mkdir(exist_ok=True)
+            _make_overlay(overlay, max(at_least, image.stat().st_size))
+            disks.append((overlay, image))
+        return disks
 
     def chain_on(self, snapshot: str) -> LayerChain:
         """Return the chain of a disk that starts from this snapshot. Raises SnapshotNotFound."""
@@ -97,9 +105,11 @@ class Disks:
         return LayerChain(below.image, below.stamp, (f"{snapshot}/{_OVERLAY}", *below.layers))
 
     def used_bytes(self, vm_id: str) -> int:
-        """Return the bytes that a VM's own layer takes on the host's disk. Raises VmLost if there is none."""
+        """Return the bytes that a VM's own layers take on the host's disk. Raises VmLost if there is none."""
+        services = self._of_services(vm_id)
         try:
-            return _bytes(self._folder(vm_id) / _OVERLAY)
+            beside = sum(map(_bytes, services.iterdir())) if services.exists() else 0
+            return _bytes(self._folder(vm_id) / _OVERLAY) + beside
         except FileNotFoundError as error:
             message = f"VM {vm_id} has no disk"
             raise VmLost(message) from error
@@ -146,6 +156,9 @@ class Disks:
     def _folder(self, vm_id: str) -> Path:
         return self._vms / check_disk_name(vm_id) / "disk"
 
+    def _of_services(self, vm_id: str) -> Path:
+        return self._vms / check_disk_name(vm_id) / "services"
+
     def _chains(self) -> Iterator[tuple[str, LayerChain]]:
         """Yield each disk and snapshot, as a phrase, with its chain."""
         disks = ((f"disk {path.name}", path / "disk") for path in self._vms.iterdir())
@@ -153,6 +166,18 @@ class Disks:
         for phrase, folder in (*disks, *snapshots):
             with suppress(LookupError):
                 yield phrase, LayerChain.load(folder / _CHAIN)
+
+
+def _make_overlay(overlay: Path, size: int) -> None:
+    argv = ["qemu-img", "create", "-q", "-f", "qcow2", "-o", _OPTIONS, str(overlay), str(size)]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    except FileNotFoundError as error:
+        message = "qemu-img is not installed: run `sudo apt-get install -y qemu-utils`"
+        raise VmError(message) from error
+    if done.returncode != 0:
+        message = f"the disk {overlay} cannot be made: {done.stderr.strip()}"
+        raise VmError(message)
 
 
 def _bytes(overlay: Path) -> int:
@@ -184,8 +209,8 @@ exec mke2fs -q -F -t ext4 -O ^has_journal -b 4096 -m 0 -N "$2" -E "$options" -d 
 """Make a file system of the working directory as `root`, beside a folder for the output of commands.
 
 With -c, mount does not resolve the path of the folder, which may be closed to the mapped ids. A journal would cost each
-disk half a megabyte as it grows, and for nothing: what becomes a snapshot was frozen, and a disk whose machine ended
-otherwise is lost.
+disk half a megabyte as it grows, and for nothing: a disk is frozen before it becomes a snapshot, and is lost if its
+machine ended without that.
 """
 
 _RECIPE = hashlib.sha256(_MAKE.encode()).hexdigest()[:8]

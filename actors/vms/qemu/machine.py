@@ -18,9 +18,9 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Self
 
 from actors.vms.host.network import RESOLVER
-from actors.vms.launcher.words import SEED_PART_BYTES
+from actors.vms.launcher.words import JOB_DISK, SEED_PART_BYTES, SERVICE_DISK
 from actors.vms.provider import VmError, VmLost
-from actors.vms.qemu.program import DISK_PORT, MOST_CPUS, MOST_MEMORY_GB, PARKED, file_node
+from actors.vms.qemu.program import DISK_PORT, MOST_CPUS, MOST_MEMORY_GB, PARKED, SERVICES_PORT, file_node
 from storage import error_reason
 
 if TYPE_CHECKING:
@@ -205,6 +205,9 @@ _FIRST_SET = 1000
 _BELOW = f"layer{_FIRST_SET + 1}"
 """The node of the newest layer below the job's own."""
 
+_FIRST_OF_SERVICES = 2000
+"""The first of the sets that have the disks of services, each with its image's."""
+
 _FIRST_MODULE_GB = 8
 
 
@@ -224,7 +227,7 @@ def plug_shape(qmp: Qmp, shape: Shape) -> None:
 
 
 def plug_disk(qmp: Qmp, layers: Sequence[Path]) -> None:
-    """Give a parked machine its disk, whose own layer is the first and whose image the last.
+    """Give a parked machine its disk: its own layer first, the image last.
 
     Raises VmError.
     """
@@ -232,7 +235,26 @@ def plug_disk(qmp: Qmp, layers: Sequence[Path]) -> None:
         with layer.open("r+b" if number == _FIRST_SET else "rb") as file:
             qmp.execute("add-fd", {"fdset-id": number}, descriptor=file.fileno())
     qmp.execute("blockdev-add", job_drive(len(layers)))
-    qmp.execute("device_add", {"driver": "virtio-blk-pci", "id": "disk", "drive": "job", "bus": DISK_PORT})
+    device = {"driver": "virtio-blk-pci", "id": "disk", "drive": "job", "serial": JOB_DISK, "bus": DISK_PORT}
+    qmp.execute("device_add", device)
+
+
+def plug_services(qmp: Qmp, disks: Sequence[Sequence[Path]]) -> None:
+    """Give a parked machine the disks of services, each with its own layer and its image.
+
+    They are the functions of one slot, whose first, which comes last, tells the guest of all. Raises VmError.
+    """
+    for number, layers in reversed(list(enumerate(disks))):
+        first = _FIRST_OF_SERVICES + len(layers) * number
+        for each, layer in enumerate(layers, first):
+            with layer.open("r+b" if each == first else "rb") as file:
+                qmp.execute("add-fd", {"fdset-id": each}, descriptor=file.fileno())
+        own, image = (file_node(each, writable=each == first) for each in range(first, first + len(layers)))
+        name = f"{SERVICE_DISK}{number}"
+        below = {"node-name": f"{name}-image", "driver": "raw", "read-only": True, "file": image}
+        qmp.execute("blockdev-add", {"node-name": name, "driver": "qcow2", "file": own, "backing": below})
+        place = {"bus": SERVICES_PORT, "addr": f"0.{number:x}", "multifunction": True}
+        qmp.execute("device_add", {"driver": "virtio-blk-pci", "id": name, "drive": name, "serial": name, **place})
 
 
 def flatten(qmp: Qmp) -> None:
@@ -309,6 +331,8 @@ class Seed:
             "memory_bytes": spec.shape.memory_gb * _GB,
             "network": spec.network,
             "resolver": RESOLVER if spec.network else None,
+            "containers": spec.containers,
+            "services": list(spec.services),
             "time": now,
         }
         with self.path.open("r+b") as file:

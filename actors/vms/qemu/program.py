@@ -85,6 +85,9 @@ MOST_CPUS, MOST_MEMORY_GB = 64, 256
 DISK_PORT = "job-port"
 """The slot for the job's disk."""
 
+SERVICES_PORT = "services-port"
+"""The slot for the disks of services, which has room for eight."""
+
 _SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
 _KERNEL = (
     "console=ttyS0 quiet loglevel=4 panic=-1 reboot=t no_timer_check mitigations=off "
@@ -133,7 +136,8 @@ def command_line(program: str, *, kvm: bool) -> list[str]:
         argv += ["-add-fd", f"fd={number},set={number}"]
         argv += ["-blockdev", json.dumps({"node-name": name, **drive})]
         argv += ["-device", f"virtio-blk-pci,drive={name}"]
-    argv += ["-device", f"pcie-root-port,id={DISK_PORT},chassis=1,slot=1"]
+    for number, port in enumerate((DISK_PORT, SERVICES_PORT), start=1):
+        argv += ["-device", f"pcie-root-port,id={port},chassis={number},slot={number}"]
     argv += ["-netdev", f"user,id=net,ipv6=off,hostfwd=tcp:127.0.0.1:{SSH_PORT}-{_ADDRESS}:{SSH_PORT}"]
     return [*argv, "-device", "virtio-net-pci,netdev=net,romfile="]
 

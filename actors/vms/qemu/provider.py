@@ -10,7 +10,7 @@ from actors.vms.host.control_groups import GroupLimits, VmLimits, remove_groups
 from actors.vms.host.network import RESOLVER, plan_network
 from actors.vms.host.vm_folder import KeyPair, VmRecord
 from actors.vms.host.vms import HostVms
-from actors.vms.provider import SshEndpoint, VmDisk, VmError, VmLost, VmSpec
+from actors.vms.provider import USUAL_WEIGHT, SshEndpoint, VmDisk, VmError, VmLost, VmSpec
 from actors.vms.qemu.disks import Disks, ImageDisks
 from actors.vms.qemu.machine import (
     CONSOLE,
@@ -22,6 +22,7 @@ from actors.vms.qemu.machine import (
     let_end,
     park,
     plug_disk,
+    plug_services,
     plug_shape,
 )
 from actors.vms.qemu.program import KVM, PARKED, Accelerator, Preparation, command_line
@@ -43,7 +44,7 @@ _PROCESSES = 512
 """The most processes and threads of a machine on the host: QEMU, its monitor and its network."""
 
 _MAX_LAYERS = 16
-_PARKED_WEIGHT, _WEIGHT = 1, 100
+_PARKED_WEIGHT = 1
 
 _CONNECT_SECONDS = 30.0
 _ANSWER_BYTES = 1024
@@ -72,7 +73,7 @@ class QemuProvider(HostVms):
 
     name = "qemu"
     _disks: Disks
-    description = ProviderDescription(parks=True, own_kernel=True, reserves=True, limits=_LIMITS)
+    description = ProviderDescription(parks=True, own_kernel=True, reserves=True, limits=_LIMITS, services=True)
 
     def __init__(
         self,
@@ -101,20 +102,20 @@ class QemuProvider(HostVms):
         self._shared = shared
         self._vms_at_once = vms_at_once
         self._max_layers = max_layers
-        self._hurried: set[str] = set()
+        self._weights: dict[str, int] = {}
         self._preparation = Preparation(folder / "boot", settings, idmap)
 
     def create(self, spec: VmSpec) -> None:
         """Boot a machine and return when a job can start in it, or raise and leave nothing behind."""
         self._chain_of(spec)
-        self.hurry(spec.id)
+        self._weights.setdefault(spec.id, USUAL_WEIGHT)
         self.park(spec.id)
         self.attach(spec)
 
-    def hurry(self, vm_id: str) -> None:
-        """Give the parking of a VM its share of the CPU, now or when it begins."""
-        self._hurried.add(vm_id)
-        self.limits.set_weight(self.group_name(vm_id), _WEIGHT)
+    def weigh(self, vm_id: str, weight: int) -> None:
+        """Set the share of the CPU of the VM's control groups."""
+        self._weights[vm_id] = weight
+        self.limits.set_weight(self.group_name(vm_id), weight)
 
     def park(self, vm_id: str) -> None:
         """Boot a machine without a job's disk, or raise and leave nothing behind."""
@@ -128,8 +129,7 @@ class QemuProvider(HostVms):
             group = self.group_name(vm_id)
             vm.write(VmRecord(caller.private, host.public, tuple(map(str, self.limits.groups(group)))))
             self.limits.make_groups(group, self._group_limits(PARKED))
-            if vm_id not in self._hurried:
-                self.limits.set_weight(group, _PARKED_WEIGHT)
+            self.limits.set_weight(group, self._weights.get(vm_id, _PARKED_WEIGHT))
             parked = {
                 "id": vm_id,
                 "cgroups": [str(join_file) for join_file in self.limits.join_files(group)],
@@ -151,18 +151,21 @@ class QemuProvider(HostVms):
         deadline = self._clock.monotonic() + self._shared.create_seconds
         vm = self._vm(spec.id)
         with vm.attaching(), self._destroyed_on_error(spec.id):
-            self.hurry(spec.id)
+            self.weigh(spec.id, self._weights.get(spec.id, USUAL_WEIGHT))
             chain = self._chain_of(spec)
             image = self._image_disks.path(chain.image)
             disk = self._disks.make(spec.id, chain, max(spec.shape.disk_gb * _GB, image.stat().st_size))
             self.limits.widen_groups(self.group_name(spec.id), self._group_limits(spec.shape))
             layers = [*disk.layers, image]
+            images = [self._image_disks.path(each) for each in spec.services.values()]
+            services = self._disks.make_for_services(spec.id, spec.services, disk.size, images)
             job = {"network": spec.network, "largest_file": disk.size + disk.size // 8}
 
             def plug(qmp: Qmp) -> None:
                 plug_shape(qmp, spec.shape)
                 Seed(vm.folder).add_job(spec, self._clock.now().timestamp())  # the guest reads it once it has the disk
                 plug_disk(qmp, layers)
+                plug_services(qmp, services)
 
             attach(vm, job, plug, self._left(deadline))
             if len(chain.layers) >= self._max_layers:
@@ -232,7 +235,7 @@ class QemuProvider(HostVms):
     def destroy(self, vm_id: str) -> None:
         """End the VM and free all that it held, in any state; ``list`` names it until all is gone."""
         vm = self._vm(vm_id)
-        self._hurried.discard(vm_id)
+        self._weights.pop(vm_id, None)
         vm.occupy()
         vm.end(_END_SECONDS)
         remove_groups(self._groups(vm_id, ""))

@@ -3,7 +3,8 @@
 Everything is in one folder that belongs to the VMs' root user, so all programs that write there run inside the mapping.
 A disk is one folder for its whole life, and becomes a snapshot, or trash, by a single rename:
 
-    disks/ID/          a VM's disk: upper (its writes), work (of overlayfs), root (the mount point), chain, netns
+    disks/ID/          a VM's disk: upper (its writes), work (of overlayfs), root (the mount point), chain, netns;
+                       services has a folder of these for each service
     snapshots/NAME/    a disk that is kept: upper, chain; or flat, the sum of its layers, if there were too many
     trash/…            disks and snapshots that are being removed
 
@@ -95,7 +96,8 @@ class Disks:
         if not (self.folder / upper).is_dir():
             message = f"VM {vm_id} has no disk"
             raise VmLost(message)
-        return self._measure(upper)
+        services = f"disks/{vm_id}/services"
+        return self._measure(upper) + (self._measure(services) if (self.folder / services).is_dir() else 0)
 
     def snapshot_bytes(self, snapshot: str) -> int:
         """Return the bytes of a snapshot's own layer, counted as for a VM; 0 if there is no such snapshot."""

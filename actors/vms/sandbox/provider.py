@@ -14,7 +14,7 @@ from actors.vms.host.control_groups import SERVICE_LIMITS, VmLimits, remove_grou
 from actors.vms.host.network import RESOLVER, plan_network
 from actors.vms.host.vm_folder import KeyPair, VmRecord
 from actors.vms.host.vms import HostVms, LayerChain
-from actors.vms.provider import SshEndpoint, VmDisk, VmError, VmLost, VmSpec
+from actors.vms.provider import USUAL_WEIGHT, SshEndpoint, VmDisk, VmError, VmLost, VmSpec
 from actors.vms.sandbox.disks import MAX_LAYERS, Disks
 from actors.vms.settings import SandboxSettings
 from storage import error_reason
@@ -33,7 +33,7 @@ _GB = 1 << 30
 _SERVICE = "@service"
 """The end of the name of the control groups of the service's own part of a VM."""
 
-_PARKED_WEIGHT, _WEIGHT = 1, 100
+_PARKED_WEIGHT = 1
 
 _DEFAULTS = SandboxSettings()
 _CONNECT_SECONDS = 10.0
@@ -73,25 +73,26 @@ class SandboxProvider(HostVms):
         self._settings = settings
         self._vms_at_once = vms_at_once
         self._ready_connections: dict[str, socket.socket] = {}
-        self._hurried: set[str] = set()
+        self._weights: dict[str, int] = {}
 
     @property
     def description(self) -> ProviderDescription:
         """Describe the sandboxes of this host."""
         limits = tuple(self.limits.describe())
-        return ProviderDescription(parks=True, own_kernel=False, reserves=True, limits=limits)
+        return ProviderDescription(parks=True, own_kernel=False, reserves=True, limits=limits, services=True)
 
     def create(self, spec: VmSpec) -> None:
         """Make a VM and return when its sshd answers, or raise and leave nothing behind."""
         self._base_layers(spec)
-        self.hurry(spec.id)
+        self._weights.setdefault(spec.id, USUAL_WEIGHT)
         self.park(spec.id)
         self.attach(spec)
 
-    def hurry(self, vm_id: str) -> None:
-        """Give the parking of a VM its share of the CPU, now or when it begins."""
-        self._hurried.add(vm_id)
-        self.limits.set_weight(self.group_name(vm_id) + _SERVICE, _WEIGHT)
+    def weigh(self, vm_id: str, weight: int) -> None:
+        """Set the share of the CPU of the VM's control groups, of the job's part and of the service's."""
+        self._weights[vm_id] = weight
+        for part in ("", _SERVICE):
+            self.limits.set_weight(self.group_name(vm_id) + part, weight)
 
     def remove_image_copies(self) -> None:
         """Do nothing: VMs use the trees of the store."""
@@ -108,8 +109,7 @@ class SandboxProvider(HostVms):
             groups = (*self.limits.groups(group), *self.limits.groups(group + _SERVICE))
             vm.write(VmRecord(caller.private, host.public, tuple(map(str, groups))))
             self.limits.make_groups(group + _SERVICE, SERVICE_LIMITS)
-            if vm_id not in self._hurried:
-                self.limits.set_weight(group + _SERVICE, _PARKED_WEIGHT)
+            self.limits.set_weight(group + _SERVICE, self._weights.get(vm_id, _PARKED_WEIGHT))
             parked = {
                 "id": vm_id,
                 "base": str(base),
@@ -131,14 +131,17 @@ class SandboxProvider(HostVms):
         deadline = self._clock.monotonic() + self._settings.create_seconds
         vm = self._vm(spec.id)
         with vm.attaching(), self._destroyed_on_error(spec.id):
-            self.hurry(spec.id)
             chain, layers = self._base_layers(spec)
             group = self.group_name(spec.id)
             self.limits.make_groups(group, self.limits.of_job(spec.shape))
+            self.weigh(spec.id, self._weights.get(spec.id, USUAL_WEIGHT))
             attached = {
                 "monitor": vm.monitor(),
                 "disk": str(self._disks.folder / "disks" / spec.id),
                 "layers": [str(layer) for layer in layers],
+                "services": [
+                    {"name": name, "image": str(self._images.path(image))} for name, image in spec.services.items()
+                ],
                 "chain": chain.dumps(),
                 "cgroups": [str(join_file) for join_file in self.limits.join_files(group)],
                 "job": {
@@ -146,6 +149,8 @@ class SandboxProvider(HostVms):
                     "memory_bytes": spec.shape.memory_gb * _GB,
                     "network": spec.network,
                     "resolver": RESOLVER if spec.network else None,
+                    "services": list(spec.services),
+                    "containers": spec.containers,
                 },
             }
             attach_disk(vm, attached, self._zygote, self._clock, deadline)
@@ -188,7 +193,7 @@ class SandboxProvider(HostVms):
         vm.occupy()
         vm.end(_END_SECONDS)
         self._close_ready_connection(vm_id)
-        self._hurried.discard(vm_id)
+        self._weights.pop(vm_id, None)
         remove_groups(self._groups(vm_id, "", _SERVICE))
         self._disks.remove(vm_id)
         vm.remove()
@@ -243,8 +248,8 @@ def park_vm(
             # this process held them too, the connection would wait until the deadline.
             listener.close()
             control.close()
-            _await_ready(vm, report.fileno(), _left(clock, deadline))
-        _await_greeting(vm, connection, _left(clock, deadline))
+            await_ready(vm, report.fileno(), _left(clock, deadline))
+        await_greeting(vm, connection, _left(clock, deadline))
         undo.pop_all()
     return connection
 
@@ -257,8 +262,8 @@ def attach_disk(vm: VmFolder, spec: dict[str, Any], zygote: Zygote, clock: Clock
     with vm.connect(_left(clock, deadline), "control", socket.SOCK_SEQPACKET) as control:
         control.settimeout(None)
         with _run(vm, "attach", spec, zygote, [control.fileno()]) as report:
-            _await_ready(vm, report.fileno(), _left(clock, deadline))
-        _await_ready(vm, control.fileno(), _left(clock, deadline))
+            await_ready(vm, report.fileno(), _left(clock, deadline))
+        await_ready(vm, control.fileno(), _left(clock, deadline))
 
 
 def _run(vm: VmFolder, program: str, spec: dict[str, Any], zygote: Zygote, descriptors: list[int]) -> IO[bytes]:
@@ -276,7 +281,7 @@ def _run(vm: VmFolder, program: str, spec: dict[str, Any], zygote: Zygote, descr
     return report
 
 
-def _await_ready(vm: VmFolder, report: int, seconds: float) -> None:
+def await_ready(vm: VmFolder, report: int, seconds: float) -> None:
     """Wait for the word ``ready`` on a descriptor. Raises VmError if another comes, or none."""
     poll = select.poll()
     poll.register(report, select.POLLIN)
@@ -290,7 +295,7 @@ def _await_ready(vm: VmFolder, report: int, seconds: float) -> None:
         raise VmError(message)
 
 
-def _await_greeting(vm: VmFolder, connection: socket.socket, seconds: float) -> None:
+def await_greeting(vm: VmFolder, connection: socket.socket, seconds: float) -> None:
     """Wait for the first bytes of the SSH protocol, without consuming them."""
     connection.settimeout(seconds)
     try:

@@ -6,19 +6,17 @@ All is imported on first use, because most commands never connect to a VM.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from storage import on_first_use
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from actors.vms.ssh.connection import Connection, HostKeyMismatch
     from actors.vms.ssh.errors import CommandTimeout, ConnectionLost, OutputTooLong
     from actors.vms.ssh.stream import Completed, InteractiveSession, Pty, Stream
 else:
     __getattr__ = on_first_use(__name__)
 
-# Paramiko takes this for a missing package that it can do without: only configuration files of OpenSSH need it. To
-# import it takes longer than to import paramiko.
-sys.modules.setdefault("invoke", cast("ModuleType", None))
+    # Paramiko takes this for a missing package that it can do without: only configuration files of OpenSSH need it. To
+    # import it takes longer than to import paramiko.
+    sys.modules.setdefault("invoke", None)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from api.console.builds.states import BuildView, JobView
     from api.console.site import Site
-    from api.http.client_addresses import ClientAddresses
     from api.http.slots import StreamSlots
+    from api.middleware.client_addresses import ClientAddresses
     from storage import Build
 
 _HEARTBEAT_SECONDS = 15.0

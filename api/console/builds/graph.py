@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from storage import immutable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
 NODE_WIDTH, NODE_HEIGHT = 192, 40
 _GAP_X, _GAP_Y = 56, 12
@@ -21,11 +21,15 @@ _MOST_BENDS = 1000
 
 @immutable
 class GraphNode:
-    """A job of the graph. ``seconds`` is how long it ran, 0 if it has not."""
+    """A job of the graph.
+
+    ``seconds`` is how long it ran, 0 if it has not; ``matrix`` is the job that it is a cell of.
+    """
 
     position: int
     name: str
     seconds: float = 0.0
+    matrix: str = ""
 
 
 @immutable
@@ -39,13 +43,17 @@ class GraphEdge:
 
 @immutable
 class PlacedNode:
-    """A rectangle for one job, or for several that are folded; ``x`` and ``y`` are its upper left corner."""
+    """A rectangle for one job, or for several that are folded; ``x`` and ``y`` are its upper left corner.
+
+    ``matrix`` is the job whose cells it stands for, empty for others.
+    """
 
     positions: tuple[int, ...]
     name: str
     x: int
     y: float
     critical: bool
+    matrix: str = ""
 
     @property
     def folded(self) -> bool:
@@ -106,14 +114,16 @@ def critical_path(nodes: Sequence[GraphNode], edges: Iterable[GraphEdge]) -> fro
     return frozenset(path)
 
 
-def lay_out(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], *, fold: bool = False) -> GraphLayout:
+def lay_out(
+    nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], *, fold: bool = False, opened: Collection[str] = ()
+) -> GraphLayout:
     """Place every job in the layer after its last prerequisite, near what it waits for.
 
     With ``fold``, jobs that wait for the same jobs, and for which the same jobs wait, share a node if they are at least
-    four. Nodes come in topological order.
+    four. The cells of a matrix share one anyway, unless it is ``opened``. Nodes come in topological order.
     """
     critical = critical_path(nodes, edges)
-    groups = _folded(nodes, edges) if fold else [[node.position] for node in nodes]
+    groups = _grouped(nodes, edges, opened, fold=fold)
     group_of = {position: number for number, group in enumerate(groups) for position in group}
     before: dict[int, set[int]] = defaultdict(set)
     after: dict[int, set[int]] = defaultdict(set)
@@ -126,14 +136,16 @@ def lay_out(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], *, fold: boo
     layers = _layers(len(groups), before)
     ways = _ways(kinds, layers, before, after)
     rows = _rows(layers, before, after)
-    names = {node.position: node.name for node in nodes}
+    by_position = {node.position: node for node in nodes}
+    matrices = [by_position[group[0]].matrix if len(group) > 1 else "" for group in groups]
     placed = [
         PlacedNode(
             positions=tuple(group),
-            name=names[group[0]] if len(group) == 1 else f"{len(group)} x {_shared_name([names[p] for p in group])}",
+            name=matrices[number] or _name_of([by_position[position].name for position in group]),
             x=_MARGIN + layers[number] * (NODE_WIDTH + _GAP_X),
             y=_MARGIN + rows[number] * (NODE_HEIGHT + _GAP_Y),
             critical=not critical.isdisjoint(group),
+            matrix=matrices[number],
         )
         for number, group in enumerate(groups)
     ]
@@ -151,8 +163,22 @@ def lay_out(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], *, fold: boo
     )
 
 
+def _grouped(
+    nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], opened: Collection[str], *, fold: bool
+) -> list[list[int]]:
+    """Return the jobs that share a node, by the place of their first; still in topological order."""
+    cells: dict[str, list[int]] = defaultdict(list)
+    for node in nodes:
+        if node.matrix and node.matrix not in opened:
+            cells[node.matrix].append(node.position)
+    others = [node for node in nodes if not node.matrix]
+    opened_cells = [[node.position] for node in nodes if node.matrix in opened]
+    alone = _folded(others, edges) if fold else [[node.position] for node in others]
+    return sorted([*cells.values(), *opened_cells, *alone])
+
+
 def _folded(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge]) -> list[list[int]]:
-    """Return groups of interchangeable jobs, by the place of their first; still in topological order."""
+    """Return groups of interchangeable jobs."""
     before: dict[int, list[tuple[int, bool]]] = defaultdict(list)
     after: dict[int, list[tuple[int, bool]]] = defaultdict(list)
     for edge in edges:
@@ -165,7 +191,7 @@ def _folded(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge]) -> list[list
     groups = []
     for group in alike.values():
         groups.extend([group] if len(group) >= _FOLD_AT else [[position] for position in group])
-    return sorted(groups)
+    return groups
 
 
 def _layers(count: int, before: Mapping[int, set[int]]) -> list[int]:
@@ -233,6 +259,11 @@ def _settle(group: list[int], rows: list[float], near: Mapping[int, set[int]]) -
     # Nodes that were pushed down pull the layer up by their mean push, so that it stays where its neighbours are.
     for number in group:
         rows[number] -= push / len(group)
+
+
+def _name_of(names: Sequence[str]) -> str:
+    """Return the name of a node for jobs with these names."""
+    return names[0] if len(names) == 1 else f"{len(names)} x {_shared_name(names)}"
 
 
 def _shared_name(names: Sequence[str]) -> str:

@@ -9,11 +9,14 @@ from api.console.builds.debugging import held_vms
 from api.console.builds.error_position import cause_of, position_of
 from api.console.builds.graph import NODE_HEIGHT, NODE_WIDTH, GraphEdge, GraphNode, lay_out
 from api.console.builds.live import Moment
-from api.console.builds.states import view_of
+from api.console.builds.states import MatrixView, view_of
+from api.console.builds.summaries import Summaries
 from api.console.builds.test_reports import MOST_SHOWN, TestReports
 from api.console.builds.timeline import WIDTH, time_line
-from api.console.pages import Page, whole_number
-from api.state_looks import LOOKS, worst
+from api.console.errors import Page
+from api.console.pages import whole_number
+from api.operations.coverage import CoverageRecord, listed_files
+from api.state_looks import LOOKS, in_signs, worst
 from storage import RENDER_LOG, BuildPeople, EdgeKind
 
 if TYPE_CHECKING:
@@ -25,8 +28,16 @@ if TYPE_CHECKING:
     from api.console.site import Site
     from storage import Build
 
-_VIEWS = (("jobs", "Jobs"), ("graph", "Graph"), ("time", "Time line"), ("tests", "Tests"), ("artifacts", "Artifacts"))
-_FOR_MEMBERS = {"tests", "artifacts"}
+_VIEWS = (
+    ("jobs", "Jobs"),
+    ("graph", "Graph"),
+    ("time", "Time line"),
+    ("summary", "Summary"),
+    ("tests", "Tests"),
+    ("coverage", "Coverage"),
+    ("artifacts", "Artifacts"),
+)
+_FOR_MEMBERS = {"tests", "coverage", "artifacts"}
 _NAMES = tuple(name for name, _ in _VIEWS)
 _SOURCES = {
     "api": "the API",
@@ -39,6 +50,7 @@ _SOURCES = {
 _FOLD_FROM = 40
 _RENDER_LOG_BYTES = 64 * 2**10
 _MOST_ARTIFACTS = 500
+_MOST_FILES = 500
 
 
 class BuildPage(Page):
@@ -46,10 +58,11 @@ class BuildPage(Page):
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._reports = TestReports(site.storage)
+        self._reports = TestReports(site.storage, site.test_reports)
+        self._summaries = Summaries(site.storage)
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:
-        """Show the build with its jobs as a list, a graph or a time line, or with its artifacts."""
+        """Show the build with its jobs as a list, a graph or a time line, or what these left."""
         site = self._site
         build = site.access.readable_build(req, org, pipeline, number)
         member = site.is_member(req, build.organization_id)
@@ -84,6 +97,10 @@ class BuildPage(Page):
                 return {"time": line, "time_width": WIDTH}
             case "tests":
                 return {"tests": self._reports.of_build(build), "most": MOST_SHOWN}
+            case "coverage":
+                found = self._site.build_coverage.compared(build)
+                files, more = listed_files(found, 0, _MOST_FILES)
+                return {"coverage": CoverageRecord.of(found), "files": files, "more": more}
             case "artifacts":
                 kept = storage.artifacts.page_of_build(build.id, _MOST_ARTIFACTS, whole_number(req.get_param("after")))
                 return {
@@ -91,6 +108,8 @@ class BuildPage(Page):
                     "more_artifacts": kept.next_key,
                     "artifacts_expired_at": storage.artifacts.expired_at(build.id),
                 }
+            case "summary":
+                return {"summaries": self._summaries.of_build(build)}
             case _:
                 return {}
 
@@ -102,9 +121,13 @@ class BuildPage(Page):
         ]
         wanted = req.get_param("fold")
         folded = len(view.jobs) >= _FOLD_FROM if wanted is None else wanted == "yes"
-        nodes = [GraphNode(job.position, job.name, job.seconds) for job in view.jobs]
+        nodes = [GraphNode(job.position, job.name, job.seconds, job.matrix_job) for job in view.jobs]
+        asked = set(req.get_param_as_list("open") or ())
+        opened = [each.key for each in view.entries if isinstance(each, MatrixView) and each.key in asked]
         return {
-            "graph": lay_out(nodes, edges, fold=folded),
+            "graph": lay_out(nodes, edges, fold=folded, opened=opened),
+            "opened": opened,
+            "in_signs": _in_signs,
             "by_position": {job.position: job for job in view.jobs},
             "folded": folded,
             "worst": _worst,
@@ -125,6 +148,11 @@ class BuildPage(Page):
         position = position_of(message, log, storage.builds.pipeline_ir(build.id))
         # The output has the whole traceback.
         return {"why": cause_of(message) if log else message, "render_log": log, "position": position}
+
+
+def _in_signs(positions: Sequence[int], by_position: Mapping[int, JobView]) -> str:
+    """Return how many jobs of a node are in which state."""
+    return in_signs([by_position[position].state for position in positions])
 
 
 def _worst(positions: Sequence[int], by_position: Mapping[int, JobView]) -> str:

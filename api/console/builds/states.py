@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from actors import wait_reason
-from api.console.words import title_of
+from api.console.pages import title_of
+from api.state_looks import worst
 from storage import BuildState, JobState, duration, immutable
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from datetime import datetime
 
     from api.engine import EngineInterface
     from storage import Build, Job, Storage
+
+
+_COUNTED = {
+    "passed": {JobState.PASSED},
+    "failed": {JobState.FAILED, JobState.TIMED_OUT},
+    "running": {JobState.ASSIGNED, JobState.RUNNING, JobState.CANCELING, JobState.TIMING_OUT},
+    "waiting": {JobState.PENDING, JobState.SCHEDULED},
+    "skipped": {JobState.SKIPPED},
+    "canceled": {JobState.CANCELED},
+}
+"""The words for how many cells of a matrix are in which states."""
 
 
 @immutable
@@ -28,6 +42,7 @@ class JobView:
     soft_failed: bool
     started_at: datetime | None
     finished_at: datetime | None
+    matrix_job: str = ""
 
     @property
     def runs(self) -> bool:
@@ -48,6 +63,30 @@ class JobView:
 
 
 @immutable
+class MatrixView:
+    """The cells of a job with a matrix, as one entry of the list."""
+
+    key: str
+    cells: tuple[JobView, ...]
+
+    @property
+    def position(self) -> int:
+        """The place of its first cell."""
+        return self.cells[0].position
+
+    @property
+    def state(self) -> str:
+        """The state that matters most."""
+        return worst({cell.state for cell in self.cells})
+
+    @property
+    def counts(self) -> str:
+        """The number of cells, and how many of them are in which state."""
+        found = [(sum(cell.state in states for cell in self.cells), word) for word, states in _COUNTED.items()]
+        return f"{len(self.cells)} cells: {', '.join(f'{number} {word}' for number, word in found if number)}"
+
+
+@immutable
 class BuildView:
     """A build with all of its jobs at one moment; ``why`` says why it waits as a whole."""
 
@@ -60,6 +99,20 @@ class BuildView:
     def title(self) -> str:
         """The first line of the commit's message."""
         return title_of(self.build.message, self.build.commit)
+
+    @property
+    def entries(self) -> tuple[JobView | MatrixView, ...]:
+        """The jobs as they are listed: the cells of a matrix, which follow each other, are one entry."""
+        entries: list[JobView | MatrixView] = []
+        for key, found in groupby(self.jobs, key=lambda job: job.matrix_job):
+            cells = tuple(found)
+            entries += [MatrixView(key, cells)] if key and len(cells) > 1 else cells
+        return tuple(entries)
+
+    def matrices_of(self, jobs: Collection[JobView]) -> list[MatrixView]:
+        """Return the matrices that some jobs are cells of."""
+        keys = {job.matrix_job for job in jobs}
+        return [each for each in self.entries if isinstance(each, MatrixView) and each.key in keys]
 
     @property
     def done(self) -> int:
@@ -116,6 +169,7 @@ def _job_view(job: Job, engine: EngineInterface) -> JobView:
         soft_failed=job.soft_failed,
         started_at=job.started_at,
         finished_at=job.finished_at,
+        matrix_job=job.matrix_job or "",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from actors.test_reports import CaseOutcome
+from actors.test_reports import WORST_FIRST, CaseOutcome
 from storage import immutable
 
 if TYPE_CHECKING:
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from actors.test_reports import TestCase
 
-_WORST = (CaseOutcome.FAILED, CaseOutcome.PASSED, CaseOutcome.SKIPPED)
 _WIDTH, _HEIGHT, _STEP = 7, 12, 9
 
 
@@ -102,7 +101,7 @@ def outcomes_of(cases: Iterable[TestCase]) -> ReportOutcomes:
     found: dict[CaseName, CaseOutcome] = {}
     for case in cases:
         name = CaseName(case.suite, case.name)
-        found[name] = min(found.get(name, case.outcome), case.outcome, key=_WORST.index)
+        found[name] = min(found.get(name, case.outcome), case.outcome, key=WORST_FIRST.index)
     return ReportOutcomes(found, frozenset(name for name, each in found.items() if each is CaseOutcome.FAILED))
 
 
@@ -125,7 +124,7 @@ class Histories:
             outcome = report.outcomes.of.get(name)
             if outcome is not None:
                 before = runs.get(report.number)
-                worst = outcome if before is None else min(before.outcome, outcome, key=_WORST.index)
+                worst = outcome if before is None else min(before.outcome, outcome, key=WORST_FIRST.index)
                 runs[report.number] = PastRun(report.number, report.commit, worst)
         return CaseHistory(tuple(runs.values()))
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from actors.test_reports import CaseOutcome, NotReport, TestCase, read_artifact, read_reports
+from actors.test_reports import CaseOutcome, NotReport, TestCase
+from api.builds.test_reports import KeptReports, read_again
 from api.console.builds.test_history import CaseName, Histories, PastReport, outcomes_of
 from storage import immutable
 
 if TYPE_CHECKING:
-    from actors.test_reports import ReadReports, TestReport
+    from actors.test_reports import ReadReports
     from api.console.builds.test_history import CaseHistory, ReportOutcomes
     from storage import Artifact, Build, Job, Storage
 
@@ -26,7 +27,6 @@ _MOST_PAST_BYTES = 4 * 2**20
 """The bytes that are read for the history of one page; the next page reads on, as outcomes are kept."""
 
 _LARGEST_PAST = 2 * 2**20
-_KEPT_CASES = 50_000
 _KEPT_OUTCOMES = 200_000
 _MOST_PAST_OUTCOMES = _KEPT_OUTCOMES // 2
 """The outcomes in the history of one page, so that those that are kept are used by the next page."""
@@ -73,17 +73,17 @@ class BuildTests:
 
 @dataclass(slots=True)
 class TestReports:
-    """The reports that were read last; files do not change. Safe in any thread."""
+    """The tests of builds for pages, with the outcomes that were read last. Safe in any thread."""
 
     __test__ = False  # pytest would take it for tests
     storage: Storage
-    _read: OrderedDict[str, TestReport | NotReport] = field(default_factory=OrderedDict)
+    reports: KeptReports
     _outcomes: OrderedDict[str, ReportOutcomes] = field(default_factory=OrderedDict)
     _lock: Lock = field(default_factory=Lock)
 
     def of_build(self, build: Build) -> BuildTests:
         """Return the tests of a build: of each file that ends in ``.xml``, is not too large, and is a report."""
-        read = read_reports(self.storage, build, self._tests)
+        read = self.reports.of_build(build)
         past = Histories(self._past(build))
         jobs = {job.uuid: job for job in self.storage.jobs.of_build(build.id)}
         known, found = 0, _Found(past)
@@ -128,7 +128,7 @@ class TestReports:
             return kept
 
     def _read_outcomes(self, artifact: Artifact) -> ReportOutcomes:
-        read = self._parse(artifact)
+        read = read_again(self.storage, artifact)
         outcomes = outcomes_of(() if isinstance(read, NotReport) else read.cases)
         with self._lock:
             self._outcomes[artifact.uuid] = outcomes
@@ -136,27 +136,6 @@ class TestReports:
             while kept > _KEPT_OUTCOMES:
                 kept -= len(self._outcomes.popitem(last=False)[1].of)
         return outcomes
-
-    def _tests(self, artifact: Artifact) -> TestReport | NotReport:
-        """Return a file's tests, or why it has none."""
-        with self._lock:
-            if artifact.uuid in self._read:
-                self._read.move_to_end(artifact.uuid)
-                return self._read[artifact.uuid]
-        found = self._parse(artifact)
-        with self._lock:
-            self._read[artifact.uuid] = found
-            kept = sum(1 if isinstance(each, NotReport) else len(each.cases) + 1 for each in self._read.values())
-            while kept > _KEPT_CASES and len(self._read) > 1:
-                _, oldest = self._read.popitem(last=False)
-                kept -= 1 if isinstance(oldest, NotReport) else len(oldest.cases) + 1
-        return found
-
-    def _parse(self, artifact: Artifact) -> TestReport | NotReport:
-        try:
-            return read_artifact(self.storage, artifact)
-        except NotReport as error:
-            return type(error)(str(error))  # this one would keep what was read in memory
 
 
 class _Found:

@@ -16,6 +16,16 @@ function tick() {
   }
 }
 
+// How many of some states have each sign, the worst first, as the service writes it.
+function inSigns(states, looks) {
+  const counts = new Map();
+  for (const [state, sign] of looks) {
+    const number = states.filter(each => each === state).length;
+    if (number) counts.set(sign, (counts.get(sign) ?? 0) + number);
+  }
+  return [...counts].map(([sign, number]) => `${sign} ${number}`).join("  ");
+}
+
 function setStates(changed) {
   const nodes = document.querySelectorAll("[data-jobs]");
   const looks = nodes.length ? JSON.parse(nodes[0].closest("[data-looks]").dataset.looks) : [];  // the worst first
@@ -27,6 +37,8 @@ function setStates(changed) {
     if (node.dataset.states) node.dataset.states = states.join(" ");
     [node.dataset.state, node.querySelector(".sign").textContent, node.dataset.tone] =
       looks.find(([state]) => states.includes(state));
+    const counts = node.querySelector(".counts");
+    if (counts) counts.textContent = inSigns(states, looks);
     const name = node.getAttribute("aria-label").replace(/: [^:]*$/, "");
     node.setAttribute("aria-label", `${name}: ${node.dataset.state.replace("_", " ")}`);
   }
@@ -49,7 +61,7 @@ function replaceChanged(html) {
     const old = document.getElementById(each.id);
     const focused = old?.contains(document.activeElement);
     old?.replaceWith(each);
-    if (focused) each.querySelector("a")?.focus();
+    if (focused) (each.querySelector("a") ?? each).focus();
   }
   tick();
   announce();

@@ -43,7 +43,7 @@ class ProviderHttp:
     def connection(self) -> ProviderConnection:
         """Return a connection for one sign-in."""
         deadline = Deadline(self._timeout, lambda: ProviderError(_TOO_LATE))
-        return ProviderConnection(deadline, self._ssl_context, self._addresses)
+        return ProviderConnection(deadline, lambda: self._ssl_context, self._addresses)
 
     def _addresses(self, host: str, port: int) -> list[str]:
         """Return the addresses of a host that may be connected to. Raises ProviderError if there are none."""
@@ -63,7 +63,10 @@ class ProviderHttp:
 
     @cached_property
     def _ssl_context(self) -> ssl.SSLContext:
-        """The authorities that are trusted: the usual ones, or those that ``SSL_CERT_FILE`` names."""
+        """The authorities that are trusted: the usual ones, or those that ``SSL_CERT_FILE`` names.
+
+        They take a tenth of a second to read.
+        """
         return httpx.create_ssl_context()
 
 
@@ -74,7 +77,7 @@ class ProviderConnection:
     """
 
     def __init__(
-        self, deadline: Deadline, ssl_context: ssl.SSLContext, resolve: Callable[[str, int], list[str]]
+        self, deadline: Deadline, ssl_context: Callable[[], ssl.SSLContext], resolve: Callable[[str, int], list[str]]
     ) -> None:
         self.deadline = deadline
         transport = _Transport(TimedBackend(deadline, resolve), ssl_context)
@@ -101,7 +104,7 @@ class ProviderConnection:
 class _Transport(httpx.BaseTransport):
     """Sends each request over a connection of its own, and reads the whole response."""
 
-    def __init__(self, backend: TimedBackend, ssl_context: ssl.SSLContext) -> None:
+    def __init__(self, backend: TimedBackend, ssl_context: Callable[[], ssl.SSLContext]) -> None:
         self._backend = backend
         self._ssl_context = ssl_context
 
@@ -109,9 +112,10 @@ class _Transport(httpx.BaseTransport):
         raw = request.url
         url = httpcore.URL(scheme=raw.raw_scheme, host=raw.raw_host, port=raw.port, target=raw.raw_path)
         where = f"{raw.scheme}://{raw.host}"
+        context = self._ssl_context() if raw.scheme == "https" else None
         try:
             with (
-                httpcore.ConnectionPool(ssl_context=self._ssl_context, network_backend=self._backend) as pool,
+                httpcore.ConnectionPool(ssl_context=context, network_backend=self._backend) as pool,
                 pool.stream(request.method, url, headers=request.headers.raw, content=request.read()) as response,
             ):
                 content = _whole(response.iter_stream(), where)

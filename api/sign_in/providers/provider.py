@@ -8,21 +8,21 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
-from storage import EmailInvalid, ProvenIdentity, email_address, immutable
+from storage import EmailInvalid, ProvenIdentity, email_address, immutable, pattern
 
 if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
     from api.sign_in.providers.bounded_http import ProviderConnection
 
-_SUBJECT = re.compile(r"[ -~]{1,255}", re.ASCII)
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
+_SUBJECT = pattern(r"[ -~]{1,255}", re.ASCII)
+_UNPRINTABLE = pattern(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
 _LONGEST_NAME = 255
-_PLAIN = re.compile(r"https?://[!-~]+", re.ASCII | re.IGNORECASE)
-_NEVER = re.compile(r"[\\\"<>^`{|}@]")
+_PLAIN = pattern(r"https?://[!-~]+", re.ASCII | re.IGNORECASE)
+_NEVER = pattern(r"[\\\"<>^`{|}@]")
 """Characters that parsers disagree about; "@" would put a name before the host."""
 
-_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?", re.ASCII)
+_HOST = pattern(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?", re.ASCII)
 
 
 class ProofMissing(Exception):

@@ -6,12 +6,12 @@ import re
 from typing import TYPE_CHECKING
 
 from api.sign_in.providers.provider import is_secure_url
-from storage import immutable, required_setting, setting
+from storage import immutable, pattern, required_setting, setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+", re.ASCII)
+_SCOPE = pattern(r"[\x21\x23-\x5b\x5d-\x7e]+", re.ASCII)
 
 
 @immutable

@@ -15,13 +15,10 @@ from storage import EmailUnproven, SignUpClosed
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    import falcon
-
-    from api.middleware.rate_limits import RateLimits
     from api.sign_in.providers.bounded_http import ProviderConnection, ProviderHttp
     from api.sign_in.providers.provider import AuthorizeStep, CodeExchange, Provider
-    from api.sign_in.sessions import SessionStart
     from api.sign_in.settings import IdentitySettings
+    from api.sign_in.visitor import Visitor
     from storage import Clock, SignUpPolicy, Storage, User
 
 
@@ -77,8 +74,7 @@ def _opened(settings: IdentitySettings, clock: Clock) -> tuple[Provider | None, 
     """Return Google, GitHub and the issuers by name, as far as they are configured."""
     if not (settings.google.client_id or settings.github.client_id or settings.oidc):
         return None, None, {}
-    # 18 MB and 0.2 s, which an installation without providers does not need.
-    from api.sign_in.providers.oidc import Github, Google, Oidc  # noqa: PLC0415
+    from api.sign_in.providers.oidc import Github, Google, Oidc  # noqa: PLC0415 - 18 MB and 0.2 s for who has providers
 
     return (
         Google(settings.google) if settings.google.client_id else None,
@@ -95,14 +91,10 @@ class ProviderSignIn:
         storage: Storage,
         providers: IdentityProviders,
         policy: SignUpPolicy,
-        sessions: SessionStart,
-        limits: RateLimits,
     ) -> None:
         self._storage = storage
         self.providers = providers
         self._policy = policy
-        self._sessions = sessions
-        self._limits = limits
 
     @contextmanager
     def connection(self) -> Generator[ProviderConnection]:
@@ -123,17 +115,12 @@ class ProviderSignIn:
             raise _failed(provider, error) from None
 
     def finish(
-        self,
-        req: falcon.Request,
-        resp: falcon.Response,
-        provider: Provider,
-        exchange: CodeExchange,
-        owner_token: str | None = None,
+        self, visitor: Visitor, provider: Provider, exchange: CodeExchange, owner_token: str | None = None
     ) -> tuple[User, str]:
         """Start a session of the person whose code this is; return the user and the token. Raises ApiError."""
         user = self._user(provider, exchange, owner_token)
-        self._limits.limit_user(user, resp)
-        return user, self._sessions.token(req, resp, user, provider.about.title)
+        visitor.limit_user(user)
+        return user, visitor.begin_session(user, provider.about.title)
 
     def _user(self, provider: Provider, exchange: CodeExchange, owner_token: str | None) -> User:
         try:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 import click
 
 from api.operations import billing
+from ci_daemon.command.support.body_options import body_option, given
 from ci_daemon.command.support.command_classes import Group
 from ci_daemon.command.support.options import CENTS, note_option
 from ci_daemon.command.support.session import Failure, Session, pass_session
-from ci_daemon.terminal.counts import counted
+from ci_daemon.terminal import counted
 from storage import CouponTaken, NewCoupon, document_of
 
 _COLUMNS = ("code", "credit_cents", "redemptions", "max_redemptions", "expires_at", "note")
 _CODE = re.compile(r"[A-Z0-9][A-Z0-9-]{2,62}[A-Z0-9]", re.ASCII | re.IGNORECASE)
-_MAX_REDEMPTIONS = 10**9
 
 
 def _valid_code(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
@@ -47,23 +48,24 @@ def coupon() -> None:
 @coupon.command()
 @click.argument("code", callback=_valid_code)
 @click.argument("cents", type=CENTS)
-@click.option(
-    "--max",
-    "max_redemptions",
-    metavar="N",
-    type=click.IntRange(1, _MAX_REDEMPTIONS),
-    help="The most organizations that may redeem it; by default no limit, and anybody may create organizations.",
-)
+@body_option(NewCoupon, "max_redemptions", "--max")
 @click.option(
     "--expires", metavar="DATE", callback=_end_of_day, help="The last day, in UTC, on which it may be redeemed."
 )
 @note_option("What it is for, as the members of an organization that redeems it read it in their transactions.")
 @pass_session
 def create(
-    session: Session, *, code: str, cents: int, max_redemptions: int | None, expires: datetime | None, note: str | None
+    session: Session,
+    /,
+    *,
+    code: str,
+    cents: int,
+    expires: datetime | None,
+    note: str | None,
+    **bounds: Any,  # noqa: ANN401 - fields of the body
 ) -> None:
     """Create the coupon CODE, which gives each organization that redeems it CENTS (whole cents), once."""
-    body = NewCoupon(code, cents, max_redemptions, expires, note)
+    body = NewCoupon(code, cents, expires_at=expires, note=note, **given(bounds))
     with session.owners_door() as door:
         try:
             created = door.perform(billing.create_coupon, {"code": code}, body)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from api.operations import invites
+from ci_daemon.command.support.body_options import body_option
 from ci_daemon.command.support.command_classes import Group, ServerCommand
 from ci_daemon.command.support.input import hidden_line
 from ci_daemon.command.support.options import email_address
@@ -32,13 +33,7 @@ def list_invites(session: Session, *, org: str) -> None:
 @invite.command(cls=ServerCommand)
 @click.argument("org")
 @click.argument("email", type=email_address)
-@click.option(
-    "--role",
-    type=click.Choice([Role.MEMBER.value, Role.ADMIN.value]),
-    default=Role.MEMBER.value,
-    show_default=True,
-    help="Members build, admins also manage members and settings.",
-)
+@body_option(invites.CreateInviteRequest, "role", default=Role.MEMBER.value, show_default=True)
 @pass_session
 def create(session: Session, *, org: str, email: str, role: str) -> None:
     """Invite the person with the address EMAIL to the organization ORG.

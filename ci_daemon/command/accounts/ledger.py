@@ -11,9 +11,9 @@ import click
 
 from api.operations import billing
 from ci_daemon.command.support.command_classes import Group, SharedCommand
-from ci_daemon.command.support.options import CENTS, note_option
+from ci_daemon.command.support.options import CENTS, limit_option, note_option
 from ci_daemon.command.support.session import Failure, Session, pass_session
-from ci_daemon.terminal.counts import counted
+from ci_daemon.terminal import counted
 from storage import document_of
 
 if TYPE_CHECKING:
@@ -29,9 +29,7 @@ def ledger() -> None:
 
 @ledger.command(name="list", cls=SharedCommand, reads=True)
 @click.argument("org")
-@click.option(
-    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="The maximum number to list."
-)
+@limit_option(1000, default=20)
 @pass_session
 def list_entries(session: Session, *, org: str, limit: int) -> None:
     """List the newest entries of the ledger of the organization ORG, newest first."""

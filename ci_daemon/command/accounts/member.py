@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from api.operations import members
+from ci_daemon.command.support.body_options import body_option, body_options
 from ci_daemon.command.support.command_classes import Command, Group, ServerCommand, SharedCommand
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from storage import Role, document_of
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from api.doors import Door
 
 _WITH_ARTICLE: dict[str, str] = {Role.OWNER: "an owner", Role.ADMIN: "an admin", Role.MEMBER: "a member"}
-_role_choice = click.Choice([role.value for role in Role])
 
 
 @click.group(cls=Group)
@@ -36,21 +36,15 @@ def list_members(session: Session, *, org: str) -> None:
 @member.command(cls=Command)
 @click.argument("org")
 @click.argument("email")
-@click.option(
-    "--role",
-    type=_role_choice,
-    default=Role.MEMBER.value,
-    show_default=True,
-    help="Members build, admins also manage members and settings, owners also owners.",
-)
+@body_option(members.AddMemberRequest, "role", default=Role.MEMBER.value, show_default=True)
 @pass_session
-def add(session: Session, *, org: str, email: str, role: str) -> None:
+def add(session: Session, *, org: str, email: str, role: Role) -> None:
     """Make the user with the address EMAIL a member of the organization ORG, on the box.
 
     With a server, `ci-daemon invite create` asks them first.
     """
     with session.owners_door() as door:
-        body = members.AddMemberRequest(Role(role))
+        body = members.AddMemberRequest(role)
         added = door.perform(members.add_member, {"org": org, "email": email}, body)
     document = {"org": org, "email": added.email, "role": added.role.value}
     session.answer(document, f"{added.email} is {_WITH_ARTICLE[added.role]} of {org}")
@@ -59,7 +53,7 @@ def add(session: Session, *, org: str, email: str, role: str) -> None:
 @member.command(name="set", cls=ServerCommand)
 @click.argument("org")
 @click.argument("email")
-@click.option("--role", type=_role_choice, required=True, help="The new role.")
+@body_options(members.UpdateMemberRoleRequest, "role")
 @pass_session
 def set_member(session: Session, *, org: str, email: str, role: str) -> None:
     """Change the role of the member EMAIL of the organization ORG."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from api.operations import api_tokens
+from ci_daemon.command.support.body_options import body_option
 from ci_daemon.command.support.command_classes import Group, SharedCommand
-from ci_daemon.command.support.options import one_line
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from storage import TokenKind, document_of, timestamp
 
@@ -48,14 +48,7 @@ def token() -> None:
     show_default=True,
     help="A session ends after 30 days, and may do what an API key may not: make API keys, hand out sessions.",
 )
-@click.option(
-    "--description",
-    metavar="TEXT",
-    default="made by ci-daemon",
-    show_default=True,
-    type=one_line(10_000),
-    help="What it is for, as its owner reads it in the list.",
-)
+@body_option(api_tokens.ApiTokenCreateRequest, "description", default="made by ci-daemon", show_default=True)
 @click.option(
     "--expires-at",
     metavar="TIME",

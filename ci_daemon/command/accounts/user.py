@@ -5,10 +5,11 @@ from __future__ import annotations
 import click
 
 from api.operations import users
+from ci_daemon.command.support.body_options import body_options
 from ci_daemon.command.support.command_classes import Group
-from ci_daemon.command.support.options import display_name, email_address
+from ci_daemon.command.support.options import email_address
 from ci_daemon.command.support.session import Session, pass_session
-from ci_daemon.terminal.counts import counted
+from ci_daemon.terminal import counted
 from storage import document_of
 
 _COLUMNS = ("email", "name", "personal_org_slug", "created_at")
@@ -21,7 +22,7 @@ def user() -> None:
 
 @user.command()
 @click.argument("email", type=email_address)
-@click.option("--name", type=display_name, metavar="NAME", required=True, help="The name to show.")
+@body_options(users.CreateUserRequest, "name")
 @pass_session
 def add(session: Session, *, email: str, name: str) -> None:
     """Add a user, the user's personal organization, and an API key for both.

@@ -14,7 +14,7 @@ from api.operations import artifacts, jobs
 from ci_daemon.command.support.command_classes import Group, SharedCommand
 from ci_daemon.command.support.names import BuildName, build_argument
 from ci_daemon.command.support.session import Failure, Session, pass_session
-from ci_daemon.terminal.printable import printable
+from ci_daemon.terminal.text import printable
 from storage import timestamp
 
 if TYPE_CHECKING:
@@ -65,10 +65,9 @@ def get(session: Session, *, name: BuildName, globs: tuple[str, ...], step: str 
     Nothing that is there is overwritten. The hash of each file is checked. After an interruption, the same command goes
     on where it was.
     """
-    # Only here, because a list needs no client.
-    from ci_daemon.remote.download import download, place  # noqa: PLC0415
-    from ci_daemon.submit.retry import Backoff  # noqa: PLC0415
-    from ci_daemon.terminal.progress import transfer_progress  # noqa: PLC0415
+    from ci_daemon.remote.download import download, place  # noqa: PLC0415 - a list needs no client
+    from ci_daemon.remote.errors import Backoff  # noqa: PLC0415 - the same
+    from ci_daemon.terminal.progress import transfer_progress  # noqa: PLC0415 - the same
 
     with session.door() as door:
         chosen = [each for each, _ in _chosen(door, name, globs, step)]

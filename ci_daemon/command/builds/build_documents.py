@@ -28,6 +28,7 @@ _SHOWN_OF_BUILD = (
     "approved_by",
     "strict_shell",
     "warnings",
+    "inputs",
 )
 _SHOWN_OF_JOB = (
     "name",

@@ -6,7 +6,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ci_daemon.command.support.lookup import find_build
+from ci_daemon.command.support.names import find_build
 from ci_daemon.command.support.session import Failure
 from ci_daemon.submit import BuildRecords, ServedBuild
 from storage import RENDER_LOG
@@ -48,12 +48,16 @@ class BuildFiles(BuildRecords):
         self._uuid = build.uuid
 
     @contextmanager
-    def log(self, job_id: str, start: int, wait: int) -> Iterator[tuple[Iterator[bytes], bool]]:
-        """Open a job's log from byte ``start`` on, waiting up to ``wait`` seconds for a first byte.
+    def log(
+        self, job_id: str, start: int, wait: int, service: str | None = None
+    ) -> Iterator[tuple[Iterator[bytes], bool]]:
+        """Open a job's log, or that of its ``service``, from byte ``start`` on.
+
+        It waits up to ``wait`` seconds for a first byte.
 
         Whether the job is over is read first, so that the bytes include all that was written before its end.
         """
-        log = self._storage.logs.reader(self._uuid, job_id)
+        log = self._storage.logs.of(self._uuid, job_id, service)
         deadline = time.monotonic() + wait
         ended, chunk = self._ended(job_id), log.read(start, _MAX_CHUNK)
         while not ended and not chunk and time.monotonic() < deadline:

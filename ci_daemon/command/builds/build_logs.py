@@ -14,7 +14,7 @@ from ci_daemon.command.builds.build_files import build_reader
 from ci_daemon.command.support.command_classes import SharedCommand
 from ci_daemon.command.support.names import BuildName, build_argument
 from ci_daemon.command.support.session import Failure, Session, pass_session
-from ci_daemon.terminal.paging import print_paged
+from ci_daemon.terminal import print_paged
 from storage import RENDER_LOG, JobState
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def logs(session: Session, *, name: BuildName, step: str | None, follow: bool) -
             session.answer([each.document() for each in tails], "")
             return
         screen = submission.Screen(sys.stdout)
-        screen.show(submission.FollowStarted(build, tuple(each.job for each in tails)))
+        screen.show(submission.FollowStarted(build, tuple(each.job for each in tails if each.service is None)))
         if follow:
             for line in _followed(reader, tails):
                 screen.show(line)
@@ -80,7 +80,8 @@ def _wait_for_jobs(reader: BuildReader) -> BuildRecord:
 def _log_tails(reader: BuildReader, build: BuildRecord, jobs: list[JobRecord], step: str | None) -> list[_LogTail]:
     """Return the logs to show: those of the jobs, or that of the rendering if the build has no jobs."""
     if jobs or step is not None:
-        return [_LogTail(reader, job) for job in jobs if step in {None, job.step_key}]
+        shown = [job for job in jobs if step in {None, job.step_key}]
+        return [_LogTail(reader, job, service) for job in shown for service in (None, *job.services)]
     log = _LogTail(reader, _rendering(build))
     return [] if log.empty else [log]
 
@@ -106,6 +107,8 @@ def _rendering(build: BuildRecord) -> JobRecord:
         cache_key=None,
         cache_hit=False,
         image=None,
+        matrix_job=None,
+        matrix=None,
         created_at=build.created_at,
         started_at=build.started_at,
         finished_at=build.finished_at,
@@ -113,10 +116,14 @@ def _rendering(build: BuildRecord) -> JobRecord:
 
 
 class _LogTail:
-    """A log and the position in it. The log of a build's rendering is shown as that of a job."""
+    """A log and the position in it, of a job or of its ``service``.
 
-    def __init__(self, reader: BuildReader, job: JobRecord) -> None:
+    The log of a build's rendering is shown as that of a job.
+    """
+
+    def __init__(self, reader: BuildReader, job: JobRecord, service: str | None = None) -> None:
         self.job = job
+        self.service = service
         self._reader = reader
         self._offset = 0
         self._complete = False
@@ -132,24 +139,25 @@ class _LogTail:
         """Return the whole log with its job."""
         text = b"".join(self._chunks()).decode(errors="replace")
         job_id = None if self.job.uuid == RENDER_LOG else self.job.uuid
-        return {"job_id": job_id, "key": self.job.step_key, "state": self.job.state, "log": text}
+        of_service = {} if self.service is None else {"service": self.service}
+        return {"job_id": job_id, "key": self.job.step_key, "state": self.job.state, **of_service, "log": text}
 
     def lines(self) -> Iterator[LogLine]:
         """Yield the lines that were completed since the last call."""
         for chunk in self._chunks():
-            yield from (submission.LogLine(self.job, text) for text in self._splitter.feed(chunk))
+            yield from (submission.LogLine(self.job, text, self.service) for text in self._splitter.feed(chunk))
 
     def rest(self) -> Iterator[LogLine]:
         """Yield the remaining lines of a log that has ended."""
         yield from self.lines()
-        yield from (submission.LogLine(self.job, text) for text in self._splitter.end())
+        yield from (submission.LogLine(self.job, text, self.service) for text in self._splitter.end())
 
     def _chunks(self) -> Iterator[bytes]:
         """Yield what was written since the last call."""
         grew = True
         while grew and not self._complete:
             grew = False
-            with self._reader.log(self.job.uuid, self._offset, 0) as (chunks, last):
+            with self._reader.log(self.job.uuid, self._offset, 0, self.service) as (chunks, last):
                 for chunk in chunks:
                     grew = True
                     self._offset += len(chunk)

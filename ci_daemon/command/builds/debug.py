@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ci_daemon import debug as debugging
+from api.operations import debugging
 from ci_daemon.command.support.command_classes import Command
 from ci_daemon.command.support.exit_codes import ExitCode
-from ci_daemon.command.support.lookup import find_build
 from ci_daemon.command.support.names import BuildName, build_argument
 from ci_daemon.command.support.session import Failure, Session, pass_session
-from ci_daemon.host.lock import served_by
-from ci_daemon.providers import open_images, open_providers
-from storage import MICRO_CENTS, HoldEnd, SystemClock, timestamp
+from ci_daemon.debug import has_terminal
+from storage import MICRO_CENTS, document_of, timestamp
 
 if TYPE_CHECKING:
-    from storage import Storage
+    from collections.abc import Mapping
+
+    from api.doors import LocalDoor
 
 _SEPARATOR = "--"
 
@@ -52,53 +52,28 @@ def debug(session: Session, context: click.Context, *, name: BuildName, step: st
     command: tuple[str, ...] = context.meta[_SEPARATOR]
     if release and command:
         raise click.UsageError("give either a command or --release")
-    with session.storage() as storage:
-        if not release and not command and not debugging.has_terminal():
+    with session.owners_door() as door:
+        if not release and not command and not has_terminal():
             raise Failure("a shell needs a terminal: give a command after --, as in `-- cat /etc/os-release`")
-        try:
-            target = debugging.find_target(storage, find_build(storage, name), step)
-        except debugging.NoTarget as error:
-            raise Failure(str(error)) from error
-        job_name = f"{name} {target.job.step_key}"
+        target = door.perform(debugging.find_vm, name.names, debugging.FindVmRequest(step))
+        job_name, names = f"{name} {target.job.step_key}", {**name.names, "step": target.job.step_key}
         if release:
-            _release(session, storage, target, job_name)
+            _release(session, door, names, job_name)
             return ExitCode.SUCCESS
-        shell = _shell(session, storage, target)
-        _audit(session, storage, target, "debug", "a command" if command else "a shell")
-    with closing(shell):
+        opened = door.perform(debugging.open_shell, names, debugging.OpenShellRequest(command=bool(command)))
+    with closing(opened.shell) as shell:
         click.echo(_hold_summary(target, job_name), err=True)
         return shell.run(command)
 
 
-def _shell(session: Session, storage: Storage, target: debugging.Target) -> debugging.Shell:
-    """Connect to the target's VM. Raises VmError."""
-    config = session.config()
-    images = open_images(session.state_dir, config)
-    providers = open_providers(session.state_dir, config, images, SystemClock())
-    return debugging.open_shell(storage, images, providers, config, target)
-
-
-def _release(session: Session, storage: Storage, target: debugging.Target, job_name: str) -> None:
-    if target.hold is None or not storage.holds.shorten(target.hold.id, HoldEnd.RELEASED):
-        state = target.job.state
-        raise Failure(
-            f"the VM of {job_name} is not held: the job is {state}, and its VM is destroyed when the job ends"
-        )
-    _audit(session, storage, target, "release", "the VM was held")
-    runs = served_by(session.state_dir) is not None
+def _release(session: Session, door: LocalDoor, names: Mapping[str, str], job_name: str) -> None:
+    released = door.perform(debugging.release_vm, names)
     when = (
         "its VM is destroyed now"
-        if runs
+        if released.serves
         else f"its VM is destroyed when the service runs: start it with {session.start_command}"
     )
-    session.answer({"released": target.lease.uuid}, f"{job_name} is no longer held: {when}")
-
-
-def _audit(session: Session, storage: Storage, target: debugging.Target, action: str, note: str) -> None:
-    """Write the audit entry now, not at the end: a shell may last for hours."""
-    organization, job_name = target.build.organization_slug, f"{target.build.name} {target.job.step_key}"
-    storage.audit.write(session.operator, action, job_name, note, origin=session.origin, organization=organization)
-    session.audited = True
+    session.answer(document_of(released), f"{job_name} is no longer held: {when}")
 
 
 def _hold_summary(target: debugging.Target, job_name: str) -> str:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from api.operations import jobs
-from ci_daemon.command.builds.build_documents import job_document, reason
+from ci_daemon.command.builds.build_documents import build_document, job_document, reason
 from ci_daemon.command.support.command_classes import Group, SharedCommand
 from ci_daemon.command.support.names import BuildName, build_argument
 from ci_daemon.command.support.session import Failure, Session, pass_session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from api.doors import Door
+    from api.operations import JobRecord
 
 _COLUMNS = ("key", "name", "state", "took_seconds", "attempt", "reason")
 
@@ -36,11 +44,34 @@ def list_jobs(session: Session, *, name: BuildName) -> None:
 def show(session: Session, *, name: BuildName, step: str) -> None:
     """Show the job with the key STEP of a build."""
     with session.door() as door:
-        found = next((each for each in door.rows(jobs.list_jobs, name.names) if each.step_key == step), None)
-    if found is None:
-        raise Failure(f"build {name} has no step {step}: `ci-daemon job list {name}` shows all")
+        found = _job_of(door, name, step)
     document = {**job_document(found), "pending_reason": found.pending_reason}
     if session.json:
         session.answer(document, "")
     else:
         session.properties(document)
+
+
+@job.command(cls=SharedCommand)
+@build_argument
+@click.argument("step")
+@pass_session
+def retry(session: Session, *, name: BuildName, step: str) -> None:
+    """Run the job with the key STEP of a finished build again, such as one cell of a matrix.
+
+    What was skipped or canceled after it runs too; other jobs that failed do not.
+    """
+    with session.building_door() as door:
+        found = _job_of(door, name, step)
+        retried = door.perform(jobs.retry_job, {**name.names, "job_id": found.uuid})
+    start = session.service_start()
+    when = "now" if start is None else f"when the service runs: start it with {start}"
+    session.answer(build_document(name.of_pipeline, retried), f"{step} of build {name} runs again {when}")
+
+
+def _job_of(door: Door, name: BuildName, step: str) -> JobRecord:
+    every: Iterator[JobRecord] = door.rows(jobs.list_jobs, name.names)
+    found = next((each for each in every if each.step_key == step), None)
+    if found is None:
+        raise Failure(f"build {name} has no step {step}: `ci-daemon job list {name}` shows all")
+    return found

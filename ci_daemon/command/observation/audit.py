@@ -13,8 +13,9 @@ import click
 
 from api.operations import audit as operations
 from ci_daemon.command.support.command_classes import Command
+from ci_daemon.command.support.options import limit_option
 from ci_daemon.command.support.session import Session, pass_session
-from ci_daemon.terminal.printable import printable
+from ci_daemon.terminal.text import printable
 from storage import AuditFilter, document_of
 
 if TYPE_CHECKING:
@@ -59,9 +60,7 @@ def _parse_time(_context: click.Context, _parameter: click.Parameter, value: str
 @click.option("--by", metavar="WHO", help="Changes of this user of the host, or of this e-mail address.")
 @click.option("--action", metavar="NAME", help='This command or operation of the API; * is any text, as in "org *".')
 @click.option("--org", metavar="ORG", help="Changes to what belongs to this organization.")
-@click.option(
-    "--limit", type=click.IntRange(1, 100_000), default=20, show_default=True, help="The maximum number to list."
-)
+@limit_option(100_000, default=20)
 @click.option("-f", "--follow", is_flag=True, help="Keep printing new entries until Ctrl-C, oldest first.")
 @pass_session
 def audit(

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ci_daemon.command.support.command_classes import CallerCommand
-from ci_daemon.command.support.lookup import find_build
-from ci_daemon.command.support.names import BuildName
+from ci_daemon.command.support.names import BuildName, find_build
 from ci_daemon.command.support.session import Failure, Session, pass_session
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import click
 
 from ci_daemon import overview
 from ci_daemon.command.support.command_classes import Command
-from ci_daemon.command.support.options import watch_option
+from ci_daemon.command.support.options import limit_option, watch_option
 from ci_daemon.command.support.session import Session, pass_session
 from ci_daemon.host.lock import served_by
 from ci_daemon.providers import pool_capacity
@@ -19,9 +19,7 @@ _COLUMNS = ("position", "build", "step", "since", "reason")
 
 
 @click.command(cls=Command, reads=True)
-@click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="The maximum number to list."
-)
+@limit_option(10_000, default=50)
 @watch_option
 @pass_session
 def queue(session: Session, *, limit: int, watch: bool) -> None:

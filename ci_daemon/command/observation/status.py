@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import time
 from collections import Counter
 from dataclasses import asdict
@@ -12,11 +13,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
-from rich.text import Text
 
 from actors.cleanup import SnapshotForest
 from actors.vms import host
-from api.operations import hosted_repositories
 from ci_daemon import overview
 from ci_daemon.command.support.command_classes import Command
 from ci_daemon.command.support.exit_codes import ExitCode
@@ -25,22 +24,22 @@ from ci_daemon.command.support.session import Session, pass_session
 from ci_daemon.host.lock import served_by
 from ci_daemon.host.place import StateCopied, is_copy
 from ci_daemon.providers import open_images, pool_capacity
-from ci_daemon.terminal.counts import counted
-from ci_daemon.terminal.durations import relative_time
-from ci_daemon.terminal.printable import printable
-from ci_daemon.terminal.sizes import size_text
-from ci_daemon.terminal.tables import print_renderable, two_column_table
+from ci_daemon.terminal import counted
+from ci_daemon.terminal.text import printable, relative_time, size_text
 from storage import CONFIRM, LeaseState, SystemClock, duration, step_text, timestamp
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
-    from rich.console import RenderableType
+    from rich.table import Table
 
     from ci_daemon.config import Config
     from ci_daemon.host.lock import ServingProcess
     from storage import FailingNotification, ServiceFailure, Storage
+
+    Pair = tuple[str, str, str]
+    """A name, its text, and the style of the text on a terminal."""
 
 _GIB = 2**30
 _MAX_ERRORS = 5
@@ -65,22 +64,40 @@ def status(session: Session, *, watch: bool) -> ExitCode:
         def read() -> dict[str, Any]:
             return _document(session, storage, config, served_by(session.state_dir))
 
-        def draw(document: dict[str, Any]) -> RenderableType:
+        def lines(document: dict[str, Any]) -> list[tuple[str, str, str]]:
             style = "green" if document["answers"] and not document["draining"] else "bold red"
             styles = {"service": style, "database": "bold red"}
-            return two_column_table(
-                (name, Text(text, styles.get(name, ""))) for name, text in _lines(document, start_command)
-            )
+            return [(name, text, styles.get(name, "")) for name, text in _lines(document, start_command)]
 
         if watch:
-            session.watch(read, draw)
+            session.watch(read, lambda document: pair_table(lines(document)))
             return ExitCode.SUCCESS
         document = read()
     if session.json:
         session.answer(document, "")
     else:
-        print_renderable(draw(document))
+        print_pairs(lines(document))
     return ExitCode.SUCCESS if document["answers"] else ExitCode.UNFINISHED
+
+
+def print_pairs(pairs: Sequence[Pair]) -> None:
+    """Print to stdout: on a terminal in colours and by the pager, elsewhere a line each."""
+    if sys.stdout.isatty():
+        from ci_daemon.terminal.tables import print_renderable  # noqa: PLC0415 - a pipe needs none of it
+
+        print_renderable(pair_table(pairs))
+        return
+    width = max((len(name) for name, _, _ in pairs), default=0)
+    sys.stdout.writelines(f"{f'{name:{width}}  {text}'.rstrip()}\n" for name, text, _ in pairs)
+
+
+def pair_table(pairs: Sequence[Pair]) -> Table:
+    """Return a table for a terminal, in which the texts wrap."""
+    from rich.text import Text  # noqa: PLC0415 - see above
+
+    from ci_daemon.terminal.tables import two_column_table  # noqa: PLC0415 - see above
+
+    return two_column_table((name, Text(text, style)) for name, text, style in pairs)
 
 
 def _document(session: Session, storage: Storage, config: Config, server: ServingProcess | None) -> dict[str, Any]:
@@ -92,7 +109,12 @@ def _document(session: Session, storage: Storage, config: Config, server: Servin
     cents, overdrawn = storage.ledger.totals()
     leases = Counter(storage.leases.counts())
     host = pool_capacity(session.state_dir, config)
-    next_up = overview.waiting_jobs(storage, config.pool, host, SystemClock(), 1, running=server is not None)
+    queued = storage.queue.length()
+    next_up = (
+        overview.waiting_jobs(storage, config.pool, host, SystemClock(), 1, running=server is not None)
+        if queued
+        else []
+    )
     oldest = storage.queue.oldest()
     return {
         "state_dir": str(session.state_dir),
@@ -108,7 +130,7 @@ def _document(session: Session, storage: Storage, config: Config, server: Servin
         "draining": health == "draining",
         "drained_since": drained and timestamp(drained),
         "builds": {state.value: count for state, count in storage.builds.unfinished_counts().items()},
-        "queued_jobs": storage.queue.length(),
+        "queued_jobs": queued,
         "oldest_queued_at": oldest and timestamp(oldest),
         "next_job": next_up[0].build if next_up else None,
         "next_job_reason": next_up[0].reason if next_up else None,
@@ -254,8 +276,9 @@ def _mail(mail: Mapping[str, Any]) -> str:
 
 
 def _failing_repositories(storage: Storage) -> list[dict[str, object]]:
-    errors = hosted_repositories.repository_errors(storage)
-    failing = [each for each in storage.repositories.all() if each.id in errors][:_MAX_ERRORS]
+    repositories = storage.repositories.all()
+    errors = storage.build_origins.errors_of(repositories)
+    failing = [each for each in repositories if each.id in errors][:_MAX_ERRORS]
     return [{"url": each.url, "last_error": printable(errors[each.id])} for each in failing]
 
 

@@ -16,8 +16,8 @@ from ci_daemon import config
 from ci_daemon.command.support.command_classes import CallerCommand
 from ci_daemon.command.support.exit_codes import ExitCode
 from ci_daemon.command.support.session import DEFAULT_STATE_DIR, Failure, Session, pass_session
-from ci_daemon.terminal.counts import counted
-from ci_daemon.terminal.printable import printable
+from ci_daemon.terminal import counted
+from ci_daemon.terminal.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,7 +8,7 @@ from ci_daemon.command.support.command_classes import Command
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.host.lock import served_by
 from ci_daemon.host.place import claim_place, discard_vms, engine_prefix, is_copy
-from ci_daemon.terminal.counts import counted
+from ci_daemon.terminal import counted
 
 
 @click.command(cls=Command)

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from api.operations import drain as operations
 from ci_daemon.command.support.command_classes import Command
 from ci_daemon.command.support.session import Failure, Session, pass_session
-from ci_daemon.host.lock import served_by
-from ci_daemon.terminal.counts import counted
+from ci_daemon.terminal import counted
+from storage import document_of
 
 if TYPE_CHECKING:
-    from storage import Storage
+    from api.doors import LocalDoor
 
 _POLL_SECONDS = 0.5
 
@@ -27,15 +28,13 @@ def drain(session: Session, *, wait: bool) -> None:
     Running jobs and renders continue. New builds are accepted, and their jobs wait. Nothing new is rendered: a build
     from source alone is refused at once. The service need not run.
     """
-    with session.storage() as storage:
-        changed = storage.switches.drain()
-        if wait:
-            _wait(session, storage)
-        jobs, renders = _vms_in_use(storage)
-    what = "drained" if changed else "was drained already"
+    with session.owners_door() as door:
+        begun = door.perform(operations.drain, {})
+        now = _wait(session, door) if wait else begun
+    what = "drained" if begun.changed else "was drained already"
     session.answer(
-        {"drained": True, "changed": changed, "jobs_running": jobs, "renders_running": renders},
-        f"{what}; VMs in use: {counted(jobs, 'job')}, {counted(renders, 'render')}",
+        {**document_of(now), "changed": begun.changed},
+        f"{what}; VMs in use: {counted(now.jobs_running, 'job')}, {counted(now.renders_running, 'render')}",
     )
 
 
@@ -43,31 +42,25 @@ def drain(session: Session, *, wait: bool) -> None:
 @pass_session
 def resume(session: Session) -> None:
     """Give VMs to jobs again after `ci-daemon drain`. A running service does so within a second."""
-    with session.storage() as storage:
-        changed = storage.switches.resume()
-    text = "jobs get VMs again" if changed else "the host was not drained: jobs get VMs"
-    session.answer({"drained": False, "changed": changed}, text)
+    with session.owners_door() as door:
+        resumed = door.perform(operations.resume, {})
+    text = "jobs get VMs again" if resumed.changed else "the host was not drained: jobs get VMs"
+    session.answer(document_of(resumed), text)
 
 
-def _wait(session: Session, storage: Storage) -> None:
+def _wait(session: Session, door: LocalDoor) -> operations.Drain:
     """Wait until no job and no render has a VM.
 
     Raises Failure if no service runs, or if the host is resumed meanwhile.
     """
-    while in_use := sum(_vms_in_use(storage)):
-        if served_by(session.state_dir) is None:
+    while in_use := (now := door.perform(operations.get_drain, {})).jobs_running + now.renders_running:
+        if not now.serves:
             still = counted(in_use, "job or render still has", "jobs and renders still have")
             raise Failure(
                 f"the host is drained, but {still} a VM and no service runs:"
                 f" start it with {session.start_command}, or end the VMs with `ci-daemon lease kill --all`"
             )
-        if storage.switches.drained_since() is None:
+        if not now.drained:
             raise Failure("the host was resumed in the meantime: drain it again")
         time.sleep(_POLL_SECONDS)
-
-
-def _vms_in_use(storage: Storage) -> tuple[int, int]:
-    """Return the number of jobs and of renders that have a VM; VMs on hold do not count."""
-    held = {hold.lease_id for hold in storage.holds.open()}
-    leases = [lease for lease in storage.leases.live() if lease.id not in held]
-    return sum(each.job_id is not None for each in leases), sum(each.build_id is not None for each in leases)
+    return now

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
-from actors.cleanup import ExpiredTotal, expire, preview
+from api.operations import retention as operations
 from ci_daemon.command.support.command_classes import Group
-from ci_daemon.command.support.session import Failure, Session, pass_session
-from ci_daemon.terminal.counts import counted
-from storage import CONFIRM, SystemClock, step_text
+from ci_daemon.command.support.session import Session, pass_session
+from ci_daemon.terminal import counted
+from storage import document_of, step_text
+
+if TYPE_CHECKING:
+    from actors.cleanup import ExpiredTotal
 
 _MB = 10**6
 
@@ -30,13 +34,8 @@ def run(session: Session, *, dry_run: bool) -> None:
 
     The service does this every hour. It may run at the same time.
     """
-    session.audited = dry_run
-    settings, now = session.config().retention, SystemClock().now()
-    with session.storage() as storage:
-        storage.clock_steps.read()
-        if not dry_run and storage.clock_steps.jump is not None:
-            raise Failure(f"nothing was removed: {CONFIRM}")
-        expired = (preview if dry_run else expire)(storage, settings, now)
+    with session.owners_door() as door:
+        expired = door.perform(operations.preview_retention if dry_run else operations.run_retention, {})
     verb = "would remove" if dry_run else "removed"
     kinds = (
         *(_total_text(what, total) for what, total in expired.files.items()),
@@ -55,11 +54,10 @@ def confirm(session: Session) -> None:
     Until then nothing is removed by age or size, because a wrong clock would make everything look old. `status` and
     `doctor` say so. Check `date` first, and `ci-daemon retention run --dry-run` for what would be removed.
     """
-    with session.storage() as storage:
-        storage.clock_steps.read()
-        jump = storage.clock_steps.confirm()
-    text = "retention goes on" if jump is None else f"{step_text(jump.by.total_seconds())}: retention goes on"
-    session.answer({"set_by_seconds": None if jump is None else jump.by.total_seconds()}, text)
+    with session.owners_door() as door:
+        confirmed = door.perform(operations.confirm_clock, {})
+    by = confirmed.set_by_seconds
+    session.answer(document_of(confirmed), "retention goes on" if by is None else f"{step_text(by)}: retention goes on")
 
 
 def _total_text(what: str, total: ExpiredTotal) -> str:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from api import ApiError
-from api.operations import notifications, organizations, pipelines
+from api.operations import ABSENT, notifications, organizations, pipelines
+from ci_daemon.command.support.body_options import body_option, given
 from ci_daemon.command.support.command_classes import Group, SharedCommand
 from ci_daemon.command.support.exit_codes import ExitCode
-from ci_daemon.command.support.options import email_address, given
+from ci_daemon.command.support.options import email_address, limit_option
 from ci_daemon.command.support.session import Failure, Session, pass_session
-from ci_daemon.remote.operations import RequestFailed
+from ci_daemon.remote.errors import RequestFailed
 from storage import BuildEvent, NotificationKind, document_of
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def list_notifications(session: Session, /, **names: str) -> None:
 @click.argument("kind", type=click.Choice([each.value for each in NotificationKind]))
 @click.argument("url", required=False)
 @_events_option
-@click.option("--to-creator", is_flag=True, help="Mail also to the creators of builds without a commit author.")
+@body_option(notifications.CreateNotificationRequest, "to_creator")
 @pass_session
 def add(
     session: Session,
@@ -78,7 +79,7 @@ def add(
 
     The secret of a webhook is printed once.
     """
-    body = given({**choices, "url": _url(url), "events": list(events) or None})
+    body = given({**choices, "url": _url(url), "events": list(events) or ABSENT})
     with session.door() as door:
         made = door.perform(notifications.create_notification, {"org": org, "pipeline": pipeline}, body)
     told = f"{made.uuid}: {', '.join(made.events)}"
@@ -89,8 +90,8 @@ def add(
 @click.argument("id")
 @click.option("--url", help="The new URL; - reads it from stdin.")
 @_events_option
-@click.option("--to-creator/--not-to-creator", default=None, help="Whether to mail to the creators of builds.")
-@click.option("--enable/--disable", "enabled", default=None, help="Whether anything is told.")
+@body_option(notifications.UpdateNotificationRequest, "to_creator", "--to-creator/--not-to-creator")
+@body_option(notifications.UpdateNotificationRequest, "enabled", "--enable/--disable")
 @pass_session
 def set_notification(
     session: Session, /, *, id: str, url: str | None, events: tuple[str, ...], **choices: object
@@ -99,7 +100,7 @@ def set_notification(
 
     One that the service disabled after days of failed deliveries is enabled again by --enable.
     """
-    body = given({**choices, "url": _url(url), "events": list(events) or None})
+    body = given({**choices, "url": _url(url), "events": list(events) or ABSENT})
     with session.door() as door:
         changed = door.perform(notifications.update_notification, _place(door, id).names, body)
     state = "" if changed.enabled else ", disabled"
@@ -153,9 +154,7 @@ def test(session: Session, *, id: str, to: str | None) -> ExitCode:
 
 @notify.command(cls=SharedCommand, reads=True)
 @click.argument("id")
-@click.option(
-    "--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="The maximum number to list."
-)
+@limit_option(100_000, default=100)
 @pass_session
 def deliveries(session: Session, *, id: str, limit: int) -> None:
     """List the deliveries of the notification ID of the last seven days, newest first.
@@ -179,7 +178,9 @@ def redeliver(session: Session, *, delivery: str) -> None:
     session.answer(document_of(again), f"{delivery} is sent again")
 
 
-def _url(text: str | None) -> str | None:
+def _url(text: str | None) -> object:
+    if text is None:
+        return ABSENT
     return sys.stdin.readline(_MAX_URL).strip() if text == _FROM_STDIN else text
 
 

@@ -5,26 +5,16 @@ from __future__ import annotations
 import click
 
 from api.operations import pipelines
+from ci_daemon.command.support.body_options import body_option, body_options, given, settings_in_words
 from ci_daemon.command.support.command_classes import Group, SharedCommand
 from ci_daemon.command.support.input import confirm
-from ci_daemon.command.support.options import (
-    DEFAULT,
-    given,
-    one_line,
-    settings_in_words,
-    strict_shell_of,
-    strict_shell_option,
-    superseded_option,
-)
+from ci_daemon.command.support.options import display_name
 from ci_daemon.command.support.session import Session, pass_session
-from ci_daemon.terminal.counts import counted
-from storage import Visibility, document_of
+from ci_daemon.terminal import counted
+from storage import document_of
 
 _COLUMNS = ("slug", "name", "repository", "visibility", "fail_fast")
 _SETTINGS = ("fail_fast", "concurrency_group", "concurrency_limit", "cancel_superseded", "strict_shell")
-_MAX_TEXT = 255
-_MAX_DESCRIPTION = 10_000
-_MAX_CONCURRENCY = 1000
 
 
 @click.group(cls=Group)
@@ -59,18 +49,9 @@ def show(session: Session, /, **names: str) -> None:
 
 @pipeline.command(cls=SharedCommand)
 @click.argument("org")
-@click.argument("name", type=one_line(_MAX_TEXT))
-@click.option(
-    "--repository", metavar="URL", required=True, type=one_line(_MAX_TEXT), help="The clone URL of its files."
-)
-@click.option(
-    "--default-branch",
-    metavar="BRANCH",
-    default="main",
-    show_default=True,
-    type=one_line(_MAX_TEXT),
-    help="The branch that is built by default.",
-)
+@click.argument("name", type=display_name)
+@body_options(pipelines.CreatePipelineRequest, "repository")
+@body_option(pipelines.CreatePipelineRequest, "default_branch", default="main", show_default=True)
 @pass_session
 def create(session: Session, /, *, org: str, **fields: str) -> None:
     """Create the pipeline NAME in the organization ORG. Its slug is made from NAME.
@@ -85,30 +66,18 @@ def create(session: Session, /, *, org: str, **fields: str) -> None:
 @pipeline.command(cls=SharedCommand)
 @click.argument("org")
 @click.argument("pipeline")
-@click.option("--name", metavar="NAME", type=one_line(_MAX_TEXT), help="Its name to show; the slug stays.")
-@click.option("--description", metavar="TEXT", type=one_line(_MAX_DESCRIPTION), help="A sentence about it.")
-@click.option("--default-branch", metavar="BRANCH", type=one_line(_MAX_TEXT), help="The branch built by default.")
-@click.option(
-    "--visibility",
-    type=click.Choice([each.value for each in Visibility]),
-    help="Of a public pipeline anybody can read builds, jobs and logs.",
-)
-@click.option("--allow-manual/--no-allow-manual", default=None, help="Whether people may start builds.")
-@click.option("--fail-fast/--no-fail-fast", default=None, help="Whether the first failure cancels the rest of a build.")
-@click.option(
-    "--concurrency-group",
-    metavar="NAME",
-    type=one_line(_MAX_TEXT),
-    help="The concurrency group of builds from now on; {branch} in it stands for a build's branch.",
+@body_options(
+    pipelines.UpdatePipelineRequest,
+    "name",
+    "description",
+    "default_branch",
+    "visibility",
+    "allow_manual",
+    "fail_fast",
+    "concurrency_group",
 )
 @click.option("--no-concurrency-group", is_flag=True, help="No concurrency group for builds from now on.")
-@click.option(
-    "--concurrency-limit",
-    type=click.IntRange(1, _MAX_CONCURRENCY),
-    help="The most builds of the group that run at a time.",
-)
-@superseded_option
-@strict_shell_option
+@body_options(pipelines.UpdatePipelineRequest, "concurrency_limit", "cancel_superseded", "strict_shell")
 @pass_session
 def edit(
     session: Session,
@@ -117,8 +86,6 @@ def edit(
     org: str,
     pipeline: str,
     no_concurrency_group: bool,
-    cancel_superseded: str | None,
-    strict_shell: str | None,
     **others: object,
 ) -> None:
     """Change PIPELINE of the organization ORG, with immediate effect, also on running builds.
@@ -131,10 +98,6 @@ def edit(
         if "concurrency_group" in changes:
             raise click.UsageError("give --concurrency-group or --no-concurrency-group, not both")
         changes["concurrency_group"] = None
-    if cancel_superseded is not None:
-        changes["cancel_superseded"] = None if cancel_superseded == DEFAULT else cancel_superseded
-    if strict_shell is not None:
-        changes["strict_shell"] = strict_shell_of(strict_shell)
     if not changes:
         raise click.UsageError("give at least one change, such as --fail-fast")
     with session.door() as door:

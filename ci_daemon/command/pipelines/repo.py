@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from api.operations import hosted_repositories, organizations, repositories
+from api.operations import ABSENT, hosted_repositories, organizations, repositories
+from ci_daemon.command.support.body_options import body_option, body_options, given
 from ci_daemon.command.support.command_classes import Command, Group, SharedCommand
-from ci_daemon.command.support.options import given
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from storage import GitCredential, document_of, shown_fields
 
@@ -23,7 +23,6 @@ _PUSH_COLUMNS = ("recorded_at", "name", "commit", "outcome")
 
 _MAX_TOKEN = 4096
 _MAX_PASSWORD = 64 * 1024
-_DAY = 86_400
 _HOOK_ADVICE = "to have pushes reported at once, run this as its owner in the folder of the bare repository:"
 _BOX_ALONE = (
     "with a server, repositories at Forgejo, Gitea and GitLab are connected, by --token-file FILE without --user;"
@@ -44,7 +43,6 @@ One on this host:
   ci-daemon repo connect /srv/git/acme/web.git --org acme --poll 3600
 """
 
-_poll_seconds = click.IntRange(1, _DAY)
 _url_argument = click.argument("url", metavar="URL|PATH")
 _org_option = click.option("--org", required=True, help="The organization that it is connected to.")
 _user_option = click.option("--user", metavar="NAME", help="The user to fetch as from a plain https server.")
@@ -64,14 +62,8 @@ def repo() -> None:
 @_url_argument
 @click.option("--org", required=True, help="The organization that the builds belong to.")
 @click.option("--name", metavar="OWNER/REPO", help="Its name for pipelines; by default the end of the URL or path.")
-@click.option(
-    "--poll",
-    type=_poll_seconds,
-    metavar="SECONDS",
-    help=f"The seconds between two looks for pushes; by default {hosted_repositories.POLL_SECONDS}.",
-)
-@click.option("--submodules", is_flag=True, help="Pack the files of submodules, too.")
-@click.option("--lfs", is_flag=True, help="Pack the files of git LFS, too.")
+@body_option(hosted_repositories.ConnectPlainRepoRequest, "poll_seconds", "--poll")
+@body_options(hosted_repositories.ConnectPlainRepoRequest, "submodules", "lfs")
 @_user_option
 @_token_file_option
 @click.option(
@@ -82,16 +74,15 @@ def repo() -> None:
 @pass_session
 def connect(
     session: Session,
+    /,
     *,
     url: str,
     org: str,
     name: str | None,
-    poll: int | None,
-    submodules: bool,
-    lfs: bool,
     user: str | None,
     token_file: TextIO | None,
     provider: str | None,
+    **terms: Any,  # noqa: ANN401 - fields of the body
 ) -> None:
     """Build what is pushed from now on to a git repository: an https or ssh URL, or a path on this host.
 
@@ -106,22 +97,21 @@ def connect(
     are reported at once; otherwise the hook is printed.
     """
     if token_file is not None and user is None:
-        if name is not None or poll is not None:
+        if name is not None or terms["poll_seconds"] is not ABSENT:
             raise click.UsageError("--name and --poll are for plain git servers: leave them out with a host's token")
         token = token_file.read(_MAX_TOKEN).strip()
         if not token:
             raise Failure(f"{token_file.name} is empty: write a token of the host's into it")
-        options = {"url": url, "token": token, "provider": provider}
-        _connect_at_host(session, org, given({**options, "submodules": submodules or None, "lfs": lfs or None}))
+        host = {} if provider is None else {"provider": provider}
+        _connect_at_host(session, org, {"url": url, "token": token, **host, **given(terms)})
         return
     if session.server() is not None:
         raise Failure(_BOX_ALONE)
     password = _given_password(user, token_file)
-    seconds = poll or hosted_repositories.POLL_SECONDS
-    body = hosted_repositories.ConnectPlainRepoRequest(url, name, seconds, submodules, lfs, password)
+    body = hosted_repositories.ConnectPlainRepoRequest(url, name, password=password, **given(terms))
     with session.owners_repositories_door() as door:
         made = door.perform(hosted_repositories.connect_plain_repo, {"org": org}, body)
-    how = "its hook reports them at once" if made.hook else f"the service looks every {seconds} s"
+    how = "its hook reports them at once" if made.hook else f"the service looks every {body.poll_seconds} s"
     lines = [f"pushes to {made.url} are built for {org}: {how}"]
     if made.unread is not None:
         lines.append(made.unread)
@@ -206,42 +196,39 @@ def show(session: Session, *, repository: str, org: str | None) -> None:
 @repo.command(cls=SharedCommand)
 @_url_argument
 @_org_option
-@click.option("--poll", type=_poll_seconds, metavar="SECONDS", help="The seconds between two looks; only on the box.")
-@click.option("--submodules/--no-submodules", default=None, help="Pack the files of submodules, too, or do not.")
-@click.option("--lfs/--no-lfs", default=None, help="Pack the files of git LFS, too, or do not.")
+@body_option(hosted_repositories.ConfigureRepoRequest, "poll_seconds", "--poll")
+@body_options(hosted_repositories.ConfigureRepoRequest, "submodules", "lfs")
 @_user_option
 @_token_file_option
 @pass_session
 def edit(
     session: Session,
+    /,
     *,
     url: str,
     org: str,
-    poll: int | None,
-    submodules: bool | None,
-    lfs: bool | None,
     user: str | None,
     token_file: TextIO | None,
+    **terms: Any,  # noqa: ANN401 - fields of the body
 ) -> None:
     """Change how a repository is fetched and packed; what is not given stays. It is looked at at once.
 
     The hook that an earlier release installed in a folder of this host is replaced by that of this one.
     """
     password = _given_password(user, token_file)
-    packed = given({"submodules": submodules, "lfs": lfs})
-    changes: dict[str, Any] = {**packed, **given({"poll_seconds": poll, "password": password})}
+    changes = given(terms if password is None else {**terms, "password": password})
     with session.repositories_door() as door:
         names = _find(door, org, url)
         if door.owners:
             body = hosted_repositories.ConfigureRepoRequest(**changes)
             document = document_of(door.perform(hosted_repositories.configure_repo, names, body))
-        elif changes != packed:
+        elif changes.keys() & {"poll_seconds", "password"}:
             raise Failure(
                 "with a server only --submodules and --lfs can be changed: the owner of its host runs"
                 " `ci-daemon repo edit` there with --poll, or with --user and --token-file"
             )
         else:
-            document = _document(org, door.perform(repositories.update_repo, names, packed))
+            document = _document(org, door.perform(repositories.update_repo, names, changes))
     session.answer(document, f"{document['url']} is changed, and looked at at once")
 
 

@@ -7,18 +7,15 @@ from typing import TYPE_CHECKING
 import click
 
 from api.operations import schedules
+from ci_daemon.command.support.body_options import body_option, body_options, given
 from ci_daemon.command.support.command_classes import Group, SharedCommand
-from ci_daemon.command.support.options import given
 from ci_daemon.command.support.session import Session, pass_session
 from storage import document_of
 
 if TYPE_CHECKING:
     from storage import Schedule
 
-_COLUMNS = ("id", "cron", "timezone", "branch", "next_at", "last_build_number", "last_error")
-
-_timezone_option = click.option("--timezone", metavar="ZONE", help="The time zone, as in Europe/Berlin.")
-_branch_option = click.option("--branch", help="The branch to build.")
+_COLUMNS = ("id", "cron", "timezone", "branch", "next_at", "last_build_number", "last_error", "declared_in")
 
 
 @click.group(cls=Group)
@@ -41,10 +38,9 @@ def list_schedules(session: Session, /, **names: str) -> None:
 @click.argument("org")
 @click.argument("pipeline")
 @click.argument("cron")
-@_timezone_option
-@_branch_option
+@body_options(schedules.CreateScheduleRequest, "timezone", "branch")
 @pass_session
-def add(session: Session, /, *, org: str, pipeline: str, **terms: str | None) -> None:
+def add(session: Session, /, *, org: str, pipeline: str, **terms: object) -> None:
     """Build PIPELINE of the organization ORG at the times of CRON, as in "30 4 * * 1-5".
 
     The time zone is UTC by default, the branch the pipeline's default branch. Each time builds the head of the branch
@@ -59,10 +55,8 @@ def add(session: Session, /, *, org: str, pipeline: str, **terms: str | None) ->
 @click.argument("org")
 @click.argument("pipeline")
 @click.argument("id")
-@click.option("--cron", help="The times, as a cron expression of five fields.")
-@_timezone_option
-@_branch_option
-@click.option("--enable/--disable", "enabled", default=None, help="Whether the schedule builds.")
+@body_options(schedules.UpdateScheduleRequest, "cron", "timezone", "branch")
+@body_option(schedules.UpdateScheduleRequest, "enabled", "--enable/--disable")
 @pass_session
 def set_schedule(session: Session, /, *, org: str, pipeline: str, id: str, **terms: object) -> None:
     """Change the schedule ID of PIPELINE of the organization ORG, with immediate effect."""

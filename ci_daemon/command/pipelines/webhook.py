@@ -10,8 +10,9 @@ import click
 from api import ApiError
 from api.operations import organizations, repo_deliveries, repositories
 from ci_daemon.command.support.command_classes import Group, SharedCommand
+from ci_daemon.command.support.options import limit_option
 from ci_daemon.command.support.session import Session, pass_session
-from ci_daemon.remote.operations import RequestFailed
+from ci_daemon.remote.errors import RequestFailed
 from storage import document_of
 
 if TYPE_CHECKING:
@@ -28,9 +29,7 @@ def webhook() -> None:
 
 
 @webhook.command(name="list", cls=SharedCommand, reads=True)
-@click.option(
-    "--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="The maximum number to list."
-)
+@limit_option(100_000, default=100)
 @pass_session
 def list_deliveries(session: Session, *, limit: int) -> None:
     """List the latest deliveries, newest first."""

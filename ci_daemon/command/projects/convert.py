@@ -7,65 +7,64 @@ from typing import TYPE_CHECKING
 
 import click
 
+from actors.ir.systems import NotReadable
 from ci_daemon import convert as conversion
 from ci_daemon import draft
 from ci_daemon.command.support.command_classes import CallerCommand
 from ci_daemon.command.support.exit_codes import ExitCode
 from ci_daemon.command.support.session import Failure, Session, pass_session
-from ci_daemon.terminal.printable import printable
+from ci_daemon.terminal.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ci_daemon.convert import Omission
+    from ci_daemon.convert import Conversion
 
 
 @click.command(cls=CallerCommand, reads=True)
 @click.argument("path", metavar="[FILE|DIR]", default=".", type=click.Path(exists=True, path_type=Path))
-@click.option("--print", "only_print", is_flag=True, help="Print the pipeline file; write nothing.")
+@click.option("--print", "only_print", is_flag=True, help="Print the pipelines; write nothing.")
 @pass_session
 def convert(session: Session, *, path: Path, only_print: bool) -> int:
-    """Write .hm/pipeline.py from the files of GitLab CI, or the workflows, in DIR, or from FILE.
+    """Write .hm/NAME.yml for each file of another system in DIR, or for FILE.
 
-    Workflows are those of GitHub, Forgejo and Gitea. With FILE, .hm/ is at the root of its repository. All that is not
-    converted, or not exactly, is listed with its line and the reason, and the exit code is 3 then. A job that would run
-    otherwise than there is left out, with all that wait for it. Files of other systems are refused. A pipeline that is
+    They are those of GitLab CI, Woodpecker, Drone and builds.sr.ht, and workflows of GitHub, Forgejo and Gitea. With
+    FILE, .hm/ is at the root of its repository. All that is not converted, or not exactly, is listed with its line
+    and the reason, which also stand as comments in what is written, and the exit code is 3 then. A job that would run
+    otherwise than there is left out, with all that wait for it. Files of more systems are refused. A pipeline that is
     there is never overwritten.
     """
     try:
         project = conversion.Project.at(path)
-        pipelines, omissions = conversion.converted(project)
-    except conversion.NotReadable as error:
+        found = conversion.converted(project)
+    except NotReadable as error:
         raise Failure(str(error)) from error
-    text = draft.written(
-        pipelines,
-        f"Converted by `ci-daemon convert` from {', '.join(each.name for each in project.files)}.",
-    )
-    written = None
-    if only_print and pipelines and not session.json:
-        click.echo(text, nl=False)
-    elif pipelines and not only_print:
+    written: list[Path] = []
+    if only_print and not session.json:
+        click.echo("\n".join(f"# .hm/{name}\n{text}" for name, text in found.texts.items()), nl=False)
+    elif found.texts and not only_print:
         try:
-            written = draft.place(project.root, text)
+            written = draft.place(project.root, found.texts)
         except draft.PipelineExists as error:
             raise Failure(str(error)) from error
-    _tell(session, written, text, omissions)
-    if not pipelines:
+    _tell(session, written, found)
+    if not found.texts:
         raise Failure("nothing in these files can be converted")
-    return ExitCode.UNFINISHED if omissions else ExitCode.SUCCESS
+    return ExitCode.UNFINISHED if found.omissions else ExitCode.SUCCESS
 
 
-def _tell(session: Session, written: Path | None, text: str, omissions: Sequence[Omission]) -> None:
+def _tell(session: Session, written: Sequence[Path], found: Conversion) -> None:
     document = {
-        "file": None if written is None else str(written),
-        "text": text,
-        "left_out": [each.as_json() for each in omissions],
+        "files": [str(each) for each in written],
+        "texts": dict(found.texts),
+        "left_out": [each.as_json() for each in found.omissions],
     }
     if session.json:
         session.answer(document, "")
         return
-    for each in omissions:
+    for each in found.omissions:
         click.echo(printable(str(each)), err=True)
-    if written is not None:
-        left = ", without what is listed above" if omissions else ""
-        click.echo(f"wrote {written}{left}; `ci-daemon lint` shows its steps")
+    if written:
+        names = ", ".join(map(str, written))
+        left = ", without what is listed above" if found.omissions else ""
+        click.echo(f"wrote {names}{left}; `ci-daemon lint` shows the jobs")

@@ -11,20 +11,17 @@ import click
 from actors.ir import IrSettings
 from actors.render import RenderFailed
 from ci_daemon import lint as linting
+from ci_daemon import local
 from ci_daemon import submit as submission
 from ci_daemon.command.support.command_classes import CallerCommand
 from ci_daemon.command.support.exit_codes import ExitCode
 from ci_daemon.command.support.pipeline_files import check_slug, ir_option, pipeline_ir, strict_shell_flag
+from ci_daemon.command.support.pipeline_table import show_pipeline
 from ci_daemon.command.support.session import Failure, Session, pass_session
-from ci_daemon.lint.drawing import triggers_in_words
-from ci_daemon.terminal.durations import precise_duration
-from ci_daemon.terminal.printable import printable
-from ci_daemon.terminal.tables import DocumentTable, print_renderable
+from ci_daemon.terminal.text import printable
 
 if TYPE_CHECKING:
-    from ci_daemon.lint import LintedPipeline, Report
-
-_COLUMNS = ("step", "name", "starts_from", "waits_for", "cache")
+    from ci_daemon.lint import Report
 
 
 @click.command(cls=CallerCommand, reads=True)
@@ -64,7 +61,7 @@ def lint(
 
 def _of_tree(tree: Path, slug: str | None, *, strict_shell: bool) -> Report:
     try:
-        source = linting.render_tree(tree, lambda line: click.echo(line, err=True))
+        source = local.render_tree(tree, lambda line: click.echo(line, err=True))
         if slug is not None or not source.envelope.pipelines:
             chosen = [source.envelope.select(slug or "")]
         else:
@@ -89,7 +86,7 @@ def _show(session: Session, report: Report, graph: str | None) -> None:
         click.echo({"dot": linting.dot, "mermaid": linting.mermaid}[graph](report.pipelines))
     else:
         for pipeline in report.pipelines:
-            _show_pipeline(pipeline)
+            show_pipeline(pipeline)
     sys.stdout.flush()
     for warning in report.warnings:
         click.echo(f"warning: {_printable(str(warning))}", err=True)
@@ -97,20 +94,6 @@ def _show(session: Session, report: Report, graph: str | None) -> None:
         click.echo(_printable(str(mistake)), err=True)
     if report.mistakes:
         click.echo(f"mistakes: {len(report.mistakes)}", err=True)
-
-
-def _show_pipeline(pipeline: LintedPipeline) -> None:
-    """Print the steps of a pipeline as a table; of one with mistakes there is none."""
-    click.echo(f"pipeline {printable(pipeline.slug)}")
-    if pipeline.triggers is not None:
-        click.echo(f"built for: {printable(triggers_in_words(pipeline.triggers))}")
-    if pipeline.plan is None:
-        return
-    if pipeline.plan.timeout_seconds is not None:
-        click.echo(f"time-out: {precise_duration(pipeline.plan.timeout_seconds)}")
-    click.echo()
-    print_renderable(DocumentTable(linting.step_rows(pipeline), _COLUMNS))
-    click.echo()
 
 
 def _printable(text: str) -> str:

@@ -16,17 +16,28 @@ from typing import TYPE_CHECKING
 import click
 
 from actors.vms import VmError
+from api.operations import NoTarget, find_target
 from ci_daemon import debug as debugging
 from ci_daemon import local
 from ci_daemon import submit as submission
 from ci_daemon.command.support.command_classes import CallerCommand
-from ci_daemon.command.support.pipeline_files import EXIT_CODES, check_slug, ir_option, pipeline_ir, strict_shell_flag
+from ci_daemon.command.support.exit_codes import ExitCode
+from ci_daemon.command.support.pipeline_files import (
+    EXIT_CODES,
+    check_slug,
+    inputs_option,
+    ir_option,
+    pipeline_ir,
+    strict_shell_flag,
+)
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.providers import open_images
 from storage import JobErrorCode
 
 if TYPE_CHECKING:
-    from ci_daemon.local import Interrupts, LocalRun, Request, TreeChanges
+    from collections.abc import Callable
+
+    from ci_daemon.local import BuildInterrupts, LocalRun, Request, TreeChanges
     from ci_daemon.submit import Screen, Summary
     from storage import Build
 
@@ -38,6 +49,7 @@ _SWITCH_SECONDS = 0.001
 _EXAMPLES = """\b
 ci-daemon run                                    the pipeline of this folder
 ci-daemon run --step test --env DEBUG=1          one step and what it needs
+ci-daemon run --plan                             the steps that would run
 ci-daemon run --shell test                       a shell where this step fails
 ci-daemon run --watch --secret TOKEN=@token.txt  again after each change
 """
@@ -78,8 +90,10 @@ def _content(name: str, value: str) -> str:
 @click.option("--pipeline", metavar="SLUG", help="By default the only one that DIR declares.")
 @ir_option
 @click.option("--step", "steps", metavar="KEY", multiple=True, help="Run only this step and all that it needs.")
+@click.option("--plan", "plans", is_flag=True, help="Print the steps that would run, and run nothing.")
 @click.option("--shell", metavar="STEP", help="Open a shell in the VM of this step if it fails.")
 @click.option("--watch", is_flag=True, help="Run again when files of DIR change, until Ctrl-C.")
+@inputs_option
 @click.option("--env", metavar="NAME=VALUE", multiple=True, callback=_variables, help="Set a variable of all steps.")
 @click.option("--secret", "secrets", metavar="NAME=@FILE", multiple=True, callback=_secrets, help="Set a secret.")
 @strict_shell_flag
@@ -91,8 +105,10 @@ def run(
     pipeline: str | None,
     ir_file: Path | None,
     steps: tuple[str, ...],
+    plans: bool,
     shell: str | None,
     watch: bool,
+    inputs: dict[str, str],
     env: dict[str, str],
     secrets: dict[str, str],
     strict_shell: bool,
@@ -104,20 +120,21 @@ def run(
 
     Ctrl-C cancels the build and waits for its end; a second one ends at once.
     """
-    if shell is not None and watch:
-        raise click.UsageError("give either --shell or --watch")
+    if (shell is not None) + watch + plans > 1:
+        raise click.UsageError("give one of --plan, --shell and --watch")
     if shell is not None and not debugging.has_terminal():
         raise Failure("--shell needs a terminal: run this at one")
     if pipeline is not None:
         check_slug(pipeline)
-    request = local.Request(tree, pipeline, pipeline_ir(tree, ir_file), steps, env, secrets, shell, strict_shell)
-    interrupts = local.Interrupts()
+    ir = pipeline_ir(tree, ir_file)
+    request = local.Request(tree, pipeline, ir, steps, env, secrets, shell, strict_shell, inputs)
+    interrupts = local.BuildInterrupts()
     switch_interval = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_SECONDS)
     gc.disable()  # what is imported stays; to look for garbage in it is a tenth of the time to a first line
     with interrupts.handled():
         try:
-            code = _run(session, request, interrupts, watch=watch)
+            code = _run(session, request, interrupts, _plan if plans else _watch if watch else _once)
         except KeyboardInterrupt:
             code = 0
         finally:
@@ -126,8 +143,10 @@ def run(
     return interrupts.exit_code or code
 
 
-def _run(session: Session, request: Request, interrupts: Interrupts, *, watch: bool) -> int:
-    """Run an engine for the builds of a request; return the exit code.
+def _run(
+    session: Session, request: Request, interrupts: BuildInterrupts, way: Callable[[Session, LocalRun], int]
+) -> int:
+    """Run an engine for the builds of a request, in one way or another; return the exit code.
 
     The first VMs are made while the modules that pack and render are imported.
     """
@@ -147,7 +166,7 @@ def _run(session: Session, request: Request, interrupts: Interrupts, *, watch: b
             interrupts.before_the_end(),
         ):
             runner = local.LocalRun(service, request, sys.stderr if session.json else sys.stdout, interrupts)
-            code = _watch(session, runner) if watch else _once(session, runner)
+            code = way(session, runner)
         local.clean_up(folders, config)
     except VmError:
         local.check_host(directory)
@@ -157,6 +176,18 @@ def _run(session: Session, request: Request, interrupts: Interrupts, *, watch: b
 
 def _busy(pid: int | None) -> str:
     return f"waiting for {'another process' if pid is None else f'process {pid}'}, which runs this project"
+
+
+def _plan(session: Session, runner: LocalRun) -> int:
+    """Print the steps that would run, of this branch and commit."""
+    from ci_daemon.command.support.pipeline_table import show_pipeline  # noqa: PLC0415 - a run needs none
+
+    planned = runner.plan(lambda: submission.pack(runner.request.tree))
+    if session.json:
+        session.answer(planned.as_json(), "")
+    else:
+        show_pipeline(planned)
+    return ExitCode.SUCCESS
 
 
 def _once(session: Session, runner: LocalRun) -> int:
@@ -215,8 +246,8 @@ def _open_shell(runner: LocalRun, build: Build, step: str) -> None:
     service = runner.service
     job = local.step_named(service.storage.jobs.of_build(build.id), step)
     try:
-        target = debugging.find_target(service.storage, build, job.step_key)
-    except debugging.NoTarget:
+        target = find_target(service.storage, build, job.step_key)
+    except NoTarget:
         runner.screen.print(f"there is no VM to look into: {job.name} is {job.state}")
         return
     runner.screen.print(f"a shell in the VM of {job.name}; the VM ends with it")

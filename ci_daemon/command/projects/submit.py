@@ -17,11 +17,11 @@ from ci_daemon import submit as submission
 from ci_daemon.command.support.command_classes import CallerCommand
 from ci_daemon.command.support.exit_codes import ExitCode
 from ci_daemon.command.support.names import BuildName
-from ci_daemon.command.support.pipeline_files import EXIT_CODES, check_slug, ir_option, pipeline_ir
+from ci_daemon.command.support.pipeline_files import EXIT_CODES, check_slug, inputs_option, ir_option, pipeline_ir
 from ci_daemon.command.support.session import Failure, Session, pass_session
-from ci_daemon.remote.operations import RequestFailed
-from ci_daemon.remote.urls import is_http_url
-from ci_daemon.terminal.counts import counted
+from ci_daemon.remote.destination import is_http_url
+from ci_daemon.remote.errors import RequestFailed
+from ci_daemon.terminal import counted
 from ci_daemon.terminal.progress import transfer_progress
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def _valid_token(_context: click.Context, _parameter: click.Parameter, value: st
 @click.option("--branch", help="By default the current branch of git.")
 @click.option("--commit", metavar="SHA", help="By default the current commit of git.")
 @click.option("--message", metavar="TEXT", help="By default the first line of that commit's message.")
+@inputs_option
 @click.option("--git", "with_git", is_flag=True, help="Pack a shallow .git too, as of a push.")
 @click.option("--debug", is_flag=True, help="Hold the VM of a failed job for a while, for `ci-daemon debug`.")
 @click.option("--cancel-on-interrupt", is_flag=True, help="Cancel the build on Ctrl-C; by default it continues.")
@@ -89,6 +90,7 @@ def submit(
     branch: str | None,
     commit: str | None,
     message: str | None,
+    inputs: dict[str, str],
     with_git: bool,
     debug: bool,
     cancel_on_interrupt: bool,
@@ -124,6 +126,7 @@ def submit(
         "source": "cli",
         "pipeline_ir": ir,
         "debug": debug,
+        **({"inputs": inputs} if inputs else {}),
     }
     upload = _Upload(archive)
     try:

@@ -12,16 +12,16 @@ from urllib.parse import urlsplit
 import click
 
 from api import pages_url
+from api.operations import meta, sessions
 from api.operations import user as users
 from ci_daemon.command.support.command_classes import CallerCommand
 from ci_daemon.command.support.input import hidden_line
 from ci_daemon.command.support.session import Failure, Session, pass_session
-from ci_daemon.remote import operations
 from ci_daemon.remote.contexts import Context, Contexts, configuration_folder, locked
+from ci_daemon.remote.destination import is_http_url, is_this_host
+from ci_daemon.remote.errors import RequestFailed
 from ci_daemon.remote.handoff import claim, code_url, redeem, start_handoff
-from ci_daemon.remote.operations import RequestFailed
 from ci_daemon.remote.token_store import TokenPlace, TokenStore
-from ci_daemon.remote.urls import is_http_url, is_this_host
 
 if TYPE_CHECKING:
     from ci_daemon.remote.connection import Connection
@@ -46,7 +46,7 @@ def login(session: Session, *, url: str, name: str | None, paste: bool) -> None:
     if urlsplit(url).scheme == "http" and not is_this_host(url):
         click.echo(f"{url} is not encrypted: whoever is on the way can read what you send there", err=True)
     with closing(_connect(url, None)) as connection:
-        connection.call(operations.PING)
+        connection.perform(meta.ping, {})
         token = _redeem(connection) if paste else _claim(connection)
     with closing(_connect(url, token)) as connection:
         user = connection.perform(users.get_current_user, {})
@@ -67,7 +67,7 @@ def logout(session: Session) -> None:
         raise Failure("CI_DAEMON_TOKEN stands above the contexts: unset it, and sign out again")
     with closing(_connect(server.url, server.token)) as connection:
         try:
-            connection.call(operations.LOGOUT)
+            connection.perform(sessions.logout, {})
         except RequestFailed as error:
             if error.status != _UNAUTHORIZED:
                 raise

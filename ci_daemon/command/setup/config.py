@@ -14,7 +14,7 @@ from ci_daemon import doctor
 from ci_daemon.command.support.command_classes import Group
 from ci_daemon.command.support.exit_codes import ExitCode
 from ci_daemon.command.support.session import Session, pass_session
-from ci_daemon.config.formatting import to_toml
+from ci_daemon.config.validation import to_toml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import click
 
+from api.operations import github_installations
 from ci_daemon.command.support.command_classes import Group
-from ci_daemon.command.support.lookup import find_organization
 from ci_daemon.command.support.session import Failure, Session, pass_session
-from storage import HostConnectedElsewhere, SystemClock
 
 
 @click.group(cls=Group)
@@ -62,27 +61,15 @@ def bind(session: Session, *, installation: int, org: str) -> None:
 
     ID is the number at the end of the address of the installation's page at GitHub.
     """
-    from actors.source_hosts import HostError  # noqa: PLC0415 - `setup` needs no storage
-    from actors.source_hosts.github import GithubNotFound  # noqa: PLC0415 - as above
-    from ci_daemon.source_hosts import open_github  # noqa: PLC0415 - as above
-
-    config = session.config()
-    if not config.github.configured:
-        raise Failure("this service is no GitHub app: `ci-daemon github setup` makes one")
-    with session.storage_without_billing() as storage:
-        organization = find_organization(storage, org)
-        installations = open_github(storage, config, SystemClock()).installations
-        try:
-            bound = installations.bind(organization.id, installation, None)
-        except GithubNotFound:
-            raise Failure(
-                f"the app has no installation {installation}: its page at GitHub, whose address ends in its number, is"
-                " among the installed apps in the settings of its account"
-            ) from None
-        except (HostConnectedElsewhere, HostError) as error:
-            raise Failure(str(error)) from None
-        repositories = [each.repo_name for each in storage.repositories.of_connection(bound.id)]
+    with session.owners_door() as door:
+        names = {"org": org, "id": str(installation)}
+        bound = door.perform(github_installations.bind_installation, names)
     session.answer(
-        {"installation_id": installation, "account": bound.account, "org": org, "repositories": repositories},
-        f"pushes to {len(repositories)} repositories of {bound.account} are built for {org}",
+        {
+            "installation_id": installation,
+            "account": bound.account,
+            "org": org,
+            "repositories": list(bound.repositories),
+        },
+        f"pushes to {len(bound.repositories)} repositories of {bound.account} are built for {org}",
     )

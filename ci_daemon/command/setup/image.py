@@ -11,7 +11,7 @@ from actors.vms.images import PullOptions, Reference, is_name
 from ci_daemon.command.support.command_classes import Group
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.providers import open_images
-from ci_daemon.terminal.counts import counted
+from ci_daemon.terminal import counted
 from ci_daemon.terminal.progress import progress_line
 from storage import NotInitialized, timestamp
 
@@ -178,10 +178,14 @@ def _users(session: Session, *, cached: bool = True) -> Mapping[str | None, list
     Without ``cached``, cached disks are left out: builds can do without them.
     """
     users: defaultdict[str | None, list[str]] = defaultdict(list)
+    images = open_images(session.state_dir, session.config())
     try:
         with session.storage() as storage:
             for lease in storage.leases.live():
                 users[lease.image].append(f"lease {lease.uuid}")
+                job = None if lease.job_id is None else storage.jobs.get(lease.job_id)
+                for service in () if job is None else job.all_services.values():
+                    users[images.resolve(service.image)].append(f"lease {lease.uuid}")
             entries = {entry.snapshot: entry.image for entry in storage.cache.entries()}
             for snapshot in storage.snapshots.all():
                 left = storage.leases.of_job(snapshot.job_id)

@@ -8,19 +8,20 @@ from http import HTTPStatus
 from actors import EngineBusy
 from actors.vms import VmError
 from api import ApiError, CannotListen
+from api.operations import Refused
 from ci_daemon.backup import BackupError
 from ci_daemon.config import ConfigError
 from ci_daemon.host.lock import AlreadyServed
-from ci_daemon.host.open_files import TooFewFiles
 from ci_daemon.host.place import StateCopied
+from ci_daemon.host.process import TooFewFiles
 from ci_daemon.install.host import InstallError
 from ci_daemon.local.building import BuildRefused
 from ci_daemon.local.folders import CacheUnusable
 from ci_daemon.local.requirements import HostUnfit
 from ci_daemon.remote.contexts import ContextsUnusable
 from ci_daemon.remote.download import DownloadRefused
+from ci_daemon.remote.errors import RequestFailed, ServiceUnreachable
 from ci_daemon.remote.handoff import SignInFailed
-from ci_daemon.remote.operations import RequestFailed, ServiceUnreachable
 from ci_daemon.submit.packing import PackError
 from ci_daemon.tracing import TracingUnavailable
 from storage import StorageError, UserUnknown, error_reason
@@ -41,6 +42,7 @@ EXPECTED_ERRORS = (
     InstallError,
     OSError,
     PackError,
+    Refused,
     ServiceUnreachable,
     SignInFailed,
     StateCopied,

@@ -34,9 +34,8 @@ def as_owner(state_dir: Path, call: Callable[[], T]) -> T:
     """Call a function as that user and return its result; both must be picklable."""
     if _owner_to_become(state_dir) is None:
         return call()
-    # Every command imports this module, but few start a process.
-    from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415
-    from multiprocessing import get_context  # noqa: PLC0415
+    from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415 - few commands start a process
+    from multiprocessing import get_context  # noqa: PLC0415 - the same
 
     with ProcessPoolExecutor(1, get_context("fork"), initializer=become_owner, initargs=(state_dir,)) as other:
         return other.submit(call).result()

@@ -1,12 +1,16 @@
-"""Names on the command line: ORG/PIPELINE, ORG/PIPELINE/NUMBER, and the first letters of an id."""
+"""Names of pipelines and builds on the command line, and the records that they name."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass  # and not `immutable`: `--help` comes here, and imports no storage
+from typing import TYPE_CHECKING
 
 import click
 
 from ci_daemon.command.support.session import Failure
+
+if TYPE_CHECKING:
+    from storage import Build, Organization, Pipeline, Storage
 
 _SHORT_ID = 8
 
@@ -91,3 +95,28 @@ pipeline_argument = click.argument("name", metavar="ORG/PIPELINE", type=Pipeline
 def short_id(uuid: str) -> str:
     """Return the first letters of an id, enough to tell it from others on a screen."""
     return uuid[:_SHORT_ID]
+
+
+def find_organization(storage: Storage, slug: str) -> Organization:
+    """Return an organization by its slug. Raises Failure."""
+    organization = storage.organizations.by_slug(slug)
+    if organization is None:
+        raise Failure(f"there is no organization {slug}: `ci-daemon org list` shows all")
+    return organization
+
+
+def find_pipeline(storage: Storage, organization: str, slug: str) -> Pipeline:
+    """Return a pipeline by its organization's slug and its own. Raises Failure."""
+    pipeline = storage.pipelines.by_slug(find_organization(storage, organization).id, slug)
+    if pipeline is None:
+        raise Failure(f"{organization} has no pipeline {slug}: `ci-daemon pipeline list {organization}` shows all")
+    return pipeline
+
+
+def find_build(storage: Storage, name: BuildName) -> Build:
+    """Return a build by its name. Raises Failure."""
+    build = storage.builds.by_number(find_pipeline(storage, name.org, name.pipeline).id, name.number)
+    if build is None:
+        pipeline = name.of_pipeline
+        raise Failure(f"{pipeline} has no build {name.number}: `ci-daemon build list {pipeline}` shows all")
+    return build

@@ -1,4 +1,4 @@
-"""Types and options of the command line, and the bodies that are made of them."""
+"""Types of values on the command line, and options that several commands have."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 import storage
-from storage import CancelSuperseded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable
 
 
 F = TypeVar("F", bound="Callable[..., object]")
@@ -34,6 +33,12 @@ def one_line(max_length: int) -> Callable[[str], str]:
 def note_option(text: str, *, required: bool = False) -> Callable[[F], F]:
     """Add the option ``--note`` with this help to a command."""
     return click.option("--note", metavar="TEXT", callback=_note, required=required, help=text)
+
+
+def limit_option(greatest: int, default: int) -> Callable[[F], F]:
+    """Add the option ``--limit`` to a command that lists."""
+    text = "The maximum number to list."
+    return click.option("--limit", type=click.IntRange(1, greatest), default=default, show_default=True, help=text)
 
 
 def watch_option(command: F) -> F:
@@ -63,40 +68,3 @@ def email_address(text: str) -> str:
     except storage.EmailInvalid as error:
         shown = text[:_MAX_LENGTH].encode("unicode_escape").decode()
         raise click.BadParameter(f'"{shown}" is not an e-mail address like ada@example.org: {error}') from None
-
-
-DEFAULT = "default"
-"""The value of a setting that is left to the next larger unit."""
-
-superseded_option = click.option(
-    "--cancel-superseded",
-    type=click.Choice([*(each.value for each in CancelSuperseded), DEFAULT]),
-    help="The builds that a newer push cancels: waiting ones, running ones of all branches but the default, or all.",
-)
-
-strict_shell_option = click.option(
-    "--strict-shell",
-    type=click.Choice(["yes", "no", DEFAULT]),
-    help="Whether each line of a command that fails fails its step, in builds from now on.",
-)
-
-
-def strict_shell_of(given: str) -> bool | None:
-    """Return the choice that the option gives, None for the default."""
-    return None if given == DEFAULT else given == "yes"
-
-
-def settings_in_words(document: Mapping[str, object], names: Iterable[str]) -> str:
-    """Return the settings of a document for people, as in "weight 2, fail fast on"."""
-    return ", ".join(f"{name.replace('_', ' ')} {_in_words(document[name])}" for name in names)
-
-
-def _in_words(value: object) -> str:
-    if value is None:
-        return DEFAULT
-    return ("on" if value else "off") if isinstance(value, bool) else str(value)
-
-
-def given(options: Mapping[str, object]) -> dict[str, object]:
-    """Return the body of those options that the caller gave."""
-    return {name: value for name, value in options.items() if value is not None}

@@ -26,7 +26,26 @@ ir_option = click.option(
     "ir_file",
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The pipeline as v0 IR in JSON, instead of rendering DIR's.",
+    help="The pipeline as JSON, version 0 or 1, instead of rendering DIR's.",
+)
+
+
+def _inputs(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    """Read ``NAME=VALUE`` as often as it is given; the pipeline tells whether it fits."""
+    pairs = [each.partition("=") for each in given]
+    for name, equals, _ in pairs:
+        if not equals or not name:
+            raise click.BadParameter(f'"{name}" is not NAME=VALUE')
+    return {name: value for name, _, value in pairs}
+
+
+inputs_option = click.option(
+    "--input",
+    "inputs",
+    metavar="NAME=VALUE",
+    multiple=True,
+    callback=_inputs,
+    help="Give an input that the pipeline declares.",
 )
 
 strict_shell_flag = click.option(
@@ -43,19 +62,33 @@ def check_slug(pipeline: str) -> None:
         raise Failure(f'"{pipeline}" is not a slug' + (f": give --pipeline {slug}" if slug else ": use a-z, 0-9 and -"))
 
 
+def _of_other_systems(tree: Path) -> list[str]:
+    """Return the files of other systems that are rendered as they are."""
+    from actors.ir.systems import FOLDERS, TOP, files_of_others  # noqa: PLC0415 - for trees without pipelines alone
+
+    found = [name for name in TOP if (tree / name).is_file()]
+    found += [f"{folder}/{each.name}" for folder in FOLDERS for each in (tree / folder).glob("*")]
+    return files_of_others(found)
+
+
 def pipeline_ir(tree: Path, file: Path | None) -> str | None:
     """Return the IR in a file; None without a file, so that the tree's own is rendered.
 
     Raises Failure.
     """
     if file is None:
-        if not any((tree / ".hm").glob("*.py")):
-            if any((tree / ".hm").glob("*.[tj]s")):
-                raise Failure(
-                    f"{tree} has pipelines in TypeScript or JavaScript alone, and those in Python are rendered here:"
-                    " `ci-daemon new` writes a first one; or give --ir FILE with the plan that yours renders to"
-                )
-            raise Failure(f"{tree} has no pipeline in .hm/*.py: `ci-daemon new` writes a first one; or give --ir FILE")
+        from actors.render import is_yaml_name  # noqa: PLC0415 - most commands about builds render nothing
+
+        own = list((tree / ".hm").glob("*.*"))
+        if any(each.suffix == ".py" or is_yaml_name(each.name) for each in own):
+            return None
+        if any(each.suffix in {".js", ".ts"} for each in own):
+            raise Failure(
+                f"{tree} has pipelines in TypeScript or JavaScript alone, and those in YAML or Python are rendered:"
+                " `ci-daemon new` writes a first one; or give --ir FILE with the plan that yours renders to"
+            )
+        if own or not _of_other_systems(tree):
+            raise Failure(f"{tree} has no pipeline in .hm: `ci-daemon new` writes a first one; or give --ir FILE")
         return None
     try:
         text = file.read_text(encoding="utf-8")

@@ -156,7 +156,7 @@ class Session:
         if self.state_dir_given:
             return None
         wish = self._wish()
-        if not wish.names_a_server and self._owns_state_dir():
+        if not wish.names_a_server and self.owns_state_dir():
             return None
         found = self._find_destination(wish)
         if found is None:
@@ -246,33 +246,28 @@ class Session:
             service = self._service(storage)
 
             def connector() -> RepositoryConnector:
-                from ci_daemon.source_hosts import open_source_hosts
+                from ci_daemon.source_hosts import SourceHosts
 
-                return open_source_hosts(storage, config, service.clock, url).connector
+                return SourceHosts(storage, config, service.clock, url).connector()
 
-            yield self._local(
-                replace(service, url=url, connecting=repositories.Connecting(connector), git=config.repositories)
-            )
+            yield self._local(replace(service, url=url, connecting=repositories.Connecting(connector)))
 
     @contextmanager
-    def vms_door(self) -> Iterator[LocalDoor]:
-        """Open the owner's way to operations that delete VMs or disks.
+    def priced_door(self) -> Iterator[LocalDoor]:
+        """Open the owner's way to operations that debit VMs or show what they cost.
 
         Raises Failure, StorageError and ConfigError.
         """
-        from ci_daemon.providers import open_images, open_providers
-
-        config = self.config()
-        with self.storage_without_billing() as storage:
-            service = self._service(storage)
-            providers = open_providers(self.state_dir, config, open_images(self.state_dir, config), service.clock)
-            yield self._local(replace(service, providers=providers))
+        with self.storage() as storage:
+            yield self._local(self._service(storage))
 
     def _service(self, storage: Storage) -> Service:
         from api.doors import service_elsewhere
+        from ci_daemon.command.support.box import OwnersBox
         from storage import SystemClock
 
-        return service_elsewhere(storage, SystemClock())
+        clock = SystemClock()
+        return replace(service_elsewhere(storage, clock), box=OwnersBox(self.state_dir, storage, clock))
 
     def _local(self, service: Service) -> LocalDoor:
         """Return the owner's way to the operations, which writes the audit."""
@@ -309,9 +304,10 @@ class Session:
 
     def owns_box(self) -> bool:
         """Tell whether the caller named the state directory, or may use the one that is there."""
-        return self.state_dir_given or self._owns_state_dir()
+        return self.state_dir_given or self.owns_state_dir()
 
-    def _owns_state_dir(self) -> bool:
+    def owns_state_dir(self) -> bool:
+        """Tell whether the caller may use the state directory that is there."""
         try:
             return os.geteuid() in {0, self.state_dir.stat().st_uid}
         except OSError:

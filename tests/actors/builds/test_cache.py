@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from actors import CacheSettings
-from actors.cleanup.eviction import evict, free_disks
+from actors.cleanup.retention import evict, free_disks
 from actors.vms import VmError
 from storage import Build, JobState, NewPipeline
 from tests.actors.conftest import Host

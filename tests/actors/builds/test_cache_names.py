@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from actors import retry
 from actors.builds.attempt.disk_cache import CacheNames
 from storage import Build, NewOrigin, NewPipeline, OriginEvent, SecretScope
 from tests.actors.conftest import Host, add_image
@@ -120,7 +119,7 @@ def test_a_retry_runs_in_the_shell_of_the_first_run(host: Host):
     build = host.finish(host.build(Graph().step("only", "false\necho done").ir()))
     assert build.state == "failed"
     host.storage.pipelines.update(host.pipeline.id, strict_shell=False)
-    assert retry(host.storage, build)
+    host.retry(build)
     host.engine.jobs_added(build.id)
     assert host.finish(build).state == "failed"
     assert host.job(build).attempt == 2

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,13 +12,20 @@ from actors.builds.states import JobEvent, Progress
 from storage import Edge, EdgeKind, JobState
 from tests.actors.builds.test_outcome import job
 
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
 FAILED, RUNNING, PENDING = Progress(JobState.FAILED), Progress(JobState.RUNNING), Progress(JobState.PENDING)
 
 
-def graph(progress: list[Progress], *edges: tuple[int, int] | tuple[int, int, bool]) -> Graph:
+def graph(
+    progress: list[Progress],
+    *edges: tuple[int, int] | tuple[int, int, bool],
+    only_after_failure: Collection[int] = (),
+) -> Graph:
     """Return a graph of jobs 0, 1, 2 … with this progress; an edge (0, 1, True) forgives a failure of 0."""
     made = Graph(
-        [job(id=number) for number in range(len(progress))],
+        [job(id=number, only_after_failure=number in only_after_failure) for number in range(len(progress))],
         [Edge(edge[0], edge[1], EdgeKind.DEPENDS_ON, len(edge) == 3) for edge in edges],
     )
     for number, each in enumerate(progress):
@@ -34,6 +43,47 @@ def test_a_pending_job_is_blocked_by_the_first_failure():
     """An edge that continues on failure makes it wait for the rest."""
     assert graph([FAILED, RUNNING, PENDING], (0, 2), (1, 2)).readiness(2) is JobEvent.BLOCKED
     assert graph([FAILED, RUNNING, PENDING], (0, 2, True), (1, 2)).readiness(2) is None
+
+
+PASSED = Progress(JobState.PASSED)
+
+
+@pytest.mark.parametrize(
+    ("before", "event"),
+    [
+        ([PASSED, RUNNING], None),
+        ([FAILED, RUNNING], None),
+        ([PASSED, PASSED], JobEvent.UNMET),
+        ([PASSED, Progress(JobState.FAILED, soft_failed=True)], JobEvent.UNMET),
+        ([PASSED, Progress(JobState.SKIPPED, skipped_by_condition=True)], JobEvent.UNMET),
+        ([PASSED, FAILED], JobEvent.READY),
+        ([PASSED, Progress(JobState.TIMED_OUT)], JobEvent.READY),
+        ([PASSED, Progress(JobState.SKIPPED)], JobEvent.READY),
+        ([PASSED, Progress(JobState.CANCELED)], JobEvent.READY),
+    ],
+)
+def test_a_job_may_wait_for_a_failure(before: list[Progress], event: JobEvent | None):
+    made = graph([*before, PENDING], (0, 2), (1, 2), only_after_failure={2})
+    assert made.readiness(2) is event
+
+
+def test_a_failure_that_any_end_satisfies_is_none():
+    made = graph([FAILED, PASSED, PENDING], (0, 2, True), (1, 2), only_after_failure={2})
+    assert made.readiness(2) is JobEvent.UNMET
+
+
+def test_a_job_without_a_disk_to_start_from_is_skipped():
+    made = Graph([job(id=0, step_key="base"), job(id=1)], [Edge(0, 1, EdgeKind.BUILDS_IN, True)])
+    made[1].progress = PENDING
+    made[0].progress = Progress(JobState.SKIPPED, skipped_by_condition=True)
+    assert made.readiness(1) is JobEvent.UNMET
+    assert made.why_unmet(1) == 'it starts from the disk of "base", which is skipped'
+    made[0].progress = Progress(JobState.SKIPPED)
+    assert made.readiness(1) is JobEvent.BLOCKED
+
+
+def test_what_runs_only_after_a_failure_is_not_canceled_for_it():
+    assert graph([FAILED, RUNNING, PENDING], (1, 2), only_after_failure={2}).to_cancel() == {1}
 
 
 def test_a_job_that_is_not_pending_has_no_readiness():

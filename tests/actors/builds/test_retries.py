@@ -9,7 +9,7 @@ import pytest
 from actors import retry
 from actors.builds.build_supervisors import BuildSupervisors
 from actors.builds.supervisor import BuildSupervisor
-from actors.messages import BuildTimedOut, CancelBuild
+from actors.messages import BuildMessage, BuildTimedOut, CancelBuild, ChildStopped
 from storage import Build, BuildBusy, BuildNotFinished, BuildState, JobState
 from tests.actors.conftest import Host
 from tests.e2e.pipelines import Graph, one
@@ -25,15 +25,8 @@ def now(host: Host, build: Build) -> Build:
 
 
 def retried(host: Host, build: Build, *, announced: bool = True) -> Build:
-    """Retry a finished build as soon as its last VM is gone."""
-
-    def begin() -> bool:
-        try:
-            return retry(host.storage, now(host, build))
-        except BuildBusy:
-            return False
-
-    until(begin, "the retry")
+    """Retry a finished build as soon as its last VM is gone, and tell the engine if it is ``announced``."""
+    host.retry(build)
     if announced:
         host.engine.jobs_added(build.id)
     return now(host, build)
@@ -78,18 +71,42 @@ def test_what_failed_and_what_was_skipped_for_it_runs_again(host: Host, announce
 
 def test_a_retry_while_an_actor_is_seen_to_stop_is_kept(host: Host, monkeypatch: pytest.MonkeyPatch):
     """The supervisor has taken the build for finished when another process retries it."""
-    stopped, retries = BuildSupervisor._job_actor_stopped, list[Build]()
+    handle, retries = BuildSupervisor.handle, list[Build]()
 
-    def stopped_after_a_retry(supervisor: BuildSupervisor, urn: str, *, transient: bool) -> None:
-        if not retries:
-            retries.append(retried(host, supervisor._build, announced=False))
-        stopped(supervisor, urn, transient=transient)
+    def stopped_after_a_retry(supervisor: BuildSupervisor, message: BuildMessage) -> None:
+        if isinstance(message, ChildStopped) and not retries:
+            retries.append(retried(host, build, announced=False))
+        handle(supervisor, message)
 
-    monkeypatch.setattr(BuildSupervisor, "_job_actor_stopped", stopped_after_a_retry)
+    monkeypatch.setattr(BuildSupervisor, "handle", stopped_after_a_retry)
     build = host.build(one('test "$CI_ATTEMPT" = 2'))
     until(lambda: retries, "the retry")
     assert host.finish(build).state is BuildState.PASSED
     assert (host.job(build).state, host.job(build).attempt) == (JobState.PASSED, 2)
+
+
+def test_one_job_runs_again_with_what_was_skipped_after_it(host: Host):
+    graph = Graph().step("one", SECOND_TIME).step("two", SECOND_TIME).step("next", "true", after=("one",))
+    build = host.build(graph.step("both", "true", after=("one", "two")).ir())
+    host.finish(build)
+
+    def begun(key: str) -> bool:
+        try:
+            return retry(host.storage, now(host, build), host.job(build, key))
+        except BuildBusy:
+            return False
+
+    assert not begun("next"), "what it needs has failed"
+    host.retry(build, "one")
+    host.engine.jobs_added(build.id)
+    assert host.finish(build).state is BuildState.FAILED
+    first = {"one": ("passed", 2), "two": ("failed", 1), "next": ("passed", 1), "both": ("skipped", 0)}
+    assert states(host, build) == first
+    assert not begun("one")
+    host.retry(build, "two")
+    host.engine.jobs_added(build.id)
+    assert host.finish(build).state is BuildState.PASSED
+    assert states(host, build) == first | {"two": ("passed", 2), "both": ("passed", 1)}
 
 
 def test_a_build_that_passed_has_nothing_to_retry(host: Host):
@@ -194,9 +211,9 @@ def test_a_retry_outlives_the_service(host: Host):
     """It is made while no service runs, and its job is attached to after another restart."""
     build = host.build(one('echo begun $CI_ATTEMPT; test "$CI_ATTEMPT" = 2 || exit 1; sleep 2'))
     host.finish(build)
-    until(lambda: not host.storage.leases.of_job(host.job(build).id) or not _live(host), "the end of its VM")
+    until(lambda: not _live(host), "the end of its VM")
     host.engine.stop()
-    assert retry(host.storage, now(host, build))
+    host.retry(build)
     host.restart()
     host.says(build, b"begun 2")
     host.restart()

@@ -62,7 +62,9 @@ def test_secrets_override_the_builds_environment(host: Host):
     job = host.job(build)
     of_build = host.storage.builds.env(build.id)
     secrets = host.storage.secrets.resolve(build, job)
-    env = job_environment(build, job, "http://127.0.0.1", of_jobs={}, of_image={}, of_build=of_build, secrets=secrets)
+    env = job_environment(
+        build, job, "http://127.0.0.1", of_jobs={}, of_image={}, of_needed={}, of_build=of_build, secrets=secrets
+    )
     assert (env["A"], env["B"], env["CI"], env["HOME"]) == ("pipeline's", "step's", "true", "/root")
     host.finish(build)
 
@@ -75,7 +77,7 @@ def test_an_image_overrides_defaults_and_the_step_overrides_it(host: Host, tmp_p
     build = host.build(one("true", env={"A": "step's"}))
     of_image = Images(ImageStore(tmp_path, IdMap.of_caller()), None, {}).environment("tools:1")
     env = job_environment(
-        build, host.job(build), "http://127.0.0.1", of_jobs={}, of_image=of_image, of_build={}, secrets={}
+        build, host.job(build), "http://127.0.0.1", of_jobs={}, of_image=of_image, of_needed={}, of_build={}, secrets={}
     )
     assert (env["PATH"], env["A"], env["CI"]) == ("/opt/go/bin:/bin", "step's", "true")
     host.finish(build)

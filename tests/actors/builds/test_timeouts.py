@@ -22,6 +22,8 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.sandbox
 
+#: A time-out in seconds: long enough for the VMs of a busy host to start within it, and to be seen running.
+SLOW_START = 8
 CENT_A_SECOND = BillingSettings(cpu=500_000, memory_gb=0, disk_gb=0)
 
 
@@ -101,27 +103,31 @@ class TestAway:
 
     def test_the_builds_time_out_comes_though_no_daemon_is_there(self, host: Host):
         sleeper = Sleeper()
-        graph = Graph(timeout_seconds=2).step("only", sleeper.command, timeout_seconds=600)
+        graph = Graph(timeout_seconds=SLOW_START).step("only", sleeper.command, timeout_seconds=600)
         build = begin(host, graph.step("next", "true", after=("only",)))
-        away(host, sleeper, host.job(build), seconds=3)
+        away(host, sleeper, host.job(build), seconds=SLOW_START + 1)
         assert host.finish(build).state == "failed"
         job, waiting = host.job(build), host.job(build, "next")
         assert (job.state, job.error_code, job.exit_code) == ("timed_out", "pipeline_timeout", 143)
-        assert ran(job) < 3.5
+        assert ran(job) < SLOW_START + 1.5
         assert (waiting.state, waiting.error_code) == ("timed_out", "pipeline_timeout")
 
     def test_a_later_step_has_what_is_left_of_its_builds_time(self, host: Host):
         sleeper = Sleeper()
-        graph = Graph(timeout_seconds=3).step("first", "sleep 1").step("only", sleeper.command, after=("first",))
+        graph = (
+            Graph(timeout_seconds=SLOW_START).step("first", "sleep 1").step("only", sleeper.command, after=("first",))
+        )
         build = begin(host, graph)
-        away(host, sleeper, host.job(build), seconds=2.8)
+        away(host, sleeper, host.job(build), seconds=SLOW_START - 0.2)
         assert host.finish(build).state == "failed"
         job = host.job(build)
         assert (job.state, job.error_code) == ("timed_out", "pipeline_timeout")
-        assert ran(job) < 3
+        assert ran(job) < SLOW_START
 
     @pytest.mark.parametrize(
-        ("graph", "options"), [(Graph(timeout_seconds=3), {}), (Graph(), {"timeout_seconds": 3})], ids=["build", "step"]
+        ("graph", "options"),
+        [(Graph(timeout_seconds=SLOW_START), {}), (Graph(), {"timeout_seconds": SLOW_START})],
+        ids=["build", "step"],
     )
     def test_what_ended_in_time_passes_though_its_daemon_comes_late(
         self, host: Host, graph: Graph, options: dict[str, int]
@@ -130,17 +136,18 @@ class TestAway:
         quick = f"{sleeper.command} >/dev/null 2>&1 & sleep 0.5; echo done"
         graph = Graph(timeout_seconds=graph.timeout_seconds).step("only", quick, **options)
         build = begin(host, graph)
-        away(host, sleeper, host.job(build), seconds=4)
+        away(host, sleeper, host.job(build), seconds=SLOW_START + 1)
         assert host.finish(build).state == "passed"
         assert host.job(build).exit_code == 0
-        assert ran(host.job(build)) < 3
+        assert ran(host.job(build)) < SLOW_START
 
     def test_a_vm_that_timed_out_while_no_daemon_was_there_is_held(self, host: Host):
         sleeper = Sleeper()
-        build = host.build(one(f"trap 'exit 7' TERM; {sleeper.command} & wait", timeout_seconds=1), debug=True)
+        trapped = f"trap 'exit 7' TERM; {sleeper.command} & wait"
+        build = host.build(one(trapped, timeout_seconds=SLOW_START), debug=True)
         sleeper.wait_for(runs=True)
         until(lambda: host.job(build).state is JobState.RUNNING, "the start")
-        away(host, sleeper, host.job(build), seconds=2.5)
+        away(host, sleeper, host.job(build), seconds=SLOW_START + 3)
         host.finish(build)
         job = host.job(build)
         assert (job.state, job.error_code, job.exit_code) == ("timed_out", "step_timeout", 7)
@@ -203,7 +210,7 @@ class TestAttacked:
     @pytest.mark.parametrize("daemon", ["there", "new"])
     def test_a_stopped_supervisor_costs_its_vm(self, host: Host, daemon: str):
         sleeper = Sleeper()
-        build = host.build(one(sleeper.command, timeout_seconds=1))
+        build = host.build(one(sleeper.command, timeout_seconds=SLOW_START))
         sleeper.wait_for(runs=True)
         until(lambda: host.job(build).state is JobState.RUNNING, "the start")
         with connected(host, build) as connection:

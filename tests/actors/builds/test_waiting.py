@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from actors import retry, wait_reason
-from storage import Build, BuildBusy, BuildState, JobState
+from actors import wait_reason
+from storage import Build, BuildState, JobState
 from tests.actors.conftest import Host
 from tests.e2e.pipelines import Graph, one
 from tests.waiting import until
@@ -87,13 +88,7 @@ def test_a_retried_build_waits_for_its_turn_again(host: Host):
     host.finish(first)
     until(lambda: host.job(second).state is JobState.RUNNING, "the second build")
 
-    def begin() -> bool:
-        try:
-            return retry(host.storage, now(host, first))
-        except BuildBusy:
-            return False
-
-    until(begin, "the retry")
+    host.retry(first)
     host.engine.jobs_added(first.id)
     reason = 'waiting for demo/2: the concurrency group "prod" runs 1 build at a time'
     assert wait_reason(host.storage, now(host, first)) == reason
@@ -119,10 +114,53 @@ def test_a_build_of_a_fork_runs_once_it_is_approved(host: Host):
 def test_a_retry_does_not_replace_an_approval(host: Host):
     build = from_fork(host, one("true"))
     host.engine.cancel(build.id)
-    assert retry(host.storage, now(host, build))
+    host.retry(build)
     host.engine.jobs_added(build.id)
     host.finish(host.build(one("true")))
     assert host.job(build).state is JobState.PENDING
     assert wait_reason(host.storage, now(host, build)) == "waiting for approval: eve is not a member"
     host.storage.approvals.approve(build.id, "ada@example.org")
     assert host.finish(build).state is BuildState.PASSED
+
+
+def deploy(command: str, **keys: Any) -> str:
+    """Return a pipeline in the language whose only job needs a lock."""
+    job = {"run": command, "image": "debian:12", "concurrency": {"group": "deploy {branch}"}}
+    return json.dumps({"version": "1", "jobs": {"other": {"run": "true", "image": "debian:12"}, "only": job}, **keys})
+
+
+def test_jobs_with_a_lock_run_one_after_the_other(host: Host):
+    """The builds' other jobs do not wait, and a lock outlives a restart while its job runs."""
+    first, second = (host.build(deploy(SLOW)) for _ in range(2))
+    host.says(first, b"begun")
+    until(lambda: host.job(second, "other").state is JobState.PASSED, "the job without a lock")
+    waiting = host.job(second)
+    assert (waiting.state, waiting.awaits_lock) == (JobState.SCHEDULED, True)
+    reason = 'waiting for the lock "deploy main", which 1 job has at a time'
+    assert host.engine.pending_reason(waiting) == reason
+    assert host.storage.queue.position(waiting) is None
+    host.restart()
+    host.says(first, b"begun")
+    assert host.job(second).awaits_lock
+    host.engine.cancel(first.id)
+    host.finish(first)
+    host.says(second, b"begun")
+    host.engine.cancel(second.id)
+    host.finish(second)
+
+
+def test_the_file_of_a_pipeline_says_its_group(host: Host):
+    first, second = (
+        {
+            "version": "1",
+            "concurrency": {"group": "g", "cancel": True},
+            "jobs": {"only": {"run": run, "image": "debian:12"}},
+        }
+        for run in (SLOW, "true")
+    )
+    older = host.build(json.dumps(first))
+    host.says(older, b"begun")
+    newer = host.build(json.dumps(second))
+    assert host.finish(newer).state is BuildState.PASSED
+    ended = now(host, older)
+    assert (ended.state, ended.error_code) == (BuildState.CANCELED, "superseded")

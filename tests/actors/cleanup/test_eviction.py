@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.cleanup.eviction import SnapshotForest
+from actors.cleanup.retention import SnapshotForest
 from storage import CacheEntry, Snapshot
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

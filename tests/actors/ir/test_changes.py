@@ -60,6 +60,13 @@ def test_very_many_globs_and_files_concern_a_pipeline():
     assert concerned(changed, globs)
 
 
+@pytest.mark.parametrize("glob", ["?" * 200, f"*{'a' * 100}b", "a/" * 100], ids=["one by one", "anywhere", "folders"])
+def test_globs_that_take_long_concern_a_pipeline(glob: str):
+    changed = ["a" * 250 + f"/{number}" for number in range(1000)]
+    assert not concerned(changed, [glob])
+    assert concerned(changed, *[[f"{glob}{number}" for number in range(100)]] * 20)
+
+
 @pytest.mark.parametrize("paths", ["src", [""], ["/etc/passwd"], ["../up"], [1], ["x"] * 101])
 def test_globs_that_cannot_be_are_an_error(paths: object):
     with pytest.raises(IrError, match="paths"):

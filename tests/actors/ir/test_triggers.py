@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.ir import PullRequestEvent, PushEvent, skips_builds, wants
+from actors.ir import PullRequestEvent, PushEvent, decides, skips_builds, wants, why_skipped
 from actors.ir.triggers import glob_matches
 
 NAMES = st.text("ab/*?.[", max_size=8)
@@ -103,3 +103,47 @@ def test_another_target_is_new_to_a_trigger_for_commits(types: list[str] | None,
     trigger = {"event": "pull_request", "branches": ["main"]} | ({"types": types} if types else {})
     assert wants([trigger], PullRequestEvent("main", "retargeted")) is wanted
     assert not wants([trigger], PullRequestEvent("other", "retargeted"))
+
+
+PUSHES = {"event": "push", "branches": ["main"]}
+TAGS = {"event": "push", "tags": ["v*"]}
+PULLS = {"event": "pull_request", "branches": ["main"]}
+OPENED = PullRequestEvent("next", "opened")
+
+
+@pytest.mark.parametrize(
+    ("triggers", "event", "own_branch", "decided"),
+    [
+        ([PUSHES], PushEvent("topic"), None, True),
+        ([PUSHES], PushEvent("v1", is_tag=True), None, False),
+        ([PUSHES, PULLS], PushEvent("topic"), None, False),
+        ([PULLS], PushEvent("topic"), None, False),
+        ([TAGS], PushEvent("topic"), None, False),
+        ([TAGS], OPENED, "topic", False),
+        ([{"event": "schedule", "cron": "0 4 * * *"}, 3, None], OPENED, "topic", False),
+        ([PULLS], OPENED, "topic", True),
+        ([PULLS], PullRequestEvent("next", "closed"), "topic", False),
+        ([PULLS], PullRequestEvent("next", "retargeted"), "topic", True),
+        ([PUSHES], OPENED, "topic", True),
+        ([PUSHES], OPENED, "main", False),
+        ([PUSHES], OPENED, None, True),
+        ([PUSHES, PULLS], OPENED, "main", True),
+    ],
+)
+def test_an_event_decides_what_no_other_event_will(
+    triggers: list[object], event: PushEvent | PullRequestEvent, own_branch: str | None, *, decided: bool
+):
+    """A push leaves its commit to pull requests, and these to the push, where that alone is built."""
+    assert decides(triggers, event, own_branch) is decided
+
+
+def test_why_a_pipeline_is_skipped_is_its_paths_or_the_event():
+    by_paths = [{**PULLS, "paths": ["src"]}]
+    assert why_skipped(by_paths, OPENED) == 'it has no trigger for a pull request to "next" that is opened'
+    paths = "none of the changed files is among the paths of its triggers"
+    assert why_skipped(by_paths, PullRequestEvent("main", "opened")) == paths
+
+
+@given(JSON)
+def test_any_trigger_is_read_for_what_it_decides(trigger: object):
+    assert decides([trigger], OPENED) in {True, False}

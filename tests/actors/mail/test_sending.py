@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from actors.mail import Mails, MailSettings
-from actors.mail.sender import Sending
+from actors.mail.sender import expire_mails
+from actors.mail.sending import Sending
 from actors.metrics import EngineMetrics
 from storage import DatabaseUnavailable, Mail, Role, Storage
 from tests.clock import ManualClock
 from tests.mail_server import DROP, HANG, MailServer, certificate, mail_server, password_check, rude_server
+from tests.state import run_sql
 
 TOKEN = "Sm9obi1Eb2UtaXMtbm90LWhlcmUtdG9kYXkhISEhISE"
 SENDER = "ci@example.org"
@@ -27,7 +29,8 @@ def settings_of(server: MailServer, **changed: object) -> MailSettings:
 
 
 def sending(storage: Storage, clock: ManualClock, settings: MailSettings) -> Sending:
-    return Sending(storage, settings, clock, EngineMetrics())
+    metrics = EngineMetrics()
+    return Sending(storage, settings, clock, metrics, lambda: expire_mails(storage, metrics))
 
 
 def write(storage: Storage, *recipients: str) -> None:
@@ -264,9 +267,11 @@ def test_a_silent_server_is_cut_off_in_time(storage: Storage, clock: ManualClock
 def test_a_stop_lets_the_mail_under_way_go_out(storage: Storage, clock: ManualClock, server: MailServer):
     write(storage, "ada@example.org", "bob@example.org")
     work = sending(storage, clock, settings_of(server))
-    server.before_answer = work._stopping.set
+    stop = threading.Thread(target=work.stop, args=(30.0,))
+    server.before_answer = stop.start
     assert work.run()
     assert server.recipients == ["ada@example.org"]
+    stop.join(30)
     assert [(each.recipient, each.attempts) for each in waiting(storage)] == [("bob@example.org", 0)]
 
 
@@ -294,7 +299,7 @@ def test_what_was_sent_is_not_sent_again_when_the_disk_is_full(
             raise failure
         note(mail)
 
-    monkeypatch.setattr("actors.mail.sender._RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("actors.mail.sending._RETRY_SECONDS", 0.0)
     monkeypatch.setattr(storage.mail, "sent", sent)
     assert sending(storage, clock, settings_of(server)).run()
     assert server.recipients == ["ada@example.org"]
@@ -303,8 +308,7 @@ def test_what_was_sent_is_not_sent_again_when_the_disk_is_full(
 
 def test_a_mail_that_cannot_be_opened_blocks_no_other(storage: Storage, clock: ManualClock, server: MailServer):
     write(storage, "ada@example.org", "bob@example.org")
-    with storage.transaction():
-        storage._database.execute("UPDATE mails SET content = x'00' WHERE recipient = 'ada@example.org'")
+    run_sql(storage.directory, "UPDATE mails SET content = x'00' WHERE recipient = 'ada@example.org'")
     assert sending(storage, clock, settings_of(server)).run()
     assert server.recipients == ["bob@example.org"]
 

@@ -94,7 +94,7 @@ class World:
 
     @contextmanager
     def notifier(self) -> Iterator[Address[Any]]:
-        address = spawn(Notifier, self.parts, self.announcements())
+        address = spawn(Notifier, self.parts, self.announcements)
         try:
             yield address
         finally:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -49,7 +48,10 @@ def test_on_a_drained_host_renders_wait_until_it_is_resumed(host: Host):
 
 def test_on_a_full_disk_renders_wait_and_room_is_made(host: Host, monkeypatch: pytest.MonkeyPatch):
     real, free, made = shutil.disk_usage, [2 * 2**30], []
-    usage: Callable[[Any], Any] = lambda path: real(path)._replace(free=free[0])  # noqa: E731
+
+    def usage(path: Any):
+        return real(path)._replace(free=free[0])
+
     monkeypatch.setattr("actors.scheduling.pending_reason.shutil.disk_usage", usage)
     monkeypatch.setattr(Reaper, "free_disk_space", lambda _, lacking: made.append(lacking))
     build = asked_for(host)

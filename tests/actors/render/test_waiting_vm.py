@@ -165,6 +165,29 @@ def test_only_one_is_made_at_a_time(waiting: Waiting):
     assert len(waiting.storage.leases.live()) == 1
 
 
+@pytest.mark.parametrize("moment", ["park", "parked"], ids=["begun", "made"])
+def test_closing_ends_one_that_is_being_made(waiting: Waiting, monkeypatch: pytest.MonkeyPatch, moment: str):
+    """A service that stops has told it so when the VM is made, or is there but not yet known."""
+    of = waiting.provider if moment == "park" else waiting.storage.leases
+    make = getattr(of, moment)
+
+    def close_then_make(*arguments: object) -> None:
+        waiting.vm.close()
+        make(*arguments)
+
+    monkeypatch.setattr(of, moment, close_then_make)
+    waiting.vm.take(waiting.wanted)
+    waiting.vm.make()
+    assert waiting.is_gone()
+
+
+def test_none_is_made_once_it_is_closed(waiting: Waiting):
+    waiting.make()
+    waiting.vm.close()
+    waiting.vm.make()
+    assert waiting.is_gone()
+
+
 def test_it_is_wanted_for_ten_minutes_after_a_render(waiting: Waiting):
     assert not waiting.vm.is_wanted
     waiting.vm.take(waiting.wanted)

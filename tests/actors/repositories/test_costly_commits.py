@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from actors.messages import PollStorage
+from actors.repositories.fetching import git
 from actors.repositories.fetching.git import CommitRefused, LimitReached
 from actors.repositories.fetching.mirror import Mirror
 from actors.repositories.packing.packing import pack_commit
@@ -78,6 +79,22 @@ def test_the_message_of_a_costly_commit_is_cheap(tmp_path: Path, remote: GitRepo
     remote.push("--force", f"{commit}:{MAIN}")
 
     assert mirror_of(tmp_path, remote, git_cpu_seconds=1).commit(commit).message == "Many paths"
+
+
+def test_a_commit_of_which_git_prints_much_is_refused(
+    tmp_path: Path, remote: GitRepository, monkeypatch: pytest.MonkeyPatch
+):
+    """A part of a list is not taken for the whole, however soon git has printed all."""
+    commit = remote.commit("Files", **{f"file{number}": "" for number in range(100)})
+    remote.push("main")
+    mirror = mirror_of(tmp_path, remote)
+    listing = mirror.run("ls-tree", "-r", commit)
+    monkeypatch.setattr(git, "_MAX_OUTPUT", len(listing))
+    assert mirror.run("ls-tree", "-r", commit) == listing
+    monkeypatch.setattr(git, "_MAX_OUTPUT", len(listing) - 1)
+
+    with pytest.raises(CommitRefused, match="git ls-tree printed more than 0 MiB"):
+        mirror.run("ls-tree", "-r", commit)
 
 
 def test_a_fetch_that_takes_much_memory_is_ended(tmp_path: Path, remote: GitRepository):

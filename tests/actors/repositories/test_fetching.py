@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from actors.repositories.fetching.git import GitError
 from actors.repositories.fetching.mirror import Mirror
-from actors.repositories.fetching.remote import Remote
+from actors.repositories.fetching.remote import GitError, Remote
 from actors.repositories.fetching.remote_host import fingerprint, host_key, new_deploy_key
 from actors.repositories.packing.packing import pack_commit
 from actors.repositories.settings import RepositorySettings, SourceSettings

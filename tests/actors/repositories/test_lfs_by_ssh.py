@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -113,6 +115,20 @@ def test_files_come_by_ssh_alone(
     assert (source.path / "folder" / "b.bin").read_text() == "b"
     assert asked(ssh) == {AUTHENTICATE, TRANSFER}
     assert https.requests == []
+
+
+def test_git_lfs_leaves_no_temporary_folder(
+    remote: GitRepository, mirror: Mirror, programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """It makes one for each connection by ssh, if it thinks that several go through one."""
+    install(programs, TRANSFER, f'exec {sys.executable} {lfs_transfer.__file__} "$@"')
+    temporary, first = tmp_path / "temporary", tmp_path / "first"
+    temporary.mkdir()
+    first.mkdir()
+    install(first, "git-lfs", f'TMPDIR={temporary} exec {shutil.which("git-lfs")} "$@"')
+    monkeypatch.setenv("PATH", str(first), prepend=os.pathsep)
+    assert packed(mirror, remote)
+    assert list(temporary.iterdir()) == []
 
 
 def test_a_host_sends_git_lfs_nowhere_at_a_second_question(

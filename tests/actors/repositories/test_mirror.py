@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from actors.repositories.fetching.git import GitError
 from actors.repositories.fetching.mirror import Mirror
+from actors.repositories.fetching.remote import GitError
 from actors.repositories.packing.packing import Extras, pack_commit
 from actors.repositories.settings import RepositorySettings, SourceSettings
 from actors.vms.guest.source_archive import write_manifest

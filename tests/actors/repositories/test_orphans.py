@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.repositories.fetching.git import GitError
+from actors.repositories.fetching.remote import GitError
 from actors.source_hosts import PlainGit
 from storage import Repository
 from tests.actors.repositories.world import World

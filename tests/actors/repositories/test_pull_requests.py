@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from actors import wait_reason
-from actors.repositories.commit_builds import CommitBuilds
+from actors.repositories.commit_builds import CommitBuilds, CommitParts
 from actors.repositories.fetching.mirror import Mirror
 from actors.repositories.pull_requests import HeadUnavailable, PullRequestBuilds
 from actors.repositories.reruns import HostApprovals
@@ -30,6 +30,7 @@ from storage import (
 )
 from tests.actors.conftest import Host, discovery_in
 from tests.git_repository import GitRepository
+from tests.waiting import until
 
 pytestmark = pytest.mark.sandbox
 
@@ -67,17 +68,17 @@ class World:
         self.live_settings = LiveSettings(host.settings)
         self.writers = {"ann"}
         hosts = {"git": _Host(self.storage, self.writers)}
-        commits = CommitBuilds(
+        parts = CommitParts(
             storage=self.storage,
+            clock=host.clock,
             discovery=discovery_in(host.storage, host.providers, host.images, host.clock, self.live_settings),
             live_settings=self.live_settings,
             root=host.engine.addresses.root,
             hosts=hosts,
         )
-        self.pull_requests = PullRequestBuilds(
-            storage=self.storage, live_settings=self.live_settings, commits=commits, hosts=hosts
-        )
-        self.approvals = HostApprovals(storage=self.storage, commits=commits, hosts=hosts)
+        commits = CommitBuilds(parts)
+        self.pull_requests = PullRequestBuilds(parts, commits)
+        self.approvals = HostApprovals(parts, commits)
         self.mirror = Mirror(folder / "mirror", self.repository.url, self.live_settings.now.repositories)
 
     def configure(self, **changes: Any) -> None:
@@ -155,6 +156,24 @@ def test_a_pull_request_is_built_once_for_each_commit(world: World):
     assert [each.message for each in world.builds()] == ["Change", "Two"]
     assert not list(world.mirror.folder.glob("borrowed-*"))
     assert not world.mirror.has(first)
+
+
+def test_a_pull_request_that_is_not_built_is_told_as_skipped(world: World, monkeypatch: pytest.MonkeyPatch):
+    """By its target or its message; but a fork's message passes no required check."""
+    told: dict[str, str] = {}
+    monkeypatch.setattr(_Host, "reports", True)
+    monkeypatch.setattr(PlainGit, "report_skip", lambda _, __, skip: told.setdefault(skip.commit, skip.reason))
+    by_target = world.head(a="1")
+    world.report(by_target, target_branch="dev")
+    by_message = world.head(message="No [skip ci]", a="2")
+    world.report(by_message, action="synchronize")
+    world.fork(world.head(message="Mine [skip ci]", a="3"))
+    assert world.builds() == []
+    until(lambda: len(told) > 1, "the reports")
+    assert told == {
+        by_target: 'it has no trigger for a pull request to "dev" that is opened',
+        by_message: "the message of its commit says [skip ci] or [ci skip]",
+    }
 
 
 def test_a_strangers_fork_is_not_even_rendered_before_approval(world: World):

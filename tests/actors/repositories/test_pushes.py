@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
 import pytest
 
+from actors.composition import ChildSpec, Composition
 from actors.log_watchers import LogWatchers
 from actors.repositories import heads_at
-from actors.repositories.commit_builds import CommitBuilds
-from actors.repositories.pull_requests import PullRequestBuilds
+from actors.repositories.commit_builds import CommitParts
 from actors.repositories.pushes import PushBuilds
-from actors.repositories.reruns import HostApprovals, Reruns
 from actors.settings import LiveSettings
 from actors.source_hosts import PlainGit
-from storage import Build, BuildSettings, BuildState, NewBuild, Repository, TooManyBuilds
+from actors.vms import Images, Provider
+from storage import Build, BuildSettings, BuildState, NewBuild, NewSchedule, Repository, TooManyBuilds
 from tests.actors.conftest import Host, discovery_in
 from tests.git_repository import GitRepository
 
@@ -30,7 +31,14 @@ def ci():
     return hm.scratch().sh("true", key="only", image="debian:12")
 """
 NOTHING = "0" * 40
+YAML = "{on: {push: true}, jobs: {a: {run: x, when: {event: push}}}}"
 UNREAD = "its pipeline files cannot be read, and no pipeline that is known wants it"
+
+
+class Telling(PlainGit):
+    """A host that is told of builds."""
+
+    reports = True
 
 
 class Pushed:
@@ -42,27 +50,17 @@ class Pushed:
         self.first = self.remote.commit("Begin", **{".hm__pipeline.py": PIPELINE})
         self.remote.push("main")
         self.organization_id = host.pipeline.organization_id
-        settings, hosts = LiveSettings(host.settings), {"git": PlainGit(self.storage)}
+        settings, hosts = LiveSettings(host.settings), {"git": Telling(self.storage)}
         self.settings, self.watchers = settings.now.repositories, LogWatchers()
-        root = host.engine.addresses.root
-        commits = CommitBuilds(
+        parts = CommitParts(
             storage=self.storage,
+            clock=host.clock,
             discovery=discovery_in(host.storage, host.providers, host.images, host.clock, settings),
             live_settings=settings,
-            root=root,
+            root=host.engine.addresses.root,
             hosts=hosts,
         )
-        self.pushes = PushBuilds(
-            storage=self.storage,
-            live_settings=settings,
-            commits=commits,
-            pull_requests=PullRequestBuilds(storage=self.storage, live_settings=settings, commits=commits, hosts=hosts),
-            approvals=HostApprovals(storage=self.storage, commits=commits, hosts=hosts),
-            reruns=Reruns(storage=self.storage, live_settings=settings, root=root, hosts=hosts),
-            mirrors=folder / "mirrors",
-            hosts=hosts,
-            watchers=self.watchers,
-        )
+        self.pushes = PushBuilds(parts, folder / "mirrors", self.watchers)
         self.names = count()
 
     def connect(self, *, heads: bool) -> None:
@@ -100,6 +98,21 @@ class Pushed:
         if pipeline is None:
             return []
         return list(reversed(self.storage.builds.page(pipeline.id, 100, None).rows))
+
+
+class _UnwatchedHost(Host):
+    """A host whose engine looks at no repository: each look is the test's."""
+
+    def pollers(self, parts: Composition) -> tuple[ChildSpec, ...]:
+        return ()
+
+
+@pytest.fixture
+def host(tmp_path: Path, provider: Provider, images: Images) -> Iterator[Host]:
+    host = _UnwatchedHost(tmp_path, provider, images)
+    host.engine.start()
+    yield host
+    host.close()
 
 
 @pytest.fixture
@@ -207,14 +220,35 @@ def test_branches_that_are_pushed_at_once_are_all_built(pushed: Pushed):
             "Change",
             "0 builds: none of the changed files is among the paths of its pipelines' steps",
         ),
-        ({".hm__pipeline.py": ""}, "Change", "0 builds: it declares no pipeline in .hm/*.py"),
+        ({".hm__pipeline.py": ""}, "Change", "0 builds: it declares no pipeline in .hm"),
+        ({".hm__pipeline.py": "", ".hm__ci.yml": YAML}, "Change", "1 build: acme-web-ci #1"),
+        (
+            {".hm__pipeline.py": "", ".hm__ci.yml": YAML.replace("push: true", "push: {paths: src}")},
+            "Change",
+            "0 builds: none of the changed files is among the paths of its triggers",
+        ),
+        (
+            {".hm__pipeline.py": "", ".hm__ci.yml": YAML.replace("run", "rum").replace("push}", "psh}")},
+            "Change",
+            f'0 builds: {UNREAD}: .hm/ci.yml:1:31: jobs.a.rum: unknown key "rum": did you mean "run"?',
+        ),
         (
             {".hm__pipeline.py": "raise ValueError('no such luck')"},
             "Change",
             f"0 builds: {UNREAD}: ValueError: no such luck",
         ),
     ],
-    ids=["built", "skipped", "no trigger", "paths", "no pipeline", "unreadable"],
+    ids=[
+        "built",
+        "skipped",
+        "no trigger",
+        "paths",
+        "no pipeline",
+        "YAML",
+        "YAML paths",
+        "YAML mistake",
+        "unreadable",
+    ],
 )
 def test_what_came_of_a_push_is_kept(pushed: Pushed, files: dict[str, str], message: str, outcome: str):
     """A push that makes no build says why, as does the delivery that reports it."""
@@ -238,6 +272,15 @@ def test_a_tree_of_typescript_alone_is_named_in_the_outcome(pushed: Pushed):
     assert pushed.look() == []
     (kept,) = pushed.storage.push_outcomes.latest(pushed.repository.id, 10)
     assert "TypeScript or JavaScript alone, such as 'ci.ts'" in kept.outcome
+
+
+def test_a_push_of_woodpeckers_file_alone_is_built(pushed: Pushed):
+    pushed.connect(heads=True)
+    pushed.remote.git("rm", "--quiet", ".hm/pipeline.py")
+    steps = "[{name: a, image: x, commands: [make]}]"
+    pushed.remote.commit("Other", **{".woodpecker.yml": f"when: {{event: push, branch: main}}\nsteps: {steps}\n"})
+    pushed.remote.push("main", "main:other")
+    assert [name for name, _ in pushed.look()] == ["main"]
 
 
 def test_a_deleted_branch_is_told_from_one_that_was_built(pushed: Pushed):
@@ -276,3 +319,137 @@ def test_a_push_waits_while_too_many_builds_have_not_ended(pushed: Pushed):
     assert pushed.builds() == []
     pushed.storage.builds.move(waiting.id, BuildState.SCHEDULED, BuildState.PASSED)
     assert pushed.look() == [("main", second)]
+
+
+NIGHTLY = "{{on: {{schedule: [{times}]}}, jobs: {{a: {{run: x}}}}}}"
+
+
+class Scheduled:
+    """A repository whose only file declares schedules and no other trigger."""
+
+    def __init__(self, pushed: Pushed) -> None:
+        self.pushed = pushed
+        pushed.connect(heads=True)
+        pushed.remote.git("rm", "--quiet", ".hm/pipeline.py")
+
+    def push(
+        self, times: str | None, message: str = "Change", to: str = "main"
+    ) -> list[tuple[str, str, str, str | None]]:
+        """Push a file with these schedules, or remove it; return the pipeline's schedules."""
+        if times is None:
+            self.pushed.remote.git("rm", "--quiet", ".hm/ci.yml")
+            self.pushed.remote.commit(message)
+        else:
+            self.pushed.remote.commit(message, **{".hm__ci.yml": NIGHTLY.format(times=times)})
+        self.pushed.remote.push("--force", f"HEAD:{to}")
+        self.pushed.look()
+        return self.schedules()
+
+    def schedules(self) -> list[tuple[str, str, str, str | None]]:
+        storage = self.pushed.storage
+        pipeline = storage.pipelines.by_slug(self.pushed.organization_id, "acme-web-ci")
+        rows = [] if pipeline is None else storage.schedules.page(pipeline.id, 100, None).rows
+        return [(each.cron, each.timezone, each.branch, each.declared_in) for each in rows]
+
+
+def test_the_schedules_of_a_file_follow_the_default_branch(pushed: Pushed):
+    """A pipeline that nothing but its schedules builds is made by the push that declares them."""
+    scheduled, file = Scheduled(pushed), ".hm/ci.yml"
+    berlin = "{cron: 30 4 * * 1-5, timezone: Europe/Berlin}"
+    assert scheduled.push(berlin, to="topic") == []
+    assert scheduled.push(f"{berlin}, {berlin}") == [("30 4 * * 1-5", "Europe/Berlin", "main", file)]
+    assert pushed.builds() == []
+    pipeline = pushed.storage.pipelines.by_slug(pushed.organization_id, "acme-web-ci")
+    assert pipeline is not None
+    (kept,) = pushed.storage.schedules.page(pipeline.id, 10, None).rows
+    assert kept.next_at is not None
+    by_hand = pushed.storage.schedules.create(pipeline.id, NewSchedule("1 1 * * *", "UTC", "release", kept.next_at))
+    own = ("1 1 * * *", "UTC", "release", None)
+    assert scheduled.push("{cron: 0 5 * * *}", to="topic")[0][0] == "30 4 * * 1-5"
+    after = scheduled.push(f"{berlin}, {{cron: 0 5 * * *}}")
+    assert after == [("30 4 * * 1-5", "Europe/Berlin", "main", file), own, ("0 5 * * *", "UTC", "main", file)]
+    assert pushed.storage.schedules.by_uuid(kept.uuid) == kept
+    assert scheduled.push("{cron: 0 5}") == after, "a file that cannot be read changes nothing"
+    assert scheduled.push("{cron: 0 5 * * *}") == [own, ("0 5 * * *", "UTC", "main", file)]
+    assert scheduled.push(None) == [own]
+    assert pushed.storage.schedules.by_uuid(by_hand.uuid) == by_hand
+
+
+def test_what_a_file_follows_is_what_the_default_branch_says(pushed: Pushed):
+    scheduled = Scheduled(pushed)
+    after = "{{on: {{pipeline: {{slug: base, state: {state}}}}}, jobs: {{a: {{run: x}}}}}}"
+    found = []
+    for state in ("passed", "failed"):
+        pushed.remote.commit("Change", **{".hm__ci.yml": after.format(state=state)})
+        pushed.remote.push("HEAD:main")
+        pushed.look()
+        pipeline = pushed.storage.pipelines.by_slug(pushed.organization_id, "acme-web-ci")
+        assert pipeline is not None
+        triggers = pushed.storage.pipeline_triggers.of_pipeline(pipeline.id)
+        found += [(each.slug, each.state, each.branch, each.declared_in) for each in triggers]
+    assert found == [("base", "passed", "main", ".hm/ci.yml"), ("base", "failed", "main", ".hm/ci.yml")]
+    assert scheduled.push(None) == []
+    assert pushed.storage.pipeline_triggers.of_pipeline(pipeline.id) == []
+
+
+def skips(pushed: Pushed) -> list[tuple[str, str, str]]:
+    """Return the pipelines that the host is told to be skipped, with commits and reasons."""
+    found = []
+    for each in pushed.storage.skipped_pipelines.due(100):
+        pipeline = pushed.storage.pipelines.by_id(each.pipeline_id)
+        assert pipeline is not None
+        found.append((pipeline.slug, each.commit, each.reason))
+    return found
+
+
+def test_a_pipeline_that_a_push_does_not_build_is_skipped(pushed: Pushed):
+    """By paths, branch and the message of the commit, once a commit; not of one that is unknown."""
+    pushed.connect(heads=True)
+    text = "{on: {push: {branches: [main, next], paths: src}}, jobs: {a: {run: x}}}"
+    docs = "{on: {push: {branches: [other]}}, jobs: {a: {run: x}}}"
+    pushed.remote.git("rm", "--quiet", ".hm/pipeline.py")
+    pushed.remote.commit("Add", **{".hm__ci.yml": text, ".hm__docs.yml": docs, "src__a": "1"})
+    pushed.remote.push("main")
+    pushed.look()
+    assert skips(pushed) == [], "docs is not known before it is built"
+    built = pushed.storage.builds.latest(pushed.builds()[0].pipeline_id, "main")
+    assert built is not None
+    by_paths = pushed.push()
+    pushed.remote.push("HEAD:next")
+    pushed.look()
+    why = "none of the changed files is among the paths of its triggers"
+    assert skips(pushed) == [("acme-web-ci", by_paths, why)]
+    by_branch = pushed.push(to="topic")
+    pushed.look()
+    assert skips(pushed)[1:] == [("acme-web-ci", by_branch, 'it has no trigger for the branch "topic"')]
+    by_message = pushed.push("Change [skip ci]")
+    pushed.look()
+    says = "the message of its commit says [skip ci] or [ci skip]"
+    assert skips(pushed)[2:] == [("acme-web-ci", by_message, says)]
+    assert [each.commit for each in pushed.builds()] == [built.commit, by_paths], "what is new in next is not known"
+
+
+def test_nothing_is_skipped_whose_files_cannot_be_read(pushed: Pushed):
+    """The new files may want the commit, so no required check passes by triggers of before."""
+    pushed.connect(heads=True)
+    pushed.remote.git("rm", "--quiet", ".hm/pipeline.py")
+    text = "{on: {push: {branches: main, paths: src}}, jobs: {a: {run: x}}}"
+    pushed.remote.commit("Add", **{".hm__ci.yml": text, "src__a": "1"})
+    pushed.remote.push("main")
+    pushed.look()
+    pushed.remote.commit("Break", **{".hm__ci.yml": "{on: {push: {branches: main}}, jobs: {a: {run: "})
+    pushed.remote.push("main")
+    pushed.look()
+    assert skips(pushed) == []
+
+
+def test_paths_of_steps_are_told_as_skipped_too(pushed: Pushed):
+    pushed.connect(heads=True)
+    pushed.push()
+    pushed.look()
+    text = PIPELINE.replace('key="only"', 'key="only", runner_args={"paths": ["src"]}')
+    commit = pushed.remote.commit("Change", **{".hm__pipeline.py": text})
+    pushed.remote.push("main")
+    pushed.look()
+    why = "none of the changed files is among the paths of its pipelines' steps"
+    assert skips(pushed) == [("acme-web-ci", commit, why)]

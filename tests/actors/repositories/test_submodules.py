@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from actors.repositories.fetching.git import CommitRefused, GitError
+from actors.repositories.fetching.git import CommitRefused
 from actors.repositories.fetching.mirror import Mirror
+from actors.repositories.fetching.remote import GitError
 from actors.repositories.packing.packing import Extras, pack_commit
 from actors.repositories.settings import RepositorySettings, SourceSettings
 from storage import GitCredential

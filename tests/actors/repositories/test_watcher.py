@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import pykka
 import pytest
 
 from actors import JobSettings, PoolSettings
@@ -33,7 +34,7 @@ class Watched:
         )
         self.timer = parts.timer
         self.address: Address[RepositoryWatcherMessage] = spawn(
-            RepositoryWatcher, parts, pushes=self.world.pushes, hosts={"git": PlainGit(self.world.storage)}
+            RepositoryWatcher, parts, pushes=lambda: self.world.pushes, hosts={"git": PlainGit(self.world.storage)}
         )
 
     def hasten(self) -> None:
@@ -47,8 +48,8 @@ class Watched:
     def is_idle(self) -> bool:
         """Tell whether no check is under way, or about to be."""
         self.address.ask(PollStorage())
-        assert self.address._ref is not None
-        return doing(self.address._ref) == "no worker is under way"
+        (watcher,) = pykka.ActorRegistry.get_by_class(RepositoryWatcher)
+        return doing(watcher) == "no worker is under way"
 
     def checked(self) -> None:
         """Check the repository to the end."""

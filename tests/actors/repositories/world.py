@@ -10,10 +10,9 @@ from pathlib import Path
 from actors import JobSettings, PoolSettings
 from actors.addresses import Address
 from actors.log_watchers import LogWatchers
-from actors.repositories.commit_builds import CommitBuilds
+from actors.repositories.commit_builds import CommitBuilds, CommitParts
 from actors.repositories.pull_requests import PullRequestBuilds
 from actors.repositories.pushes import PushBuilds
-from actors.repositories.reruns import HostApprovals, Reruns
 from actors.repositories.settings import RepositorySettings
 from actors.settings import LiveSettings
 from actors.source_hosts import PlainGit
@@ -70,27 +69,16 @@ class World:
         live_settings = LiveSettings(settings)
         self.host = _Host(self.storage)
         hosts, images = {"git": self.host, "forgejo": self.host}, images_in_memory(folder / "images")
-        commits = CommitBuilds(
+        parts = CommitParts(
             storage=self.storage,
+            clock=self.clock,
             discovery=discovery_in(self.storage, only(MemoryProvider(images)), images, self.clock, live_settings),
             live_settings=live_settings,
             root=Address(),
             hosts=hosts,
         )
-        self.pull_requests = PullRequestBuilds(
-            storage=self.storage, live_settings=live_settings, commits=commits, hosts=hosts
-        )
-        self.pushes = PushBuilds(
-            storage=self.storage,
-            live_settings=live_settings,
-            commits=commits,
-            pull_requests=self.pull_requests,
-            approvals=HostApprovals(storage=self.storage, commits=commits, hosts=hosts),
-            reruns=Reruns(storage=self.storage, live_settings=live_settings, root=Address(), hosts=hosts),
-            mirrors=folder / "mirrors",
-            hosts=hosts,
-            watchers=LogWatchers(),
-        )
+        self.pull_requests = PullRequestBuilds(parts, CommitBuilds(parts))
+        self.pushes = PushBuilds(parts, folder / "mirrors", LogWatchers())
         self.names = count()
 
     def declare(self) -> Pipeline:

@@ -18,10 +18,8 @@ from actors.addresses import Address
 from actors.log_watchers import LogWatchers
 from actors.messages import Drain, PollStorage
 from actors.parts import Parts
-from actors.repositories.commit_builds import CommitBuilds
-from actors.repositories.pull_requests import PullRequestBuilds
+from actors.repositories.commit_builds import CommitParts
 from actors.repositories.pushes import PushBuilds
-from actors.repositories.reruns import HostApprovals, Reruns
 from actors.schedules import new_schedule
 from actors.schedules.runner import ScheduleRunner
 from actors.settings import LiveSettings
@@ -35,9 +33,12 @@ from storage import (
     DeclaringRepository,
     NewBuild,
     NewPipeline,
+    NewPipelineTrigger,
     NewSchedule,
     Pipeline,
+    PipelineTrigger,
     Schedule,
+    TriggerState,
 )
 from tests.actors.conftest import Host, discovery_in, images_in_memory, settings_with
 from tests.clock import ManualClock
@@ -93,30 +94,19 @@ class World:
         live_settings = LiveSettings(settings_with(PoolSettings(), JobSettings()))
         images = images_in_memory(self.directory / str(next(self.names)))
         hosts = {"git": PlainGit(self.storage)}
-        commits = CommitBuilds(
+        parts = CommitParts(
             storage=self.storage,
+            clock=self.clock,
             discovery=discovery_in(self.storage, only(MemoryProvider(images)), images, self.clock, live_settings),
             live_settings=live_settings,
             root=Address(),
             hosts=hosts,
         )
-        self.pushes = pushes = PushBuilds(
-            storage=self.storage,
-            live_settings=live_settings,
-            commits=commits,
-            pull_requests=PullRequestBuilds(
-                storage=self.storage, live_settings=live_settings, commits=commits, hosts=hosts
-            ),
-            approvals=HostApprovals(storage=self.storage, commits=commits, hosts=hosts),
-            reruns=Reruns(storage=self.storage, live_settings=live_settings, root=Address(), hosts=hosts),
-            mirrors=self.directory / "mirrors",
-            hosts=hosts,
-            watchers=LogWatchers(),
-        )
+        self.pushes = pushes = PushBuilds(parts, self.directory / "mirrors", LogWatchers())
         address = spawn(
             ScheduleRunner,
             Parts(storage=self.storage, clock=self.clock, live_settings=live_settings),
-            pushes=pushes,
+            pushes=lambda: pushes,
         )
         try:
             yield address
@@ -434,9 +424,67 @@ def test_schedules_of_slow_repositories_leave_places_to_others(world: World):
     world.schedule("1 * * * *", pipeline=other)
     with world.runner() as runner, ExitStack() as slow:
         for each in world.storage.repositories.all():
-            slow.enter_context(world.pushes._lock(each.uuid))
+            slow.enter_context(world.pushes.lock_of(each.uuid))
         world.clock.advance(hours=1, minutes=1)
         runner.post(PollStorage())
         until(lambda: world.builds(other), "the schedule of the other organization")
         slow.close()
         until(lambda: not world.storage.schedules.due(1), "the others")
+
+
+def follow(world: World, *ends: Build) -> PipelineTrigger:
+    """Let ends of the pipeline ``demo`` be followed by ``app``; return the trigger of that."""
+    app = world.storage.pipelines.by_slug(world.organization.id, "app") or world.add_pipeline("app")
+    new = NewPipelineTrigger("demo", TriggerState.PASSED, "main", ".hm/ci.yml")
+    world.storage.pipeline_triggers.declare(app.id, [new])
+    for each in ends:
+        ended = world.storage.builds.get(each.id)
+        assert ended is not None
+        with world.storage.transaction():
+            world.storage.pipeline_triggers.follow(ended, world.pipeline)
+    (trigger,) = world.storage.pipeline_triggers.of_pipeline(app.id)
+    return trigger
+
+
+def test_a_pipeline_that_follows_another_is_built_once(world: World):
+    upstream = world.build()
+    app = world.add_pipeline("app")
+    new = NewBuild("main", "own", pipeline_ir=HELLO, env={"A": "b", "CI_EVENT": "push"})
+    world.storage.builds.create_rejected(app, new, "invalid_ir", "no")
+    follow(world, upstream)
+    for _ in range(2):
+        with world.runner() as runner:
+            runner.ask(PollStorage())
+            until(lambda: not world.storage.pipeline_triggers.due(1), "nothing is due")
+    build = world.storage.builds.latest(app.id, "main")
+    assert build is not None
+    assert (build.number, build.source, build.commit) == (2, "trigger_job", "own")
+    told = {"A": "b", "CI_EVENT": "pipeline", "CI_UPSTREAM_BUILD": upstream.name}
+    assert world.storage.builds.env(build.id) == told
+    (trigger,) = world.storage.pipeline_triggers.of_pipeline(app.id)
+    assert (trigger.last_build_number, trigger.last_error) == (2, None)
+
+
+def test_what_cannot_follow_is_tried_again_and_given_up(world: World):
+    trigger = follow(world, world.build())
+    tried = []
+    with world.runner() as runner:
+        for _ in range(8):
+            runner.ask(PollStorage())
+            until(lambda: not world.storage.pipeline_triggers.due(1), "nothing is due")
+            (now,) = world.storage.pipeline_triggers.of_pipeline(trigger.pipeline_id)
+            tried.append((now.failures, now.upstream_id is None))
+            world.clock.advance(hours=1)
+    assert tried == [(n, False) for n in range(1, 6)] + [(6, True)] * 3
+    assert now.last_error == 'there is no build of the branch "main" to repeat: create one'
+
+
+def test_a_pipeline_follows_another_in_a_running_service(host: Host):
+    first = host.build(HELLO)
+    app = host.storage.pipelines.create(host.pipeline.organization_id, NewPipeline("app", "app", "r", "main"))
+    host.storage.builds.create_rejected(app, NewBuild("main", "c", pipeline_ir=HELLO), "invalid_ir", "no")
+    new = NewPipelineTrigger(host.pipeline.slug, TriggerState.PASSED, "main", ".hm/ci.yml")
+    host.storage.pipeline_triggers.declare(app.id, [new])
+    assert host.finish(first).state == "passed"
+    build = until(lambda: host.storage.builds.by_number(app.id, 2), "the build that follows")
+    assert host.finish(build).state == "passed"

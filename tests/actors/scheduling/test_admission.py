@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,19 +8,6 @@ import pytest
 from actors.scheduling.pending_reason import Admission
 from storage import Storage
 from tests.clock import ManualClock
-from tests.state import new_storage
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def storage(tmp_path: Path, clock: ManualClock) -> Iterator[Storage]:
-    storage = new_storage(tmp_path / "state", clock)
-    yield storage
-    storage.close()
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -207,3 +208,81 @@ def test_images_unused_for_long_go_unless_disks_need_them(
     assert set(host.images.store.names()) == {"debian:12", cached}
     assert host.finish(host.build(one("true", image=seldom))).state == "passed"
     assert served.times_asked(seldom) == 2
+
+
+def test_service_of_a_pulled_image_runs_as_the_image_says(
+    host_of: Hosts, served: Registry, system: list[bytes]
+) -> None:
+    """Its entry point, arguments, user, folder and variables are those of the registry's configuration."""
+    host = host_of()
+    program = entry("opt/serve", '#!/bin/sh\necho up "$@" $NOTE $(id -u) $PWD\nexec sleep 1000\n')
+    settings = {"Entrypoint": ["/opt/serve"], "Cmd": ["a b", "c"], "User": "42:43", "WorkingDir": "/srv/data"}
+    image = served.add("serving:1", *system, layer(program), env={"NOTE": "noted"}, **settings)
+    services = {"db": {"image": image, "ready": {"log": "up"}}}
+    build = host.build(json.dumps({"version": "1", "jobs": {"only": {"run": "true", "services": services}}}))
+    assert host.finish(build).state == "passed", host.job(build).error_message
+    log = host.storage.logs.service_reader(build.uuid, host.job(build).uuid, "db")
+    assert log.read(0, log.size()) == b"up a b c noted 42 /srv/data\n"
+
+
+def test_images_of_services_are_pulled_before_a_vm_is_held(
+    host_of: Hosts, slow: StalledRegistry, system: list[bytes]
+) -> None:
+    """The job waits outside the queue, also for the image of the other service, and says for which."""
+    host = host_of(ImageSettings(registries=(slow.address,)))
+    first, second = (slow.add(f"{name}:1", *system, Cmd=["sleep", "1000"]) for name in ("one", "two"))
+    services = {"one": {"image": first}, "two": {"image": second}}
+    document = {"version": "1", "jobs": {"only": {"run": "true", "services": services}}}
+    build = host.build(json.dumps(document))
+    pulling(host, build, f'the image "{first}" is not on this host yet')
+    assert host.job(build).state is JobState.SCHEDULED
+    assert list(host.storage.leases.live()) == []
+    slow.released.set()
+    assert host.finish(build).state == "passed", host.job(build).error_message
+    log = host.log(build).decode()
+    for image in (first, second):
+        assert f'the image "{image}" is not on this host yet: it is pulled first\n' in log
+        assert f'the image "{image}" is here\n' in log
+
+
+def test_service_is_ready_at_the_port_of_its_image(host_of: Hosts, served: Registry, system: list[bytes]) -> None:
+    """The job says nothing else; and it is asked to end by the image's signal."""
+    host = host_of()
+    late = """#!/usr/bin/perl
+        $SIG{USR1} = sub { print "asked to end\\n"; exit 3 };
+        select undef, undef, undef, 0.3;
+        socket S, 2, 1, 0 and bind S, pack "Sna4x8", 2, 4001, "\\x7f\\0\\0\\1" and listen S, 5 or die;
+        sleep 1000 while 1;
+    """
+    settings = {"Cmd": ["/opt/late"], "StopSignal": "SIGUSR1", "ExposedPorts": {"4001/tcp": {}}}
+    image = served.add("late:1", *system, layer(entry("opt/late", late)), **settings)
+    job = {"run": "exec 3<>/dev/tcp/db/4001", "shell": ["bash", "-c"], "services": {"db": {"image": image}}}
+    build = host.build(json.dumps({"version": "1", "jobs": {"only": job}}))
+    assert host.finish(build).state == "passed", host.job(build).error_message
+    log = host.storage.logs.service_reader(build.uuid, host.job(build).uuid, "db")
+    assert log.read(0, log.size()) == b"asked to end\n"
+
+
+def test_image_of_a_running_service_stays(
+    host_of: Hosts, served: Registry, system: list[bytes], tmp_path: Path
+) -> None:
+    """Nobody used it for long, as far as the store knows; it goes once the job has ended."""
+    host = host_of(ImageSettings(registries=(served.address,), unused_days=30))
+    image = served.add("beside:1", *system, Cmd=["sleep", "1000"])
+    document = {"version": "1", "jobs": {"only": {"run": "sleep 600", "services": {"db": {"image": image}}}}}
+    build = host.build(json.dumps(document))
+    until(lambda: host.job(build).started_at is not None, "the start")
+
+    def expire() -> list[str]:
+        past = time.time() - timedelta(days=31).total_seconds()
+        for used in (tmp_path / "images").glob("*/used"):
+            os.utime(used, (past, past))
+        host.reaper().expire()
+        return sorted(host.images.store.names())
+
+    assert expire() == sorted(["debian:12", image])
+    host.engine.cancel(build.id)
+    host.finish(build)
+    until(lambda: not host.storage.leases.live(), "the lease's end")
+    assert "debian:12" in expire()
+    until(lambda: expire() == ["debian:12"], "the end of the image")

@@ -1,4 +1,4 @@
-"""A storage on a clock that stands still."""
+"""An organization, and a forge in this process that it connects repositories at."""
 
 from __future__ import annotations
 
@@ -8,17 +8,22 @@ from pathlib import Path
 import pytest
 
 from storage import Storage
-from tests.clock import ManualClock
-from tests.state import new_storage
+from tests.actors.source_hosts.forges import KINDS, Forged, forged
+from tests.records import new_owner
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
+def org(storage: Storage) -> int:
+    return new_owner(storage).organization.id
+
+
+@pytest.fixture(params=KINDS)
+def forge(request: pytest.FixtureRequest, storage: Storage, tmp_path: Path) -> Iterator[Forged]:
+    with forged(request.param, storage, tmp_path / "forge") as forge:
+        yield forge
 
 
 @pytest.fixture
-def storage(tmp_path: Path, clock: ManualClock) -> Iterator[Storage]:
-    storage = new_storage(tmp_path / "state", clock)
-    yield storage
-    storage.close()
+def forgejo(storage: Storage, tmp_path: Path) -> Iterator[Forged]:
+    with forged("forgejo", storage, tmp_path / "forge") as forge:
+        yield forge

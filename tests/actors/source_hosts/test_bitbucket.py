@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from actors.source_hosts import BitbucketSettings, ConnectRefused, DeliveryInvalid, DeliveryUnsigned, HostError
-from actors.source_hosts.host import FOUND_OPEN, PushedRef, ReportState
-from storage import HostConnectedElsewhere, Storage
+from actors.source_hosts.host import FOUND_OPEN, CommitReport, PushedRef, ReportState, Skip
+from storage import CommitCheck, HostConnectedElsewhere, Storage
 from tests.actors.source_hosts.forges import report
 from tests.clock import ManualClock
 from tests.forges.bitbucket import ANN, REQUEST, WEB, BitbucketServer
@@ -209,6 +209,20 @@ def test_a_commit_shows_the_state_of_its_build(host: Connected, org: int, storag
         assert host.host.report(repository, report(storage, repository, state)) == "ci/ci"
         assert (host.server.statuses[-1]["state"], host.server.statuses[-1]["key"]) == (shown, "ci/ci")
     assert len(host.server.statuses[-1]["key"]) <= 40
+    host.host.report_skip(
+        repository, Skip("ci", "c0ffee" * 6 + "c0ff", "no file has changed", "https://ci.example.org")
+    )
+    status = host.server.statuses[-1]
+    told = "SUCCESSFUL", "ci/ci", "Skipped: no file has changed"
+    assert (status["state"], status["key"], status["description"]) == told
+
+
+def test_one_status_shows_all_pipelines_of_a_commit(host: Connected, org: int):
+    repository, commit = host.connect(org), "c0ffee" * 6 + "c0ff"
+    check = CommitReport(commit, ReportState.FAILED, "Failed: ci", "https://ci.example.org")
+    assert host.host.report_commit(repository, check, CommitCheck(1, 1, commit, None, "", None, 0)) == "ci-daemon"
+    status = host.server.statuses[-1]
+    assert (status["state"], status["key"], status["description"]) == ("FAILED", "ci-daemon", "Failed: ci")
 
 
 def test_addresses_are_https_or_of_this_host():

@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from actors.source_hosts import ConnectRefused, HostError, RepositoryConnector
 from storage import GitCredential, HostConnectedElsewhere, Storage
-from tests.actors.source_hosts.forges import KINDS, SERVICE, Forged, forged
+from tests.actors.source_hosts.forges import SERVICE, Forged, forged
+from tests.forges.connected import forges
 from tests.forges.server import Reply
 from tests.records import new_owner
-
-
-@pytest.fixture
-def org(storage: Storage) -> int:
-    return new_owner(storage).organization.id
-
-
-@pytest.fixture(params=KINDS)
-def forge(request: pytest.FixtureRequest, storage: Storage, tmp_path: Path) -> Iterator[Forged]:
-    with forged(request.param, storage, tmp_path / "forge") as forge:
-        yield forge
-
-
-@pytest.fixture
-def forgejo(storage: Storage, tmp_path: Path) -> Iterator[Forged]:
-    with forged("forgejo", storage, tmp_path / "forge") as forge:
-        yield forge
 
 
 def test_the_host_is_asked_what_it_is(forge: Forged, org: int):
@@ -173,13 +157,13 @@ def test_a_server_that_is_no_forge_is_refused(forgejo: Forged, org: int):
 
 def test_an_admin_cannot_reach_private_networks(forgejo: Forged, org: int, storage: Storage):
     """The owner of the service may: by a command, or for all admins by the configuration."""
-    for each in forgejo.hosts.values():
-        each._network = forgejo.local.network()
+    hosts = forges(storage, forgejo.local, networks=())
+    far = replace(forgejo, hosts=hosts, connector=RepositoryConnector(storage, hosts, SERVICE))
     with pytest.raises(HostError, match=r"has no public address: .*repositories\.networks"):
-        forgejo.connect(org)
-    assert forgejo.local.asked == []
-    repository = forgejo.connect(org, anywhere=True)
-    assert forgejo.host.trusts(repository, "ann"), "a later request is refused"
+        far.connect(org)
+    assert far.local.asked == []
+    repository = far.connect(org, anywhere=True)
+    assert far.host.trusts(repository, "ann"), "a later request is refused"
 
 
 def test_a_repository_of_no_forge_is_not_disconnected_here(storage: Storage, org: int):

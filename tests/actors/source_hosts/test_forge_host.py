@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,32 +10,15 @@ from typing import Any
 import pytest
 
 from actors.source_hosts import DeliveryInvalid, DeliveryUnsigned, HostError
-from actors.source_hosts.host import FOUND_OPEN, MOST_OPEN, PushedRef, ReportState
-from storage import Storage, WaitsFor
-from tests.actors.source_hosts.forges import COMMIT, KINDS, Forged, forged, report
+from actors.source_hosts.host import FOUND_OPEN, MOST_OPEN, CommitReport, PushedRef, ReportState, Skip
+from storage import CommitCheck, Storage, WaitsFor
+from tests.actors.source_hosts.forges import COMMIT, SERVICE, Forged, forged, report
 from tests.forges.deliveries import document
 from tests.forges.server import Reply
 from tests.records import new_owner
 
 HOST_TIME = "Fri, 02 Jan 2026 09:04:05 GMT"
 """The time by the clock of a host, six hours ahead of that of this one."""
-
-
-@pytest.fixture(params=KINDS)
-def forge(request: pytest.FixtureRequest, storage: Storage, tmp_path: Path) -> Iterator[Forged]:
-    with forged(request.param, storage, tmp_path / "forge") as forge:
-        yield forge
-
-
-@pytest.fixture
-def forgejo(storage: Storage, tmp_path: Path) -> Iterator[Forged]:
-    with forged("forgejo", storage, tmp_path / "forge") as forge:
-        yield forge
-
-
-@pytest.fixture
-def org(storage: Storage) -> int:
-    return new_owner(storage).organization.id
 
 
 def test_a_signed_delivery_finds_its_repository(forge: Forged, org: int):
@@ -157,6 +139,30 @@ def test_a_commit_shows_the_state_of_its_build(forge: Forged, org: int, storage:
         assert status["state"] == (at_gitlab if forge.kind == "gitlab" else at_forgejo)
         assert status.get("context", status.get("name")) == "ci/ci"
         assert (status["description"], status["target_url"]) == (says, reported.url)
+
+
+def test_a_pipeline_that_is_not_built_is_a_success_that_says_so(forge: Forged, org: int):
+    """Forges have no state for it, and a required check must not wait for ever."""
+    repository = forge.connect(org)
+    forge.host.report_skip(repository, Skip("ci", COMMIT, f"no file has changed in {'x' * 200}", SERVICE))
+    status = forge.server.statuses[-1]
+    assert (status["sha"], status["state"], status["target_url"]) == (COMMIT, "success", SERVICE)
+    assert status.get("context", status.get("name")) == "ci/ci"
+    assert status["description"].startswith("Skipped: no file has changed in xx")
+    assert len(status["description"]) == 140
+
+
+def test_one_status_shows_all_pipelines_of_a_commit(forge: Forged, org: int):
+    repository, told = forge.connect(org), CommitCheck(1, 1, COMMIT, None, "", None, 0)
+    for state, description in ((ReportState.RUNNING, "Running: ci"), (ReportState.PASSED, f"Passed: {'x' * 200}")):
+        check = CommitReport(COMMIT, state, description, SERVICE)
+        assert forge.host.report_commit(repository, check, told) == "ci-daemon"
+        status = forge.server.statuses[-1]
+        assert (status["sha"], status["target_url"]) == (COMMIT, SERVICE)
+        assert status.get("context", status.get("name")) == "ci-daemon"
+        assert description.startswith(status["description"].removesuffix("…"))
+        assert len(status["description"]) <= 140
+    assert status["state"] == "success"
 
 
 def test_a_build_that_waits_for_an_approval_says_so(forgejo: Forged, org: int, storage: Storage):

@@ -14,10 +14,22 @@ from actors.parts import Parts
 from actors.settings import JobSettings, LiveSettings, PoolSettings
 from actors.source_hosts import PlainGit
 from actors.source_hosts.forge_host import commit_status
-from actors.source_hosts.host import HostError, Report
+from actors.source_hosts.host import CommitReport, HostError, Report, Skip
 from actors.source_hosts.reporting import StatusReporter
 from actors.supervision import spawn
-from storage import Build, BuildOrigin, BuildState, NewBuild, NewOrigin, NewPipeline, OriginEvent, Repository, Storage
+from storage import (
+    Build,
+    BuildOrigin,
+    BuildState,
+    CommitCheck,
+    NewBuild,
+    NewOrigin,
+    NewPipeline,
+    OriginEvent,
+    Pipeline,
+    Repository,
+    Storage,
+)
 from tests.actors.conftest import settings_with
 from tests.clock import ManualClock
 from tests.records import new_job, new_owner
@@ -34,6 +46,22 @@ class Board(PlainGit):
     """The context, state and description that a host without check runs shows of the commit."""
 
     error: HostError | None = None
+    skips: list[Skip] = field(default_factory=list)
+
+    checks: list[CommitReport] = field(default_factory=list)
+    told: list[CommitCheck] = field(default_factory=list)
+
+    def report_commit(self, repository: Repository, report: CommitReport, told: CommitCheck) -> str | None:
+        if self.error is not None:
+            raise self.error
+        self.checks.append(report)
+        self.told.append(told)
+        return "check"
+
+    def report_skip(self, repository: Repository, skip: Skip) -> None:
+        if self.error is not None:
+            raise self.error
+        self.skips.append(skip)
 
     def report(self, repository: Repository, report: Report) -> str | None:
         if self.error is not None:
@@ -253,3 +281,139 @@ def test_an_older_build_that_ends_late_changes_nothing(
     again = add_build(storage)
     assert ended(storage, reporter, board, again, BuildState.PASSED)[1] == "passed"
     assert ended(storage, reporter, board, build, BuildState.FAILED)[1:] == ("passed", "Build #2 passed")
+
+
+def skipped(storage: Storage, commit: str, slug: str = "docs") -> Pipeline:
+    """Note that a pipeline is not built for a commit; return the pipeline."""
+    (repository,) = storage.repositories.all()
+    pipeline = storage.pipelines.by_slug(repository.organization_id, slug) or storage.pipelines.create(
+        repository.organization_id, NewPipeline(slug, slug, "a/b", "main")
+    )
+    storage.skipped_pipelines.record(repository.id, pipeline.id, commit, "no file of it has changed")
+    return pipeline
+
+
+def test_a_skipped_pipeline_is_reported_once_for_a_commit(
+    storage: Storage, clock: ManualClock, reporter: Address[StatusReporterMessage], board: Board, build: Build
+):
+    """Also where a failure of the host comes between, and another push brings the commit."""
+    poll(reporter, board, 1)
+    until(lambda: settled(storage, build, BuildState.SCHEDULED), "the note of the report")
+    board.error = HostError("the host is away", retry_after=5)
+    skipped(storage, "d" * 40)
+    reporter.ask(PollStorage())
+    until(lambda: not storage.skipped_pipelines.due(1), "the failure")
+    board.error = None
+    assert board.skips == []
+    clock.advance(seconds=6)
+    for _ in range(3):
+        skipped(storage, "d" * 40)
+        reporter.ask(PollStorage())
+        until(lambda: not storage.skipped_pipelines.due(1), "the report")
+    url = f"{build.organization_slug}/pipelines/docs"
+    (told,) = board.skips
+    assert (told.pipeline_slug, told.commit, told.reason) == ("docs", "d" * 40, "no file of it has changed")
+    assert told.url.endswith(url)
+
+
+def test_nothing_is_reported_as_skipped_beside_a_build(
+    storage: Storage, reporter: Address[StatusReporterMessage], board: Board, build: Build
+):
+    skipped(storage, "c" * 40, "ci")
+    skipped(storage, "c" * 40)
+    reporter.ask(PollStorage())
+    until(lambda: not storage.skipped_pipelines.due(1), "the reports")
+    until(lambda: board.shown, "the report of the build")
+    assert [(each.pipeline_slug, each.commit) for each in board.skips] == [("docs", "c" * 40)]
+    assert [number for number, _ in board.shown] == [build.number]
+
+
+def all_told(storage: Storage, reporter: Address[StatusReporterMessage]) -> None:
+    """Poll until hosts have heard of all."""
+
+    def look() -> bool:
+        reporter.ask(PollStorage())
+        return not (storage.build_origins.due(1) or storage.skipped_pipelines.due(1) or storage.commit_checks.due(1))
+
+    until(look, "the reports")
+
+
+def test_one_check_shows_all_pipelines_of_a_commit(
+    storage: Storage, reporter: Address[StatusReporterMessage], board: Board, build: Build
+):
+    skipped(storage, "c" * 40)
+    (repository,) = storage.repositories.all()
+    api = storage.pipelines.create(repository.organization_id, NewPipeline("api", "API", "a/b", "main"))
+    with storage.transaction():
+        other = storage.builds.create(api, NewBuild("main", "c" * 40), [new_job("only")])
+        storage.build_origins.record(
+            other.id, NewOrigin(repository.id, OriginEvent.PUSH, "refs/heads/main"), reports=True
+        )
+    all_told(storage, reporter)
+    storage.builds.move(build.id, BuildState.SCHEDULED, BuildState.PASSED)
+    all_told(storage, reporter)
+    storage.builds.move(other.id, BuildState.SCHEDULED, BuildState.RUNNING)
+    all_told(storage, reporter)
+    storage.builds.move(other.id, BuildState.RUNNING, BuildState.FAILING)
+    all_told(storage, reporter)
+    storage.builds.move(other.id, BuildState.FAILING, BuildState.FAILED)
+    all_told(storage, reporter)
+    shown = [(each.state.value, each.description) for each in board.checks]
+    assert shown == [
+        ("waiting", "Waiting: ci, api; skipped: docs"),
+        ("waiting", "Waiting: api; passed: ci; skipped: docs"),
+        ("running", "Running: api; passed: ci; skipped: docs"),
+        ("failed", "Failed: api; passed: ci; skipped: docs"),
+    ]
+    assert [each.report_id for each in board.told] == [None, "check", "check", "check"]
+    assert board.checks[-1].url.endswith("/api/builds/1")
+    assert {each.commit for each in board.checks} == {"c" * 40}
+
+
+def test_a_commit_whose_pipelines_are_all_skipped_has_passed(
+    storage: Storage, reporter: Address[StatusReporterMessage], board: Board, build: Build
+):
+    skipped(storage, "d" * 40)
+    all_told(storage, reporter)
+    (check,) = [each for each in board.checks if each.commit == "d" * 40]
+    assert (check.state, check.description) == ("passed", "Skipped: docs (no file of it has changed)")
+    assert check.url.endswith("/pipelines/docs")
+
+
+def test_a_check_that_a_crash_or_the_host_held_back_comes_later(
+    storage: Storage, clock: ManualClock, reporter: Address[StatusReporterMessage], board: Board, build: Build
+):
+    all_told(storage, reporter)
+    (repository,) = storage.repositories.all()
+    storage.builds.move(build.id, BuildState.SCHEDULED, BuildState.PASSED)
+    storage.commit_checks.look(repository.id, "c" * 40)
+    storage.build_origins.reported(build.id, BuildState.PASSED, None)  # and the crash
+    board.error = HostError("the host is away", retry_after=60)
+    reporter.ask(PollStorage())
+    until(lambda: not storage.commit_checks.due(1), "the failure")
+    board.error = None
+    reporter.ask(PollStorage())
+    assert [each.state for each in board.checks] == ["waiting"]
+    clock.advance(61)
+    all_told(storage, reporter)
+    assert [each.state for each in board.checks] == ["waiting", "passed"]
+
+
+def test_what_a_host_shows_of_a_commit_is_not_told_again(
+    storage: Storage, reporter: Address[StatusReporterMessage], board: Board, build: Build
+):
+    (repository,) = storage.repositories.all()
+    all_told(storage, reporter)
+    for _ in range(3):
+        storage.commit_checks.look(repository.id, "c" * 40)
+        all_told(storage, reporter)
+    assert len(board.checks) == 1
+
+
+def test_a_commit_without_pipelines_is_not_shown_as_passed(
+    storage: Storage, reporter: Address[StatusReporterMessage], board: Board, build: Build
+):
+    (repository,) = storage.repositories.all()
+    storage.commit_checks.look(repository.id, "e" * 40)
+    all_told(storage, reporter)
+    assert all(each.commit != "e" * 40 for each in board.checks)

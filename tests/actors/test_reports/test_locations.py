@@ -43,3 +43,17 @@ def test_a_runners_way_to_name_a_place_is_read(found: Location | None, expected:
 )
 def test_what_is_no_file_of_the_repository_is_no_place(output: str):
     assert at("other", output) is None
+
+
+def test_reports_of_coverage_name_files_in_their_own_ways():
+    files = SourceFiles(["src/main/java/com/acme/A.java", "web/main.go", "src/a.py"])
+    names = {
+        "com/acme/A.java": "src/main/java/com/acme/A.java",
+        "example.org/acme/demo/web/main.go": "web/main.go",
+        "/workspace/src/a.py": "src/a.py",
+        "a.py": "src/a.py",
+        "/usr/lib/python3/src/a.py": None,
+        "other.py": None,
+    }
+    assert {name: files.named(name) for name in names} == names
+    assert SourceFiles(()).named("/workspace/src/b.py") == "src/b.py"

@@ -8,7 +8,7 @@ import tracemalloc
 import pytest
 
 from storage import BuildSettings, BuildState
-from tests.api.world import HELLO, Account, PipelinePath, World
+from tests.api.world import HELLO, Account, BuildPath, PipelinePath, World
 
 ARCHIVE = b"\x1f\x8b any bytes: only base64 is checked here"
 B64 = base64.b64encode(ARCHIVE).decode()
@@ -273,3 +273,58 @@ def test_to_ask_for_vms_is_yes_or_no(pipeline: PipelinePath):
     )
     assert (refused.status_code, code(refused)) == (422, "invalid_body")
     assert "debug: expected true or false" in refused.json["error"]["message"]
+
+
+INPUTS = {
+    "choice": {"choice": ["staging", "production"], "default": "staging"},
+    "dry_run": {"boolean": True},
+    "note": {},
+}
+WITH_INPUTS = json.dumps(
+    {"version": "1", "on": {"manual": {"inputs": INPUTS}}, "jobs": {"a": {"run": "x", "image": "debian:12"}}}
+)
+HOSTILE = '$(touch x); "'
+
+
+def test_a_build_has_the_inputs_that_it_was_given(world: World, pipeline: PipelinePath):
+    given = {"choice": "production", "dry_run": True, "note": HOSTILE}
+    build = pipeline.build(pipeline_ir=WITH_INPUTS, inputs=given)
+
+    assert build.get().json["inputs"] == {**given, "dry_run": "true"}
+    (job,) = world.storage.jobs.of_build(build.stored.id)
+    assert job.env == {"INPUT_CHOICE": "production", "INPUT_DRY_RUN": "true", "INPUT_NOTE": HOSTILE}
+    assert job.command == "x"
+    assert pipeline.account.client.simulate_post(f"{build.path}/rebuild").json["inputs"] == {**given, "dry_run": "true"}
+    (again,) = world.storage.jobs.of_build(BuildPath(pipeline.account, f"{pipeline.path}/builds/2").stored.id)
+    assert again.env == job.env
+
+
+def test_inputs_that_do_not_fit_fail_the_build(pipeline: PipelinePath):
+    refused = pipeline.post(pipeline_ir=WITH_INPUTS, inputs={"choise": "x", "dry_run": "maybe"})
+
+    assert (refused.status_code, code(refused)) == (422, "build_plan_rejected")
+    assert refused.json["error"]["message"] == (
+        'inputs_invalid: inputs: unknown input "choise": did you mean "choice"?;'
+        ' inputs.dry_run: expected true or false, got "maybe"'
+    )
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        {f"i{place}": "x" for place in range(10_000)},
+        {"note": "x" * 2**20},
+        {"n" * 2**20: "x"},
+        {"note": None},
+        {"note": ["x"]},
+        {"note": "a\0b"},
+        ["note"],
+    ],
+    ids=["many", "long", "named at length", "null", "list", "nul", "no mapping"],
+)
+def test_inputs_without_bounds_or_form_create_nothing(pipeline: PipelinePath, inputs: object):
+    refused = pipeline.post(pipeline_ir=WITH_INPUTS, inputs=inputs)
+
+    assert code(refused) == "invalid_body"
+    assert len(refused.text) < 2000
+    assert nothing_was_created(pipeline)

@@ -43,6 +43,17 @@ def test_a_failed_build_runs_again_under_its_number(world: World, failed: BuildP
     assert world.engine.added == 2
 
 
+def test_one_job_runs_again(world: World, failed: BuildPath):
+    lint, test, client = failed.job(0), failed.job(1), failed.account.client
+    refused = client.simulate_post(f"{test.path}/retry")
+    assert (refused.status_code, code(refused)) == (409, "build_without_jobs")
+    assert "what it needs did not" in refused.json["error"]["message"]
+    answered = client.simulate_post(f"{lint.path}/retry")
+    assert (answered.status_code, answered.json["state"]) == (200, "scheduled")
+    assert [job["state"] for job in failed.get("/jobs").json["data"]] == ["scheduled", "pending"]
+    assert world.engine.added == 2
+
+
 def test_an_unfinished_build_is_not_retried(failed: BuildPath):
     assert retry(failed).status_code == 200
     answered = retry(failed)

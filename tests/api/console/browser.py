@@ -33,11 +33,11 @@ class Browser:
         return browser
 
     def get(self, path: str, **options: Any) -> testing.Result:
-        return self._ask("GET", path, **options)
+        return self.ask("GET", path, **options)
 
     def post(self, path: str, fields: dict[str, str]) -> testing.Result:
         """Post fields as a form."""
-        return self._ask("POST", path, body=falcon.to_query_str(fields, prefix=False), headers=_FORM_TYPE)
+        return self.ask("POST", path, body=falcon.to_query_str(fields, prefix=False), headers=_FORM_TYPE)
 
     def send(self, page: str, action: str, **typed: str) -> testing.Result:
         """Load a page, fill its form, and send it."""
@@ -51,7 +51,7 @@ class Browser:
         inputs = [dict(_ATTRIBUTE.findall(each)) for each in _INPUT.findall(forms[action])]
         return {each["name"]: html.unescape(each.get("value", "")) for each in inputs}
 
-    def _ask(self, method: str, path: str, **options: Any) -> testing.Result:
+    def ask(self, method: str, path: str, **options: Any) -> testing.Result:
         answered = testing.TestClient(self.world.app).simulate_request(method, path, cookies=self.cookies, **options)
         for name, cookie in answered.cookies.items():
             if cookie.max_age is not None and cookie.max_age <= 0:

@@ -64,7 +64,7 @@ def test_a_wrong_nonce_is_refused(ada: Account, nonce_hash: str):
     fields = browser.fields(f"/cli-login?nonce_hash={HASH}", "cli-login/transfer-v2")
     answered = browser.post("/cli-login/transfer-v2", {**fields, "nonce_hash": nonce_hash})
     assert answered.status_code == 422
-    assert "<script>" not in browser._ask("GET", "/cli-login", params={"nonce_hash": nonce_hash}).text
+    assert "<script>" not in browser.ask("GET", "/cli-login", params={"nonce_hash": nonce_hash}).text
 
 
 @pytest.mark.parametrize("nonce", [f"nonce_hash={HASH}", f"nonce={NONCE.replace(' ', '+')}"])

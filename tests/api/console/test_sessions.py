@@ -82,7 +82,7 @@ def test_a_form_of_an_ended_session_says_so(ada: Account):
 
 def test_a_form_that_is_no_form_is_refused(ada: Account):
     browser = Browser.of(ada)
-    json = browser._ask("POST", "/account/profile", body="{}", headers={"Content-Type": "application/json"})
+    json = browser.ask("POST", "/account/profile", body="{}", headers={"Content-Type": "application/json"})
     assert json.status_code == 415
     assert browser.post("/account/profile", {"name": "x" * 70_000}).status_code == 413
     assert browser.post("/account/profile", {f"field{number}": "" for number in range(60)}).status_code == 400

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from api.console.words import title_of
+from api.console.pages import title_of
 
 
 @pytest.mark.parametrize(

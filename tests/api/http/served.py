@@ -17,6 +17,7 @@ from storage import SystemClock
 from tests.api.world import Account, World
 from tests.fake_engine import FakeEngine
 from tests.state import new_storage
+from tests.waiting import until
 
 MAX_BODY = 20_000
 
@@ -82,4 +83,4 @@ def serving(directory: Path, **settings: Any) -> Iterator[Served]:
     finally:
         server.close()
         storage.close()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("http")]
+    until(lambda: not any(thread.name.startswith("http") for thread in threading.enumerate()), "the threads' end")

@@ -13,6 +13,7 @@ import pytest
 from api.http import workers
 from tests.api.http.served import Served, answer, refusal
 from tests.held_disk import HeldDisk
+from tests.state import run_sql
 from tests.waiting import until
 
 
@@ -34,7 +35,7 @@ def _change(served: Served, number: int, *headers: str) -> bytes:
 
 
 def _changes(served: Served) -> int:
-    return int(served.world.storage._database.execute("SELECT count(*) FROM audit_entries").get)
+    return int(run_sql(served.world.storage.directory, "SELECT count(*) FROM audit_entries")[0][0])
 
 
 def test_answers_that_wait_at_once_share_a_sync(served: Served, disk: HeldDisk):

@@ -69,7 +69,7 @@ def test_a_change_that_waits_for_another_delays_no_reader(served: Served):
     body = b'{"name": "Augusta"}'
     headers = ("Content-Type: application/json", f"Content-Length: {len(body)}")
     reader = served.connect()
-    with served.world.storage._database.write():
+    with served.world.storage.transaction():
         changing.sendall(served.request("PATCH", "/api/v0/user", *headers, body=body))
         for _ in range(50):
             assert answer(reader, served.request("GET", "/api/v0/user")).read()

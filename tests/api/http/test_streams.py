@@ -180,7 +180,7 @@ def test_closing_does_not_wait_for_an_unread_stream(tmp_path: Path):
         job.write(*[b"x" * 2**20] * 30)
         response = stream(served, job)
         assert response.readline() == b"event: history\n"
-        listener = served.server._listener
+        listener = served.server.listener
         assert listener is not None
         (channel,) = [each for each in listener.channels() if each.requests]
         until(

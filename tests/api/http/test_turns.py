@@ -6,9 +6,10 @@ import pytest
 from waitress.adjustments import Adjustments
 
 from api.http.channel import Parser
-from api.http.client_addresses import ClientAddresses
 from api.http.workers import Caller, CallerKind, Callers, Turns
+from api.middleware.client_addresses import ClientAddresses
 from tests.api.http.served import Served
+from tests.reached import reached
 
 ADA, BOB = (Caller(CallerKind.KNOWN, name) for name in ("ada", "bob"))
 HEALTH, REPORT = Caller(CallerKind.HEALTH), Caller(CallerKind.REPORT)
@@ -64,6 +65,33 @@ def test_callers_take_turns_whatever_they_send(day: Day):
     assert len(day.turns) == 0
 
 
+def test_whose_last_turn_is_longest_ago_is_next(day: Day):
+    day.add(ADA, "ada 0", "ada 1", "ada 2")
+    first = day.turns.take()
+    day.now += 0.005
+    day.add(BOB, "bob 0")
+    day.add(HEALTH, "health")
+    assert first is not None
+    day.turns.end(first)
+    assert day.served() == ["bob 0", "health", "ada 1", "ada 2"]
+
+
+def test_callers_of_single_requests_leave_turns_to_others(day: Day):
+    """However soon a caller sends the next request, requests that wait come first."""
+    day.add(ADA, "ada 0", "ada 1")
+    served = []
+    for number in range(3):
+        for caller in (BOB, HEALTH):
+            day.add(caller, f"{caller.kind.name} {number}")
+            task = day.turns.take()
+            assert isinstance(task, Named)
+            served.append(task.name)
+            day.now += 0.001
+            day.turns.end(task)
+    assert "ada 0" in served[:3]
+    assert "ada 1" in served
+
+
 def test_strangers_are_one_caller_and_rest_after_each_request(day: Day):
     day.add(NEAR, "near 0", "near 1", "near 2")
     day.add(FAR, "far 0")
@@ -72,12 +100,48 @@ def test_strangers_are_one_caller_and_rest_after_each_request(day: Day):
     assert len(day.turns) == 0
 
 
+def test_a_task_whose_rest_ends_as_one_asks_may_begin_now(day: Day):
+    day.add(NEAR, "first", "second")
+    assert day.served(0.01) == ["first"]
+    assert day.turns.take() is None
+    day.now += 0.01
+    assert day.turns.seconds() == 0.0
+
+
 def test_strangers_leave_half_of_the_time(day: Day):
     day.add(NEAR, "first", "second")
     assert day.served(0.01) == ["first"]
     assert day.turns.seconds() == pytest.approx(0.01)
     day.now += 0.01
     assert day.served() == ["second"]
+
+
+def test_a_user_rests_as_long_as_a_request_waited_for_a_cpu(day: Day):
+    day.add(ADA, "ada 0", "ada 1", "ada 2")
+    day.add(BOB, "bob 0", "bob 1")
+    first = day.turns.take()
+    assert first is not None
+    day.turns.end(first, delay=0.002)
+    assert day.served(0.0005) == ["bob 0", "bob 1"]
+    assert day.turns.seconds() == pytest.approx(0.001)
+    day.now += 0.001
+    assert day.served() == ["ada 1", "ada 2"]
+
+
+def test_the_usual_wait_for_a_cpu_is_followed_by_no_rest(day: Day):
+    day.add(ADA, "first", "second")
+    first = day.turns.take()
+    assert first is not None
+    day.turns.end(first, delay=0.0004)
+    assert day.served() == ["second"]
+
+
+def test_no_rest_is_longer_than_a_twentieth_of_a_second(day: Day):
+    day.add(ADA, "first", "second")
+    first = day.turns.take()
+    assert first is not None
+    day.turns.end(first, delay=60.0)
+    assert day.turns.seconds() == pytest.approx(0.05)
 
 
 def test_a_callers_tasks_begin_one_after_the_other(day: Day):
@@ -109,17 +173,23 @@ def test_nothing_is_kept_of_callers_that_are_gone(day: Day):
     for number in range(100):
         day.add(Caller(CallerKind.KNOWN, f"{number}"), "task")
     day.served()
-    assert not day.turns._lines
-    assert not day.turns._begun
+    assert not [each for each in reached(day.turns) if isinstance(each, Named)]
+    day.now += 3600.0
+    day.add(BOB, "late")
+    day.served()
+    assert [each for each in reached(day.turns) if isinstance(each, Caller)] == [BOB]
 
 
 def test_a_user_is_known_by_any_token_after_its_first_request(served: Served):
     """Someone who makes up tokens stays a stranger."""
-    callers: Callers = served.server._listener.callers  # type: ignore[union-attr]
+    assert served.server.listener is not None
+    request, known = Parser(Adjustments()), []
     for token in (served.ada.token, "made-up"):
         with served.send(served.request("GET", "/api/v0/user", token=False)[:-2] + bearer(token)):
             pass
-    assert list(callers._known.values()) == [served.ada.user.uuid]
+        request.path, request.headers = "/", {"AUTHORIZATION": f"Bearer {token}"}
+        known.append(served.server.listener.callers.of(request, "192.0.2.1"))
+    assert known == [Caller(CallerKind.KNOWN, served.ada.user.uuid), NEAR]
 
 
 def test_a_proxy_tells_the_address_of_a_stranger() -> None:

@@ -142,7 +142,7 @@ def test_tasks_above_the_limit_wait_for_a_thread(crew: Crew):
         crew.ask_for_long()
     until(lambda: crew.workers.alive == LIMIT + 1, "a thread that reads")
     left = [crew.ask() for _ in range(2)]
-    until(lambda: len(crew.workers._turns) == 2, "the tasks that were read")
+    until(lambda: crew.workers.waiting == 2, "the tasks that were read")
     assert not any(task.begun.is_set() for task in left)
     crew.hold.set()
 
@@ -172,7 +172,7 @@ def test_a_caller_with_many_tasks_keeps_no_other_waiting(crew: Crew):
     blocking = [crew.ask_for_long() for _ in range(LIMIT)]
     left = [crew.ask(partial(order.append, "ada")) for _ in range(20)]
     left.append(crew.ask(partial(order.append, "bob"), BOB))
-    until(lambda: len(crew.workers._turns) == len(left), "the tasks that were read")
+    until(lambda: crew.workers.waiting == len(left), "the tasks that were read")
     crew.hold.set()
 
     assert all(task.done.wait(60) for task in (*blocking, *left))

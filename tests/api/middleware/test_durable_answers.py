@@ -8,7 +8,7 @@ import falcon
 import falcon.testing
 import pytest
 
-from api.middleware.durable_answers import DurableAnswers
+from api.middleware.idempotency import DurableAnswers
 from storage import Storage
 from tests.held_disk import HeldDisk
 from tests.waiting import until

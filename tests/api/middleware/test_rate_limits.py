@@ -197,6 +197,7 @@ PUBLIC = [
     "/docs/static/page.css",
     "/api/v0/ping",
     "/api/v0/openapi.json",
+    "/api/v0/pipeline.schema.json",
 ]
 
 

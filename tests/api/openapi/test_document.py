@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import falcon
@@ -11,11 +12,11 @@ from falcon.routing import CompiledRouter
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 
+from actors.ir import json_schema
 from api import HttpSettings
 from api.errors.catalog import error_catalog
 from api.openapi.document import example_of
 from api.openapi.operations import Answer, Routes, operation, performs
-from api.request import ApiRequest
 from storage import Storage
 from tests.api.world import World
 from tests.clock import ManualClock
@@ -42,6 +43,15 @@ def test_the_document_is_not_sent_to_who_has_it(world: World):
     first = world.anonymous.simulate_get("/api/v0/openapi.json")
     again = world.anonymous.simulate_get("/api/v0/openapi.json", headers={"If-None-Match": first.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
+
+
+def test_the_schema_of_pipelines_is_served(world: World):
+    first = world.anonymous.simulate_get("/api/v0/pipeline.schema.json")
+    assert (first.status_code, first.json) == (200, json_schema())
+    again = world.anonymous.simulate_get(
+        "/api/v0/pipeline.schema.json", headers={"If-None-Match": first.headers["etag"]}
+    )
+    assert again.status_code == 304
 
 
 def test_the_document_is_encoded_once(world: World, monkeypatch: pytest.MonkeyPatch):
@@ -119,23 +129,33 @@ def test_a_page_changes_nothing():
         routes.add_page("/page", Changing())
     routes.add_page("/form", Form())
     with pytest.raises(TypeError, match="/form performs remove, which is no operation"):
-        routes.install(falcon.App(request_type=ApiRequest))
+        routes.router()
     assert [(endpoint.path, endpoint.method) for endpoint in routes.endpoints] == [("/changing", "put")]
 
 
 @pytest.fixture
 def inspectable(
     monkeypatch: pytest.MonkeyPatch, storage: Storage, clock: ManualClock, settings: HttpSettings
-) -> falcon.App[Any, Any]:
-    """The app with falcon's own router, whose routes can be listed."""
-    monkeypatch.setattr("api.app.Router", CompiledRouter)
-    return World.create(storage, clock, settings).app
+) -> list[falcon.App[Any, Any]]:
+    """The app with falcon's own routers, whose routes can be listed; those of later have apps."""
+    later: list[Callable[[], CompiledRouter]] = []
+
+    def router(pages: Callable[[], CompiledRouter] | None = None) -> CompiledRouter:
+        later.extend([pages] if pages else [])
+        return CompiledRouter()
+
+    monkeypatch.setattr("api.openapi.operations.Router", router)
+    apps = [World.create(storage, clock, settings).app]
+    while later:
+        apps.append(falcon.App(router=later.pop()()))
+    return apps
 
 
-def test_every_endpoint_but_pages_is_in_the_document(inspectable: falcon.App[Any, Any], document: dict[str, Any]):
+def test_every_endpoint_but_pages_is_in_the_document(document: dict[str, Any], inspectable: list[falcon.App[Any, Any]]):
     routed = {
         (route.path, method.method.lower())
-        for route in inspect_routes(inspectable)
+        for app in inspectable
+        for route in inspect_routes(app)
         for method in route.methods
         if not method.internal
     }
@@ -150,6 +170,7 @@ def test_every_endpoint_but_pages_is_in_the_document(inspectable: falcon.App[Any
         "/integrations/bitbucket",
         "/invites",
         "/login",
+        "/sites/of/",
         "/{org}",
     )
     assert {path for path, _ in routed - documented if not path.startswith(pages)} == {"/"}
@@ -229,3 +250,17 @@ def test_no_operation_reads_a_body_before_the_token(world: World, document: dict
                 )
                 assert answered.status_code == 401, (method, path)
     assert asked > 20
+
+
+def test_a_schema_of_uuids_allows_no_other_length(document: dict[str, Any]):
+    """Generators of requests would search long for a UUID of the largest length."""
+
+    def bounded(part: Any) -> list[Any]:
+        if isinstance(part, list):
+            return [each for value in part for each in bounded(value)]
+        if not isinstance(part, dict):
+            return []
+        here = [part] if part.get("format") == "uuid" and part.keys() & {"minLength", "maxLength"} else []
+        return here + bounded(list(part.values()))
+
+    assert bounded(document) == []

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from falcon import testing
 
-from storage import Role, document_of
+from storage import NewSchedule, document_of
 from tests.api.world import Account, PipelinePath, World
 from tests.clock import ManualClock
 
@@ -48,6 +48,7 @@ def test_a_schedule_is_made_and_listed(world: World, pipeline: PipelinePath):
         "last_build_number": None,
         "last_error": None,
         "created_at": "2026-01-02T03:04:05.000000Z",
+        "declared_in": None,
     }
     stored = world.storage.schedules.by_uuid(made["id"])
     assert document_of(stored) == made
@@ -152,20 +153,34 @@ def test_a_schedule_is_found_in_its_own_pipeline_alone(ada: Account, bob: Accoun
     assert listed(pipeline)[0]["enabled"]
 
 
-def test_members_read_and_admins_change(ada: Account, bob: Account, pipeline: PipelinePath):
-    uuid = create(pipeline)["id"]
-    bob.join(ada, Role.MEMBER)
-    path = f"{pipeline.path}/schedules"
-    assert bob.client.simulate_get(path).status_code == 200
-    for answered in (
-        bob.client.simulate_post(path, json=NIGHTLY),
-        bob.client.simulate_patch(f"{path}/{uuid}", json={"cron": "no"}),
-        bob.client.simulate_delete(f"{path}/{uuid}"),
-    ):
-        assert refusal(answered)[:2] == (403, "insufficient_org_role")
-
-
 def test_a_closed_account_leaves_no_schedule_behind(world: World, ada: Account, pipeline: PipelinePath):
     uuid = create(pipeline)["id"]
     world.storage.accounts.close(ada.user.id)
     assert world.storage.schedules.by_uuid(uuid) is None
+
+
+def test_a_schedule_of_a_file_is_changed_in_the_file_alone(world: World, pipeline: PipelinePath):
+    """Unless its repository is connected no more, for then no push changes it."""
+    found = world.storage.pipelines.by_slug(pipeline.account.org_id, "demo")
+    assert found is not None
+    new = NewSchedule("30 4 * * *", "UTC", "main", None, declared_in=".hm/ci.yml")
+    world.storage.schedules.declare(found.id, [new])
+    repository = world.storage.repositories.connect(found.organization_id, found.repository, "acme/web", 60)
+    (made,) = listed(pipeline)
+    assert made["declared_in"] == ".hm/ci.yml"
+    path = f"{pipeline.path}/schedules/{made['id']}"
+    said = 'the file .hm/ci.yml of the branch "main" says it: change it there, and push'
+    for answered in (change(pipeline, made["id"], enabled=True), pipeline.account.client.simulate_delete(path)):
+        assert refusal(answered) == (409, "schedule_declared", said)
+    assert listed(pipeline) == [made]
+    world.storage.repositories.remove(repository)
+    assert pipeline.account.client.simulate_delete(path).status_code == 204
+
+
+def test_those_of_a_file_do_not_count_as_made_by_people(world: World, pipeline: PipelinePath):
+    found = world.storage.pipelines.by_slug(pipeline.account.org_id, "demo")
+    assert found is not None
+    declared = [NewSchedule(f"{each} 4 * * *", "UTC", "main", None, declared_in=".hm/ci.yml") for each in range(20)]
+    world.storage.schedules.declare(found.id, declared)
+    create(pipeline)
+    assert len(listed(pipeline)) == 21

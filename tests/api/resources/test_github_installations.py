@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from falcon import testing
 
-from actors.source_hosts.github import GithubApi, Installations
+from actors.source_hosts import GithubApi, Installations
 from api import HttpSettings
 from storage import ProvenIdentity, SignUpPolicy, Storage
 from tests.api.world import Account, World

@@ -16,6 +16,7 @@ from storage import (
     BuildEvent,
     BuildState,
     CancelSuperseded,
+    Concurrency,
     Declaration,
     DeclaringRepository,
     DeployKey,
@@ -25,7 +26,9 @@ from storage import (
     GitCredential,
     HoldEnd,
     Job,
+    JobOutputs,
     JobState,
+    JobSummary,
     Lease,
     LedgerSource,
     Letter,
@@ -34,11 +37,13 @@ from storage import (
     NewCoupon,
     NewHostConnection,
     NewJob,
+    NewKeptFolder,
     NewNotification,
     NewOrigin,
     NewPasskey,
     NewPaymentEvent,
     NewPipeline,
+    NewPipelineTrigger,
     NewSchedule,
     NotificationKind,
     OriginEvent,
@@ -59,6 +64,7 @@ from storage import (
     Shape,
     SignUpPolicy,
     Storage,
+    TriggerState,
     Visibility,
 )
 from tests.clock import ManualClock
@@ -89,17 +95,21 @@ class Everything:
         _, token = storage.tokens.create_session(owner.id, "tests", SessionOrigin("192.0.2.7", "curl"))
         pipeline = storage.pipelines.create(acme.id, NewPipeline("web", "Web", "https://example.org/web.git", "main"))
         made = cls(storage, clock, token, pipeline)
-        made._people(owner.id)
-        made._money()
-        made._builds()
-        made._renders()
-        made._retried()
-        made._holds()
-        made._cache()
-        made._pipelines()
-        made._waiting_builds(owner.id)
-        made._service()
+        made.fill(owner.id)
         return made
+
+    def fill(self, owner_id: int) -> None:
+        """Add one of everything else."""
+        self._people(owner_id)
+        self._money()
+        self._builds()
+        self._renders()
+        self._retried()
+        self._holds()
+        self._cache()
+        self._pipelines()
+        self._waiting_builds(owner_id)
+        self._service()
 
     def build(self, *steps: NewJob, **fields: Any) -> Build:
         new = NewBuild(**{"branch": "main", "commit": "c0ffee", **fields})
@@ -124,6 +134,9 @@ class Everything:
         with self.storage.logs.writer(build.uuid, job.uuid, attempt.attempt) as log:
             log.output(f"attempt {attempt.attempt} of {job.uuid}\n".encode())
             log.notice("a notice")
+        for service in job.services:
+            with self.storage.logs.service_writer(build.uuid, job.uuid, service, attempt.attempt) as log:
+                log.output(f"attempt {attempt.attempt} of {service}\n".encode())
         self.storage.builds.move(build.id, BuildState.SCHEDULED, BuildState.RUNNING)
         return lease
 
@@ -190,7 +203,9 @@ class Everything:
             )
             pipeline = storage.pipelines.create(organization.id, new)
             for _ in range(2):
-                storage.builds.create(pipeline, NewBuild("main", "c0ffee"), [new_job("only")])
+                storage.builds.create(
+                    pipeline, NewBuild("main", "c0ffee", concurrency=Concurrency("g")), [new_job("only", lock="deploy")]
+                )
             fork = NewBuild(
                 "eve:main", "c0ffee", untrusted_origin="pull/3", from_fork=True, approval_reason="eve is a stranger"
             )
@@ -278,9 +293,16 @@ class Everything:
         storage = self.storage
         self.run(artifacts=3)
         first = new_job(
-            "first", image="debian:12", artifacts=("dist/*",), env={"A": "b"}, cache_key="k", timeout_seconds=60
+            "first",
+            image="debian:12",
+            artifacts=("dist/*",),
+            env={"A": "b"},
+            cache_key="k",
+            timeout_seconds=60,
+            services={"db": {"image": "postgres:16"}},
         )
-        second = new_job("second", (0, EdgeKind.BUILDS_IN, False), soft_fail_policy={"exit_codes": [1]})
+        cell: dict[str, Any] = {"matrix_job": "second", "matrix": {"n": "1"}}
+        second = new_job("second", (0, EdgeKind.BUILDS_IN, False), soft_fail_policy={"exit_codes": [1]}, **cell)
         third = new_job("third", (0, EdgeKind.DEPENDS_ON, True), retry_policy={"limit": 1})
         lent = new_job("lent", secrets=("OF_ALL", "OF_ONE"))
         running = self.build(
@@ -346,7 +368,7 @@ class Everything:
         storage, organization = self.storage, self.pipeline.organization_id
         ends = {"printing": self._plan, "rejected": self._refuse, "accepted": self._plan, "waiting": self._wait}
         for name, end in ends.items():
-            new = NewBuild("main", name, source_archive=b"an archive")
+            new = NewBuild("main", name, source_archive=b"an archive", ref="refs/heads/main", changed_files=("a.py",))
             build = storage.renders.begin(self.pipeline, new, f"https://example.org/{name}.tar.gz")
             render = storage.renders.get(build.id)
             assert render is not None
@@ -401,8 +423,15 @@ class Everything:
         storage.snapshots.add("disk-2", job.id, "sandbox", base="disk-1")
         storage.snapshots.measured("disk-1", 4096)
         assert storage.cache.store(NewCacheEntry("name", self.pipeline.id, "k", "debian:12", "disk-1"))
+        uuid, size = storage.kept_folders.write([b"a tar"])
+        organization, pipeline = self.pipeline.organization_id, self.pipeline.id
+        storage.kept_folders.keep(
+            NewKeptFolder(organization, pipeline, "name/pip", "main", "", "only of web #1", "0" * 64, uuid, size)
+        )
         entry = storage.cache.find("name")
         assert entry is not None
+        storage.outputs.store(JobOutputs(job.id, build.id, {"VERSION": "1.2"}, "$CI_OUTPUT cannot be used: line 2"))
+        storage.summaries.store(JobSummary(job.id, build.id, "# Passed", is_cut=True))
         later = self.build(new_job("only", cache_key="k", artifacts=("dist/*",)))
         assert storage.cache.hit(entry, self.job(later), JobState.PASSED, later.uuid, "cache hit")
         self.end(later, BuildState.PASSED)
@@ -457,14 +486,34 @@ class Everything:
         first = storage.deliveries.pending(connected.id)[:1]
         storage.deliveries.processed(connected.id, first, lambda _delivery: "1 build: ci #1")
         storage.push_outcomes.record(connected.id, "refs/heads/main", "c0ffee", "1 build: ci #1", ["acme/ci"], 7)
+        storage.skipped_pipelines.record(connected.id, self.pipeline.id, "c0ffee", "no file of it has changed")
+        storage.skipped_pipelines.report_failed(storage.skipped_pipelines.due(1)[0], "the host is away", 60)
+        storage.commit_checks.look(connected.id, "c0ffee")
+        check = storage.commit_checks.due(1)[0]
+        storage.commit_checks.reported(check, "failed", "Failed: ci", "a check")
+        storage.commit_checks.report_failed(check, "the host is away", 60)
         storage.repository_checks.failed(connected, "no route to host")
         nightly = NewSchedule("30 4 * * *", "Europe/Berlin", "main", self.clock.now() + DAY)
         schedule = storage.schedules.create(self.pipeline.id, nightly)
         storage.schedules.built(schedule.id, 1)
         storage.schedules.failed(schedule.id, "there is no build of the branch")
+        storage.schedules.declare(self.pipeline.id, [replace(nightly, declared_in=".hm/ci.yml")])
+        self._triggers()
         self._notifications()
         gone = storage.pipelines.create(acme, NewPipeline("gone", "Gone", "r", "main"))
         storage.pipelines.delete(gone.id)
+
+    def _triggers(self) -> None:
+        """Make pipeline triggers of every state, of which one has followed a build, and one has to."""
+        triggers = self.storage.pipeline_triggers
+        after = [NewPipelineTrigger("base", each, "main", ".hm/ci.yml") for each in TriggerState]
+        triggers.declare(self.pipeline.id, after)
+        base = self.storage.pipelines.create(self.pipeline.organization_id, NewPipeline("base", "Base", "r", "main"))
+        upstream = self.storage.builds.create_rejected(base, NewBuild("main", "c0ffee"), "invalid_ir", "no steps")
+        follows = replace(triggers.of_pipeline(self.pipeline.id)[0], upstream_id=upstream.id)
+        triggers.built(follows, self.storage.builds.page(self.pipeline.id, 1, None).rows[0])
+        triggers.failed(follows, "the branch is gone", 60)
+        triggers.follow(upstream, base)
 
     def _notifications(self) -> None:
         """Make notifications of every kind, deliveries in every state, and ends that are told."""

@@ -239,7 +239,7 @@ def test_an_older_schema_is_saved_as_it_is(world: World, directory: Path, monkey
     world.build(source_archive=b"an archive")
     newest = migrations()
     step = Migration(newest[-1].number + 1, "next.sql", "CREATE TABLE newer (uuid TEXT)")
-    for module in ("storage.database.schema", "storage.database.copying", "storage.store"):
+    for module in ("storage.database.schema", "storage.copying", "storage.store"):
         monkeypatch.setattr(f"{module}.migrations", lambda: [*newest, step])
     kinds = [
         replace(kind, rows=kind.rows and f"{kind.rows} AND NOT EXISTS (SELECT 1 FROM newer)") for kind in FILE_KINDS

@@ -84,3 +84,17 @@ def test_following_begins_while_the_build_is_rendered(
     monkeypatch.setattr("time.sleep", render)
     assert run("build", "logs", "acme/web/1", "-f") == 0
     assert capsys.readouterr().out == "render | late\nbuild #1 failed: render failed (exit 1): late\n"
+
+
+def test_log_of_a_service_comes_after_that_of_its_job(
+    storage: Storage, build: Build, run: Run, run_json: RunJson, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each of its lines begins with the job and the service."""
+    services = {"db": {"image": "postgres:16"}}
+    assert storage.renders.plan(build.id, "{}", None, [new_job("lint", services=services)], has_source=False)
+    (job,) = storage.jobs.of_build(build.id)
+    with storage.logs.service_writer(build.uuid, job.uuid, "db", 1) as writer:
+        writer.output(b"up\n")
+    assert run("build", "logs", "acme/web/1") == 0
+    assert capsys.readouterr().out == "lint db | up\n"
+    assert [document.get("service") for document in run_json("build", "logs", "acme/web/1")] == [None, "db"]

@@ -275,3 +275,18 @@ def test_a_closed_pipe_ends_the_output_quietly(made: Run, state: Path):
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("ci-daemon, version ")
+
+
+def test_output_that_cannot_be_written_is_an_error(made: Run, state: Path):
+    """The process frees no memory at its end, but still writes what it has buffered."""
+    argv = [sys.executable, "-m", "ci_daemon", "--state-dir", str(state), "status"]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("ci-daemon: the output: the disk is full")
+
+
+def test_the_process_has_the_exit_code_of_the_command(state: Path):
+    argv = [sys.executable, "-m", "ci_daemon", "--state-dir", str(state), "status"]
+    assert subprocess.run(argv, capture_output=True, check=False).returncode == 1
+    assert subprocess.run([*argv, "--no-such"], capture_output=True, check=False).returncode == 2

@@ -140,6 +140,8 @@ CALLS = """
     repo edit {server} --org acme --poll 30 --submodules
     repo list
     repo show {repository} --org acme
+    pipeline create acme Local --repository {repository}
+    build start acme/local --ref main --input target=staging
     webhook list
     webhook show {delivery}
     webhook redeliver {delivery}
@@ -168,6 +170,8 @@ CALLS = """
     build cancel acme/web/1
     build force-finish acme/web/1 --state canceled --note stuck
     build watch acme/web/1
+    job retry acme/web/1 step
+    build force-finish acme/web/1 --state canceled --note stuck
     build retry acme/web/1
     secret set acme TOKEN
     secret list acme
@@ -177,15 +181,17 @@ CALLS = """
 """
 OTHER = "--state-dir {restored}"
 CODES = {"status": {3}, "doctor": {0, 1}, "build watch": {3}}
-CHANGE_NOTHING_HERE = {"init", "doctor", "retention run"}
+CHANGE_NOTHING_HERE = {"init", "doctor", "lease kill", "retention run"}
 """Commands that leave an entry in the audit, but change nothing when called as here."""
 
 THEIR_OWN_WORDS = {
     "build approve": "approveBuild",
     "build cancel": "cancelBuild",
-    "build force-finish": "force-finish canceled",
+    "build force-finish": "forceFinishBuild",
     "build rebuild": "rebuildBuild",
     "build retry": "retryBuild",
+    "build start": "startBuild",
+    "job retry": "retryJob",
     "cache clear": "clearCaches",
     "coupon create": "createCoupon",
     "coupon disable": "disableCoupon",
@@ -200,6 +206,7 @@ THEIR_OWN_WORDS = {
     "notify rotate": "rotateNotificationSecret",
     "notify set": "updateNotification",
     "notify test": "testNotification",
+    "retention confirm": "confirmClock",
     "pipeline create": "createPipeline",
     "pipeline delete": "deletePipeline",
     "pipeline edit": "updatePipeline",

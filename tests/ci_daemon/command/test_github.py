@@ -109,13 +109,20 @@ def test_a_wrong_code_makes_nothing(github: GithubServer, code: str):
 def test_an_installation_is_bound_by_the_owner_of_the_host(
     run: Run, run_json: RunJson, github: GithubServer, capsys: pytest.CaptureFixture[str]
 ):
-    assert run("github", "bind", "7", "--org", "acme") == 1
+    run_json("user", "add", "ada@example.org", "--name", "Ada")
+    (org,) = [each["slug"] for each in run_json("org", "list")]
+    assert run("github", "bind", "7", "--org", org) == 1
     assert "ci-daemon github setup" in capsys.readouterr().err
     github.manifests = {"abc"}
     run_json("github", "setup", "--code", "abc")
-    run_json("user", "add", "ada@example.org", "--name", "Ada")
-    (org,) = [each["slug"] for each in run_json("org", "list")]
     github.install(7, "acme", 70).add(701, "acme/web", "https://github.example/acme/web.git")
     assert run_json("github", "bind", "7", "--org", org)["repositories"] == ["acme/web"]
     assert run("github", "bind", "8", "--org", org) == 1
     assert "the app has no installation 8: " in capsys.readouterr().err
+    entry = run_json("audit")[0]
+    assert [entry[key] for key in ("action", "subject", "organization", "note")] == [
+        "bindGithubInstallation",
+        f"{org}/7",
+        org,
+        "box",
+    ]

@@ -198,9 +198,9 @@ def test_import_reads_as_the_caller_and_writes_as_the_owner(
 
 
 def killed(storage: Storage) -> list[tuple[str, str, str | None]]:
-    """Return the subject, note and organization of the entries of `lease kill`, newest first."""
+    """Return the subject, note and organization of the entries of killed VMs, newest first."""
     operator = Session().operator
-    wanted = AuditFilter(actor=operator, action="lease kill")
+    wanted = AuditFilter(actor=operator, action="killVm")
     return [(each.subject, each.note, each.organization) for each in storage.audit.page(10, None, wanted).rows]
 
 
@@ -217,7 +217,7 @@ def test_a_leased_vm_is_listed_and_killed(
     assert "give at least 4 letters" in capsys.readouterr().err
     assert run("lease", "kill", vm_id[:8], "--json") == 0
     assert json.loads(capsys.readouterr().out) == {"killed": [vm_id]}
-    assert killed(storage) == [(vm_id, "", None)]
+    assert killed(storage) == [(vm_id, "box", None)]
     assert storage.leases.live() == []
     assert list(provider.list()) == []
 
@@ -248,7 +248,7 @@ def test_a_held_vm_is_listed_as_such_and_its_hold_ends_with_it(
     assert (listed["id"], listed["state"]) == (vm_id, "held")
     assert run("lease", "kill", vm_id) == 0
     assert (storage.leases.live(), storage.holds.open(), list(provider.list())) == ([], [], [])
-    assert killed(storage) == [(f"{vm_id} held/web/1 step", "", "held")]
+    assert killed(storage) == [(vm_id, "held/web/1 step, box", "held")]
     assert [entry.description for entry in storage.ledger.entries(world.pipeline.organization_id)] == [
         "web #1 step",
         "web #1 step, held",
@@ -264,7 +264,7 @@ def test_kill_all_ends_vms_that_no_lease_knows_of_too(
     provider.create(VmSpec(lost, "debian:12", network=False))
     assert run("lease", "kill", "--all", "--json") == 0
     assert set(json.loads(capsys.readouterr().out)["killed"]) == {leased, lost}
-    assert killed(storage) == [(vm_id, "--all", None) for vm_id in sorted((leased, lost), reverse=True)]
+    assert killed(storage) == [(vm_id, "box", None) for vm_id in sorted((leased, lost), reverse=True)]
     assert list(provider.list()) == []
 
 

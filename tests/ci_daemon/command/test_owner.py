@@ -164,9 +164,9 @@ def test_a_build_is_ended_by_hand_and_that_is_audited(
     (entry,) = run_json("audit")
     assert (entry["actor"], entry["action"], entry["subject"], entry["note"]) == (
         "ada",
-        "force-finish failed",
+        "forceFinishBuild",
         "acme/web/1",
-        "its VM hangs",
+        "failed: its VM hangs, box",
     )
 
 

@@ -9,10 +9,14 @@ from pathlib import Path
 import pytest
 
 from actors.vms import Provider
+from ci_daemon.command.observation.status import pair_table, print_pairs
 from ci_daemon.command.support.session import Session
+from ci_daemon.terminal.tables import print_renderable
 from storage import AuditFilter, BuildState, JobState, NewBuild, NewOrigin, OriginEvent, Outcome, Storage, SystemClock
 from tests.ci_daemon.conftest import Run
 from tests.records import assigned, new_job, new_pipeline
+
+PAIRS = [("service", "runs", "green"), ("", "second line", ""), ("VMs", "", ""), ("kept", "a  b " * 60, "bold red")]
 
 
 @pytest.fixture
@@ -81,7 +85,7 @@ def test_status_marks_ends_that_an_operator_forced(
         ("first", "it is gone", operator),
     ]
     subjects = [entry.subject for entry in storage.audit.page(2, None, AuditFilter(actor=operator)).rows]
-    assert subjects == ["acme/web/1", f"{leases['first'].uuid} acme/web/1 first"]
+    assert subjects == ["acme/web/1", leases["first"].uuid]
     assert run("status") == 3
     assert "by hand  the latest builds that an operator ended (`ci-daemon audit`):\n" in capsys.readouterr().out
 
@@ -154,3 +158,12 @@ def test_status_names_repositories_with_errors(run: Run, storage: Storage, capsy
     storage.build_origins.reported(build.id, BuildState.SCHEDULED, None)
     assert run("repo", "list", "--json") == 0
     assert json.loads(capsys.readouterr().out)[1]["last_error"] is None
+
+
+def test_a_pipe_gets_the_lines_of_the_table(capsys: pytest.CaptureFixture[str]):
+    """They are written without what draws tables, whose import takes as long as a small command."""
+    print_pairs(PAIRS)
+    written = capsys.readouterr().out
+    print_renderable(pair_table(PAIRS))
+    assert written == capsys.readouterr().out
+    assert written.startswith("service  runs\n         second line\nVMs\n")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ci_daemon.config import Config, ConfigError, load
-from ci_daemon.config.named import named_sections
+from ci_daemon.config.validation import named_sections
 
 
 def variables(section: object, prefix: str) -> dict[str, object]:

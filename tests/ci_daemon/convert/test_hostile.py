@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ci_daemon.convert import NotReadable, Project, converted
+from actors.ir.systems import NotReadable
+from ci_daemon.convert import Project, converted
 from ci_daemon.draft import PipelineExists
 from ci_daemon.draft import place as place_pipeline
+from tests.rendering import planned_yaml
 
 JOB = "a: {image: b, script: x}\n"
 ON = "on: push\njobs:\n"
@@ -99,10 +101,10 @@ QUICK = {
 @pytest.mark.timeout(60)
 def test_a_file_ends_in_bounded_time(text: str, tmp_path: Path):
     try:
-        pipelines, omissions = converted(Project.at(place(tmp_path, text)))
+        found = converted(Project.at(place(tmp_path, text)))
     except NotReadable:
         return
-    assert pipelines or omissions
+    assert found.texts or found.omissions
 
 
 @pytest.mark.parametrize(
@@ -148,16 +150,17 @@ def test_includes_by_pattern_are_read_in_order(tmp_path: Path):
     place(tmp_path, "include: [{local: 'ci/*.yml'}]\n" + JOB)
     place(tmp_path, "default: {image: first}\nb: {script: x}\n", "ci/1.yml")
     place(tmp_path, "default: {image: second}\n", "ci/2.yml")
-    ((pipeline,), omissions) = converted(Project.at(tmp_path))
-    assert [(step.label, step.image) for step in pipeline.stages[0]] == [("b", "second"), ("a", "b")]
-    assert omissions == []
+    found = converted(Project.at(tmp_path))
+    (plan,) = planned_yaml(found.texts).values()
+    assert [(job.name, job.image) for job in plan.jobs] == [("b", "second"), ("a", "b")]
+    assert found.omissions == ()
 
 
 def test_a_note_names_the_included_file(tmp_path: Path):
     place(tmp_path, "include: ci.yml\n" + JOB)
-    place(tmp_path, "\nb: {image: c, script: x, cache: {}}\n", "ci.yml")
-    (omission,) = converted(Project.at(tmp_path))[1]
-    assert (omission.file, omission.line, omission.key) == ("ci.yml", 2, "b.cache")
+    place(tmp_path, "\nb: {image: c, script: x, coverage: x}\n", "ci.yml")
+    (omission,) = converted(Project.at(tmp_path)).omissions
+    assert (omission.file, omission.line, omission.key) == ("ci.yml", 2, "b.coverage")
 
 
 def test_a_pipeline_is_not_written_through_a_link(tmp_path: Path):
@@ -165,5 +168,5 @@ def test_a_pipeline_is_not_written_through_a_link(tmp_path: Path):
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree" / ".hm").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(PipelineExists, match="is a link"):
-        place_pipeline(tmp_path / "tree", "")
+        place_pipeline(tmp_path / "tree", {"ci.yml": ""})
     assert list((tmp_path / "elsewhere").iterdir()) == []

@@ -9,36 +9,33 @@ from pathlib import Path
 import pytest
 import yaml
 
-from actors.ir import IrSettings
-from ci_daemon.convert import NotReadable, Omissions, convert_github, convert_gitlab
+from actors.ir.systems import NotReadable, Omissions, convert_github, convert_gitlab
+from actors.ir.systems.located import read
+from ci_daemon.convert.conversion import written
 from ci_daemon.convert.kinds import Kind, kind_of
-from ci_daemon.convert.located import read
-from ci_daemon.draft import DraftPipeline, DraftStep, command_of, steps_of, written
-from ci_daemon.lint import check_ir
-from tests.rendering import declared_by
+from storage import NewJob
+from tests.rendering import planned_yaml
 
+STRICT = ("bash", "-eo", "pipefail", "-c")
 INPUTS = Path(__file__).parents[2] / "data" / "convert" / "inputs"
 ON = "on: push\njobs:\n"
 
 
-def of(text: str) -> tuple[tuple[DraftPipeline, ...], list[str]]:
-    """Return the pipelines of a text, which `lint` finds no fault in, and the keys that are told."""
+def of(text: str) -> tuple[list[NewJob], list[str]]:
+    """Return the jobs of a text, which the language's own reader accepts, and the keys that are told."""
     document, omissions = read(text), Omissions("f")
     if kind_of(document) is Kind.WORKFLOW:
         pipelines = convert_github(document, "ci", omissions)
     else:
         pipelines = convert_gitlab(document, omissions)
-    for each in declared_by(written(pipelines, "")):
-        linted = check_ir(each.slug, each.pipeline_ir, None, IrSettings())
-        assert (linted.mistakes, linted.warnings) == ((), ())
-    return pipelines, [each.key for each in omissions.all]
+    plans = planned_yaml({f"{each.slug}.yml": written(each, "") for each in pipelines}).values()
+    return [job for plan in plans for job in plan.jobs], [each.key for each in omissions.all]
 
 
-def step_of(text: str) -> DraftStep:
-    """Return the only step of a text."""
-    (pipeline,), _ = of(text)
-    ((step,),) = pipeline.stages
-    return step
+def job_of(text: str) -> NewJob:
+    """Return the only job of a text."""
+    (job,), _ = of(text)
+    return job
 
 
 def github_job(members: str, *, name: str = "t") -> str:
@@ -52,38 +49,66 @@ def inputs(system: str) -> list[object]:
 
 @pytest.mark.parametrize(("text", "labels", "told"), inputs("github"))
 def test_a_workflow(text: str, labels: list[str], told: list[str]):
-    pipelines, keys = of(text)
-    assert [step.label for each in pipelines for step in steps_of(each)] == labels
+    jobs, keys = of(text)
+    assert [job.name for job in jobs] == labels
     assert [key.removeprefix("jobs.") for key in keys] == told
 
 
 @pytest.mark.parametrize(("text", "labels", "told"), inputs("gitlab"))
 def test_a_file_of_gitlab(text: str, labels: list[str], told: list[str]):
-    pipelines, keys = of(text)
-    assert [step.label for each in pipelines for step in steps_of(each)] == labels
+    jobs, keys = of(text)
+    assert [job.name for job in jobs] == labels
     assert keys == told
 
 
 def test_a_branch_is_a_variable_and_no_command(tmp_path: Path):
     members = "env: {B: '${{ github.ref_name }}'}, steps: [{run: echo \"$B\", env: {C: 'x ${{ github.ref }}'}}]"
-    step = step_of(ON + github_job(members))
+    job = job_of(ON + github_job(members))
     branch = "$(touch stolen)\"; touch stolen; '`touch stolen`"
     env = {"PATH": "/usr/bin:/bin", "CI_BRANCH": branch}
     done = subprocess.run(
-        ["bash", "-c", step.command], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+        [*STRICT, job.command],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stdout, list(tmp_path.iterdir())) == (0, f"{branch}\n", [])
 
 
+@pytest.mark.parametrize(
+    ("event", "on_github", "on_gitlab"),
+    [
+        ("push", "push", "push"),
+        ("tag", "push", "push"),
+        ("manual", "workflow_dispatch", "web"),
+        ("pull_request", "pull_request", "merge_request_event"),
+        ("schedule", "schedule", "schedule"),
+    ],
+)
+def test_an_event_has_the_word_of_the_other_system(event: str, on_github: str, on_gitlab: str):
+    texts = {
+        ON
+        + github_job("env: {E: '${{ github.event_name }}'}, steps: [{run: 'echo $E $GITHUB_EVENT_NAME'}]"): on_github,
+        "t: {image: a, variables: {E: $CI_PIPELINE_SOURCE}, script: 'echo $E $CI_PIPELINE_SOURCE'}": on_gitlab,
+    }
+    env = {"PATH": "/usr/bin:/bin", "CI_EVENT": event}
+    for text, name in texts.items():
+        argv = [*STRICT, job_of(text).command]
+        done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False, cwd="/")
+        assert (done.returncode, done.stdout) == (0, f"{name} {name}\n")
+
+
 def test_a_folder_with_a_space_is_entered_or_fails(tmp_path: Path):
-    step = step_of(ON + github_job("steps: [{run: pwd, working-directory: 'a b; touch x'}, {run: echo on}]"))
-    assert subprocess.run(["bash", "-c", step.command], cwd=tmp_path, capture_output=True, check=False).returncode != 0
+    job = job_of(ON + github_job("steps: [{run: pwd, working-directory: 'a b; touch x'}, {run: echo on}]"))
+    assert subprocess.run([*STRICT, job.command], cwd=tmp_path, capture_output=True, check=False).returncode != 0
     (tmp_path / "a b; touch x").mkdir()
-    done = subprocess.run(["bash", "-c", step.command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run([*STRICT, job.command], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, f"{tmp_path}/a b; touch x\non\n")
 
 
-@pytest.mark.parametrize("shell", [["bash", "-c"], ["bash", "-eo", "pipefail", "-c"], ["sh", "-c"]])
+@pytest.mark.parametrize("shell", [STRICT, ["sh", "-e", "-c"]])
 @pytest.mark.parametrize(
     ("text", "code"),
     [
@@ -94,7 +119,7 @@ def test_a_folder_with_a_space_is_entered_or_fails(tmp_path: Path):
     ],
 )
 def test_a_command_of_several_lines_fails_with_one(text: str, code: int, shell: list[str]):
-    done = subprocess.run([*shell, command_of(step_of(text))], capture_output=True, check=False, cwd="/")
+    done = subprocess.run([*shell, job_of(text).command], capture_output=True, check=False, cwd="/")
     assert done.returncode == code
 
 
@@ -108,17 +133,17 @@ def test_a_command_of_several_lines_fails_with_one(text: str, code: int, shell: 
     ],
 )
 def test_a_files_own_ci_wins_over_the_services(text: str):
-    command, env = step_of(text).command, {"CI": "true", "PATH": "/usr/bin:/bin"}
-    done = subprocess.run(["bash", "-c", command], env=env, capture_output=True, text=True, check=False, cwd="/")
+    command, env = job_of(text).command, {"CI": "true", "PATH": "/usr/bin:/bin"}
+    done = subprocess.run([*STRICT, command], env=env, capture_output=True, text=True, check=False, cwd="/")
     assert (done.returncode, done.stdout) == (0, "false\n")
 
 
 def test_the_token_and_words_of_forgejo_are_known():
     members = "env: {T: '${{ secrets.FORGEJO_TOKEN }}', R: '${{ forge.ref_name }}'}, steps: [{run: 'echo $R'}]"
-    pipelines, told = of(ON + github_job(members))
+    jobs, told = of(ON + github_job(members))
     assert told == ["jobs.t.env.T"]
-    assert "export R=" in step_of(ON + github_job(members)).command
-    assert len(pipelines) == 1
+    assert "export R=" in jobs[0].command
+    assert len(jobs) == 1
 
 
 @pytest.mark.parametrize("value", ["{}", "[{}]", "[]", "[[a]]", "{a: b}", "x", "''", "1", "010", "null", "[null]"])
@@ -144,5 +169,5 @@ def test_no_value_of_any_kind_breaks_the_command(system: str, value: str):
         texts += [ON + f"  t: {value}", f"on: {value}\njobs:\n" + github_job("steps: [{run: x}]")]
     for text in texts:
         with suppress(NotReadable):
-            pipelines, told = of(text)
-            assert pipelines or told
+            jobs, told = of(text)
+            assert jobs or told

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ci_daemon.convert import NotReadable, Project, converted
+from actors.ir.systems import NotReadable
+from ci_daemon.convert import Project, converted
 
 FORMS = {
     "Travis CI": "language: python\nscript: pytest\ndeploy: {provider: script, script: ./deploy.sh}\n",
@@ -14,12 +15,9 @@ FORMS = {
     "Azure Pipelines": "trigger: [main]\npool: {vmImage: ubuntu-latest}\nsteps: [{script: make}]\n",
     "Jenkins": "pipeline {\n  agent any\n  stages { stage('x') { steps { sh 'make' } } }\n}\n",
     "Bitbucket Pipelines": "image: a\npipelines: {default: [{step: {script: [make]}}]}\n",
-    "Drone": "kind: pipeline\ntype: docker\nname: x\nsteps: [{name: a, image: b, commands: [make]}]\n",
-    "Woodpecker": "when: {event: push}\nsteps: {build: {image: a, commands: [make]}}\n",
     "Cirrus CI": "lint_task: {container: {image: a}, script: make}\n",
     "AppVeyor": "image: Visual Studio 2022\nbuild_script: [make]\ntest_script: [x]\n",
     "Buildkite": "steps: [{label: a, command: make}, wait, {command: ./deploy}]\n",
-    "builds.sr.ht": "image: alpine/edge\nsources: [https://a]\ntasks: [{build: make}]\n",
     "Semaphore": "version: v1.0\nname: x\nblocks: [{task: {jobs: [{commands: [make]}]}}]\n",
     "Google Cloud Build": "steps: [{name: a, args: [make]}]\n",
     "AWS CodeBuild": "version: 0.2\nphases: {build: {commands: [make]}}\n",
@@ -36,14 +34,17 @@ NAMES = {
     "azure-pipelines.yml": "Azure Pipelines",
     "Jenkinsfile": "Jenkins",
     "bitbucket-pipelines.yml": "Bitbucket Pipelines",
-    ".drone.yml": "Drone",
-    ".woodpecker.yml": "Woodpecker",
-    ".woodpecker/test.yaml": "Woodpecker",
+    ".drone.star": "Drone in another language",
     ".cirrus.yml": "Cirrus CI",
     "appveyor.yml": "AppVeyor",
     ".buildkite/pipeline.yml": "Buildkite",
-    ".build.yml": "builds.sr.ht",
-    ".builds/alpine.yml": "builds.sr.ht",
+}
+CONVERTED = {
+    ".drone.yml": "kind: pipeline\ntype: docker\nname: x\nsteps: [{name: a, image: b, commands: [make]}]\n",
+    ".woodpecker.yml": "when: {event: push}\nsteps: {build: {image: a, commands: [make]}}\n",
+    ".woodpecker/test.yaml": "steps: [{name: build, image: a, commands: [make]}]\n",
+    ".build.yml": "image: alpine/edge\nsources: [https://a/b]\ntasks: [{build: make}]\n",
+    ".builds/alpine.yml": "image: debian/stable\ntasks: [{build: make}]\n",
 }
 OF_GITLAB = "unit: {image: a, script: make}\n"
 
@@ -72,12 +73,32 @@ def test_another_systems_name_is_refused(name: str, system: str, tmp_path: Path)
     assert system in refusal(tmp_path)
 
 
+@pytest.mark.parametrize(("name", "text"), CONVERTED.items())
+def test_a_file_is_told_by_its_place_or_form(name: str, text: str, tmp_path: Path):
+    for place in (name, "any.yml"):
+        file = tmp_path / place
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+        assert "make" in "".join(converted(Project.at(file)).texts.values())
+    assert Project.at(tmp_path / name).root == tmp_path
+    assert [each.name for each in Project.at(tmp_path).files] == [Path(name).name]
+
+
+@pytest.mark.parametrize("name", CONVERTED)
+def test_what_a_system_does_not_know_is_lost(name: str, tmp_path: Path):
+    file = tmp_path / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(OF_GITLAB)
+    found = converted(Project.at(tmp_path))
+    assert (dict(found.texts), [each.is_loss for each in found.omissions]) == ({}, [True])
+
+
 def test_a_workflow_may_have_another_systems_name(tmp_path: Path):
     file = tmp_path / ".gitea" / "workflows" / "compose.yml"
     file.parent.mkdir(parents=True)
     file.write_text("on: push\njobs: {a: {runs-on: docker, container: b, steps: [{run: x}]}}\n")
-    (pipeline,), _ = converted(Project.at(file))
-    assert (pipeline.slug, Project.at(file).root) == ("compose", tmp_path)
+    found = converted(Project.at(file))
+    assert (list(found.texts), Project.at(file).root) == (["compose.yml"], tmp_path)
 
 
 def test_a_files_root_is_that_of_its_repository(tmp_path: Path):
@@ -92,6 +113,6 @@ def test_files_of_several_systems_are_told_to_run_twice(tmp_path: Path):
         file = tmp_path / name
         file.parent.mkdir(parents=True)
         file.write_text("on: push\njobs: {a: {runs-on: docker, container: b, steps: [{run: x}]}}\n")
-    pipelines, omissions = converted(Project.at(tmp_path))
-    assert [each.slug for each in pipelines] == ["ci", "ci-2"]
-    assert [(each.key, "runs twice" in each.why) for each in omissions] == [(".forgejo", True)]
+    found = converted(Project.at(tmp_path))
+    assert list(found.texts) == ["ci.yml", "ci-2.yml"]
+    assert [(each.key, "runs twice" in each.why) for each in found.omissions] == [(".forgejo", True)]

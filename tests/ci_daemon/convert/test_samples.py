@@ -12,7 +12,7 @@ import pytest
 from actors.ir import Plan
 from ci_daemon.command import main
 from storage import NewJob
-from tests.rendering import planned
+from tests.rendering import planned_yaml
 
 SAMPLES = Path(__file__).parents[2] / "data" / "convert"
 
@@ -23,8 +23,7 @@ def converted(sample: str, place: Path, capsys: pytest.CaptureFixture[str]) -> t
     shutil.copy(SAMPLES / sample, place)
     assert main(["convert", str(place), "--json"]) == 3
     document = json.loads(capsys.readouterr().out)
-    file = Path(document["file"])
-    (plan,) = planned(file, file.parents[1]).values()
+    (plan,) = planned_yaml({Path(each).name: Path(each).read_text() for each in document["files"]}).values()
     return plan, document
 
 
@@ -38,11 +37,11 @@ def left_out(document: dict[str, Any]) -> list[tuple[int, str]]:
 
 def test_gitlab(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     plan, document = converted("gitlab.yml", tmp_path / ".gitlab-ci.yml", capsys)
-    assert document["file"] == str(tmp_path / ".hm" / "pipeline.py")
-    assert [job.name for job in plan.jobs] == ["compile", "lint", "unit: [pg, 3.11]", "unit: [my, 3.11]", "deploy"]
+    assert document["files"] == [str(tmp_path / ".hm" / "ci.yml")]
+    assert [job.name for job in plan.jobs] == ["compile", "unit: [pg, 3.11]", "unit: [my, 3.11]", "lint", "deploy"]
     unit, lint = named(plan, "unit: [pg, 3.11]"), named(plan, "lint")
-    assert [plan.jobs[each.position].name for each in unit.depends_on] == ["compile", "lint"]
-    assert [each.kind for each in unit.depends_on] == ["builds_in", "depends_on"]
+    assert [(plan.jobs[each.position].name, each.kind) for each in unit.depends_on] == [("compile", "builds_in")]
+    assert (lint.depends_on, len(named(plan, "deploy").depends_on)) == ((), 4)
     assert (named(plan, "compile").image, unit.timeout_seconds) == ("python:3.12", 5400)
     assert (unit.retry_policy, unit.soft_fail_policy) == ({"limit": 2}, {"exit_codes": [2, 3]})
     assert {"A": "1", "B": "3", "DB": "pg", "PY": "3.11", "LEVEL": "3"}.items() <= unit.env.items()
@@ -53,23 +52,24 @@ def test_gitlab(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
         (24, "unit"),
         (33, "unit.tags"),
         (41, "deploy"),
-        (41, "deploy"),
         (47, "manual.when"),
     ]
-    assert 'triggers=[hm.push(branch="*"), hm.push(tag="*")]' in document["text"]
+    assert 'on:\n  push: true\n  tag: ["*"]\n' in document["texts"]["ci.yml"]
+    assert "# .gitlab-ci.yml:47: manual.when: the whole job is left out" in document["texts"]["ci.yml"]
+    assert "      branch: [main]\n      not: {event: [pull_request]}\n" in document["texts"]["ci.yml"]
 
 
 def test_github(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     plan, document = converted("github.yml", tmp_path / ".github" / "workflows" / "ci.yml", capsys)
-    assert document["file"] == str(tmp_path / ".hm" / "pipeline.py")
+    assert document["files"] == [str(tmp_path / ".hm" / "ci.yml")]
     assert [job.name for job in plan.jobs] == ["test (3.11)", "test (3.12)", "lint"]
     test, lint = named(plan, "test (3.12)"), named(plan, "lint")
     assert (test.image, test.timeout_seconds, test.secrets) == ("python:3.12", 600, ("TOKEN",))
     assert test.artifacts == ("report.xml",)
     assert test.command == (
-        'set -e\nexport GITHUB_SHA="$CI_COMMIT"\nexport GITHUB_OUTPUT=/dev/null\n'
+        'export GITHUB_SHA="$CI_COMMIT"\nexport GITHUB_OUTPUT=/dev/null\n'
         "bash -e -c 'pip install -r requirements.txt'\n"
-        "(cd -- app && env MODE='it'\"'\"'s' bash --noprofile --norc -eo pipefail -c 'cd src\n"
+        "(cd -- 'app' && env MODE='it'\"'\"'s' bash --noprofile --norc -eo pipefail -c 'cd src\n"
         "pytest --junitxml=report.xml | tee log\n')\n"
         "env SHA=\"$CI_COMMIT\" bash -e -c 'echo $SHA $GITHUB_SHA >> $GITHUB_OUTPUT'"
     )
@@ -78,7 +78,6 @@ def test_github(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert [plan.jobs[each.position].name for each in lint.depends_on] == ["test (3.11)", "test (3.12)"]
     assert left_out(document) == [
         (5, "on.pull_request"),
-        (7, "on.schedule"),
         (12, "jobs.test.runs-on"),
         (12, "jobs.test.steps"),
         (12, "jobs.test.runs-on"),
@@ -88,4 +87,4 @@ def test_github(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
         (48, "jobs.windows.runs-on"),
         (53, "jobs.publish.steps[0]"),
     ]
-    assert 'triggers=[hm.push(branch=["main", "release/*"]), hm.pull_request()]' in document["text"]
+    assert "on:\n  push: {branches: [main, release/*]}\n  pull_request: true\n" in document["texts"]["ci.yml"]

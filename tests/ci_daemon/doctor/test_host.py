@@ -63,6 +63,19 @@ def test_refused_user_namespaces_are_not_blamed_on_overlayfs(tmp_path: Path):
     assert "overlay " not in done.stdout
 
 
+def test_a_container_without_rights_is_told_how_to_start(tmp_path: Path):
+    script = (
+        "import sys, pathlib; from ci_daemon.doctor import needed_by_vms\n"
+        "for each in needed_by_vms(pathlib.Path(sys.argv[1])): print(each.name, each.ok, each.detail)"
+    )
+    read_only = 'mount --bind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys; exec "$@"'
+    inside = ["sh", "-ec", read_only, "sh", sys.executable, "-c", script, tmp_path]
+    argv = ["unshare", "--user", "--map-root-user", "--mount", *inside]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    assert "because /proc/sys is read-only: start a container with more rights (podman, docker: --priv" in done.stdout
+    assert "tun " not in done.stdout
+
+
 def test_a_clock_before_the_installation_is_found(tmp_path: Path):
     installed = tmp_path / "installed"
     installed.touch()

@@ -10,8 +10,7 @@ from actors.vms import SandboxSettings
 from actors.vms.host import BROKER_VARIABLE, VmLimits
 from ci_daemon.doctor import fix_commands
 from ci_daemon.doctor.isolation import isolation
-from ci_daemon.doctor.shared_limits import shared_limits
-from ci_daemon.doctor.vm_limits import vm_limits
+from ci_daemon.doctor.limits import shared_limits, vm_limits
 
 
 def test_unenforced_parts_of_a_shape_are_warnings():

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from actors.log_context import LogContextFilter, set_log_context
-from ci_daemon.host.journal import JournalHandler, LineFormatter, set_up, under_journald
-from ci_daemon.host.journald import Journal
-from ci_daemon.host.settings import JournalSettings
+from actors.supervision import LogContextFilter, set_log_context
+from ci_daemon.host.journal import Journal, JournalHandler, LineFormatter, set_up, under_journald
+from ci_daemon.settings import JournalSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,7 +143,7 @@ def test_a_warning_of_python_is_a_line_too():
     code = (
         "import warnings\n"
         "from ci_daemon.host.journal import set_up\n"
-        "from ci_daemon.host.settings import JournalSettings\n"
+        "from ci_daemon.settings import JournalSettings\n"
         "set_up(JournalSettings()); warnings.warn('old', stacklevel=1)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ci_daemon.host.switch_interval import adapt_switch_interval, switch_interval
+from ci_daemon.host.process import adapt_switch_interval, switch_interval
 
 
 @pytest.fixture

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from actors.ir import IrSettings
+from actors.ir import IrSettings, PipelineFile
 from actors.render import DeclaredPipeline, RenderFailed, in_folder
 from ci_daemon.lint import PipelineFiles, check_declared, check_ir, refused
 from tests.actors.ir.documents import graph, node
+from tests.rendering import documents_of
 
 FILE = """import harmont as hm
 
@@ -92,6 +93,24 @@ def test_a_failure_that_a_later_line_hides_is_a_warning():
 def test_a_step_with_a_folder_has_the_line_of_its_call():
     files = PipelineFiles({".hm/a.py": "hm.sh(\n  'make',\n  cwd='a b',\n)"})
     assert str(files.place("ci", {"cmd": in_folder("make", "a b")})) == ".hm/a.py:1"
+
+
+def test_a_job_in_python_over_a_limit_has_the_line_of_its_call():
+    text = """from ci_daemon.language import job, pipeline
+
+@pipeline("ci")
+def ci():
+    a = job("a", run="x")
+    (
+        a
+        .then("b", run="x", memory="9999GB")
+    )
+"""
+    (document,) = documents_of(text)
+    entry = PipelineFile.rendered(document).declared({}, 0)
+    pipeline = DeclaredPipeline("ci", "CI", allow_manual=True, triggers=(), definition=entry["definition"])
+    (mistake,) = check_declared(pipeline, PipelineFiles({".hm/a.py": text}), IrSettings()).mistakes
+    assert str(mistake) == ".hm/a.py:8: invalid_ir: jobs.b.memory: expected at most 64GB"
 
 
 DOCUMENT = """{"version": "0", "steps": [

@@ -8,10 +8,12 @@ import threading
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import watchfiles
 
-from ci_daemon.local import Interrupts, TreeChanges
+from ci_daemon.local import BuildInterrupts, TreeChanges
 from tests.waiting import until
 
 
@@ -29,6 +31,23 @@ def test_a_changed_file_ends_the_wait_and_is_told(changes: TreeChanges, tmp_path
     with changes.telling(told.set):
         (tmp_path / "main.c").write_text("int y;\n")
         changes.wait()
+        assert told.wait(10)
+
+
+def test_a_change_before_the_watch_begins_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    changed, watch = threading.Event(), watchfiles.watch
+
+    def late(*arguments: Any, **options: Any) -> Iterator[object]:
+        changed.wait()
+        yield from watch(*arguments, **options)
+
+    monkeypatch.setattr(watchfiles, "watch", late)
+    (tmp_path / "main.c").write_text("int x;\n")
+    told = threading.Event()
+    with TreeChanges(tmp_path) as changes, changes.telling(told.set):
+        changes.pack()
+        (tmp_path / "main.c").write_text("int y;\n")
+        changed.set()
         assert told.wait(10)
 
 
@@ -81,7 +100,7 @@ def test_a_signal_that_wakes_no_wait_ends_it_all_the_same(changes: TreeChanges):
         signal.pthread_kill(threading.get_ident(), signal.SIGINT)
 
     sender = threading.Thread(target=interrupt)
-    with Interrupts().handled():
+    with BuildInterrupts().handled():
         sender.start()
         with pytest.raises(KeyboardInterrupt):
             changes.wait()

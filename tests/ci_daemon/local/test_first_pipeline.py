@@ -36,3 +36,17 @@ def test_what_render_prints_without_a_service_runs(
     code, printed = project.run()
     assert code == 0, printed
     assert not (tmp_path / "none").exists()
+
+
+def test_a_plan_is_printed_and_nothing_runs(project: Project):
+    (project.tree / ".hm").mkdir()
+    text = "jobs: {a: {run: touch ran}, b: {needs: a, run: x, when: {branch: nope}}}"
+    (project.tree / ".hm" / "ci.yml").write_text(text)
+    with project.start_rendered("--plan") as process:
+        printed = rest(process)
+        assert process.wait(60) == 0, printed
+    rows = [line.split(maxsplit=1) for line in printed.splitlines()]
+    assert ["a", "the default image"] in rows
+    assert 'the branch is "main", and it runs for "nope"' in printed
+    assert "running" not in printed
+    assert project.vms() == []

@@ -11,11 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ci_daemon.local import Interrupts
+from ci_daemon.local import BuildInterrupts
 
 
 def test_the_first_signal_cancels_the_build_and_the_next_raises():
-    interrupts, canceled = Interrupts(), threading.Event()
+    interrupts, canceled = BuildInterrupts(), threading.Event()
     with interrupts.handled(), interrupts.canceling(canceled.set):
         signal.raise_signal(signal.SIGTERM)
         assert canceled.wait(10)
@@ -25,7 +25,7 @@ def test_the_first_signal_cancels_the_build_and_the_next_raises():
 
 
 def test_what_cleans_up_is_not_interrupted():
-    interrupts = Interrupts()
+    interrupts = BuildInterrupts()
     with interrupts.handled():
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
@@ -34,7 +34,7 @@ def test_what_cleans_up_is_not_interrupted():
 
 
 def test_a_build_that_ends_by_itself_is_not_canceled():
-    interrupts, canceled = Interrupts(), threading.Event()
+    interrupts, canceled = BuildInterrupts(), threading.Event()
     before = signal.getsignal(signal.SIGINT)
     with interrupts.handled():
         with interrupts.canceling(canceled.set):
@@ -49,8 +49,8 @@ def test_a_build_that_ends_by_itself_is_not_canceled():
 
 _INTERRUPTED_IMPORT = """
 import signal
-from ci_daemon.local import Interrupts
-interrupts = Interrupts()
+from ci_daemon.local import BuildInterrupts
+interrupts = BuildInterrupts()
 with interrupts.handled():
     try:
         exec("signal.raise_signal(signal.SIGINT)")
@@ -75,7 +75,7 @@ _MUST_END = pytest.mark.parametrize(
 @_MUST_END
 def test_imports_transactions_and_locks_are_not_interrupted(file: str, module: str):
     """Each would keep its lock, or what it has entered; the interrupt comes when they have ended."""
-    interrupts, went_on = Interrupts(), threading.Event()
+    interrupts, went_on = BuildInterrupts(), threading.Event()
     with interrupts.handled():
         exec(compile(_SIGNALED, file, "exec"), {"__name__": module, "signal": signal, "went_on": went_on})
         with pytest.raises(KeyboardInterrupt):
@@ -86,7 +86,7 @@ def test_imports_transactions_and_locks_are_not_interrupted(file: str, module: s
 
 @_MUST_END
 def test_an_interrupt_that_waited_cancels_the_build_of_meanwhile(file: str, module: str):
-    interrupts, went_on, canceled = Interrupts(), threading.Event(), threading.Event()
+    interrupts, went_on, canceled = BuildInterrupts(), threading.Event(), threading.Event()
     with interrupts.handled():
         exec(compile(_SIGNALED, file, "exec"), {"__name__": module, "signal": signal, "went_on": went_on})
         with interrupts.canceling(canceled.set):
@@ -104,7 +104,7 @@ class Interrupting:
 
 
 def test_an_interrupt_that_nobody_has_seen_is_raised_again(capsys: pytest.CaptureFixture[str]):
-    interrupts, hook = Interrupts(), sys.unraisablehook
+    interrupts, hook = BuildInterrupts(), sys.unraisablehook
     with interrupts.handled():
         Interrupting()
         with pytest.raises(KeyboardInterrupt):
@@ -114,7 +114,7 @@ def test_an_interrupt_that_nobody_has_seen_is_raised_again(capsys: pytest.Captur
 
 
 def test_an_interrupt_that_nobody_has_seen_cancels_the_build():
-    interrupts, canceled = Interrupts(), threading.Event()
+    interrupts, canceled = BuildInterrupts(), threading.Event()
     with interrupts.handled():
         Interrupting()
         with interrupts.canceling(canceled.set):
@@ -122,7 +122,7 @@ def test_an_interrupt_that_nobody_has_seen_cancels_the_build():
 
 
 def test_the_end_is_not_interrupted():
-    interrupts = Interrupts()
+    interrupts = BuildInterrupts()
     with interrupts.handled():
         with interrupts.before_the_end():
             pass
@@ -132,7 +132,7 @@ def test_the_end_is_not_interrupted():
 
 def test_an_interrupt_that_waits_comes_before_the_handlers_end():
     """The handler of before could end the process."""
-    interrupts, went_on, late = Interrupts(), threading.Event(), threading.Event()
+    interrupts, went_on, late = BuildInterrupts(), threading.Event(), threading.Event()
     before = signal.signal(signal.SIGINT, lambda *_: late.set())
     try:
         with interrupts.handled():
@@ -148,9 +148,8 @@ def test_an_interrupt_that_waits_comes_before_the_handlers_end():
 
 def test_a_thread_that_is_being_started_is_not_lost():
     """One that no executor knew would not be waited for."""
-    interrupts, executor = Interrupts(), ThreadPoolExecutor(1)
-    names: list[str] = []
-    executor._initializer = lambda: os.kill(os.getpid(), signal.SIGINT)
+    interrupts, names = BuildInterrupts(), list[str]()
+    executor = ThreadPoolExecutor(1, initializer=lambda: os.kill(os.getpid(), signal.SIGINT))
     with interrupts.handled():
         executor.submit(lambda: names.append(threading.current_thread().name))
         with pytest.raises(KeyboardInterrupt):

@@ -14,8 +14,7 @@ import pytest
 from api.operations import ArtifactRecord
 from ci_daemon.command import main
 from ci_daemon.remote.download import DownloadRefused, download, place
-from ci_daemon.remote.operations import ServiceUnreachable
-from ci_daemon.submit.retry import Backoff
+from ci_daemon.remote.errors import Backoff, ServiceUnreachable
 from storage import NewBuild, Pipeline
 from tests.ci_daemon.remote.conftest import Printed, RunJson
 from tests.ci_daemon.scripted_service import ScriptedService

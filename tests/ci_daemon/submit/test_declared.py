@@ -26,6 +26,9 @@ def tree(folder: Path, **files: str) -> Path:
         ("import harmont as hm\n@hm.pipeline(timeout=900)\ndef nightly(): ...\n", "nightly"),
         ('from harmont import pipeline as p\n@p("release")\ndef run(): ...\n', "release"),
         ('import harmont as hm\n@hm.target()\ndef x(): ...\n@hm.pipeline("release")\ndef run(x): ...\n', "release"),
+        ('from ci_daemon.language import job, pipeline\n@pipeline("release", name="R")\ndef run(): ...\n', "release"),
+        ('from ci_daemon import language as l\n@l.pipeline("release")\ndef run(): ...\n', "release"),
+        ('import ci_daemon.language\n@ci_daemon.language.pipeline("release")\ndef run(): ...\n', "release"),
         # if the text alone does not tell the slug, it is the folder's name
         ('import harmont as hm\nNAME = "re" + "lease"\n@hm.pipeline(NAME)\ndef run(): ...\n', "web-shop"),
         ('import harmont as hm\n@hm.pipeline(**{"slug": "x"})\ndef run(): ...\n', "web-shop"),

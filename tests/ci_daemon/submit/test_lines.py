@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci_daemon.submit.lines import LineSplitter
+from ci_daemon.submit.log_reader import LineSplitter
 
 
 def split(*chunks: bytes) -> list[str]:

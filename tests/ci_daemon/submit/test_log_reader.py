@@ -11,10 +11,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from ci_daemon.remote.connection import Connection
-from ci_daemon.remote.operations import RequestFailed, ServiceUnreachable
+from ci_daemon.remote.errors import Backoff, RequestFailed, ServiceUnreachable, retry
 from ci_daemon.submit.build_reader import ServedBuild
 from ci_daemon.submit.log_reader import read_log
-from ci_daemon.submit.retry import Backoff, retry
 
 LOG = b"one\ntwo\nthree\n"
 

@@ -45,6 +45,15 @@ def test_names_stand_in_a_column_as_wide_as_the_widest():
     )
 
 
+def test_line_of_a_service_begins_with_job_and_service() -> None:
+    """The column is as wide as the longest of them."""
+    test = job("test", services=("db",))
+    assert (
+        shown(FollowStarted(build(), (test,)), LogLine(test, "a"), LogLine(test, "ready", "db"))
+        == "test    | a\ntest db | ready\n"
+    )
+
+
 def test_a_very_long_name_is_cut():
     long = job("x" * 100)
     assert shown(FollowStarted(build(), (long,)), LogLine(long, "a")) == f"{'x' * 31}… | a\n"

@@ -71,7 +71,7 @@ def test_a_binary_file_is_reported(submit: Submit, ir: Path, capsys: pytest.Capt
 
 def test_a_missing_pipeline_is_reported(submit: Submit, tree: Path, ir: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["submit", str(tree), "--token", "any"]) == 1
-    assert f"{tree} has no pipeline in .hm/*.py: `ci-daemon new` writes a first one" in capsys.readouterr().err
+    assert f"{tree} has no pipeline in .hm: `ci-daemon new` writes a first one" in capsys.readouterr().err
     (tree / ".hm").mkdir()
     (tree / ".hm" / "ci.ts").write_text("export default pipeline();")
     assert main(["submit", str(tree), "--token", "any"]) == 1

@@ -17,7 +17,7 @@ print_renderable(two_column_table([("name", Text("value", "green"))] * {rows}))
 """
 ENDLESS = """
 from itertools import count
-from ci_daemon.terminal.paging import print_paged
+from ci_daemon.terminal import print_paged
 print_paged(f"{each}\\n" for each in count())
 """
 PAGER = "sed s/value/paged/"

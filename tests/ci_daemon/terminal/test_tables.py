@@ -10,8 +10,8 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from ci_daemon.terminal.durations import relative_time
 from ci_daemon.terminal.tables import DocumentTable, fit_widths, print_renderable, property_table
+from ci_daemon.terminal.text import relative_time
 from tests.api.openapi.test_operation_names import OPERATIONS
 
 COLUMNS = ("id", "state", "branch", "commit", "created_at", "took_seconds", "note")

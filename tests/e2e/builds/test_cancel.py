@@ -6,7 +6,6 @@ import pytest
 
 from tests.e2e.daemon import Daemon, Pipeline
 from tests.e2e.pipelines import Graph, one
-from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +19,7 @@ def test_a_running_build_is_canceled_and_its_vm_is_gone(daemon: Daemon, pipeline
     assert build.cancel()["state"] in {"canceling", "canceled"}
     assert build.finish()["state"] == "canceled"
     assert build.states() == {"runs": "canceled", "waits": "canceled"}
-    until(lambda: daemon.json("lease", "list") == [], "no lease left")
+    daemon.wait_until_idle()
 
 
 def test_a_queued_build_is_canceled_at_once(pipeline: Pipeline):

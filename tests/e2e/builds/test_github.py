@@ -82,11 +82,16 @@ def deliver(daemon: Daemon, event: str, **payload: Any) -> None:
         assert httpx.post(f"{daemon.url}/webhooks/github", content=body, headers=headers).status_code == expected
 
 
+def of_pipelines(github: GithubServer) -> list[dict[str, Any]]:
+    """Return the check runs of pipelines, without those of whole commits."""
+    return [each for each in github.check_runs.values() if each["name"] != "ci-daemon"]
+
+
 def ended(github: GithubServer, number: int) -> dict[str, Any]:
-    """Return the check run that is made as this one, once it has ended."""
+    """Return a pipeline's check run that is made as this one, once it has ended."""
 
     def run() -> dict[str, Any] | None:
-        runs = list(github.check_runs.values())
+        runs = of_pipelines(github)
         return runs[number] if len(runs) > number and runs[number]["status"] == "completed" else None
 
     return until(run, f"the end of check run {number}", 120)
@@ -119,14 +124,22 @@ def test_a_push_has_a_check_run_and_is_run_again_from_there(
     repository.push("main")
     deliver(daemon, "push", ref="refs/heads/main", before=commit, after=mended, sender={"login": "ada"})
     assert ended(github, 2)["conclusion"] == "success"
-    assert len(github.check_runs) == 3
+    assert len(of_pipelines(github)) == 3
+    until(lambda: whole(github, mended) == ["success"], "the check of the whole commit")
+    until(lambda: set(whole(github, commit)) == {"failure"}, "the check of the commit before")
+
+
+def whole(github: GithubServer, commit: str) -> list[str | None]:
+    """Return the conclusions of the check runs of a whole commit, as they were made."""
+    runs = [each for each in github.check_runs.values() if each["head_sha"] == commit and each["name"] == "ci-daemon"]
+    return [each.get("conclusion") for each in runs]
 
 
 def shown(github: GithubServer, commit: str, state: str, number: int = 0) -> dict[str, Any]:
     """Return a commit's check run of this number, once it has a status or conclusion."""
 
     def look() -> dict[str, Any] | None:
-        runs = [each for each in github.check_runs.values() if each["head_sha"] == commit]
+        runs = [each for each in of_pipelines(github) if each["head_sha"] == commit]
         run = runs[number] if len(runs) > number else {}
         return run if state in (run.get("status"), run.get("conclusion")) else None
 

@@ -127,6 +127,32 @@ def test_only_changes_of_files_that_a_step_names_are_built(daemon: Daemon, clien
     assert [each["commit"] for each in builds(client)] == wanted
 
 
+def test_a_job_of_another_connected_repository_is_used(
+    daemon: Daemon, client: Client, repository: GitRepository, tmp_path: Path
+):
+    shared = GitRepository(tmp_path / "shared", "shared")
+    shared.commit("Say", **{".hm__jobs__say.yml": "inputs: {what: {}}\nrun: echo ${{ with.what }} of the tag\n"})
+    shared.git("tag", "v1")
+    shared.push("main", "v1")
+    shared.commit("Say another", **{".hm__jobs__say.yml": "run: echo of the branch\n"})
+    shared.push("main")
+    daemon.command("repo", "connect", str(shared.bare), "--org", client.org)
+    uses = "on: {push: {}}\njobs: {look: {use: acme/shared//jobs/say.yml@v1, with: {what: hello}}}\n"
+    repository.commit("Use it", **{".hm__ci.yml": uses})
+    repository.git("rm", "--quiet", ".hm/pipeline.py")
+    repository.git("commit", "--quiet", "--message", "In YAML alone")
+    repository.push("main")
+    first = built(client, 1)
+    assert first.finish(90)["state"] == "passed"
+    assert "hello of the tag" in first.log("look").splitlines()
+    daemon.command("repo", "remove", str(shared.bare), "--org", client.org)
+    repository.commit("Again", a="1")
+    repository.push("main")
+    failed = built(client, 2).finish(90)
+    assert failed["error_code"] == "render_failed"
+    assert 'the organization has connected no repository "acme/shared"' in failed["error_message"]
+
+
 def test_a_newer_push_takes_the_turn_of_one_that_waits(client: Client, repository: GitRepository):
     slow = PIPELINE.replace('look = "', 'look = "echo begun; test -e fast || sleep 600; ')
     repository.commit("Slow", **{".hm__pipeline.py": slow})

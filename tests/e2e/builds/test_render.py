@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +27,7 @@ from tests.e2e.renders import (
 )
 from tests.e2e.sources import HELLO, archive, pipeline_file, post, tree
 from tests.host_server import own_address
+from tests.state import run_sql
 from tests.waiting import until
 
 EXAMPLES = Path(__file__).parents[2] / "data" / "render"
@@ -321,9 +321,7 @@ def test_a_render_is_begun_anew_by_the_next_daemon(daemon: Daemon, pipeline: Pip
 
 
 def _renders_now(daemon: Daemon) -> bool:
-    with sqlite3.connect(daemon.state / "ci-daemon.sqlite3") as database:
-        query = "SELECT 1 FROM leases WHERE build_id IS NOT NULL AND state = 'active'"
-        return database.execute(query).fetchone() is not None
+    return bool(run_sql(daemon.state, "SELECT 1 FROM leases WHERE build_id IS NOT NULL AND state = 'active'"))
 
 
 def _completed(example: str, definition: Any) -> Any:
@@ -346,12 +344,11 @@ def _named(client: Client, slug: str) -> Iterator[Pipeline]:
 
 
 def _stored_ir(daemon: Daemon, pipeline: Pipeline, build: Build) -> Any:
-    with sqlite3.connect(daemon.state / "ci-daemon.sqlite3") as database:
-        query = """
-            SELECT pipeline_ir FROM builds JOIN pipelines ON pipelines.id = pipeline_id
-            JOIN organizations ON organizations.id = organization_id
-            WHERE organizations.slug = ? AND pipelines.slug = ? AND number = ? ORDER BY builds.id DESC LIMIT 1
-        """
-        number = int(build.path.rpartition("/")[2])
-        (text,) = database.execute(query, (pipeline.client.org, pipeline.slug, number)).fetchone()
-    return json.loads(text)
+    query = """
+        SELECT pipeline_ir FROM builds JOIN pipelines ON pipelines.id = pipeline_id
+        JOIN organizations ON organizations.id = organization_id
+        WHERE organizations.slug = :org AND pipelines.slug = :slug AND number = :number ORDER BY builds.id DESC LIMIT 1
+    """
+    number = int(build.path.rpartition("/")[2])
+    (row,) = run_sql(daemon.state, query, org=pipeline.client.org, slug=pipeline.slug, number=number)
+    return json.loads(row[0])

@@ -63,6 +63,23 @@ def test_an_endless_render_is_ended_while_others_are_served(client: Client):
     assert len(render_log(Build(client, f"pipelines/{chatty.slug}/builds/1"))) == 2**20
 
 
+LARGE = """
+import os
+for descriptor in range(3, 20):
+    try:
+        for _ in range(16 * 16): os.write(descriptor, b" " * 65536)
+        os.write(descriptor, b" ")
+    except OSError:
+        pass
+os._exit(0)
+"""
+
+
+def test_a_result_that_is_too_large_is_refused(client: Client):
+    message = rejected(another_pipeline(client), pipeline_file(LARGE))
+    assert message == "render failed (exit 0): the pipelines come to more than 16777216 bytes"
+
+
 def test_processes_without_end_are_ended_in_time(client: Client):
     message = rejected(another_pipeline(client), pipeline_file("import os\nwhile True: os.fork()"))
     assert message.startswith("render ")

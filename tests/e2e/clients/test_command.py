@@ -10,20 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.e2e.browser import chromium
 from tests.e2e.console.visitor import visitor
 from tests.e2e.daemon import Client, Pipeline
 from tests.e2e.pipelines import Graph
 from tests.processes import ended
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
 
 
 class Laptop:

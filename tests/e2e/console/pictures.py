@@ -81,7 +81,7 @@ def _daemon(folder: Path) -> Iterator[Daemon]:
         yield daemon
     finally:
         daemon.stop()
-        daemon.command("lease", "kill", "--all")
+        daemon.end_vms()
 
 
 def _connect(client: Client, folder: Path) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
 
-import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.e2e.browser import chromium
 from tests.e2e.console.visitor import visitor
 from tests.e2e.daemon import Client, Pipeline
 from tests.e2e.pipelines import one
@@ -23,12 +21,6 @@ cat > out/report.xml <<X
 X
 """
 FAILED = f"<failure>&lt;img src=x onerror={SCRIPT}&gt;</failure>"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
 
 
 def test_hostile_files_are_shown_and_run_nothing(browser: Browser, client: Client, pipeline: Pipeline):
@@ -57,3 +49,43 @@ def test_hostile_files_are_shown_and_run_nothing(browser: Browser, client: Clien
     with visitor(browser, client) as ada:
         ada.page.goto(image)
         assert ada.page.evaluate("document.title") != "42"
+
+
+SITE = """mkdir -p site
+cat > site/index.html <<'X'
+<link rel="stylesheet" href="style.css"><p id="styled">styled</p><pre id="found"></pre>
+<script type="module">
+import {answer} from "./module.js";
+const found = {origin: self.origin, answer};
+async function attempt(name, act) {
+    try { found[name] = await act(); } catch (error) { found[name] = `refused: ${error.name}`; }
+}
+await attempt("cookie", () => document.cookie);
+await attempt("storage", () => localStorage.length);
+await attempt("account", async () => (await fetch("/account", {credentials: "include"})).text());
+await attempt("api", async () => (await fetch("/api/v0/user", {credentials: "include"})).text());
+await attempt("opener", () => window.opener.document.title);
+document.title = "done";
+document.getElementById("found").textContent = JSON.stringify(found);
+</script>
+X
+echo 'export const answer = 42;' > site/module.js
+echo '#styled { color: rgb(1, 2, 3) }' > site/style.css
+"""
+
+
+def test_a_site_runs_its_scripts_and_reaches_nothing(browser: Browser, client: Client, pipeline: Pipeline):
+    build = pipeline.build(one(SITE, runner_args={"artifacts": ["site/**"]}))
+    assert build.finish()["state"] == "passed", build.jobs()
+    with visitor(browser, client) as ada:
+        page = ada.open(f"/{build.path}?view=artifacts")
+        page.get_by_role("link", name="index.html", exact=True).click()
+        page.get_by_role("link", name="Look at it").click()
+        expect(page).to_have_title("done")
+        found = json.loads(page.locator("#found").inner_text())
+        assert (found["origin"], found["answer"]) == ("null", 42)
+        expect(page.locator("#styled")).to_have_css("color", "rgb(1, 2, 3)")
+        assert found["cookie"] == "refused: SecurityError"
+        assert found["storage"] == "refused: SecurityError"
+        assert found["account"] == found["api"] == "refused: TypeError"
+        assert found["opener"].startswith("refused")

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 
-import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.e2e.browser import chromium
 from tests.e2e.console.visitor import HELD, graph, let_go, visitor
 from tests.e2e.daemon import Client, Daemon, Pipeline
 
 HOSTILE = "<img src=x onerror=document.title='owned'>"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
 
 
 def submit(pipeline: Pipeline, ir: str | None = None, **fields: str) -> int:

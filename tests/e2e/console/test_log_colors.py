@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
 from playwright.sync_api import Browser, Locator, expect
 
-from tests.e2e.browser import chromium
 from tests.e2e.console.visitor import Visitor, visitor
 from tests.e2e.daemon import Client, Pipeline
 from tests.e2e.pipelines import one
@@ -18,12 +14,6 @@ LINES = {
     "inverse": r"\033[7minverse\033[0m \033[7;31minverse red\033[0m",
 }
 INDEXED = r"""for i in $(seq 0 255); do printf "\033[38;5;${i}m%d\033[0m \033[48;5;${i}m%d\033[0m " $i $i; done; echo"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
 
 
 def color(where: Locator, name: str = "color") -> str:

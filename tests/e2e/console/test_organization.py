@@ -10,21 +10,13 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from secrets import token_urlsafe
 
 import httpx
-import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from storage import Role, Storage, SystemClock
-from tests.e2e.browser import chromium
 from tests.e2e.console.visitor import Visitor, visitor
 from tests.e2e.daemon import Client, Daemon, Pipeline
 
 SLOW = '{"version": "0", "steps": [{"type": "command", "key": "slow", "cmd": "sleep 600", "label": "Slow"}]}'
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
 
 
 def join(daemon: Daemon, guest: Client, host: Client, role: Role) -> None:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.e2e.browser import chromium
 from tests.e2e.buffering_proxy import buffering_proxy
 from tests.e2e.console.visitor import HELD, graph, let_go, visitor
 from tests.e2e.daemon import Client, Pipeline
@@ -18,12 +14,6 @@ _HIDES = """let hidden = false;
 Object.defineProperty(document, "hidden", {get: () => hidden});
 window.hide = yes => { hidden = yes; document.dispatchEvent(new Event("visibilitychange")); };"""
 """Playwright shows every page as if it were looked at."""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
 
 
 def opened(context: BrowserContext, url: str) -> Page:

@@ -9,7 +9,6 @@ import pytest
 
 from tests.e2e.daemon import Client, Daemon
 from tests.e2e.pipelines import one
-from tests.waiting import until
 
 NONCE = "a-nonce-of-the-command-line"
 
@@ -48,11 +47,11 @@ def test_a_session_from_the_box_is_handed_on_to_a_command_line(daemon: Daemon, c
 def test_who_leaves_ends_builds_and_vms_and_may_come_again(daemon: Daemon, client: Client):
     build = client.pipeline().build(one("echo begun; sleep 600"))
     build.says("begun")
-    assert len(daemon.json("lease", "list")) == 1
+    assert len(daemon.vms()) == 1
 
     assert client.request("DELETE", "/api/v0/user").status_code == 204
 
-    until(lambda: daemon.json("lease", "list") == [], "no lease left")
+    daemon.wait_until_idle()
     assert client.request("GET", build.path).status_code == 401
     assert Client.create(daemon, client.email).org == f"{client.org}-2"
     assert daemon.command("ledger", "grant", client.org, "1", check=False).returncode == 1

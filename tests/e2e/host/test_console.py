@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
 from contextlib import closing
 
 import httpx
@@ -12,19 +11,13 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from storage import Storage, SystemClock
-from tests.e2e.browser import Person, chromium
+from tests.e2e.browser import Person
 from tests.e2e.daemon import Client, Daemon
 
 
 @pytest.fixture(scope="module")
 def settings() -> dict[str, str]:
     return {"CI_DAEMON_POOL_PARKED": "0"}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")

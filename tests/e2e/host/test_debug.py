@@ -28,7 +28,7 @@ def settings() -> dict[str, str]:
 @pytest.fixture(autouse=True)
 def _no_vm_is_left(daemon: Daemon) -> Iterator[None]:
     yield
-    daemon.command("lease", "kill", "--all")
+    daemon.end_vms()
 
 
 def name(build: Build) -> str:
@@ -48,7 +48,7 @@ def held(daemon: Daemon) -> list[Any]:
 def gone(daemon: Daemon) -> None:
     """Wait until no VM is left."""
     vms = daemon.state / "sandbox" / "vms"
-    until(lambda: not daemon.json("lease", "list") and not list(vms.iterdir()), "the VMs' end")
+    until(lambda: not daemon.vms() and not list(vms.iterdir()), "the VMs' end")
 
 
 def debits(client: Client) -> list[str]:
@@ -87,8 +87,8 @@ def test_a_held_vm_survives_a_crash_and_is_charged_once(daemon: Daemon, pipeline
     assert debits(client) == [f"{demo} #1 only, held", f"{demo} #1 only"]
     assert daemon.command("ledger", "verify").returncode == 0
     acts = [(entry["action"], entry["subject"]) for entry in daemon.json("audit", "--limit", "100")]
-    assert acts.count(("debug", f"{named} only")) == 4
-    assert acts[0] == ("release", f"{named} only")
+    assert acts.count(("openShell", f"{named}/only")) == 4
+    assert acts[0] == ("releaseVm", f"{named}/only")
 
 
 def test_a_pipe_is_read_to_its_end_whatever_its_size(daemon: Daemon, pipeline: Pipeline):

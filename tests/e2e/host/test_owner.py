@@ -6,7 +6,6 @@ import pytest
 
 from tests.e2e.daemon import Build, Daemon, Pipeline
 from tests.e2e.pipelines import Graph, one
-from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +30,8 @@ def test_a_force_finished_build_frees_its_vm_without_errors(daemon: Daemon, pipe
     assert daemon.json("lease", "list") == []
     assert pipeline.build(one("true")).finish()["state"] == "passed"
     assert [line for line in daemon.log[before:].splitlines() if "ERROR" in line or "Traceback" in line] == []
-    (entry,) = daemon.json("audit", "--action", "force-finish *")
-    assert (entry["subject"], entry["note"]) == (name, "it hangs")
+    (entry,) = daemon.json("audit", "--action", "forceFinishBuild")
+    assert (entry["subject"], entry["note"]) == (name, "failed: it hangs, box")
     again = daemon.command("build", "force-finish", name, "--state", "failed", "--note", "again", check=False)
     assert again.returncode == 1
     assert f"build {name} is failed already: nothing to do" in again.stderr
@@ -51,7 +50,7 @@ def test_the_owner_cancels_a_build_with_and_without_the_service(daemon: Daemon, 
     assert "will be canceled when the service runs" in daemon.command("build", "cancel", name).stdout
     daemon.start()
     assert build.finish()["state"] == "canceled"
-    until(lambda: daemon.json("lease", "list") == [], "no lease left")
+    daemon.wait_until_idle()
 
 
 def test_a_build_is_force_finished_without_the_service(daemon: Daemon, pipeline: Pipeline):

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from storage import Storage, SystemClock
-from tests.e2e.browser import Person, chromium
+from tests.e2e.browser import Person
 from tests.e2e.daemon import Daemon
 from tests.mail_server import MailServer, mail_server
 
@@ -34,12 +34,6 @@ def settings(mailbox: MailServer) -> dict[str, str]:
         "CI_DAEMON_MAIL_PORT": str(mailbox.port),
         "CI_DAEMON_MAIL_SECURITY": "none",
     }
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.api.sign_in.real_issuer import CLIENT, running_issuer
-from tests.e2e.browser import chromium
 from tests.e2e.daemon import Daemon
 from tests.ports import reserved_port
 
@@ -39,12 +38,6 @@ def pages(daemon: Daemon, port: int) -> Iterator[str]:
     daemon.add_user("bea@example.org", 0)
     with running_issuer({"bea": bea}, (client,), port=port):
         yield pages
-
-
-@pytest.fixture
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
 
 
 def at_the_issuer(browser: Browser, url: str) -> Page:

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from storage import SystemClock
 from tests.e2e.daemon import Client, Daemon
 from tests.e2e.pipelines import Graph, one
 from tests.sleeper import Sleeper
+from tests.state import new_storage
 from tests.waiting import until
 
 _DAY = 86_400
@@ -41,10 +43,10 @@ def clock(tmp_path: Path) -> WrongClock:
 def daemon(images_dir: Path, tmp_path: Path, clock: WrongClock) -> Iterator[Daemon]:
     settings = {"CI_DAEMON_IMAGES_DIR": str(images_dir), "CI_DAEMON_POOL_PARKED": "1"}
     daemon = Daemon(tmp_path / "state", settings | clock.environ)
-    daemon.command("init")
+    new_storage(daemon.state, SystemClock()).close()
     yield daemon
     daemon.kill()
-    daemon.command("lease", "kill", "--all")
+    daemon.end_vms()
 
 
 @pytest.mark.parametrize("seconds", [3600, -3600, 400 * _DAY])

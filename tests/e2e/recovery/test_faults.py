@@ -90,7 +90,7 @@ def serve(images_dir: Path, tmp_path: Path) -> Iterator[Serve]:
     yield make
     for daemon in made:
         daemon.kill()
-        daemon.command("lease", "kill", "--all")
+        daemon.end_vms()
 
 
 @pytest.fixture

@@ -77,7 +77,7 @@ def test_every_lease_is_checked_when_the_daemon_starts(daemon: Daemon, pipeline:
         end_vm(daemon, lease)
     daemon.start()
 
-    assert held[None]["id"] not in {lease["id"] for lease in daemon.json("lease", "list")}
+    assert held[None]["id"] not in daemon.vms()
     again = running.job("lost-again", "running")
     assert again["attempt"] == 2
     end_vm(daemon, leases(daemon)[ids["lost-again"]])
@@ -103,7 +103,7 @@ def test_every_lease_is_checked_when_the_daemon_starts(daemon: Daemon, pipeline:
 
 def test_nothing_is_left_of_the_vms_that_died(daemon: Daemon):
     def tidy() -> bool:
-        live = {lease["id"] for lease in daemon.json("lease", "list")}
+        live = set(daemon.vms())
         there = {path.name for path in (daemon.state / "sandbox" / "vms").iterdir()}
         disks = {path.name for path in (daemon.state / "sandbox" / "trees" / "disks").iterdir()}
         return there == disks == live

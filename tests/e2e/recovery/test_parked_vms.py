@@ -69,7 +69,7 @@ def test_a_smaller_stock_after_a_restart_is_reached(daemon: Daemon):
 def test_a_crash_while_parking_leaves_no_vm(daemon: Daemon, pipeline: Pipeline, point: str, when: str):
     await_stock(daemon, STOCK)
     daemon.stop()
-    daemon.command("lease", "kill", "--all")
+    daemon.end_vms()
     daemon.spawn("tests.crash.fault_injection", CRASH_POINT=point, CRASH_WHEN=when, CRASH_CALL="1")
     await_crash(daemon)
     daemon.start()

@@ -10,6 +10,7 @@ from storage import (
     ApprovalNotAwaited,
     Build,
     BuildState,
+    Concurrency,
     EdgeKind,
     JobState,
     NewBuild,
@@ -261,3 +262,61 @@ def test_closing_a_pull_request_cancels_what_waits(storage: Storage, world: Worl
     pushed(storage, world, repository, number=2)
     assert storage.superseded.cancel_closed(repository.id, 1) == [each.id for each in waits]
     assert storage.superseded.cancel_closed(repository.id, 1) == []
+
+
+def declared(world: World, pipeline: Pipeline, group: str, limit: int = 1, **fields: Any) -> Build:
+    """Add a build whose file declares a concurrency group."""
+    concurrency = Concurrency(group, limit, cancels=fields.pop("cancels", False))
+    new = NewBuild(**{"branch": "main", "commit": "c0ffee", "concurrency": concurrency, **fields})
+    return world.storage.builds.create(pipeline, new, [new_job()])
+
+
+def test_the_group_of_a_file_replaces_that_of_its_pipeline(storage: Storage, world: World):
+    pipeline = grouped(storage, world, "set", limit=5)
+    builds = [declared(world, pipeline, "deploy {branch}", 2) for _ in range(4)]
+    assert [each.concurrency_group for each in builds] == ["deploy main"] * 4
+    assert [waits(storage, each) for each in builds] == [None, None, WaitsFor.TURN, WaitsFor.TURN]
+    assert storage.concurrency_groups.turn(builds[3]) == Turn(
+        "deploy main", 2, tuple(f"web/{each.number}" for each in builds[:2]), 1
+    )
+    assert waits(storage, declared(world, pipeline, "deploy {branch}", branch="next")) is None
+    end(storage, builds[0])
+    assert storage.concurrency_groups.give_turns() == [builds[2].id]
+    of_fork = declared(world, pipeline, "deploy {branch}", untrusted_origin="pull/1/7", branch="eve:main")
+    assert of_fork.concurrency_group == "pull/1/7: deploy eve:main"
+
+
+def test_a_new_build_cancels_its_group_where_the_file_says_so(storage: Storage, world: World):
+    """Cancel those that wait and those that run, but none that is newer or of another group."""
+    pipeline, other = grouped(storage, world, None), grouped(storage, world, None, name="other")
+    older = [declared(world, pipeline, "g", cancels=each) for each in (False, False)]
+    elsewhere = [declared(world, pipeline, "h"), world.build()]
+    newest = declared(world, other, "g", cancels=True)
+    found = [storage.builds.get(each.id) for each in (*older, *elsewhere, newest)]
+    assert [each is not None and each.cancel_requested for each in found] == [True, True, False, False, False]
+    first = found[0]
+    assert first is not None
+    assert (first.error_code, first.error_message) == (
+        "superseded",
+        f'build {newest.number} is newer in the concurrency group "g"',
+    )
+    assert storage.builds.to_cancel() == [each.id for each in older]
+    assert waits(storage, newest) is WaitsFor.TURN
+    for each in older:
+        assert storage.builds.move(each.id, BuildState.SCHEDULED, BuildState.CANCELED)
+    assert storage.concurrency_groups.give_turns() == [newest.id]
+
+
+def test_a_build_that_is_rendered_joins_the_group_of_its_file(storage: Storage, world: World):
+    pipeline = grouped(storage, world, None)
+    first = declared(world, pipeline, "g")
+    build = storage.renders.begin(pipeline, NewBuild("main", "c0ffee", source_archive=b"x"), None)
+    assert storage.renders.plan(
+        build.id, "{}", None, [new_job()], has_source=True, concurrency=Concurrency("g", cancels=True)
+    )
+    assert storage.builds.to_cancel() == [first.id]
+    assert waits(storage, build) is WaitsFor.TURN
+    assert states(world, build) == [JobState.PENDING]
+    end(storage, first)
+    assert storage.concurrency_groups.give_turns() == [build.id]
+    assert states(world, build) == [JobState.SCHEDULED]

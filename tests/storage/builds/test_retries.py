@@ -5,6 +5,8 @@ import pytest
 from actors import retry
 from storage import Build, BuildBusy, BuildState, HoldEnd, Job, JobState, Lease, Outcome, Storage
 from tests.clock import ManualClock
+from tests.records import new_job
+from tests.state import run_sql
 from tests.storage.world import World
 
 
@@ -80,8 +82,26 @@ def test_verification_finds_a_wrong_debit_of_another_run(
     clock.advance(seconds=100)
     if missing == "debit":
         monkeypatch.setattr(storage.ledger, "debit_job", lambda _: None)
-    else:
-        write = storage.ledger._write
-        monkeypatch.setattr(storage.ledger, "_write", lambda org, cents, *rest: write(org, cents + 1, *rest))
     assert world.finish(job, second)
+    if missing == "cents":
+        run_sql(
+            storage.directory,
+            "DROP TRIGGER ledger_entries_refuse_update;"
+            "UPDATE ledger_entries SET amount_cents = amount_cents + 1 WHERE id = (SELECT max(id) FROM ledger_entries);"
+            "UPDATE organizations SET balance_cents = balance_cents + 1 WHERE id = :organization",
+            organization=build.organization_id,
+        )
     assert [each.problem.startswith(f"job {job.uuid} is debited") for each in storage.ledger.verify()] == [True]
+
+
+def test_a_retried_job_awaits_its_lock_again(storage: Storage, world: World):
+    """Another one may have got it meanwhile."""
+    build = world.build(new_job("only", lock="deploy"))
+    assert storage.queue.give_locks()
+    _, lease = _failed(world, build)
+    storage.leases.end(lease.id)
+    other = world.build(new_job("only", lock="deploy"))
+    assert storage.queue.give_locks()
+    assert retry(storage, _now(world, build))
+    assert not storage.queue.give_locks()
+    assert [world.job(each).awaits_lock for each in (build, other)] == [True, False]

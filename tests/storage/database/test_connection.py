@@ -59,7 +59,7 @@ def test_a_statement_is_planned_once_for_all_values(numbers: Database):
         planned.append(table)
         return apsw.SQLITE_OK
 
-    numbers._connections.connection().authorizer = note
+    numbers.connection().authorizer = note
     counts = []
     for n in range(3):
         numbers.execute("SELECT n FROM numbers WHERE n > :n", {"n": n}).fetchall()

@@ -2,20 +2,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cached_property
 from pathlib import Path
 
 import peewee
 import pytest
 
-from storage import Edge, EdgeKind, NewJob, Page, Shape, Storage
+from storage import BillingSettings, BuildSettings, Edge, EdgeKind, NewJob, Page, Shape, Storage
 from storage.database.connection import Database
 from storage.database.statements import Columns, Query, Slots, Write, slot, written
 from storage.models.builds import EdgeRow, JobRow
 from tests.clock import ManualClock
+from tests.state import PARTS, statements_of
 from tests.storage.world import new_job
 
 READS_ALL = {
+    "kept_folders._all": "few: they have a budget, and the longest unused go first",
     "queue._length": "counts all who wait, in a covering index",
     "ledger._unbalanced": "verification reads everything",
     "ledger._wrong_job_debits": "verification reads everything",
@@ -47,6 +48,7 @@ SORTS = {
     "build_origins._of_commit": "the builds of one commit, when its host asks for them again",
     "repository_checks._next": "the repositories that are due, by organization",
     "build_origins._of_pipeline": "the builds of one commit and pipeline, at each report of one of them",
+    "build_origins._counting": "the builds of one commit, at each report of its check",
 }
 """Statements that sort or group a bounded number of rows, with these rows."""
 
@@ -66,29 +68,23 @@ IN_AN_INDEX_OF_FEW = (
     "mails_unsent",
     "builds_untold",
     "deliveries_pending",
+    "pipeline_triggers_due",
+    "jobs_awaiting_locks",
+    "job_outputs_expired",
     "json_each",  # of the values that are given
 )
 
 
 def _statements(storage: Storage) -> Iterator[tuple[str, Query | Write]]:
     """Yield every statement of the storage and of its nested parts, by noun and name."""
+    for path, statement in _statements_by_path(storage).items():
+        yield f"{path.partition('.')[0]}.{path.rpartition('.')[2]}", statement
+
+
+def _statements_by_path(storage: Storage) -> dict[str, Query | Write]:
     seen: set[int] = set()
-    parts = [name for name, each in vars(Storage).items() if isinstance(each, cached_property)]
-    for noun, part in [(name, getattr(storage, name)) for name in parts]:
-        yield from _statements_of(noun, part, seen)
-
-
-def _statements_of(noun: str, part: object, seen: set[int]) -> Iterator[tuple[str, Query | Write]]:
-    if id(part) in seen or not hasattr(part, "__dict__"):
-        return
-    seen.add(id(part))
-    for name, value in vars(part).items():
-        if isinstance(value, Query | Write):
-            yield f"{noun}.{name}", value
-        elif isinstance(value, list):
-            yield from ((f"{noun}.{name}[{at}]", each) for at, each in enumerate(value) if isinstance(each, Write))
-        elif type(value).__module__.startswith("storage."):
-            yield from _statements_of(noun, value, seen)
+    parts = [(name, getattr(storage, name)) for name in PARTS]
+    return dict(each for name, part in parts for each in statements_of(name, part, seen))
 
 
 def _plan(database: Database, sql: str) -> list[str]:
@@ -113,7 +109,7 @@ def test_every_statement_uses_indexes_and_never_sorts(storage: Storage, database
             assert sorts, f"{name} sorts no more: strike it off the list"
             continue
         assert not sorts or _sorts_prerequisites_only(sorts), f"{name}: {steps}"
-    assert names >= READS_ALL.keys() | {"tokens._by_hash", "queue._head", "builds._find", "builds._insert_job"}
+    assert names >= READS_ALL.keys() | {"tokens._by_hash", "queue._head", "builds._find", "renders._insert_job"}
     assert len(names) > 50
 
 
@@ -249,6 +245,16 @@ def test_a_page_that_ends_exactly_at_its_limit_is_the_last(storage: Storage):
 def test_a_written_row_that_is_missing_is_a_bug():
     with pytest.raises(AssertionError):
         written(None)
+
+
+def test_the_sql_does_not_depend_on_settings(storage: Storage, database: Database, tmp_path: Path, clock: ManualClock):
+    """So storages of tests may have it of another one."""
+    billing = BillingSettings(cpu=1, memory_gb=2, disk_gb=3, require_credit=True)
+    bounds = BuildSettings(max_unfinished=1, max_source_gb=1)
+    other = Storage(tmp_path, database, storage.vault, billing, 1, clock, bounds=bounds, strict_shell=True)
+    sql = {path: each.sql for path, each in _statements_by_path(storage).items()}
+    assert {path: each.sql for path, each in _statements_by_path(other).items()} == sql
+    assert len(sql) > 400
 
 
 def test_statements_hold_no_database_but_their_own(storage: Storage, tmp_path: Path, clock: ManualClock):

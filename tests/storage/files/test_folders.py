@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from storage.files.folders import why_no_files
+from storage.files.kinds import why_no_files
 
 _MOUNTED = """
 import pathlib, subprocess, sys
-from storage.files.folders import why_no_files
+from storage.files.kinds import why_no_files
 state, folder, options = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", state / folder], check=True)
 print(why_no_files(state))
@@ -20,7 +20,7 @@ print(why_no_files(state))
 
 _AS_NOBODY = """
 import os, pathlib, sys
-from storage.files.folders import why_no_files
+from storage.files.kinds import why_no_files
 folder = os.open(sys.argv[1], os.O_PATH)
 if os.geteuid() == 0:
     os.setuid(65534)

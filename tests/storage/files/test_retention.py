@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from storage import Build, JobState, KeptFiles, Storage
+from storage import Build, JobOutputs, JobState, KeptFiles, NewCacheEntry, Storage
 from tests.clock import ManualClock
 from tests.storage.world import World
 
@@ -71,6 +71,24 @@ def test_an_expired_log_is_gone_and_its_build_says_since_when(storage: Storage, 
     assert list(storage.logs.builds()) == [staying.uuid]
     assert [each.build_uuid for each in _kept(storage)] == [staying.uuid]
     assert storage.log_retention.bytes() == _kept(storage)[0].bytes
+
+
+def test_outputs_go_with_the_log_unless_their_disk_is_cached(storage: Storage, world: World):
+    going, cached, staying = builds = [_finished(world, b"log") for _ in range(3)]
+    for build in builds:
+        storage.outputs.store(JobOutputs(world.job(build).id, build.id, {"V": "1"}, None))
+    storage.snapshots.add("disk", world.job(cached).id, "sandbox")
+    assert storage.cache.store(NewCacheEntry("name", cached.pipeline_id, "k", "debian:12", "disk"))
+
+    def left() -> list[Build]:
+        storage.log_retention.finish_expiring()
+        return [each for each in builds if storage.outputs.of_job(world.job(each).id) is not None]
+
+    assert left() == [going, cached, staying]
+    storage.log_retention.expire(_kept(storage)[:2])
+    assert left() == [cached, staying]
+    storage.cache.drop(storage.cache.entries())
+    assert left() == [staying]
 
 
 def test_a_removal_that_a_crash_cut_short_is_finished(storage: Storage, world: World, monkeypatch: pytest.MonkeyPatch):

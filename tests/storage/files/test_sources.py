@@ -57,6 +57,24 @@ def test_an_archive_goes_if_it_is_old_and_no_build_keeps_it(tmp_path: Path):
     assert sources.all() == ["kept", "new"]
 
 
+def test_an_archive_of_no_build_passes_and_leaves_nothing(tmp_path: Path):
+    sources = Sources(tmp_path)
+    with sources.passing(b"archive") as (archive, manifest):
+        manifest.touch()
+        assert archive.read_bytes() == b"archive"
+        assert {archive.parent, manifest.parent} == {tmp_path}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_process_left_of_it_is_an_orphan(tmp_path: Path):
+    sources = Sources(tmp_path)
+    with sources.passing(b"archive") as (_, manifest):
+        manifest.touch()
+        later = datetime.now(UTC) + timedelta(hours=1)
+        assert len(sources.remove_orphans(later, set, lambda _: None)) == 2
+        assert list(tmp_path.iterdir()) == []
+
+
 def test_a_linked_archive_is_new_and_outlives_the_first(tmp_path: Path):
     sources = Sources(tmp_path)
     sources.store("first", b"archive")

@@ -4,7 +4,19 @@ from collections.abc import Callable
 
 import pytest
 
-from storage import Build, BuildState, CacheEntry, Job, JobState, LogWriter, NewCacheEntry, NewJob, Snapshot, Storage
+from storage import (
+    Build,
+    BuildState,
+    CacheEntry,
+    Job,
+    JobOutputs,
+    JobState,
+    LogWriter,
+    NewCacheEntry,
+    NewJob,
+    Snapshot,
+    Storage,
+)
 from storage.database.connection import Database
 from storage.database.schema import migrations
 from storage.files.log_index import LogKind
@@ -364,3 +376,31 @@ def test_what_a_snapshot_takes_is_unknown_until_it_is_measured(storage: Storage,
     assert [snapshot.bytes for snapshot in storage.snapshots.all()] == [None]
     storage.snapshots.measured("s", 4096)
     assert [snapshot.bytes for snapshot in storage.snapshots.all()] == [4096]
+
+
+def test_a_hit_has_the_outputs_of_the_disks_job(storage: Storage, world: World):
+    maker, entry = _maker(storage, world)
+    made = world.job(maker)
+    storage.outputs.store(JobOutputs(made.id, maker.id, {"V": "1"}, None))
+    build = world.build(_cacheable())
+    assert _hit(storage, build, world.job(build), entry)
+    assert storage.outputs.of_job(world.job(build).id) == JobOutputs(world.job(build).id, build.id, {"V": "1"}, None)
+
+
+def test_a_job_that_runs_again_takes_disks_with_outputs_along(storage: Storage, world: World):
+    maker, entry = _maker(storage, world)
+    job_id = world.job(maker).id
+    storage.outputs.discard(job_id)
+    assert storage.cache.find(entry.name) is not None
+    storage.outputs.store(JobOutputs(job_id, maker.id, {"V": "1"}, None))
+    storage.outputs.discard(job_id)
+    assert storage.cache.find(entry.name) is None
+
+
+def test_a_disk_is_no_hit_with_outputs_of_a_later_attempt(storage: Storage, world: World):
+    maker, entry = _maker(storage, world)
+    _later_attempt(storage, world, maker)
+    storage.outputs.store(JobOutputs(world.job(maker).id, maker.id, {"V": "2"}, None))
+    build = world.build(_cacheable())
+    assert not _hit(storage, build, world.job(build), entry)
+    assert storage.cache.find(entry.name) is None

@@ -3,6 +3,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 from storage import Job, JobState, Outcome, Shape, Storage
 from tests.clock import ManualClock
@@ -218,6 +219,20 @@ def test_the_time_of_a_pull_is_not_a_wait_for_a_vm(world: World, clock: ManualCl
     assert _again(world, job).awaited_image is None
 
 
+def test_a_job_waits_for_the_images_of_its_services(world: World) -> None:
+    """It alone, and until there is none that is missing."""
+    queue = world.storage.queue
+    services = {name: {"image": f"{name}:1"} for name in ("db", "cache")}
+    (job,) = world.jobs(world.build(new_job("only", services=services)))
+    (other,) = world.jobs(world.build(new_job("only")))
+    assert (queue.images_of_services(job.id), queue.images_of_services(other.id)) == (["db:1", "cache:1"], [])
+    queue.await_image_of_service(job.id, "db:1")
+    assert [each.job_id for each in queue.awaiting("db:1")] == [job.id]
+    assert [each.job_id for each in queue.following(world.pipeline.organization_id, 10)] == [other.id]
+    queue.end_await("db:1")
+    assert _again(world, job).awaited_image is None
+
+
 def test_a_job_that_is_canceled_waits_for_no_image(world: World):
     queue = world.storage.queue
     (job,) = world.jobs(world.build(new_job("only", image="alpine")))
@@ -225,3 +240,54 @@ def test_a_job_that_is_canceled_waits_for_no_image(world: World):
     assert world.storage.jobs.move(job.id, JobState.SCHEDULED, JobState.CANCELED)
     assert not queue.is_awaited("alpine:latest")
     assert _again(world, job).awaited_image is None
+
+
+def _deploy(world: World, lock: str = "deploy", limit: int = 1, **fields: Any) -> Job:
+    """Add a build whose only job needs a lock; return the job."""
+    return world.job(world.build(new_job("only", lock=lock, lock_limit=limit), **fields))
+
+
+def test_a_lock_is_given_in_order_and_freed_by_an_end(world: World, clock: ManualClock):
+    """However the job ends: it need not even have had a VM."""
+    queue, jobs = world.storage.queue, []
+    for _ in range(3):
+        jobs.append(_deploy(world))
+        clock.advance(seconds=1)
+    assert _heads(world.storage) == []
+    assert queue.give_locks()
+    assert not queue.give_locks()
+    assert _heads(world.storage) == [jobs[0].id]
+    assert queue.awaiting_locks(10) == [each.id for each in jobs[1:]]
+    assert [queue.position(_again(world, each)) for each in jobs] == [1, None, None]
+    world.start(jobs[0])
+    assert not queue.give_locks()
+    world.storage.jobs.move(jobs[0].id, JobState.RUNNING, JobState.FAILED)
+    world.storage.jobs.move(jobs[1].id, JobState.SCHEDULED, JobState.CANCELED)
+    assert queue.give_locks()
+    assert _heads(world.storage) == [jobs[2].id]
+    assert queue.oldest() == clock.now()
+
+
+def test_a_lock_is_of_one_organization_branch_and_limit(world: World):
+    ours = [_deploy(world, "deploy {branch}", 2) for _ in range(3)]
+    theirs = _deploy(world, "deploy main", pipeline=world.other_pipeline("Other"))
+    assert [each.lock for each in ours] == ["deploy main"] * 3
+    assert world.storage.queue.give_locks()
+    assert not _again(world, theirs).awaits_lock
+    assert [_again(world, each).awaits_lock for each in ours] == [False, False, True]
+
+
+def test_a_job_that_backs_off_keeps_its_lock(world: World):
+    first, second = _deploy(world), _deploy(world)
+    assert world.storage.queue.give_locks()
+    _back_off(world, first, 30)
+    assert not world.storage.queue.give_locks()
+    assert _again(world, second).awaits_lock
+
+
+def test_no_lock_is_kept_of_a_job_that_waits_for_others(world: World):
+    build = world.build(new_job("a"), new_job("b", (0, DEPENDS_ON, False), lock="deploy"))
+    waiting = _deploy(world)
+    assert world.storage.queue.give_locks()
+    assert not _again(world, waiting).awaits_lock
+    assert world.jobs(build)[1].awaits_lock

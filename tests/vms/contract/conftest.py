@@ -3,8 +3,9 @@
 A case runs on each type of `Host`. It is marked `real` if VMs in memory cannot pass it, because it runs programs of the
 image or is about processes of the host; `limited` by a part of the shape if it is about a limit that the provider may
 say it lacks; `reserved` if it is about the share of a VM that its job cannot take, and `parks` if it is about VMs that
-wait for a job, which the provider may say it lacks, too; `shared_kernel` if it is about what a job may use of the
-host's kernel, as it may use all of a machine's; and `essential` if slow providers, too, run it in `make test`.
+wait for a job, which the provider may say it lacks, too; `services` if it is about services; `shared_kernel` if it is
+about what a job may use of the host's kernel, as it may use all of a machine's; and `essential` if slow providers, too,
+run it in `make test`.
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _runs(case: pytest.Item, host: type[Host]) -> bool:
     if case.get_closest_marker("real") is not None and not host.real:
         return False
+    if case.get_closest_marker("services") is not None and not host.runs_services():
+        return False
     if case.get_closest_marker("shared_kernel") is not None and host.own_kernel:
         return False
     if host.needs_root and os.geteuid() != 0:
@@ -96,7 +99,7 @@ def provider(host: Host) -> Provider:
 
 def park(provider: Provider, vm_id: str) -> None:
     """Park a VM as if a job waited for it, so that it takes no longer on a busy host."""
-    provider.hurry(vm_id)
+    provider.weigh(vm_id, 100)
     provider.park(vm_id)
 
 
@@ -142,12 +145,14 @@ Boot = Callable[..., Vm]
 
 @pytest.fixture
 def boot(provider: Provider) -> Boot:
-    """Make VMs: ``boot(snapshot, shape=…, network=…)``."""
+    """Make VMs: ``boot(snapshot, shape=…, network=…, containers=…)``."""
     numbers = itertools.count(1)
 
-    def make(snapshot: str | None = None, *, shape: Shape | None = None, network: bool = False) -> Vm:
+    def make(
+        snapshot: str | None = None, *, shape: Shape | None = None, network: bool = False, containers: bool = False
+    ) -> Vm:
         vm = Vm(provider, f"vm-{next(numbers)}")
-        provider.create(VmSpec(vm.id, IMAGE, snapshot, shape or Shape(memory_gb=1), network))
+        provider.create(VmSpec(vm.id, IMAGE, snapshot, shape or Shape(memory_gb=1), network, containers=containers))
         return vm
 
     return make

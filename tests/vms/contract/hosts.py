@@ -114,6 +114,11 @@ class Host(ABC):
         """Tell whether VMs can wait for a job, as the provider describes it."""
         return True
 
+    @classmethod
+    def runs_services(cls) -> bool:
+        """Tell whether services run beside a command, as the provider describes it."""
+        return False
+
     @abstractmethod
     def crash(self, vm_id: str) -> None:
         """Kill the VM from outside, as a fault of the host would; return at once."""
@@ -142,6 +147,10 @@ class SandboxHost(Host):
     def limits(cls) -> Sequence[Enforcement]:
         return VmLimits.of_host(PROCESSES).describe()
 
+    @classmethod
+    def runs_services(cls) -> bool:
+        return True
+
     def crash(self, vm_id: str) -> None:
         os.kill(VmFolder(self.folder / "vms" / vm_id).monitor(), signal.SIGKILL)
 
@@ -169,6 +178,10 @@ class QemuHost(Host):
     @classmethod
     def limits(cls) -> Sequence[Enforcement]:
         return QemuProvider.description.limits
+
+    @classmethod
+    def runs_services(cls) -> bool:
+        return QemuProvider.description.services
 
     def crash(self, vm_id: str) -> None:
         os.kill(VmFolder(self.folder / "vms" / vm_id).monitor(), signal.SIGKILL)

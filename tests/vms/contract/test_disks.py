@@ -51,6 +51,16 @@ def leave_in_own_paths(boot: Boot, put: str) -> None:
 
 
 @pytest.mark.real
+def test_a_fork_waits_for_no_folder_of_very_many_files(boot: Boot):
+    """It begins without the file that the folder stands for."""
+    parent = boot()
+    made = "rm -f /etc/hosts; mkdir /etc/hosts; cd /etc/hosts; seq 10500 | xargs touch; ls | wc -l"
+    assert parent.run(made) == (0, b"10500\n")
+    fork = boot(parent.snapshot("taken"))
+    assert fork.run("cat /etc/hostname; ls /etc/hosts | wc -l") == (0, b"vm\n500\n")
+
+
+@pytest.mark.real
 def test_a_job_without_etc_has_forks(boot: Boot):
     parent = boot()
     parent.run("mv /etc /other; ln -s /proc /etc")

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from actors.vms import CommandSpec, Connection, Exited, follow, in_job, start
+from actors.vms import CommandSpec, Connection, Exited, Told, follow, in_job, start, told, told_path
 from tests.actors.vms.commands import TIMEOUT, ended, run_in_job
 
 LIBRARYS_OWN = 0b11 << 31
@@ -66,3 +66,15 @@ def test_scripts_share_a_connection_and_keep_apart(connection: Connection):
     with ThreadPoolExecutor(8) as pool:
         for number, done in enumerate(pool.map(run, range(8))):
             assert done == (number, b"%d\n" % number * 1000, b"error %d\n" % number)
+
+
+@pytest.mark.real
+@pytest.mark.essential
+def test_what_a_command_tells_is_read_once_it_has_ended(connection: Connection):
+    """Its files are there for every user of the job, and the end names those that have something in them."""
+    path = told_path("output")
+    run = f"stat -c '%a %s' {path}; chown 1000 .; setpriv --reuid 1000 --clear-groups sh -c 'printf 123456 >>{path}'"
+    assert output_of(connection, run) == "666 0\n"
+    assert ended(connection).told == ("output",)
+    assert told(connection, "output", 4) == Told(b"1234", 6)
+    assert told(connection, "output", 6) == Told(b"123456", 6)

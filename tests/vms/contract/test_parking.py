@@ -157,8 +157,8 @@ def test_a_parked_vm_has_nothing_on_a_disk_and_no_snapshot(parked: Vm, provider:
     assert list(provider.list()) == []
 
 
-@pytest.mark.parametrize("hurried", [True, False])
-def test_a_vm_destroyed_while_it_is_parked_leaves_nothing(provider: Provider, hurried: bool):
+@pytest.mark.parametrize("awaited", [True, False])
+def test_a_vm_destroyed_while_it_is_parked_leaves_nothing(provider: Provider, awaited: bool):
     def park() -> None:
         with suppress(VmError):
             provider.park("vm")
@@ -166,8 +166,8 @@ def test_a_vm_destroyed_while_it_is_parked_leaves_nothing(provider: Provider, hu
     parking = threading.Thread(target=park)
     parking.start()
     until(lambda: "vm" in provider.list() or not parking.is_alive(), "the parking")
-    if hurried:
-        provider.hurry("vm")
+    if awaited:
+        provider.weigh("vm", 100)
     provider.destroy("vm")
     parking.join(TIMEOUT)
     assert not parking.is_alive()
@@ -189,9 +189,9 @@ def test_a_vm_destroyed_while_it_is_attached_leaves_nothing(parked: Vm, provider
     assert list(provider.list()) == []
 
 
-def test_hurrying_and_destroying_are_fine_in_any_state(provider: Provider):
+def test_weighing_and_destroying_are_always_fine(provider: Provider):
     for act in (lambda _: None, provider.park, lambda _: provider.attach(SPEC), provider.destroy):
         act("vm")
-        provider.hurry("vm")
+        provider.weigh("vm", 50)
     provider.destroy("vm")
     assert list(provider.list()) == []

@@ -60,6 +60,7 @@ def test_pipes_work_whatever_another_vm_has_taken(boot: Boot, provider: Provider
 
 @pytest.mark.real
 @pytest.mark.essential
+@pytest.mark.shared_kernel
 def test_a_vm_is_made_with_terminals_whatever_another_has_taken(boot: Boot):
     """An engine, too, needs one for each instance that it starts."""
     assert leave(boot(), TERMINALS) > 0

@@ -62,6 +62,22 @@ def test_more_links_than_are_followed_are_refused(monkeypatch: pytest.MonkeyPatc
         reached({"a": "b", "c" * 5: "d" * 5}, "x")
 
 
+def test_a_chain_has_as_many_links_as_linux_follows():
+    """One more counts as a circle."""
+    chain = {f"l{number}": f"l{number + 1}" for number in range(1, 41)} | {"l41": "file"}
+    found = reached(chain, "l1", "l2")
+    assert (names(found), found.circles) == ({"l2": "file"}, ["l1"])
+
+
+def test_more_steps_than_are_taken_are_refused(monkeypatch: pytest.MonkeyPatch):
+    links = {"top": "a"} | {f"a/{number}": "../b" for number in range(5)}
+    monkeypatch.setattr(artifact_links, "_MOST_STEPS", 11)
+    assert len(reached(links, "top").paths) == 6
+    monkeypatch.setattr(artifact_links, "_MOST_STEPS", 10)
+    with pytest.raises(TooManyLinks):
+        reached(links, "top")
+
+
 def test_the_work_does_not_grow_with_the_paths_that_links_make():
     """A chain of folders, each with two links to the next, has two to the power of 2,000 paths."""
     links = {f"{number}/{name}": f"../{number + 1}" for number in range(2000) for name in "ab"}

@@ -6,6 +6,7 @@ import pytest
 
 from actors.builds.attempt.environment import job_environment
 from actors.settings import JobSettings
+from actors.vms import CONTAINER_VARIABLES
 from tests.actors.conftest import Host
 from tests.e2e.pipelines import one
 
@@ -20,6 +21,7 @@ def environment(host: Host, of_jobs: dict[str, str], *, of_image: dict[str, str]
         "http://127.0.0.1",
         of_jobs=of_jobs,
         of_image=of_image,
+        of_needed={},
         of_build={},
         secrets={},
     )
@@ -45,6 +47,13 @@ def test_the_owners_variables_are_between_image_and_step(host: Host):
         "image's",
     )
     assert (env["CI"], env["TERM"]) == ("true", "dumb")
+
+
+def test_programs_that_build_images_find_their_settings(host: Host):
+    given = {"CI_CONTAINERS": "true", "BUILDAH_ISOLATION": "oci"}
+    env = environment(host, {}, of_image={"CONTAINERS_CONF": "/etc/other.conf"}, **given)
+    assert env.items() >= {**CONTAINER_VARIABLES, **given}.items()
+    assert not CONTAINER_VARIABLES.keys() & environment(host, {}, of_image={}, CI_CONTAINERS="false").keys()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from actors.builds.attempt.log import AttemptLog, LogNotKept
-from actors.builds.attempt.vm_connection import Abandoned, VmConnection
+from actors.builds.attempt.vm import Abandoned, VmConnection
 from actors.vms import ImageStore, SandboxProvider
 from actors.vms.host import IdMap
 from storage import Build, NewBuild, Storage, SystemClock
@@ -37,11 +37,6 @@ def connection(tmp_path: Path) -> VmConnection:
 @pytest.fixture
 def outputs() -> list[str]:
     return []
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
 
 
 @pytest.fixture

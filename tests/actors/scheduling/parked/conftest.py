@@ -38,12 +38,13 @@ class Parking(MemoryProvider):
         self.errors: deque[Exception] = deque()
         self.begun: list[str] = []
         self.made_by_jobs: list[str] = []
-        self.hurried: list[str] = []
+        self.awaited: list[str] = []
         self.at_once = 0
         self._under_way = 0
 
-    def hurry(self, vm_id: str) -> None:
-        self.hurried.append(vm_id)
+    def weigh(self, vm_id: str, weight: int) -> None:
+        super().weigh(vm_id, weight)
+        self.awaited.append(vm_id)
 
     def park(self, vm_id: str) -> None:
         if not threading.current_thread().name.startswith("LeasePool"):  # a job or a render makes its own VM

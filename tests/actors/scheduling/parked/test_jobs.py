@@ -107,7 +107,7 @@ class TestAJob:
         (vm,) = until(host.parking.begun.copy, "the parking's begin")
         build = host.build(one("true"))
         assert host.taken(build).uuid == vm
-        until(lambda: host.parking.hurried == [vm], "the job's wait")
+        until(lambda: host.parking.awaited == [vm], "the job's wait")
         host.engine.cancel(build.id)
         assert host.finish(build, 10).state == "canceled"
         host.parking.gate.set()

@@ -75,11 +75,6 @@ class Refilled:
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 def refilled(tmp_path: Path, clock: ManualClock) -> Refilled:
     storage = new_storage(tmp_path / "state", clock)
     return Refilled(storage, clock, images_in_memory(tmp_path / "images"), cores=4)

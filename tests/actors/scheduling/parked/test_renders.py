@@ -63,7 +63,7 @@ class TestARender:
         host.engine.start()
         (vm,) = until(host.parking.begun.copy, "the parking's begin")
         build = self.asked_for(host)
-        until(lambda: host.parking.hurried == [vm], "the render's wait")
+        until(lambda: host.parking.awaited == [vm], "the render's wait")
         host.engine.cancel(build.id)
         assert host.finish(build, 10).state == "canceled"
         until(lambda: self.lease(host, vm).state is LeaseState.ENDED, "the end of its lease")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from actors.source_hosts.github import Github, GithubApi
+from actors.source_hosts import Github, GithubApi
 from storage import HostConnection, Repository, Storage, SystemClock
 from tests.clock import ManualClock
 from tests.github_server import GithubServer

@@ -112,6 +112,13 @@ def test_fifty_tests_are_annotated_and_all_are_counted(suite: Suite):
     assert "and 50 more" in suite.summary
 
 
+def test_the_last_200_lines_of_a_failure_are_quoted(suite: Suite):
+    suite.fails(report_of("\n".join([FAILURE, *(f"line {number}" for number in range(201))])))
+    (shown,) = suite.shown()
+    assert shown["start_line"] == 12
+    assert str(shown["message"]).split("\n") == [f"line {number}" for number in range(1, 201)]
+
+
 def test_a_report_that_is_made_again_adds_no_annotations(suite: Suite):
     suite.fails(report_of(FAILURE))
     before = suite.report

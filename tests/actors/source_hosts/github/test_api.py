@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.source_hosts.github import Github, GithubApi, GithubAppSettings
+from actors.source_hosts import Github, GithubApi, GithubAppSettings
 from actors.source_hosts.host import HostError
 from tests.actors.source_hosts.github.conftest import App
 from tests.clock import ManualClock

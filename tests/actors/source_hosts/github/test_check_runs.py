@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.source_hosts.github.check_runs import FinishedStep, check_run, fenced, last_lines, plain
-from actors.source_hosts.host import Report, ReportState
+from actors.source_hosts.host import CommitReport, Report, ReportState, Skip
 from actors.source_hosts.reporting import report_state
-from storage import BuildState, Job, JobState, NewBuild, NewOrigin, NewPipeline, OriginEvent, WaitsFor
+from storage import BuildState, CommitCheck, Job, JobState, NewBuild, NewOrigin, NewPipeline, OriginEvent, WaitsFor
 from tests.actors.source_hosts.github.conftest import App
 from tests.records import finish, new_job, started
 
@@ -181,12 +181,21 @@ def test_no_name_makes_a_mark(name: str):
 
 
 def test_a_summary_fits_github_whatever_the_build_wrote(app: App, report: Report):
-    job = replace(jobs(app, report)[0], state=JobState.FAILED, name="|" * 200, error_message="<" * 5000)
-    steps = [FinishedStep(job, ("`" * 499 + "\n").encode() * 100)] * 500
-    text = summary(report, *steps)
-    assert 1000 < len(text) <= 65_535
-    assert "and 400 more" in text
-    assert len(json.dumps(text)) < 10**6
+    """GitHub takes 65,535 characters, and counts them in its own way; here they are 60,000."""
+    job, log = replace(jobs(app, report)[0], state=JobState.FAILED, name="|" * 200), ("`" * 499 + "\n").encode() * 100
+    steps = (FinishedStep(replace(job, error_message="<" * length), log) for length in range(0, 1001, 50))
+    texts = [summary(report, *[each] * 500) for each in steps]
+    assert 59_000 < max(map(len, texts)) <= 60_000
+    assert all("and 400 more" in each for each in texts)
+    assert max(len(json.dumps(each)) for each in texts) < 10**6
+
+
+def test_the_logs_of_ten_failed_steps_are_quoted(app: App, report: Report):
+    job = replace(jobs(app, report)[0], state=JobState.FAILED)
+    text = summary(report, *(FinishedStep(replace(job, name=f"step{each}"), b"the end") for each in range(11)))
+    assert text.count("```text\nthe end\n```") == 10
+    assert "#### step9: failed" in text
+    assert text.count("step10") == 1, "it is in the table"
 
 
 def test_a_build_that_never_began_says_why(report: Report):
@@ -204,3 +213,37 @@ def test_a_build_that_waits_for_an_approval_has_a_button(app: App, report: Repor
     assert run["output"]["title"] == "Build 1 waits for an approval"
     assert run["output"]["summary"].startswith("eve may not push\n")
     assert "actions" not in check_run(replace(report, state=ReportState.WAITING), [])
+
+
+def test_a_pipeline_that_is_not_built_is_a_skipped_run(app: App):
+    """GitHub takes it for passed where the check is required; no reason of a stranger is mark-up."""
+    app.bound()
+    url = "https://ci.example.org/acme/pipelines/web"
+    app.host.report_skip(app.repositories()[0], Skip("web", "c" * 40, "it has no trigger for @eve", url))
+    ((number, state),) = app.server.states
+    run = app.server.check_runs[number]
+    assert (state, run["name"], run["head_sha"], run["details_url"]) == ("skipped", "ci/web", "c" * 40, url)
+    assert run["output"]["summary"] == "web is not built&#58; it has no trigger for &#64;eve"
+
+
+def test_one_run_shows_all_pipelines_of_a_commit(app: App):
+    """It is brought up to date until it ends; a commit that is built again has another one."""
+    app.bound()
+    (repository,) = app.repositories()
+    told = CommitCheck(1, repository.id, "c" * 40, None, "", None, 0)
+    runs = []
+    for state in (
+        ReportState.WAITING,
+        ReportState.RUNNING,
+        ReportState.FAILED,
+        ReportState.RUNNING,
+        ReportState.PASSED,
+    ):
+        check = CommitReport("c" * 40, state, f"{state}: ci".capitalize(), "https://ci.example.org")
+        report_id = app.host.report_commit(repository, check, told)
+        told = replace(told, state=state, report_id=report_id)
+        runs.append(report_id)
+    assert runs == [runs[0]] * 3 + [runs[3]] * 2
+    assert runs[0] != runs[3]
+    assert [state for _, state in app.server.states] == ["queued", "in_progress", "failure", "in_progress", "success"]
+    assert {run["name"] for run in app.server.check_runs.values()} == {"ci-daemon"}

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.source_hosts.github import Github, GithubApi, GithubAppSettings
+from actors.source_hosts import Github, GithubApi, GithubAppSettings
 from actors.source_hosts.github.payloads import events
 from actors.source_hosts.host import (
     FOUND_OPEN,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from actors.source_hosts.github import Github, GithubApi, GithubAppSettings, GithubNotFound
+from actors.source_hosts import Github, GithubApi, GithubAppSettings, GithubNotFound
 from actors.source_hosts.host import HostError
 from storage import HostConnectedElsewhere
 from tests.actors.source_hosts.github.conftest import App

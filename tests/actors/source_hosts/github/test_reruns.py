@@ -10,6 +10,7 @@ import pytest
 
 from actors.addresses import Address
 from actors.messages import BuildCreated
+from actors.repositories.commit_builds import CommitParts
 from actors.repositories.reruns import Reruns
 from actors.settings import JobSettings, LiveSettings, PoolSettings
 from storage import Build, BuildSettings, BuildState, NewBuild, NewOrigin, NewPipeline, OriginEvent, Storage
@@ -41,7 +42,8 @@ def root() -> Told:
 def reruns(app: App, root: Told) -> Reruns:
     app.bound()
     settings = LiveSettings(settings_with(PoolSettings(), JobSettings()))
-    return Reruns(storage=app.storage, live_settings=settings, root=root, hosts={"github": app.host})
+    unused: Any = None
+    return Reruns(CommitParts(app.storage, unused, unused, settings, root, {"github": app.host}))
 
 
 def ended(app: App, slug: str = "web", ref: str = "refs/heads/main", **fields: Any) -> Build:
@@ -92,6 +94,17 @@ def test_a_suite_runs_the_latest_build_of_each_pipeline(app: App, reruns: Reruns
     assert [(each.pipeline_slug, each.rebuild_of) for each in repeated if each] == [("web", 2), ("docs", 1)]
     ask(app, reruns, "check_suite", "d2", check_suite={"head_sha": "d" * 40})
     assert len(root.builds) == len(builds) - 1
+
+
+def test_the_check_of_a_commit_runs_all_its_pipelines(app: App, reruns: Reruns, root: Told):
+    ended(app)
+    ended(app, "docs")
+    repository = app.repositories()[0]
+    app.storage.commit_checks.look(repository.id, COMMIT)
+    app.storage.commit_checks.reported(app.storage.commit_checks.due(1)[0], "failed", "Failed: web", "7")
+    ask(app, reruns, "check_run", check_run={"id": 7})
+    repeated = [app.storage.builds.get(each) for each in root.builds]
+    assert [(each.pipeline_slug, each.rebuild_of) for each in repeated if each] == [("web", 1), ("docs", 1)]
 
 
 def test_a_build_that_runs_is_not_run_again(app: App, reruns: Reruns, root: Told):

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from actors.vms.host.control_groups import SERVICE_LIMITS, VmLimits, remove_groups
+from actors.vms.host.control_groups import SERVICE_LIMITS, Hierarchy, VmLimits, remove_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,3 +41,23 @@ def test_a_weight_is_set_while_the_group_is_removed(limits: VmLimits, group: str
         while not removing.done():
             limits.set_weight(group, 50)
         removing.result()
+
+
+def test_half_the_weight_is_half_of_the_usual_one(limits: VmLimits, group: str):
+    limits.make_groups(group, SERVICE_LIMITS)
+    assert weights(limits, group) == [usual_weight(each) for each in hierarchies(limits)]
+    limits.set_weight(group, 50)
+    assert weights(limits, group) == [usual_weight(each) // 2 for each in hierarchies(limits)]
+
+
+def hierarchies(limits: VmLimits) -> list[Hierarchy]:
+    return [each for each in limits.hierarchies if "cpu" in each.controllers]
+
+
+def usual_weight(hierarchy: Hierarchy) -> int:
+    return 1024 if hierarchy.version == 1 else 100
+
+
+def weights(limits: VmLimits, group: str) -> list[int]:
+    files = {1: "cpu.shares", 2: "cpu.weight"}
+    return [int((each.folder(group) / files[each.version]).read_text()) for each in hierarchies(limits)]

@@ -16,11 +16,19 @@ from actors.vms.launcher import broker
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
 RANGE = (Extent(0, 300_000, 65_536),)
+OF_CONTAINER = (Extent(0, 1, 65_536),)
 
 
 def etc(folder: Path, subuid: str, subgid: str) -> Path:
     (folder / "subuid").write_text(subuid)
     (folder / "subgid").write_text(subgid)
+    return folder
+
+
+def container(folder: Path, count: int) -> Path:
+    """Write the maps of a process in a container of an ordinary user, who has that many sub-ids."""
+    for name in ("uid_map", "gid_map"):
+        (folder / name).write_text(f"{0:10} {1000:10} {1:10}\n{1:10} {100_000:10} {count:10}\n")
     return folder
 
 
@@ -60,6 +68,20 @@ class TestFindingTheRange:
         with pytest.raises(NoSubIds, match="in /etc/subgid: run") as caught:
             IdMap.of_caller(folder)
         assert f"`sudo usermod --add-subgids 296608-362143 {ME}`" in str(caught.value)
+
+    def test_one_that_the_container_has_not_is_passed_over(self, tmp_path: Path):
+        lines = f"{ME}:100000:65536\n{ME}:1:65536\n"
+        assert IdMap.of_caller(etc(tmp_path, lines, lines), container(tmp_path, 65_536)) == IdMap(
+            OF_CONTAINER, OF_CONTAINER
+        )
+
+    def test_in_a_container_a_range_that_it_has_is_named(self, tmp_path: Path):
+        with pytest.raises(NoSubIds, match="--add-subuids 1-65536 --add-subgids 1-65536"):
+            IdMap.of_caller(tmp_path, container(tmp_path, 65_536))
+
+    def test_a_container_with_few_ids_is_told_what_it_needs(self, tmp_path: Path):
+        with pytest.raises(NoSubIds, match=r"this container has too few ids, .* start it with 65537 or more"):
+            IdMap.of_caller(tmp_path, container(tmp_path, 65_535))
 
 
 class TestRunningInside:

@@ -18,7 +18,9 @@ import pytest
 from actors.vms import Connection, ImageError, ImageStore, SandboxProvider, VmError, VmSpec, in_job
 from actors.vms.host import IdMap, run_mapped
 from actors.vms.images import InsufficientDisk, PullOptions, Reference
-from actors.vms.images.registry import _json
+from actors.vms.images import registry as images_of_registries
+from actors.vms.images.image import ImageProgram
+from actors.vms.images.registry import _json, program_of
 from storage import SystemClock
 from tests.processes import ended
 from tests.registry import HERE, Registry, busybox, entry, layer, link, registry, small_system
@@ -166,13 +168,34 @@ def test_the_next_pull_removes_the_orphans_of_an_interrupted_one(
     assert left_in(store, tmp_path) == []
 
 
-def test_only_the_environment_of_an_images_configuration_applies(
+def test_only_the_environment_of_a_configuration_applies_to_jobs(
     served: Registry, system: list[bytes], store: ImageStore, run_in: Callable[[str, str], str]
 ):
     settings = {"User": "1000", "WorkingDir": "/srv", "Entrypoint": ["/bin/false"], "Cmd": ["/bin/false"]}
     pull(store, served.add("service:1", *system, env={"NOTE": "kept"}, **settings))
     assert store.get("pulled:1").environment == {"NOTE": "kept"}
+    assert store.get("pulled:1").program == ImageProgram(("/bin/false",), ("/bin/false",), "1000", "/srv")
     assert run_in("pulled:1", "id -u; pwd") == "0\n/\n"
+
+
+@pytest.mark.parametrize(
+    ("settings", "found"),
+    [
+        ({"StopSignal": "SIGINT", "ExposedPorts": {"5432/tcp": {}}}, (2, 5432)),
+        ({"StopSignal": "QUIT", "ExposedPorts": {"6379": {}}}, (3, 6379)),
+        ({"StopSignal": "SIGRTMIN+3", "ExposedPorts": {"80/tcp": {}, "443/tcp": {}}}, (signal.SIGRTMIN + 3, None)),
+        ({"StopSignal": "28", "ExposedPorts": {"53/udp": {}}}, (28, None)),
+        ({"StopSignal": "SIGNOTHING", "ExposedPorts": {"0/tcp": {}}}, (15, None)),
+        ({"StopSignal": "SIGRTMIN+99", "ExposedPorts": {"70000/tcp": {}}}, (15, None)),
+        ({"StopSignal": "0", "ExposedPorts": {"8000-8001/tcp": {}}}, (15, None)),
+        ({"StopSignal": None, "ExposedPorts": None}, (15, None)),
+        ({"StopSignal": ["TERM"]}, (15, None)),
+    ],
+)
+def test_end_and_port_of_a_program_are_read(settings: dict[str, Any], found: tuple[int, int | None]) -> None:
+    """Only one port tells where it listens; a signal that there is not is TERM."""
+    program = program_of(settings)
+    assert (program.stop_signal, program.port) == found
 
 
 def test_a_tree_of_busybox_runs_commands_but_serves_no_vms(
@@ -237,6 +260,25 @@ def test_more_than_is_allowed_is_refused_and_leaves_nothing(
     reference = served.add("large:1", *layers)
     with pytest.raises(ImageError, match=message):
         pull(store, reference, max_bytes=max_bytes)
+    assert left_in(store, tmp_path) == []
+
+
+def test_more_layers_than_are_unpacked_are_refused(
+    served: Registry, system: list[bytes], store: ImageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(images_of_registries, "_MAX_LAYERS", 3)
+    pull(store, served.add("layered:1", *system, layer(entry("etc/x"))))
+    with pytest.raises(VmError, match="it has more than 3 layers"):
+        pull(store, served.add("layered:2", *system, layer(entry("etc/x")), layer(entry("etc/y"))))
+    assert left_in(store, tmp_path) == ["pulled@1"]
+
+
+def test_more_files_than_are_kept_are_refused(
+    served: Registry, store: ImageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(images_of_registries, "_MAX_FILES", 100)
+    with pytest.raises(ImageError, match="it has more than 100 files"):
+        pull(store, served.add("crowded:1", layer(*(entry(f"srv/{number}") for number in range(101)))))
     assert left_in(store, tmp_path) == []
 
 
@@ -326,9 +368,12 @@ def test_an_unused_image_pulled_for_a_job_is_removed(
     assert left_in(store, tmp_path) == ["kept@1"]
 
 
-@pytest.mark.parametrize("hostile", [b"[" * 50_000, b"[" + b"[]," * 100_000 + b"0]"], ids=["deep", "many"])
+HOSTILE = {"deep": b"[" * 50_000, "many": b"[" + b"[]," * 100_000 + b"0]", "long": b"[" + b" " * (8 << 20) + b"]"}
+
+
+@pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE)
 def test_a_hostile_manifest_is_not_parsed(tmp_path: Path, hostile: bytes):
     file = tmp_path / "index.json"
     file.write_bytes(hostile)
-    with pytest.raises(ValueError, match=r"nested too deeply|more than 100000 lists"):
+    with pytest.raises(ValueError, match=r"nested too deeply|more than 100000 lists|Expecting value"):
         _json(file)

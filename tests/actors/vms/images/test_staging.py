@@ -11,8 +11,7 @@ import pytest
 
 from actors.vms import ImageStore
 from actors.vms.host import IdMap, run_mapped
-from actors.vms.images.making import Staging
-from actors.vms.images.store_locks import StoreLocks
+from actors.vms.images.staging import Staging, StoreLocks
 from actors.vms.images.tree import scratch
 
 

@@ -14,9 +14,9 @@ def values(option: str, *, kvm: bool = False) -> list[str]:
     return [argv[place + 1] for place, word in enumerate(argv) if word == option]
 
 
-def test_a_parked_machine_has_a_card_two_disks_and_a_slot():
+def test_a_parked_machine_has_a_card_two_disks_and_two_slots():
     devices = [device.partition(",")[0] for device in values("-device")]
-    assert devices == ["virtio-blk-pci", "virtio-blk-pci", "pcie-root-port", "virtio-net-pci"]
+    assert devices == ["virtio-blk-pci", "virtio-blk-pci", "pcie-root-port", "pcie-root-port", "virtio-net-pci"]
     assert "-nodefaults" in command_line(PROGRAM, kvm=False)
     (board,) = values("-machine")
     assert {"usb=off", "smbus=off", "sata=off", "i8042=off", "smm=off", "vmport=off"} <= set(board.split(","))

@@ -91,7 +91,7 @@ print(json.dumps(found))
 def test_groups_below_the_unit_of_vms_limit_what_is_in_them(opened: Callable[[], QemuProvider]):
     """The service's user may make and join them, its processes get no more, and they go."""
     provider = opened()
-    provider.hurry("vm")
+    provider.weigh("vm", 100)
     provider.park("vm")
     with Connection(provider.connect("vm"), SystemClock(), timeout=SECONDS) as connection:
         unpack = "mount -t cgroup2 none /sys/fs/cgroup && mkdir /tmp/source && tar -x -C /tmp/source"

@@ -62,7 +62,7 @@ def test_a_machine_bears_a_full_disk_and_memory_and_a_pause(opened: Callable[[],
 def test_descriptors_in_flight_stop_no_connection(opened: Callable[[], QemuProvider], idmap: IdMap):
     """Those of all VMs' processes are counted together, and a sandbox may hold the most."""
     provider = opened()
-    provider.hurry("vm")
+    provider.weigh("vm", 100)
     provider.park("vm")
     command = idmap.command(["/usr/bin/python3", "-c", IN_FLIGHT])
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd="/") as greedy:

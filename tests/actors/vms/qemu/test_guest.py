@@ -22,7 +22,7 @@ CLOCK = "cat /sys/devices/system/clocksource/clocksource0/current_clocksource"
 def test_a_guest_has_the_hosts_time_and_ranks_above_its_job(opened: Callable[[], QemuProvider]):
     """Its clock stood while it was parked; then its job takes all of the CPU and all processes."""
     provider = opened()
-    provider.hurry("vm")
+    provider.weigh("vm", 100)
     provider.park("vm")
     with Connection(provider.connect("vm"), SystemClock(), timeout=SECONDS) as connection:
         assert connection.run("date -s 2001-01-01 && test -w /proc/sysrq-trigger", timeout=SECONDS).exit_code == 0

@@ -16,6 +16,7 @@ from actors.vms import Exited
 from actors.vms.guest.command import parse_result
 from actors.vms.launcher.command import Command, Output
 from actors.vms.launcher.processes import Processes
+from actors.vms.launcher.told import Told
 
 Run = Callable[..., Command]
 
@@ -54,6 +55,12 @@ class _Ended:
         return 0 if self.killed else None
 
 
+class _Silent:
+    """The files of a command that tells nothing by them."""
+
+    names: tuple[bytes, ...] = ()
+
+
 @pytest.fixture
 def run(kept: Path) -> Iterator[Run]:
     """Run a command that has written something and ended; ``held``: another process can write, too."""
@@ -67,6 +74,7 @@ def run(kept: Path) -> Iterator[Run]:
             {"output_limit": 100, "output_tail": 0, "output_patience": patience, "grace": 1.0, "seconds": 60.0},
             cast("Processes", processes),
             Output(opened[0]),
+            cast("Told", _Silent()),
         )
 
     yield make

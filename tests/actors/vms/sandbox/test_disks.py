@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import marshal
+import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +16,7 @@ from actors.vms import SandboxProvider, SnapshotNotFound, VmError, VmLost, VmSpe
 from actors.vms.host import IdMap, run_mapped
 from storage import SystemClock
 from tests.actors.vms.sandbox.conftest import IMAGE, Boot, Guest, Host
+from tests.processes import ended
 
 Snapshot = Callable[[Guest], str]
 
@@ -147,6 +151,43 @@ def test_files_on_their_way_over_a_socket_are_known_to_be_there(boot: Boot) -> N
     sent = "[(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [file.fileno()]))]"
     hold(vm, f"a, b = socket.socketpair()\na.sendmsg([b'x'], {sent})\nfile.close()")
     assert vm.provider.disk(vm.id).unmeasured == 1
+
+
+HOLD_MANY = """\
+import sys, tempfile
+held = [tempfile.TemporaryFile(dir=sys.argv[1], buffering=0) for _ in range(100)]
+for each in held:
+    each.write(bytes(4096))
+print("held", flush=True)
+sys.stdin.read()
+"""
+MEASURE = """\
+import sys
+from actors.vms.launcher import disk_files
+disk_files._MAX_CHECKS = int(sys.argv[1])
+sys.exit(disk_files.measure_unlinked())
+"""
+
+
+def test_a_measurement_ends_however_many_files_are_open(tmp_path: Path) -> None:
+    """All that it has not seen counts as one file that may take more."""
+    namespace = ("unshare", "--user", "--map-root-user")
+    holding = [*namespace, sys.executable, "-c", HOLD_MANY, str(tmp_path)]
+    with ended(subprocess.Popen(holding, stdin=subprocess.PIPE, stdout=subprocess.PIPE)) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        spec = marshal.dumps({"process": holder.pid, "place": str(tmp_path), "groups": []})
+
+        def measured(checks: int) -> list[int]:
+            argv = [sys.executable, "-c", MEASURE, str(checks)]
+            return [
+                int(each) for each in subprocess.run(argv, input=spec, capture_output=True, check=True).stdout.split()
+            ]
+
+        whole, in_doubt = measured(1_000_000)
+        assert (whole >= 100 * 4096, in_doubt) == (True, 0)
+        part, in_doubt = measured(50)
+        assert (0 < part <= whole / 2, in_doubt) == (True, 1)
 
 
 def test_empty_files_count_as_the_inodes_that_they_take(boot: Boot) -> None:

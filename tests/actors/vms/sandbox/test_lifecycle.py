@@ -91,10 +91,8 @@ def test_a_silent_sshd_is_reported_and_leaves_nothing(
     host: Host, base_with: BaseWith, sshd: str, fault: str, patience: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only the wait for sshd is short, since a busy host may take long to start the VM."""
-    await_greeting = sandboxes._await_greeting
-    monkeypatch.setattr(
-        sandboxes, "_await_greeting", lambda vm, connection, _: await_greeting(vm, connection, patience)
-    )
+    await_greeting = sandboxes.await_greeting
+    monkeypatch.setattr(sandboxes, "await_greeting", lambda vm, connection, _: await_greeting(vm, connection, patience))
     provider = base_with(sshd)
     with pytest.raises(VmError, match=fault):
         provider.park(host.name())

@@ -23,7 +23,7 @@ CHECKOUT = Path(__file__).parents[4]
 PROGRAM = """\
 import os, sys
 from pathlib import Path
-from actors.vms import Connection, ImageStore, SandboxProvider, VmSpec, in_job
+from actors.vms import Connection, ImageStore, SandboxProvider, ServiceSpec, VmSpec, in_job, start_services
 from actors.vms.host import IdMap, run_mapped
 from storage import SystemClock
 
@@ -53,6 +53,11 @@ try:
     provider.snapshot("parent", "snapshot")
     provider.create(VmSpec("child", "debian:12", "snapshot", network=False))
     assert says("child", "cat /workspace/x; ls /sys/class/net") == "x\\nlo"
+    provider.create(VmSpec("beside", "debian:12", network=False, services={"db": "debian:12"}))
+    with Connection(provider.connect("beside"), SystemClock()) as connection:
+        listen = "$s = IO::Socket::INET->new(LocalPort => 9, Listen => 1) or die; sleep 60"
+        argv = ("perl", "-MIO::Socket", "-e", listen)
+        start_services(connection, [ServiceSpec("db", argv, {"PATH": "/usr/bin:/bin"}, ready_port=9)])
 finally:
     for vm in provider.list():
         provider.destroy(vm)

@@ -48,6 +48,27 @@ def connection(provider: SandboxProvider, parked: str) -> Iterator[Connection]:
         yield connection
 
 
+def test_a_vm_has_the_weight_given_before_it_was_made(host: Host, provider: SandboxProvider) -> None:
+    """Nobody's VM has nearly none until it has a job; of a job's own the group is made with its share."""
+    awaited, nobodys = host.name(), host.name()
+    provider.weigh(awaited, 50)
+    for vm, parked, attached in ((awaited, 50, 50), (nobodys, 1, 100)):
+        provider.park(vm)
+        assert weights(provider, f"{vm}@service") == {parked}
+        provider.attach(VmSpec(vm, IMAGE, network=False))
+        assert weights(provider, f"{vm}@service") | weights(provider, vm) == {attached}
+
+
+def weights(provider: SandboxProvider, part: str) -> set[int]:
+    """Return the weights of the control groups of a VM's part, in hundredths of the usual one."""
+    found = set()
+    for each in provider.limits.hierarchies:
+        if "cpu" in each.controllers:
+            file, usual = ("cpu.shares", 1024) if each.version == 1 else ("cpu.weight", 100)
+            found.add(round(int((each.folder(provider.group_name(part)) / file).read_text()) * 100 / usual))
+    return found
+
+
 def test_nothing_runs_in_the_job_before_it_has_a_disk(
     provider: SandboxProvider, parked: str, connection: Connection
 ) -> None:
@@ -69,8 +90,8 @@ def test_an_attach_outlives_the_service_that_began_it(
         if len(awaited) == 1:
             await_ready(vm, report, seconds)
 
-    await_ready = sandboxes._await_ready
-    monkeypatch.setattr(sandboxes, "_await_ready", sent)
+    await_ready = sandboxes.await_ready
+    monkeypatch.setattr(sandboxes, "await_ready", sent)
     provider.attach(VmSpec(parked, IMAGE, network=False))
     assert len(awaited) == 2
     until(lambda: _has_started(connection, "exit 4"), "a command in the disk that was sent")

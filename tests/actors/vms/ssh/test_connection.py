@@ -13,6 +13,8 @@ from typing import Any
 
 import paramiko
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from paramiko.common import cMSG_CHANNEL_EOF
 
 from actors.vms import (
@@ -266,15 +268,28 @@ class Mute(paramiko.ServerInterface):
 
 
 @contextmanager
-def connected_to(answers: paramiko.ServerInterface) -> Iterator[Connection]:
-    """Yield a connection to a peer that answers so."""
+def connected_to(
+    answers: paramiko.ServerInterface,
+    keys: KeyPair | None = None,
+    kind: type[paramiko.PKey] = paramiko.ECDSAKey,
+) -> Iterator[Connection]:
+    """Yield a connection to a peer that answers so, whose keys are new unless they are given."""
     ours, theirs = socket.socketpair()
-    keys = KeyPair.make()
+    keys = keys or KeyPair.make()
     with paramiko.Transport(theirs) as peer:
-        peer.add_server_key(paramiko.Ed25519Key.from_private_key(io.StringIO(keys.private)))
+        peer.add_server_key(kind.from_private_key(io.StringIO(keys.private)))
         peer.start_server(threading.Event(), answers)
         with Connection(SshEndpoint(ours, keys.private, keys.public), SystemClock()) as connection:
             yield connection
+
+
+def test_a_vm_of_an_earlier_release_is_reached_by_its_keys():
+    """They were on curve 25519."""
+    key = Ed25519PrivateKey.generate()
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode()
+    public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+    with connected_to(Mute(), KeyPair(private, public), paramiko.Ed25519Key) as connection:
+        assert connection.alive
 
 
 def test_a_peer_that_lets_a_command_hang_is_given_up():

@@ -10,7 +10,9 @@ from storage import Artifact
 
 def kept(*paths: str, job: str = "job") -> list[Artifact]:
     made = datetime(2026, 1, 1, tzinfo=UTC)
-    return [Artifact(0, path, "build", job, path, "text/plain", 10, "", made) for path in paths]
+    return [
+        Artifact(0, path, "build", job, path, "text/plain", 10, "", executable=False, created_at=made) for path in paths
+    ]
 
 
 def shape(folder: Folder) -> object:

@@ -7,6 +7,7 @@ import tracemalloc
 import pytest
 
 from actors.ir import IrError, IrSettings, load
+from api.console.builds import error_position
 from api.console.builds.error_position import cause_of, position_of
 
 TRACEBACK = """printed first
@@ -89,6 +90,15 @@ def test_a_value_that_is_too_deep_is_not_shown():
     found = position_of("steps: expected an array", "", "[" * 100_000)
     assert found is not None
     assert found.excerpt == ""
+
+
+@pytest.mark.parametrize("text", ["[" + "[]," * 250_000 + "0]", '"' + "x" * IrSettings().max_bytes + '"'])
+def test_what_is_too_large_for_a_pipeline_is_not_read_again(text: str, monkeypatch: pytest.MonkeyPatch):
+    """A page of its build reads it at each view, so it has the bounds that it was rejected by."""
+    with pytest.raises(IrError) as rejected:
+        load(text, IrSettings())
+    monkeypatch.setattr(error_position.json, "loads", lambda _: pytest.fail("it was read"))
+    assert position_of(rejected.value.message, "", text) is None
 
 
 def test_of_a_missing_value_its_surroundings_are_shown():

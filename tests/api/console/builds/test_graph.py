@@ -84,3 +84,17 @@ def test_a_thousand_jobs_are_laid_out():
     edges = [GraphEdge(chance.randrange(max(0, to - 60), to), to) for to in range(1, 1000) for _ in range(2)]
     placed = lay_out(nodes(*range(1000)), edges)
     assert len(placed.nodes) == 1000
+
+
+def test_the_cells_of_a_matrix_share_a_node_that_opens():
+    edges = [*(GraphEdge(0, cell) for cell in (1, 2)), *(GraphEdge(cell, 3) for cell in (1, 2))]
+    named = [GraphNode(0, "base"), *(GraphNode(cell, f"test ({cell})", matrix="test") for cell in (1, 2))]
+    closed = lay_out([*named, GraphNode(3, "end")], edges)
+    assert [(node.positions, node.name, node.matrix) for node in closed.nodes] == [
+        ((0,), "base", ""),
+        ((1, 2), "test", "test"),
+        ((3,), "end", ""),
+    ]
+    assert len(closed.lines) == 2
+    opened = lay_out([*named, GraphNode(3, "end")], edges, fold=True, opened=["test"])
+    assert [node.name for node in opened.nodes] == ["base", "test (1)", "test (2)", "end"]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from actors.test_reports import results
+from api.builds import test_reports as reading
 from api.console import pages
 from api.console.builds import test_reports
 from storage import RENDER_LOG, BuildState, JobState, NewBuild, Storage
@@ -205,6 +206,27 @@ def test_reports_that_are_not_read_are_told_beside_the_numbers(
     assert "coverage.xml: its first element is neither" in shown
 
 
+def test_a_report_that_is_too_large_is_not_read(ada: Account, pipeline: PipelinePath, monkeypatch: pytest.MonkeyPatch):
+    build, good = pipeline.build(), b'<testsuite><testcase name="good"/></testsuite>'
+    monkeypatch.setattr(results, "LARGEST_REPORT", len(good))
+    keep_reports(ada, build, a=good, b=good + b"\n")
+    shown = Browser.of(ada).get(f"{page_of(build)}?view=tests").text
+    assert "0 failed, 0 skipped, 1 passed" in shown
+    assert "1 of 2 report files were read; the numbers are of these." in shown
+    assert "b.xml: it has more than 0 MiB" in shown
+
+
+def test_reports_beyond_the_bytes_of_a_build_are_not_read(
+    ada: Account, pipeline: PipelinePath, monkeypatch: pytest.MonkeyPatch
+):
+    build, good = pipeline.build(), b'<testsuite><testcase name="good"/></testsuite>'
+    monkeypatch.setattr(results, "_MOST_BYTES", 2 * len(good))
+    keep_reports(ada, build, a=good, b=good, c=good)
+    shown = Browser.of(ada).get(f"{page_of(build)}?view=tests").text
+    assert "0 failed, 0 skipped, 2 passed" in shown
+    assert "2 of 3 report files were read; the numbers are of these." in shown
+
+
 def test_tests_that_are_not_listed_are_counted(ada: Account, pipeline: PipelinePath, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(results, "_MOST_CASES", 3)
     build = pipeline.build()
@@ -254,7 +276,7 @@ def test_what_a_page_of_tests_has_read_is_not_read_again(
         keep_reports(ada, build, a=b'<testsuite><testcase name="a"/><testcase name="b"/></testsuite>')
     browser, path = Browser.of(ada), f"{page_of(build)}?view=tests"
     first = browser.get(path).text
-    monkeypatch.setattr(test_reports, "read_artifact", lambda *_: pytest.fail("a report was read again"))
+    monkeypatch.setattr(reading, "read_artifact", lambda *_: pytest.fail("a report was read again"))
     assert "0 failed, 0 skipped, 2 passed" in browser.get(path).text
     assert browser.get(path).status_code == 200
     assert "0 failed, 0 skipped, 2 passed" in first
@@ -268,3 +290,63 @@ def test_a_page_of_a_hundred_jobs_is_small(ada: Account, pipeline: PipelinePath)
     assets = [file for file in folder.iterdir() if file.suffix in {".js", ".css", ".gz"}]
     sizes = [len(file.read_bytes() if file.suffix == ".gz" else gzip.compress(file.read_bytes())) for file in assets]
     assert sum(sizes) < 120_000
+
+
+def matrix(cells: int) -> str:
+    """Return a pipeline of a job with a matrix, and one that needs it."""
+    test = {"run": "true", "matrix": {"n": [str(number) for number in range(cells)]}}
+    return json.dumps({"version": "1", "jobs": {"test": test, "end": {"run": "true", "needs": ["test"]}}})
+
+
+def test_a_matrix_is_one_entry_that_opens(ada: Account, pipeline: PipelinePath):
+    build = pipeline.build(pipeline_ir=matrix(3))
+    build.job(0).end(JobState.PASSED)
+    build.job(1).end(JobState.FAILED)
+    jobs = build.get("/jobs").json["data"]
+    assert [(each["matrix_job"], each["matrix"]) for each in jobs] == [
+        *(("test", {"n": number}) for number in "012"),
+        (None, None),
+    ]
+    page = Browser.of(ada).get(page_of(build)).text
+    listed = page[page.index('<ol class="jobs">') :]
+    head = listed[listed.index("<details>") : listed.index("</summary>")]
+    assert "3 cells: 1 passed, 1 failed, 1 waiting" in head
+    assert 'data-state="failed"' in head
+    opened = listed[: listed.index("</details>")]
+    assert [f">test ({number})<" in opened for number in "012"] == [True] * 3
+    assert ">end<" not in opened
+
+
+def test_a_matrix_is_one_node_of_the_graph(ada: Account, pipeline: PipelinePath):
+    build = pipeline.build(pipeline_ir=matrix(3))
+    build.job(1).end(JobState.FAILED)
+    browser = Browser.of(ada)
+    closed = browser.get(f"{page_of(build)}?view=graph").text
+    assert 'class="counts">✗ 1  ○ 2</text>' in closed
+    assert "test (1)" not in closed
+    assert "?view=graph&amp;fold=no&amp;open=test" in closed
+    opened = browser.get(f"{page_of(build)}?view=graph&fold=no&open=test&open=other").text
+    assert "test (1)" in opened
+    assert "Close test" in opened
+    assert "other" not in opened
+
+
+def test_a_thousand_cells_are_one_line_until_they_are_opened(ada: Account, pipeline: PipelinePath):
+    build = pipeline.build(pipeline_ir=matrix(990))
+    page = Browser.of(ada).get(page_of(build)).text
+    assert "990 cells: 990 waiting" in page
+    graph = Browser.of(ada).get(f"{page_of(build)}?view=graph").text
+    assert graph.count("<rect") == 2
+
+
+def test_a_cell_that_failed_is_retried_alone(ada: Account, pipeline: PipelinePath, world: World):
+    build = pipeline.build(pipeline_ir=matrix(2))
+    for position, state in enumerate((JobState.FAILED, JobState.FAILED, JobState.SKIPPED)):
+        build.job(position).end(state)
+    world.storage.builds.move(build.stored.id, BuildState.SCHEDULED, BuildState.FAILED)
+    browser = Browser.of(ada)
+    path = f"{page_of(build)}/jobs/{build.job(0).uuid}"
+    assert "Retry this job" in browser.get(path).text
+    assert browser.send(path, f"{path.removeprefix('/')}/retry").status_code == 303
+    assert [job["state"] for job in build.get("/jobs").json["data"]] == ["scheduled", "failed", "skipped"]
+    assert "Retry this job" not in browser.get(path).text

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
+from api.console import logs
+from api.console.logs import Found
 from tests import records
 from tests.api.console.browser import Browser
 from tests.api.world import Account, JobPath, PipelinePath, World
@@ -55,6 +61,31 @@ def test_the_outline_of_a_long_log_comes_in_parts(ada: Account, job: JobPath):
     assert sum(parts[-1]["newlines"]) == 9 * 2**15
 
 
+def test_two_logs_are_searched_at_once(ada: Account, job: JobPath, monkeypatch: pytest.MonkeyPatch):
+    """A search reads a whole log, so others wait, and are refused after a time."""
+    job.write(b"text\n")
+    begun, go = threading.Semaphore(0), threading.Event()
+
+    def search(*_: object) -> Found:
+        begun.release()
+        assert go.wait(5)
+        return Found(0, ())
+
+    monkeypatch.setattr(logs, "search", search)
+    monkeypatch.setattr(logs, "_SEARCH_SECONDS", 0.0)
+    browser, url = Browser.of(ada), f"{page_of(job)}/log/search?q=text"
+    with ThreadPoolExecutor(2) as threads:
+        asked = [threads.submit(browser.get, url) for _ in range(2)]
+        try:
+            assert all(begun.acquire(timeout=5) for _ in asked)
+            refused = browser.get(url)
+        finally:
+            go.set()
+    assert (refused.status_code, refused.headers["Retry-After"]) == (503, "5")
+    assert [each.result().status_code for each in asked] == [200, 200]
+    assert browser.get(url).status_code == 200
+
+
 @pytest.mark.parametrize("asked", ["search", "search?q=", f"search?q={'x' * 201}", "times", "times?first=-1&end=x"])
 def test_a_malformed_question_is_refused(ada: Account, job: JobPath, asked: str):
     assert Browser.of(ada).get(f"{page_of(job)}/log/{asked}").status_code == 400
@@ -91,3 +122,14 @@ def test_a_vm_on_a_cluster_has_its_member(ada: Account, job: JobPath):
     lease = records.assigned(storage, job.stored, provider="incus")
     assert storage.leases.active(lease.id, member="m2")
     assert "<dd>incus on m2, 2 CPU, 4 GB</dd>" in Browser.of(ada).get(page_of(job)).text
+
+
+def test_page_links_to_the_logs_of_services(ada: Account, pipeline: PipelinePath) -> None:
+    """Each is the text of the service's log, by the cookie."""
+    document = {"version": "1", "jobs": {"a": {"run": "true", "services": {"db": {"image": "postgres:16"}}}}}
+    job = pipeline.build(pipeline_ir=json.dumps(document)).job()
+    with ada.world.storage.logs.service_writer(job.build.stored.uuid, job.uuid, "db", 1) as writer:
+        writer.output(b"up\n")
+    browser, link = Browser.of(ada), f"{page_of(job)}/services/db/log"
+    assert '/services/db/log">db</a>' in browser.get(page_of(job)).text
+    assert browser.get(link).text == "up\n"

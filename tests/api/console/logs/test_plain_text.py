@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from api.console.words import plain_text
+from api.console.pages import plain_text
 
 
 @pytest.mark.parametrize(

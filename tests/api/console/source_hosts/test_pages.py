@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from actors.repositories import new_deploy_key
-from actors.source_hosts import RepositoryConnector
-from actors.source_hosts.github import GithubApi, Installations
+from actors.source_hosts import GithubApi, Installations, RepositoryConnector
 from api import HttpSettings
 from storage import ProvenIdentity, Role, SignUpPolicy, Storage
 from tests.api.console.browser import Browser

@@ -146,23 +146,6 @@ def test_what_cannot_be_invited(ada: Account, email: str, role: object, code: st
     assert (answered.status_code, refusal(answered)[0]) == (422, code)
 
 
-@pytest.mark.parametrize(("role", "status"), [(Role.MEMBER, 403), (Role.ADMIN, 201), (Role.OWNER, 201)])
-def test_who_may_invite_and_revoke(ada: Account, bob: Account, role: Role, status: int):
-    bob.join(ada, role)
-    made = bob.client.simulate_post(f"{ada.path}/invites", json={"email": "new@example.org", "role": "member"})
-    assert made.status_code == status
-    there = invite(ada, "other@example.org").json["id"]
-    revoked = bob.client.simulate_delete(f"{ada.path}/invites/{there}")
-    assert revoked.status_code == (403 if status == 403 else 204)
-    assert bob.client.simulate_get(f"{ada.path}/invites").status_code == 200
-
-
-@pytest.mark.parametrize("there", ["nothing", "00000000-0000-4000-8000-000000000000"])
-def test_a_missing_invite_is_not_found(ada: Account, there: str):
-    answered = ada.client.simulate_delete(f"{ada.path}/invites/{there}")
-    assert (answered.status_code, refusal(answered)[0]) == (404, "invite_not_found")
-
-
 def test_an_invite_of_another_organization_is_not_found(ada: Account, bob: Account):
     there = invite(bob, "eve@example.org").json["id"]
     assert ada.client.simulate_delete(f"{ada.path}/invites/{there}").status_code == 404

@@ -17,21 +17,8 @@ from tests.clock import ManualClock
 from tests.forges.bitbucket import BitbucketServer
 from tests.forges.server import Reply
 from tests.forges.workspaces import Connected, bitbucket
-from tests.state import new_storage
 
 CONNECT = "/api/v0/integrations/bitbucket/connect"
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def storage(tmp_path: Path, clock: ManualClock) -> Iterator[Storage]:
-    storage = new_storage(tmp_path / "state", clock)
-    yield storage
-    storage.close()
 
 
 @pytest.fixture

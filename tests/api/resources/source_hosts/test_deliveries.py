@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from falcon import testing
 
-from actors.source_hosts.github import Github, GithubApi, GithubAppSettings
+from actors.source_hosts import Github, GithubApi, GithubAppSettings
 from api import HttpSettings
 from storage import Storage
 from tests.api.world import World

@@ -105,6 +105,13 @@ def test_another_organizations_repository_is_not_found(owner: Account, local: Lo
     assert refusal(other.client.simulate_delete(f"{other.path}/repos/{connected}")) == (404, "repo_not_found")
 
 
+def test_a_delivery_of_millions_of_values_is_not_parsed(owner: Account, local: LocalHost):
+    """Its repository is named in it, so it would be parsed before its signature is checked."""
+    body = b'{"repository": {"id": 1}, "x": [' + b"[0]," * 1_000_001 + b"0]}"
+    answered = owner.world.anonymous.simulate_post("/webhooks/forgejo", body=body)
+    assert refusal(answered) == (413, "body_too_large")
+
+
 def test_a_signed_delivery_is_accepted_once(owner: Account, local: LocalHost):
     connect(owner, local)
     server = local.host

@@ -1,0 +1,19 @@
+"""The service itself (wire-decisions.md, "Meta")."""
+
+from __future__ import annotations
+
+from api.operations.operation import GET, operation
+from storage import immutable
+
+
+@immutable
+class PingRecord:
+    """The response to a ping."""
+
+    status: str = "ok"
+
+
+@operation("ping", GET, "/api/v0/ping", "The API responds.", security="public")
+def ping() -> PingRecord:
+    """Check that the API responds."""
+    return PingRecord()

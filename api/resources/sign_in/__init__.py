@@ -1,3 +1,0 @@
-"""Ways to sign in and up."""
-
-from __future__ import annotations

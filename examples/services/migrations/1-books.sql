@@ -1,0 +1,1 @@
+CREATE TABLE books (title text PRIMARY KEY);

@@ -1,0 +1,120 @@
+"""Files that jobs take of others in their build."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from storage import Build
+from tests.actors.conftest import Host
+
+pytestmark = pytest.mark.sandbox
+
+
+def built(host: Host, **jobs: dict[str, Any]) -> Build:
+    return host.finish(host.build(json.dumps({"version": "1", "jobs": jobs})))
+
+
+def keeps(run: str, *globs: str, **keys: Any) -> dict[str, Any]:
+    return {"run": run, "artifacts": list(globs), **keys}
+
+
+def takes(run: str, globs: dict[str, list[str]], **keys: Any) -> dict[str, Any]:
+    return {"run": run, "files": globs, **keys}
+
+
+def failure(host: Host, build: Build, key: str) -> tuple[str | None, str | None]:
+    job = host.job(build, key)
+    return job.error_code, job.error_message
+
+
+def test_files_are_laid_at_their_paths_with_their_modes(host: Host):
+    make = "mkdir -p dist/sub; printf 'echo run' >dist/tool; chmod +x dist/tool; echo a >dist/sub/a; echo b >left"
+    names = "echo o >'dist/two words'; echo q >dist/\\'quoted\\'; ln -s tool dist/link"
+    build = built(
+        host,
+        package=keeps(f"{make}; {names}", "dist", "left"),
+        use=takes("find . -type f -o -type l | sort; dist/tool; dist/link; cat dist/sub/a", {"package": ["dist/*"]}),
+    )
+    assert build.state == "passed", host.log(build, "use")
+    assert host.log(build, "use").decode().splitlines() == [
+        "files of package: 5 files, 22 bytes",
+        "./dist/'quoted'",
+        "./dist/link",
+        "./dist/sub/a",
+        "./dist/tool",
+        "./dist/two words",
+        "run",
+        "run",
+        "a",
+    ]
+
+
+def test_a_file_that_is_not_there_fails_the_job(host: Host):
+    build = built(host, package=keeps("echo x >report", "*"), use=takes("true", {"package": ["dist/*.whl"]}))
+    assert failure(host, build, "use") == (
+        "files_missing",
+        '"package" has kept no file that matches "dist/*.whl": it has kept report',
+    )
+    assert build.state == "failed"
+
+
+def test_the_files_of_all_cells_are_taken(host: Host):
+    cell = keeps("echo ${{ matrix.n }} >of-${{ matrix.n }}", "of-*", matrix={"n": ["1", "2"]})
+    build = built(host, test=cell, use=takes("cat of-1 of-2", {"test": ["of-*"]}))
+    assert host.log(build, "use") == b"files of test: 2 files, 4 bytes\n1\n2\n"
+
+
+def test_two_files_at_one_path_are_an_error(host: Host):
+    cell = keeps("echo ${{ matrix.n }} >report", "report", matrix={"n": ["1", "2"]})
+    build = built(host, test=cell, use=takes("cat report", {"test": ["report"]}))
+    why = '"test-1" and "test-2" have both kept "report": give them other names'
+    assert failure(host, build, "use") == ("files_missing", why)
+
+
+def test_a_skipped_producer_skips_what_takes_its_files(host: Host):
+    build = built(
+        host,
+        base={"run": "true"},
+        package=keeps("echo x >f", "f", needs=["base"], when={"status": "failed"}),
+        use=takes("true", {"package": ["f"]}),
+        after={"run": "true", "needs": ["use"]},
+    )
+    assert build.state == "passed"
+    assert failure(host, build, "use") == ("nothing_failed", 'it takes the files of "package", which is skipped')
+    assert host.job(build, "after").state == "passed"
+
+
+def test_files_of_a_failed_job_are_taken_by_one_that_always_runs(host: Host):
+    always = takes("cat f", {"test": ["f"]}, when={"status": "always"})
+    build = built(host, test=keeps("echo x >f; exit 1", "f"), use=always, never=takes("true", {"test": ["f"]}))
+    assert host.log(build, "use").endswith(b"x\n")
+    assert host.job(build, "never").state == "skipped"
+
+
+def test_files_are_part_of_the_name_of_a_cached_disk(host: Host):
+    def use(content: str) -> bool:
+        build = built(
+            host,
+            package=keeps(f"echo {content} >f", "f"),
+            use=takes("cat f >g", {"package": ["f"]}, cache={}),
+        )
+        assert build.state == "passed"
+        return host.job(build, "use").cache_hit
+
+    assert [use("one"), use("one"), use("two"), use("one")] == [False, True, False, True]
+
+
+def test_files_in_place_of_a_folder_are_an_error(host: Host):
+    build = built(
+        host,
+        package=keeps("mkdir d; echo x >d/f; echo y >g", "d/f", "g"),
+        base={"run": "mkdir -p g/h"},
+        use=takes("true", {"package": ["*"]}, **{"from": "base"}),
+    )
+    code, message = failure(host, build, "use")
+    assert code == "files_missing"
+    assert message is not None
+    assert "cannot be put into the workspace" in message
