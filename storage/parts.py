@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from storage.builds.retries import Retries
     from storage.builds.room import BuildRoom
     from storage.builds.summaries import Summaries
+    from storage.builds.taken_builds import TakenBuilds
     from storage.clock_steps import ClockSteps
     from storage.database.integrity import Integrity
     from storage.files.artifacts import ArtifactFiles

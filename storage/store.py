@@ -104,6 +104,7 @@ class Storage:
     secrets = _part(lambda self: parts.Secrets(self._database, self.vault))
     outputs = _part(lambda self: parts.Outputs(self._database))
     summaries = _part(lambda self: parts.Summaries(self._database))
+    taken_builds = _part(lambda self: parts.TakenBuilds(self._database))
     _artifact_files = _part(lambda self: parts.ArtifactFiles(self.directory / ARTIFACTS))
     artifacts = _part(lambda self: parts.Artifacts(self._database, self._artifact_files, self.attempts))
     artifact_retention = _part(lambda self: parts.ArtifactRetention(self._database, self._artifact_files))

@@ -36,6 +36,14 @@ class BuildUpstreamRow(Row, table="build_upstreams", key=("build",)):
     upstream_id = peewee.IntegerField()
 
 
+class TakenBuildRow(Row, table="taken_builds", key=("build", "source")):
+    """The build whose artifacts a build takes, by the pipeline and branch that its file names."""
+
+    build = peewee.ForeignKeyField(BuildRow)
+    source = peewee.TextField()
+    taken_id = peewee.IntegerField()
+
+
 class JobRow(Row, table="jobs", record=Job, joined=("depends_on",)):
     """A job; ``organization`` repeats its pipeline's, so that one index serves the queue."""
 

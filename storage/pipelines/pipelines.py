@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import peewee
@@ -56,6 +56,19 @@ class Pipelines:
                 of_organization,
                 PipelineRow.repo_name == slot("repo_name"),
                 PipelineRow.source_slug == slot("source_slug"),
+            )
+            .order_by(PipelineRow.id)
+            .limit(1),
+            _PIPELINE,
+        )
+        own: Any = PipelineRow.alias()
+        self._beside = Query(
+            database,
+            pipelines.join(own, on=(own.organization == PipelineRow.organization))
+            .where(
+                own.id == slot("pipeline_id"),
+                PipelineRow.repository == own.repository,
+                PipelineRow.source_slug == slot("name"),
             )
             .order_by(PipelineRow.id)
             .limit(1),
@@ -165,6 +178,13 @@ class Pipelines:
         The case of ``repo_name`` is ignored.
         """
         return self._by_source.one(organization_id=organization_id, repo_name=repo_name, source_slug=source_slug)
+
+    def named(self, organization_id: int, pipeline_id: int, name: str) -> Pipeline | None:
+        """Return the pipeline that the file of an organization's pipeline means by a name.
+
+        That is the one of this name in the same repository, or else the one of this slug in the organization.
+        """
+        return self._beside.one(pipeline_id=pipeline_id, name=name) or self.by_slug(organization_id, name)
 
     def page(self, organization_id: int, limit: int, after: int | None) -> Page[Pipeline]:
         """Return an organization's pipelines past the key ``after``, oldest first."""

@@ -160,8 +160,9 @@ class NewJob(Step):
     it is skipped in this build by its own condition, None if it is not. ``services`` are documents of services by their
     host names. With ``only_after_failure`` it runs only if a dependency fails, other than one that any end satisfies.
     Of a cell ``matrix_job`` is the key of the job with the matrix, and ``matrix`` has its values by axis. ``files`` are
-    the lists of globs of the artifacts that it takes, by the keys of the jobs that keep them; ``keep`` are the folders
-    that it keeps for later builds, with the names by which pipelines share them, or empty ones.
+    the lists of globs of the artifacts that it takes, by the keys of the jobs that keep them, ``files_of`` such
+    mappings by other pipelines; ``keep`` are the folders that it keeps for later builds, with the names by which
+    pipelines share them, or empty ones.
     """
 
     depends_on: tuple[Dependency, ...]
@@ -172,6 +173,7 @@ class NewJob(Step):
     matrix_job: str | None = None
     matrix: Mapping[str, str] | None = None
     files: Mapping[str, object] = field(default_factory=dict)
+    files_of: Mapping[str, object] = field(default_factory=dict)
     keep: Mapping[str, str] = field(default_factory=dict)
     lock: str | None = None
     """The lock that it needs while it runs, in which ``{branch}`` stands for the branch."""
@@ -216,6 +218,7 @@ class Job(Step):
     started_at: datetime | None
     finished_at: datetime | None
     services: Mapping[str, object] = field(default_factory=dict)
+    files_of: Mapping[str, object] = field(default_factory=dict)
     lock: str | None = None
     lock_limit: int = 1
     awaits_lock: bool = False

@@ -75,12 +75,13 @@ class CacheNames:
         }
         if job.services:
             ingredients["services"] = {name: self._of_service(each) for name, each in job.all_services.items()}
-        if job.files:
+        if job.files or job.files_of:
             try:
-                taken = taken_artifacts(self._storage, job)
+                taken = taken_artifacts(self._storage, build, job)
             except FilesMissing:
                 return None
-            ingredients["files"] = [(each.path, each.sha256, each.executable) for each in taken]
+            files = [(each.path, each.sha256, each.executable) for of_one in taken for each in of_one.artifacts]
+            ingredients["files"] = sorted(files)
         text = json.dumps(ingredients, sort_keys=True)
         return hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()
 

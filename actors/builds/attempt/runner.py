@@ -481,8 +481,8 @@ class AttemptRunner:
             self._connection,
             timeout=timeout,
         )
-        taken = lay_taken_files(self._storage, self._clock, self._job, self._connection, timeout=timeout)
-        return [*([] if taken is None else [taken]), *self._folders.lay(connection)]
+        taken = lay_taken_files(self._storage, self._clock, self._build, self._job, self._connection, timeout=timeout)
+        return [*taken, *self._folders.lay(connection)]
 
     def _open_log(self, laid: list[str]) -> None:
         """Open the log before the command starts, so that the command waits for a log that cannot be written.

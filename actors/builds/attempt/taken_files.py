@@ -1,16 +1,16 @@
-"""The files that a job takes from the artifacts of others in its build, by its ``files``."""
+"""The files that a job takes: artifacts of its build, by ``files``, and of others, by ``files_of``."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from actors.ir.triggers import Globs
 from actors.vms import LaidFile
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from storage import Artifact, Job, Storage
+    from storage import Artifact, Build, Job, Storage
 
 _MOST_FILES = 100_000
 _SHOWN = 5
@@ -20,55 +20,138 @@ class FilesMissing(Exception):
     """Files that a job takes are not there; the message says which, and what is there."""
 
 
-def taken_artifacts(storage: Storage, job: Job) -> list[Artifact]:
-    """Return the artifacts that a job takes, by their paths. Raises FilesMissing.
+class Taken(NamedTuple):
+    """The artifacts that a job takes of one build, by their paths; ``of`` says in words whose they are."""
+
+    of: str
+    artifacts: list[Artifact]
+
+
+class TakenFiles(NamedTuple):
+    """The files to lay into a job's workspace, and in words whose they are."""
+
+    words: list[str]
+    files: list[LaidFile]
+
+
+def taken_artifacts(storage: Storage, build: Build, job: Job) -> list[Taken]:
+    """Return the artifacts that a job of a build takes, first those of its own build. Raises FilesMissing.
 
     Each glob selects at least one file of the job that it is about, whose cells count together, and no two jobs may
-    give it one path.
+    give one path.
     """
     found: dict[str, tuple[str, Artifact]] = {}
-    by_key = _producers(storage, job)
-    for key, globs in _taken(job).items():
-        kept = [(each.step_key, artifact) for each in by_key[key] for artifact in storage.artifacts.of_job(each.id)]
-        for glob in globs:
-            matching = Globs([glob])
-            chosen = [(maker, artifact) for maker, artifact in kept if matching.match(artifact.path)]
-            if not chosen:
-                raise FilesMissing(f'"{key}" has kept no file that matches "{glob}": {_listed(kept)}')
-            for maker, artifact in chosen:
-                other, known = found.setdefault(artifact.path, (maker, artifact))
-                if known.uuid != artifact.uuid:
-                    raise FilesMissing(
-                        f'"{other}" and "{maker}" have both kept "{artifact.path}": give them other names'
-                    )
+    taken: list[Taken] = []
+    for of_build, producers, globs in _sources(storage, build, job):
+        paths: dict[str, Artifact] = {}
+        for maker, artifact in _selected(storage, of_build, producers, globs):
+            other, known = found.setdefault(artifact.path, (maker, artifact))
+            if known.uuid != artifact.uuid:
+                raise FilesMissing(f'{other} and {maker} have both kept "{artifact.path}": give them other names')
+            paths[artifact.path] = artifact
+        from_build = f" from build {of_build.name}" if of_build is not None else ""
+        taken.append(Taken(f"{', '.join(globs)}{from_build}", [paths[path] for path in sorted(paths)]))
     if len(found) > _MOST_FILES:
         raise FilesMissing(f"it takes {len(found):,} files, and a job may take {_MOST_FILES:,}")
-    return [found[path][1] for path in sorted(found)]
+    return taken
 
 
-def taken_files(storage: Storage, job: Job) -> list[LaidFile]:
+def taken_files(storage: Storage, build: Build, job: Job) -> TakenFiles:
     """Return the files to lay into a job's workspace. Raises FilesMissing, also for too many bytes."""
-    artifacts = taken_artifacts(storage, job)
-    size, most = sum(each.file_size for each in artifacts), job.shape.disk_gb << 30
+    taken = taken_artifacts(storage, build, job)
+    artifacts = [artifact for each in taken for artifact in each.artifacts]
+    size, most = _bytes(artifacts), job.shape.disk_gb << 30
     if size > most:
         raise FilesMissing(
             f"the files that it takes have {size:,} bytes, and its disk {most:,}: ask for a larger `disk`"
         )
-    return [LaidFile(each.path, each.file_size, each.executable, storage.artifacts.path(each)) for each in artifacts]
+    files = [LaidFile(each.path, each.file_size, each.executable, storage.artifacts.path(each)) for each in artifacts]
+    return TakenFiles([_in_words(each) for each in taken], files)
 
 
-def _producers(storage: Storage, job: Job) -> dict[str, list[Job]]:
-    """Return the jobs of each key that a job takes files of, in their order."""
-    before = {edge.from_id for edge in storage.jobs.edges(job.build_id) if edge.to_id == job.id}
-    found: dict[str, list[Job]] = {key: [] for key in _taken(job)}
-    for each in storage.jobs.of_build(job.build_id):
-        if each.id in before and each.plan_key in found:
-            found[each.plan_key].append(each)
-    return found
+def _sources(
+    storage: Storage, build: Build, job: Job
+) -> Iterator[tuple[Build | None, list[Job], Mapping[str, list[str]]]]:
+    """Yield the builds that a job takes files of, each with its jobs and the globs of these.
+
+    None stands for its own build, of which only the jobs before it are among them. Raises FilesMissing.
+    """
+    own, others = _globs(job.files), cast("Mapping[str, Mapping[str, object]]", job.files_of)
+    if own:
+        before = {edge.from_id for edge in storage.jobs.edges(job.build_id) if edge.to_id == job.id}
+        yield None, [each for each in storage.jobs.of_build(job.build_id) if each.id in before], own
+    for source, globs in others.items():
+        taken = _taken_build(storage, build, source)
+        yield taken, storage.jobs.of_build(taken.id), _globs(globs)
 
 
-def _taken(job: Job) -> dict[str, list[str]]:
-    return {key: cast("list[str]", globs) for key, globs in job.files.items()}
+def _selected(
+    storage: Storage, build: Build | None, producers: Iterable[Job], globs_by_key: Mapping[str, list[str]]
+) -> Iterator[tuple[str, Artifact]]:
+    """Yield what globs select of the jobs of a build, with the name of its job. Raises FilesMissing."""
+    of_build = "" if build is None else f" of {build.name}"
+    jobs: dict[str, list[Job]] = {key: [] for key in globs_by_key}
+    for each in producers:
+        if each.plan_key in jobs:
+            jobs[each.plan_key].append(each)
+    for key, globs in globs_by_key.items():
+        if build is not None and not jobs[key]:
+            raise FilesMissing(f'{build.name} has no job "{key}"')
+        kept = [
+            (f'"{each.step_key}"{of_build}', artifact)
+            for each in jobs[key]
+            for artifact in storage.artifacts.of_job(each.id)
+        ]
+        for glob in globs:
+            matching = Globs([glob])
+            chosen = [each for each in kept if matching.match(each[1].path)]
+            if not chosen:
+                raise FilesMissing(f'"{key}"{of_build} has kept no file that matches "{glob}": {_listed(kept)}')
+            yield from chosen
+
+
+def _taken_build(storage: Storage, build: Build, source: str) -> Build:
+    """Return the build that a build takes for a pipeline and perhaps its branch. Raises FilesMissing.
+
+    It is the last one that passed as a job asked first; other jobs and later attempts get files of the same.
+    """
+    name, _, branch = source.partition("@")
+    pipeline = storage.pipelines.named(build.organization_id, build.pipeline_id, name)
+    if pipeline is None:
+        raise FilesMissing(f'there is no pipeline "{name}" in {build.organization_slug} to take files of')
+    if build.untrusted:
+        raise FilesMissing(
+            f'it takes files of "{name}", which are for members: a fork\'s pull request gets none of other builds'
+        )
+    taken_id = storage.taken_builds.get(build.id, source)
+    if taken_id is None:
+        named = branch or pipeline.default_branch
+        latest = storage.builds.latest_passed(pipeline.id, named)
+        if latest is None:
+            of_pipeline = f"{build.organization_slug}/{pipeline.slug}"
+            raise FilesMissing(f'no build of {of_pipeline} on the branch "{named}" has passed yet')
+        taken_id = storage.taken_builds.take(build.id, source, latest.id)
+    taken = storage.builds.get(taken_id)
+    if taken is None:
+        raise FilesMissing(f'the build of "{name}" whose files this build takes was deleted: rebuild it')
+    expired_at = storage.artifacts.expired_at(taken.id)
+    if expired_at is not None:
+        when = expired_at.date().isoformat()
+        raise FilesMissing(f"the artifacts of {taken.name} were deleted on {when}: build it again, then rebuild this")
+    return taken
+
+
+def _globs(globs: Mapping[str, object]) -> dict[str, list[str]]:
+    return {key: cast("list[str]", each) for key, each in globs.items()}
+
+
+def _bytes(artifacts: Iterable[Artifact]) -> int:
+    return sum(each.file_size for each in artifacts)
+
+
+def _in_words(taken: Taken) -> str:
+    count = f"{len(taken.artifacts):,} file{'' if len(taken.artifacts) == 1 else 's'}"
+    return f"files of {taken.of}: {count}, {_bytes(taken.artifacts):,} bytes"
 
 
 def _listed(kept: Sequence[tuple[str, Artifact]]) -> str:

@@ -57,18 +57,17 @@ def populate_workspace(
 
 
 def lay_taken_files(
-    storage: Storage, clock: Clock, job: Job, connection: VmConnection, *, timeout: float
-) -> str | None:
-    """Put the files that a job takes of others into its VM's workspace; return what was laid, in words.
+    storage: Storage, clock: Clock, build: Build, job: Job, connection: VmConnection, *, timeout: float
+) -> list[str]:
+    """Put the files that a job takes into its VM's workspace; return what was laid, in lines of words.
 
     Raises FilesMissing, FilesNotLaid, VmError and Abandoned.
     """
-    if not job.files:
-        return None
-    files = taken_files(storage, job)
-    vms.lay_files(connection.connected(), files, time=int(clock.now().timestamp()), timeout=timeout)
-    count = f"{len(files):,} file{'' if len(files) == 1 else 's'}"
-    return f"files of {', '.join(job.files)}: {count}, {sum(each.size for each in files):,} bytes"
+    if not job.files and not job.files_of:
+        return []
+    taken = taken_files(storage, build, job)
+    vms.lay_files(connection.connected(), taken.files, time=int(clock.now().timestamp()), timeout=timeout)
+    return taken.words
 
 
 def _patient_manifest(

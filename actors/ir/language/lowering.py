@@ -222,6 +222,7 @@ class _Planned:
             lock=None if job.concurrency is None else job.concurrency.group,
             lock_limit=1 if job.concurrency is None else job.concurrency.limit or 1,
             files=dict(job.files or {}),
+            files_of=dict(job.files_of or {}),
             keep=dict(job.keep or {}),
         )
 

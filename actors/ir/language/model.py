@@ -33,6 +33,7 @@ from actors.ir.language.scalars import (
     Script,
     Size,
     Slug,
+    Source,
     Spelling,
     Text,
     Timezone,
@@ -57,6 +58,7 @@ _INPUT = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 _MAX_RETRIES = 10
 _MOST_KEPT = 10
 _MOST_SERVICES = 8
+_MOST_SOURCES = 20
 _MOST_FOLDERS = 16
 _LAST_PORT = 65_535
 _MOST_EXCLUDED = 100
@@ -434,6 +436,17 @@ class Job(Common):
     when: When | None = Field(None, description="The builds that it runs in: all without.")
     files: Annotated[dict[Line, SomeGlobs], Field(min_length=1)] | None = Field(
         None, description="Files that other jobs keep as artifacts, by job: globs of them, laid into the workspace."
+    )
+    files_of: (
+        Annotated[
+            dict[Source, Annotated[dict[Line, SomeGlobs], Field(min_length=1)]],
+            Field(min_length=1, max_length=_MOST_SOURCES),
+        ]
+        | None
+    ) = Field(
+        None,
+        description="Files of other pipelines' last passed builds, by pipeline and then by job. A branch follows an @,"
+        " as in `base-image@release`; without it is the default branch.",
     )
     concurrency: Lock | None = Field(None, description="A lock that the job needs while it runs.")
     matrix: Matrix | None = Field(None, description="Axes and their values: the job runs once for each combination.")

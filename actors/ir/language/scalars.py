@@ -35,6 +35,7 @@ _JOB_FILE = re.compile(
     r"(?:(?P<repository>[^@\s]+?)//)?(?P<path>(?:[A-Za-z0-9_][\w.+-]*/)+[A-Za-z0-9_][\w.+-]*\.ya?ml)(?:@(?P<pin>[^@\s]+))?"
 )
 _SHARED_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}", re.ASCII)
+_SOURCE = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(@\S+)?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 _IMAGE = re.compile(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._:/@+-]*")
 _HOST = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -319,6 +320,13 @@ def _group(value: object) -> str:
     return text
 
 
+def _source(value: object) -> str:
+    text = _line(value)
+    if not _SOURCE.fullmatch(text):
+        raise wrong(f'expected a pipeline, or one and its branch as "base-image@main", got {quoted(text)}')
+    return text
+
+
 def _cron(value: object) -> str:
     text = _line(value)
     try:
@@ -410,6 +418,9 @@ Timezone = Annotated[str, Spelling(_timezone, (_STRING,), alone=True)]
 
 Slug = Annotated[Line, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
 """The name of a pipeline in addresses."""
+
+Source = Annotated[str, Spelling(_source, ({"type": "string", "pattern": f"^{_SOURCE.pattern}$"},), alone=True)]
+"""A pipeline, perhaps with one of its branches after an @."""
 
 Lines = Annotated[list[Line], Spelling(one_or_many, (_ANY_SCALAR,))]
 """One text, or a list of them."""

@@ -493,6 +493,11 @@ class JobKeys(Defaults, total=False):
     """The builds that it runs in: all without."""
     files: Mapping[str, str | Sequence[str]]
     """Files that other jobs keep as artifacts, by job: globs of them, laid into the workspace."""
+    files_of: Mapping[str, Mapping[str, str | Sequence[str]]]
+    """Files of other pipelines' last passed builds, by pipeline and then by job.
+
+    A branch follows an @, as in `base-image@release`; without it is the default branch.
+    """
     concurrency: Lock
     """A lock that the job needs while it runs."""
     matrix: Mapping[str, str | Sequence[str | Mapping[str, str]]]

@@ -431,6 +431,7 @@ class Everything:
         entry = storage.cache.find("name")
         assert entry is not None
         storage.outputs.store(JobOutputs(job.id, build.id, {"VERSION": "1.2"}, "$CI_OUTPUT cannot be used: line 2"))
+        storage.taken_builds.take(self.build().id, "base@main", build.id)
         storage.summaries.store(JobSummary(job.id, build.id, "# Passed", is_cut=True))
         later = self.build(new_job("only", cache_key="k", artifacts=("dist/*",)))
         assert storage.cache.hit(entry, self.job(later), JobState.PASSED, later.uuid, "cache hit")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from storage import Build
+from storage import Build, NewPipeline, Pipeline
 from tests.actors.conftest import Host
 
 pytestmark = pytest.mark.sandbox
@@ -118,3 +118,76 @@ def test_files_in_place_of_a_folder_are_an_error(host: Host):
     assert code == "files_missing"
     assert message is not None
     assert "cannot be put into the workspace" in message
+
+
+@pytest.fixture
+def base(host: Host) -> Pipeline:
+    """Another pipeline of the organization."""
+    new = NewPipeline("base-image", "Base image", "https://example.org/a/base.git", "main")
+    return host.storage.pipelines.create(host.pipeline.organization_id, new)
+
+
+def built_by(host: Host, pipeline: Pipeline, text: str, end: str = "true", **fields: Any) -> Build:
+    """Build a pipeline whose job keeps a file."""
+    jobs = {"package": keeps(f"mkdir dist; echo {text} >dist/f; {end}", "dist/*")}
+    return host.finish(host.build(json.dumps({"version": "1", "jobs": jobs}), pipeline, **fields))
+
+
+def takes_of(run: str, source: str = "base-image", job: str = "package", **keys: Any) -> dict[str, Any]:
+    return {"run": run, "files_of": {source: {job: ["dist/*"]}}, **keys}
+
+
+def test_files_of_the_last_passed_build_are_laid(host: Host, base: Pipeline):
+    built_by(host, base, "passed")
+    built_by(host, base, "failed", "exit 1")
+    built_by(host, base, "forked", from_fork=True)
+    own = keeps("echo own >o", "o")
+    build = built(host, own=own, use=takes_of("cat o dist/f", files={"own": ["o"]}))
+    assert host.log(build, "use").decode().splitlines() == [
+        "files of own: 1 file, 4 bytes",
+        "files of package from build ada-example-org/base-image/1: 1 file, 7 bytes",
+        "own",
+        "passed",
+    ]
+
+
+def test_a_pipeline_of_the_same_repository_comes_first(host: Host, base: Pipeline):
+    new = NewPipeline("demo-base", "Base", host.pipeline.repository, "main", source_slug="base-image")
+    built_by(host, base, "other")
+    built_by(host, host.storage.pipelines.create(base.organization_id, new), "beside")
+    assert host.log(built(host, use=takes_of("cat dist/f")), "use").endswith(b"\nbeside\n")
+
+
+def test_a_retry_takes_files_of_the_same_build(host: Host, base: Pipeline):
+    built_by(host, base, "first")
+    build = built(host, use=takes_of("cat dist/f; exit 1"))
+    built_by(host, base, "second")
+    host.engine.jobs_added(host.retry(build).id)
+    host.finish(build)
+    assert host.log(build, "use").count(b"from build ada-example-org/base-image/1: 1 file, 6 bytes\nfirst\n") == 2
+    assert b"second\n" in host.log(built(host, use=takes_of("cat dist/f")), "use")
+
+
+@pytest.mark.parametrize(
+    ("source", "job", "why"),
+    [
+        ("gone", "package", 'there is no pipeline "gone" in ada-example-org to take files of'),
+        ("base-image", "other", 'ada-example-org/base-image/1 has no job "other"'),
+        ("base-image@v2", "package", 'no build of ada-example-org/base-image on the branch "v2" has passed yet'),
+    ],
+)
+def test_files_of_a_pipeline_that_are_not_there(host: Host, base: Pipeline, source: str, job: str, why: str):
+    built_by(host, base, "x")
+    build = built(host, use=takes_of("true", source, job))
+    assert failure(host, build, "use") == ("files_missing", why)
+
+
+def test_a_fork_gets_no_files_of_other_builds(host: Host, base: Pipeline):
+    built_by(host, base, "ours")
+    document = json.dumps({"version": "1", "jobs": {"use": takes_of("cat dist/f")}})
+    build = host.finish(host.build(document, untrusted_origin="evil/demo#1", from_fork=True))
+    code, message = failure(host, build, "use")
+    assert (code, b"ours" in host.log(build, "use")) == ("files_missing", False)
+    assert message == (
+        'it takes files of "base-image", which are for members: a fork\'s pull request gets none of other builds'
+    )

@@ -106,6 +106,28 @@ def test_files_imply_what_is_needed():
     assert found.jobs[-1].files == {"a": ["dist/*", "log"], "b": ["d"]}
 
 
+def test_files_of_pipelines_are_those_of_jobs_by_pipeline():
+    found = job("run: x, files_of: {base-image: {package: dist/*}, lib@release/1.x: {a: [b, c], d: e}}")
+    assert found.files_of == {"base-image": {"package": ["dist/*"]}, "lib@release/1.x": {"a": ["b", "c"], "d": ["e"]}}
+    assert not found.depends_on
+
+
+@pytest.mark.parametrize(
+    ("files_of", "mistake"),
+    [
+        ("{Base Image: {a: d}}", 'Base Image: expected a pipeline, or one and its branch as "base-image@main"'),
+        ("{base@: {a: d}}", "base@: expected a pipeline"),
+        ("{base: {}}", "base: expected at least one"),
+        ("{base: {a: []}}", "base.a: expected at least one"),
+        ("{base: {a: ../d}}", "base.a[0]: "),
+        ("{base: dist}", "base: expected a mapping"),
+    ],
+)
+def test_a_mistake_of_files_of_pipelines_is_told(files_of: str, mistake: str):
+    found = mistakes(f"jobs: {{a: {{run: x, files_of: {files_of}}}}}")
+    assert any(each.partition(" ")[2].startswith(f"jobs.a.files_of.{mistake}") for each in found), found
+
+
 @pytest.mark.parametrize(
     ("files", "mistake"),
     [
