@@ -169,7 +169,7 @@ def create_app(
         *first,
         DurableAnswers(storage),
         AuditTrail(storage, routes, core.addresses),
-        ErrorsAsPages(core.cookies),
+        ErrorsAsPages(storage, core.cookies),
         PublicLimit(rates, routes, core.cookies.has_session),
     ):
         app.add_middleware(middleware)

@@ -121,7 +121,7 @@ def _site(core: Core) -> Site:
             reports=KeptReports(storage),
             coverage=KeptCoverage(storage),
         ),
-        pages=Pages(),
+        pages=Pages(storage, core.cookies),
         cookies=core.cookies,
         url=settings.pages_url,
         api_url=settings.url,

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from api.console.cookies import Cookies
     from api.request import ApiRequest
+    from storage import Storage
 
 _HTML = "text/html"
 _OF_PROGRAMS = ("/api/", "/v0/")
@@ -24,7 +25,8 @@ class Page:
 class ErrorsAsPages:
     """Middleware that shows the errors of pages, and unknown paths, as pages; those of the API stay JSON."""
 
-    def __init__(self, cookies: Cookies) -> None:
+    def __init__(self, storage: Storage, cookies: Cookies) -> None:
+        self._storage = storage
         self._cookies = cookies
 
     def process_response(
@@ -50,4 +52,4 @@ class ErrorsAsPages:
             resp.data = None
             redirect(req, resp, f"login?{urlencode({'next': req.relative_uri})}")
         else:
-            Pages().show_error(req, resp, error)
+            Pages(self._storage, self._cookies).show_error(req, resp, error)

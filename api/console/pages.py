@@ -10,17 +10,21 @@ from typing import TYPE_CHECKING
 
 import falcon
 
+from api.console.cookies import local_path
+from api.console.errors import Page
 from api.http.html_pages import path_to_root
 from api.state_looks import look_of, state_word
-from storage import duration
+from storage import duration, immutable
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from jinja2 import Environment
 
+    from api.console.cookies import Cookies
     from api.errors.catalog import ApiError
     from api.request import ApiRequest
+    from storage import Organization, Storage, User
 
 _MOST_DIGITS = 15
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -35,16 +39,51 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
+_MOST_ORGANIZATIONS = 50
+_THEME = "theme"
+_THEMES = ("light", "dark")
+_THEME_SECONDS = 365 * 24 * 3600
+
+
+@immutable
+class Header:
+    """The head of every page: the user, the user's organizations, and the one that the page is about.
+
+    ``theme`` is empty if the browser chooses, ``here`` the page's own path, to come back to.
+    """
+
+    user: User | None
+    organizations: tuple[Organization, ...]
+    organization: Organization | None
+    form_token: str
+    theme: str
+    here: str
+
+
 class Pages:
     """Writes pages. Safe in any thread."""
+
+    def __init__(self, storage: Storage, cookies: Cookies) -> None:
+        self._organizations = storage.organizations
+        self._cookies = cookies
 
     def show(self, req: falcon.Request, resp: falcon.Response, template: str, **values: object) -> None:
         """Respond with a page, whose values are text and never HTML; its links begin with ``root``."""
         resp.content_type = falcon.MEDIA_HTML
         resp.cache_control = ["no-store"]
         resp.set_header("Content-Security-Policy", _POLICY)
-        signed_in = req.context.get("caller") is not None
-        resp.text = self.render(template, root=root_of(req), signed_in=signed_in, **values)
+        resp.text = self.render(template, root=root_of(req), header=self._header(req), **values)
+
+    def _header(self, req: falcon.Request) -> Header:
+        caller = req.context.get("caller")
+        theme = req.cookies.get(_THEME, "")
+        theme, here = theme if theme in _THEMES else "", req.path + (f"?{req.query_string}" if req.query_string else "")
+        if caller is None:
+            return Header(None, (), None, "", theme, here)
+        found = self._organizations.page(caller.user.id, _MOST_ORGANIZATIONS, None).rows
+        first = req.path.split("/")[1]
+        about = next((each for each in found if each.slug == first), None)
+        return Header(caller.user, tuple(found), about, self._cookies.form_token(req), theme, here)
 
     def allow_redirect(self, resp: falcon.Response, origin: str) -> None:
         """Let the answer to a form of the page that is shown redirect to another origin.
@@ -71,6 +110,28 @@ class Pages:
             request_id=req.request_id,
             of_form=req.method == "POST",
         )
+
+
+class ThemePage(Page):
+    """``/console/theme``, where the form in the header leads: the browser keeps the theme, or forgets it.
+
+    The form has no token and is a GET, because it changes nothing of the service.
+    """
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Lead back to the page."""
+        theme = req.get_param("theme") or ""
+        kept = theme in _THEMES
+        resp.set_cookie(
+            _THEME,
+            theme if kept else "",
+            max_age=_THEME_SECONDS if kept else -1,
+            path="/",
+            secure=False,  # it is no secret, and public pages over plain http have a theme, too
+            http_only=True,
+            same_site="Lax",
+        )
+        redirect(req, resp, local_path(req.get_param("next") or ""))
 
 
 @cache

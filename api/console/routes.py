@@ -16,6 +16,7 @@ from api.console.notifications import add_notification_pages
 from api.console.operation_form import OperationForm, VisitorsForm, leads_to, shows, shows_json
 from api.console.operation_routes import add_operation_pages
 from api.console.organization import add_organization_pages
+from api.console.pages import ThemePage
 from api.console.pipelines import HomePage, OrganizationPage, PipelinePage
 from api.console.provider_login import ProviderLoginPage
 from api.console.source_hosts import add_source_host_pages
@@ -33,10 +34,10 @@ if TYPE_CHECKING:
     from api.openapi.operations import Routes
 
 _FILES = (
-    *(StaticFile(f"{name}.css", CSS) for name in ("console", "builds", "log")),
+    *(StaticFile(f"{name}.css", CSS) for name in ("tokens", "console", "builds", "log")),
     *(
         StaticFile(f"{name}.js", JAVASCRIPT)
-        for name in ("passkeys", "live", "events", "forms", "copy", "graph", "plot")
+        for name in ("page", "passkeys", "live", "events", "forms", "copy", "graph", "plot")
     ),
     *(
         StaticFile(f"{name}.js", JAVASCRIPT)
@@ -52,6 +53,7 @@ def add_pages(routes: Routes, site: Site) -> None:
     """Route all pages, and the files that they load."""
     _add_account_pages(routes, site)
     _add_build_pages(routes, site)
+    routes.add_page("/console/theme", ThemePage())
     routes.add_page("/console/static/{file}", StaticFilesResource("api.console", *_FILES))
 
 

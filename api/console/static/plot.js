@@ -1,7 +1,12 @@
 // Plots of a pipeline's last builds, and of an organization's cost.
 
+// A canvas knows no names of colours: an element does, in the theme of the page.
+const probe = document.body.appendChild(document.createElement("span"));
+probe.hidden = true;
+
 function color(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  probe.style.color = `var(${name})`;
+  return getComputedStyle(probe).color;
 }
 
 const days = (_, times) => times.map(each => new Date(each * 1000).toISOString().slice(5, 10));
@@ -34,4 +39,6 @@ function draw(place) {
 
 const places = document.querySelectorAll("[data-plot]");
 places.forEach(draw);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => places.forEach(draw));
+const again = () => places.forEach(draw);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
+document.addEventListener("theme", again);

@@ -17,6 +17,11 @@ _INPUT = re.compile(r"<input([^>]*)>")
 _ATTRIBUTE = re.compile(r'([a-z-]+)="([^"]*)"')
 
 
+def main_of(shown: testing.Result) -> str:
+    """Return what is below a page's header, which all pages have."""
+    return shown.text.partition("<main")[2]
+
+
 @dataclass
 class Browser:
     """A browser with cookies of its own."""

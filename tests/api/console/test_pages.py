@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from storage import Role
 from tests.api.console.browser import Browser
 from tests.api.world import Account, PipelinePath, World
 
@@ -101,3 +102,30 @@ def test_static_files_have_tags(world: World):
     again = world.anonymous.simulate_get(script, headers={"If-None-Match": first.headers["ETag"]})
     assert again.status_code == 304
     assert world.anonymous.simulate_get("/console/static/..%2fpages.py").status_code == 404
+
+
+def test_a_theme_is_kept_by_the_browser_alone(world: World):
+    visitor = Browser(world)
+    assert "data-theme" not in visitor.get("/login").text
+    chosen = visitor.get("/console/theme", query_string="theme=dark&next=/login")
+    assert (chosen.status_code, chosen.headers["Location"]) == (303, "./../login")
+    assert '<html lang="en" data-theme="dark">' in visitor.get("/login").text
+    visitor.get("/console/theme", query_string="theme=system")
+    assert "data-theme" not in visitor.get("/login").text
+
+
+@pytest.mark.parametrize("cookie", ['"><script>', "blue", ""])
+def test_a_theme_that_is_none_is_no_part_of_a_page(world: World, cookie: str):
+    visitor = Browser(world, {"theme": cookie})
+    assert "data-theme=" not in visitor.get("/login").text
+    visitor.get("/console/theme", query_string="theme=%22blue&next=//elsewhere.example.org")
+    assert "theme" not in visitor.cookies
+
+
+def test_the_header_leads_to_each_organization(ada: Account, bob: Account):
+    browser = Browser.of(ada)
+    assert "Switch organization" not in browser.get("/ada-example-org").text
+    ada.world.storage.organizations.add_member(bob.org_id, ada.user.id, Role.MEMBER)
+    shown = browser.get("/ada-example-org").text
+    assert 'href="./bob-example-org">Bob</a>' in shown
+    assert 'href="./ada-example-org" aria-current="true"' in shown

@@ -165,7 +165,7 @@ def test_every_endpoint_but_pages_is_in_the_document(document: dict[str, Any], i
         "/billing/paid",
         "/billing/canceled",
         "/cli-login",
-        "/console/static/",
+        "/console/",
         "/docs/static/",
         "/integrations/bitbucket",
         "/invites",

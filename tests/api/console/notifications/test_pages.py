@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from storage import Role
-from tests.api.console.browser import Browser
+from tests.api.console.browser import Browser, main_of
 from tests.api.world import Account, PipelinePath, World
 
 LIST = "/ada-example-org/pipelines/demo/notifications"
@@ -15,7 +15,7 @@ def made(browser: Browser, **fields: str) -> str:
     """Make a notification; return the path of its page."""
     shown = browser.send(LIST, f"{FORM}/create", **{"kind": "webhook", "url": HOOK, **fields})
     assert shown.status_code == 200, shown.text
-    return f"{LIST}/{shown.text.partition('/notifications/')[2].partition(chr(34))[0]}"
+    return f"{LIST}/{main_of(shown).partition('/notifications/')[2].partition(chr(34))[0]}"
 
 
 def test_a_webhook_is_made_with_a_secret_that_is_shown_once(ada: Account, pipeline: PipelinePath):

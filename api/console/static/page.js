@@ -1,0 +1,29 @@
+// What every page does besides reading: menus that close, and the theme without a new page.
+
+const menus = () => document.querySelectorAll("details.menu[open]");
+
+document.addEventListener("click", event => {
+  for (const menu of menus()) if (!menu.contains(event.target)) menu.open = false;
+});
+
+document.addEventListener("keydown", event => {
+  if (event.key !== "Escape") return;
+  for (const menu of menus()) {
+    const within = menu.contains(document.activeElement);
+    menu.open = false;
+    if (within) menu.querySelector("summary").focus();
+  }
+});
+
+// The form works without this; with it the page stays, and what was typed into it.
+document.querySelector("form.theme").addEventListener("submit", event => {
+  event.preventDefault();
+  const {currentTarget: form, submitter: chosen} = event;
+  const system = chosen.value === "system";
+  if (system) delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = chosen.value;
+  document.querySelector("meta[name=color-scheme]").content = system ? "light dark" : chosen.value;
+  for (const each of form.elements) if (each.name === "theme") each.setAttribute("aria-pressed", each === chosen);
+  document.dispatchEvent(new Event("theme"));
+  fetch(`${form.getAttribute("action")}?theme=${chosen.value}`, {redirect: "manual"});
+});
