@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pykka
 
 from actors.composition import Composition
-from actors.messages import BuildCreated, CancelBuild, Drain, PollStorage, Reschedule, ResyncLeases
+from actors.messages import BuildCreated, CancelBuild, Drain, GateDue, PollStorage, Reschedule, ResyncLeases
 from actors.metrics import EngineMetrics
 from actors.render.discovery import Shares
 from actors.root import RootSupervisor
@@ -145,6 +145,10 @@ class Engine:
     def jobs_added(self, build_id: int) -> None:
         """Announce that a build and its jobs are in the storage. Returns at once."""
         self._composition.addresses.root.post(BuildCreated(build_id))
+
+    def gate_decided(self, build_id: int) -> None:
+        """Announce that the answer to a gate of a build is in the storage. Returns at once."""
+        self._composition.addresses.root.post(GateDue(build_id))
 
     def render(self, build_id: int) -> None:
         """Announce a build that needs rendering; plan it here if the render of its archive is cached."""

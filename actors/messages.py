@@ -82,6 +82,16 @@ class TurnGiven:
 
 
 @immutable
+class GateDue:
+    """Engine or timer to root to build supervisor: look at the build's gates.
+
+    One was decided, its time may be up, or it is to be asked.
+    """
+
+    build_id: int
+
+
+@immutable
 class BuildTimedOut:
     """Timer to root to build supervisor: the time of the build that began at ``started_at`` is up."""
 
@@ -97,7 +107,7 @@ class JobChanged:
     progress: Progress
 
 
-ForBuild = Granted | QueueTimedOut | ImageFailed | CacheHit | CancelBuild | TurnGiven | BuildTimedOut
+ForBuild = Granted | QueueTimedOut | ImageFailed | CacheHit | CancelBuild | TurnGiven | GateDue | BuildTimedOut
 """The messages that root passes on to the supervisor of their build."""
 
 BuildMessage = ForBuild | JobChanged | ChildStopped

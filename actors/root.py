@@ -18,6 +18,7 @@ from actors.messages import (
     ChildStopped,
     Expire,
     ForBuild,
+    GateDue,
     Idle,
     MakeRoom,
     PollStorage,
@@ -97,7 +98,7 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
                 continue
             if build.state is not BuildState.SCHEDULED or build.end_requested:
                 self._supervisors.start_later(build.id)
-        for build_id in self._storage.cache.begun():
+        for build_id in (*self._storage.cache.begun(), *self._storage.gates.waiting()):
             self._supervisors.start_later(build_id)
         for child in self._composition.children:
             self._start(child)
@@ -211,6 +212,9 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
             if not self._supervisors.is_waiting(build_id):
                 self.address.post(CancelBuild(build_id, threading.Event()))
         self._give_turns()
+        for build_id in self._storage.gates.due():
+            if not self._supervisors.is_waiting(build_id):
+                self._supervisors.send(GateDue(build_id))
         if self._storage.holds.over():
             self._start_chore(_Chore.RELEASE_VMS, self._reaper.release_vms)
         self._timer.tell_after(_POLL_INTERVAL, self.address, PollStorage())
@@ -222,7 +226,7 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
             build = self._storage.builds.get(build_id)
             if build is not None and build.state is not BuildState.SCHEDULED:
                 self._supervisors.send(TurnGiven(build_id))
-            elif self._storage.cache.may_hit(build_id):
+            elif self._storage.cache.may_hit(build_id) or self._storage.gates.is_due(build_id):
                 self._supervisors.start_later(build_id)
         if given:
             self._addresses.pool.post(Reschedule())
@@ -234,8 +238,8 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
             self._addresses.pool.post(ResyncLeases())
 
     def _build_created(self, build_id: int) -> None:
-        """Wake the pool for a new build; if it may hit the cache, start its supervisor."""
-        if self._storage.cache.may_hit(build_id):
+        """Wake the pool for a new build; if it may hit the cache or has a gate, start its supervisor."""
+        if self._storage.cache.may_hit(build_id) or self._storage.gates.is_due(build_id):
             self._supervisors.start_later(build_id)
         self._addresses.pool.post(Reschedule())
 

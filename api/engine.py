@@ -43,6 +43,10 @@ class EngineInterface(Protocol):
         """Announce that a build and its jobs are in the storage. Returns at once."""
         ...
 
+    def gate_decided(self, build_id: int) -> None:
+        """Announce that the answer to a gate of a build is in the storage. Returns at once."""
+        ...
+
     def render(self, build_id: int) -> None:
         """Announce that a build in the storage needs rendering. Returns at once.
 

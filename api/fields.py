@@ -28,7 +28,7 @@ from actors.ir import MAX_INPUT_CHARS, MOST_INPUTS, ScheduleTimes
 from actors.notifications import checked_events, endpoint_url
 from api.errors.catalog import ApiError
 from api.operations.body import ABSENT, MAX_LONG_TEXT, MAX_TEXT, BodyField, body_fields
-from storage import BuildEvent, JsonModel, Role, shown_fields
+from storage import ENVIRONMENT_NAME, BuildEvent, EmailInvalid, JsonModel, Role, email_address, shown_fields
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -195,6 +195,32 @@ Cron = Annotated[RequiredText, AfterValidator(_cron), Field(json_schema_extra=_F
 
 TimeZone = Annotated[RequiredText, AfterValidator(_timezone), Field(json_schema_extra={"examples": ["Europe/Berlin"]})]
 """The name of an IANA time zone."""
+
+EnvironmentName = Annotated[str, StringConstraints(pattern=ENVIRONMENT_NAME), Field(examples=["production"])]
+"""The name of an environment."""
+
+PageUrl = Annotated[
+    str,
+    StringConstraints(max_length=2000, pattern="^https?://[!-~]+$"),
+    Field(examples=["https://shop.example.org"]),
+]
+"""The URL of a page, to link to."""
+
+
+def _approver(text: str) -> str:
+    if text in set(Role):
+        return text
+    try:
+        return email_address(text)
+    except EmailInvalid as error:
+        raise ValueError(f"expected an e-mail address, or one of {', '.join(Role)}: {error}") from None
+
+
+Approvers = Annotated[
+    list[Annotated[str, StringConstraints(max_length=MAX_TEXT), AfterValidator(_approver)]],
+    Field(max_length=50, examples=[["admin", "grace@example.org"]]),
+]
+"""Roles and e-mail addresses of members."""
 
 SecretValue = Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": 2**16, "pattern": r"^[^\u0000]*$"})]
 """The value of a secret; the storage checks it."""

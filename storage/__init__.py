@@ -37,6 +37,8 @@ if TYPE_CHECKING:
         EmailInvalid,
         EmailTaken,
         EmailUnproven,
+        EnvironmentExists,
+        GateNotAwaited,
         HostConnectedElsewhere,
         InviteInvalid,
         InviteUnacceptable,
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
         StorageClosed,
         StorageError,
         TooManyBuilds,
+        TooManyEnvironments,
         TooManyInvites,
         TooManyNotifications,
         TooManyOrganizations,
@@ -150,6 +153,15 @@ if TYPE_CHECKING:
         RequestKey,
         SlowStep,
         WaitsFor,
+    )
+    from storage.records.environments import (
+        ENVIRONMENT_NAME,
+        GATE_SECONDS,
+        Environment,
+        EnvironmentChanges,
+        Gate,
+        GateState,
+        NewEnvironment,
     )
     from storage.records.jobs import (
         Attempt,

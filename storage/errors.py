@@ -110,6 +110,18 @@ class ApprovalNotAwaited(StorageError):
     """The build does not wait for an approval, or no longer."""
 
 
+class GateNotAwaited(StorageError):
+    """The gate of the job does not wait for an answer, or no longer."""
+
+
+class EnvironmentExists(StorageError):
+    """The organization has an environment of that name."""
+
+
+class TooManyEnvironments(StorageError):
+    """The organization has as many environments as it may."""
+
+
 class PipelineGone(StorageError):
     """The pipeline was deleted."""
 

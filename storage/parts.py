@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from storage.builds.build_history import BuildHistory, ServiceFailures
     from storage.builds.builds import Approvals, Builds
     from storage.builds.concurrency import ConcurrencyGroups, SupersededBuilds
+    from storage.builds.environments import Environments
+    from storage.builds.gates import Gates
     from storage.builds.insertion import BuildInserter, IdempotencyKeys
     from storage.builds.jobs import Attempts, Jobs
     from storage.builds.kept_folders import KeptFolders

@@ -26,6 +26,7 @@ class FakeEngine:
         self.sends_mail = True
         self.refusal: Exception | None = None
         self.added = 0
+        self.gates: list[int] = []
         self.deliveries = 0
         self.notifications = 0
         self.builds_added = threading.Semaphore(0)
@@ -46,6 +47,9 @@ class FakeEngine:
     def jobs_added(self, build_id: int) -> None:
         self.added += 1
         self.builds_added.release()
+
+    def gate_decided(self, build_id: int) -> None:
+        self.gates.append(build_id)
 
     def render(self, build_id: int) -> None:
         self.rendering.append(build_id)

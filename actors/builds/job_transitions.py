@@ -12,6 +12,7 @@ from storage import JobErrorCode, JobState
 
 if TYPE_CHECKING:
     from actors.builds.attempt.disk_cache import DiskCache
+    from actors.builds.gates import GateKeeper
     from actors.builds.graph import Graph
     from actors.log_watchers import LogWatchers
     from actors.metrics import EngineMetrics
@@ -61,6 +62,7 @@ class JobTransitions:
         cache: DiskCache,
         watchers: LogWatchers,
         metrics: EngineMetrics,
+        gates: GateKeeper,
     ) -> None:
         self._build = build
         self._graph = graph
@@ -68,6 +70,7 @@ class JobTransitions:
         self._cache = cache
         self._watchers = watchers
         self._metrics = metrics
+        self._gates = gates
         self._to_check = dict.fromkeys(graph)
 
     def has_vm(self, job_id: int) -> bool:
@@ -121,6 +124,11 @@ class JobTransitions:
         if progress.state.terminal:
             self._to_check.update(dict.fromkeys(edge.to_id for edge in node.dependents))
 
+    def look_at_gates(self) -> None:
+        """Mark the jobs with a gate to be checked."""
+        at_gates = (job_id for job_id in self._graph if self._graph[job_id].job.environment is not None)
+        self._to_check.update(dict.fromkeys(at_gates))
+
     def schedule_ready(self) -> bool:
         """Schedule or skip the jobs whose prerequisites have ended; return whether one of them needs a VM now.
 
@@ -131,8 +139,11 @@ class JobTransitions:
         waits = False
         while self._to_check:
             job_id = next(iter(self._to_check))
-            if (event := self._graph.readiness(job_id)) is not None:
-                self.move(job_id, event)
+            event, failure = self._graph.readiness(job_id), None
+            if event is JobEvent.READY:
+                event, failure = self._gates.event(self._graph[job_id].job)
+            if event is not None:
+                self.move(job_id, event, failure)
             waits |= self._needs_vm(job_id)
             del self._to_check[job_id]
         return waits

@@ -62,16 +62,20 @@ def retry(storage: Storage, build: Build, only: Job | None = None) -> bool:
         state = next_state(node.progress.state, JobEvent.RERUN)
         if state is not None:
             node.progress = Progress(state, attempt=node.progress.attempt)
+    asks = False
     for job_id in sorted(again):
         node = graph[job_id]
         event = graph.readiness(job_id)
+        if event is JobEvent.READY and node.job.environment is not None:  # its gate is asked anew
+            asks = True
+            continue
         state = None if event in {None, JobEvent.UNMET} else next_state(node.progress.state, event)
         if state is not None:
             node.progress = Progress(state, attempt=node.progress.attempt)
     state_of_build = roll_up(graph.progress(), cancel_requested=False)
     states = {job_id: graph[job_id].progress.state for job_id in again}
     open_again = {job_id: state for job_id, state in states.items() if not state.terminal}
-    if all(state is JobState.PENDING for state in open_again.values()):
+    if not asks and all(state is JobState.PENDING for state in open_again.values()):
         return False
     storage.retries.begin(build, state_of_build, jobs, open_again)
     return True

@@ -22,6 +22,8 @@ class JobEvent(Enum):
     """A prerequisite failed, timed out, or was skipped for that reason."""
     UNMET = auto()
     """It waits for a failure, and nothing failed; or it starts from the disk of such a job."""
+    REFUSED = auto()
+    """Its gate was answered by no, by nobody in time, or is that of an unknown environment."""
     CANCEL = auto()
     """The build was canceled, or it fails fast."""
     CACHE_HIT = auto()
@@ -56,6 +58,7 @@ _TABLE: dict[tuple[JobState, JobEvent], JobState] = {
     (_S.PENDING, _E.READY): _S.SCHEDULED,
     (_S.PENDING, _E.BLOCKED): _S.SKIPPED,
     (_S.PENDING, _E.UNMET): _S.SKIPPED,
+    (_S.PENDING, _E.REFUSED): _S.FAILED,
     (_S.PENDING, _E.CANCEL): _S.CANCELED,
     (_S.PENDING, _E.BUILD_TIMEOUT): _S.TIMED_OUT,
     (_S.SCHEDULED, _E.CANCEL): _S.CANCELED,

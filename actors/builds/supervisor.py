@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Never, assert_never
 
 from actors.builds.early_end import EarlyEnd, fail_job
+from actors.builds.gates import GateKeeper
 from actors.builds.graph import Graph
 from actors.builds.job import JobActor
 from actors.builds.job_actors import JobActors
@@ -18,6 +19,7 @@ from actors.messages import (
     CancelBuild,
     ChildStopped,
     ForBuild,
+    GateDue,
     Granted,
     Idle,
     ImageFailed,
@@ -100,7 +102,13 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
         self._build = build
         self._graph = Graph(storage.jobs.of_build(build.id), storage.jobs.edges(build.id))
         self._transitions = JobTransitions(
-            build, self._graph, storage=storage, cache=self._cache, watchers=self._watchers, metrics=self._metrics
+            build,
+            self._graph,
+            storage=storage,
+            cache=self._cache,
+            watchers=self._watchers,
+            metrics=self._metrics,
+            gates=GateKeeper(build, storage, self._await_answer),
         )
         self._early_end = EarlyEnd(self._graph, self._transitions, self._job_actors, storage)
 
@@ -129,7 +137,8 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
             case CacheHit(_, job_id):
                 self._transitions.reload(job_id)
                 self._follow_up()
-            case TurnGiven():
+            case TurnGiven() | GateDue():
+                self._transitions.look_at_gates()
                 self._follow_up()
             case QueueTimedOut() | ImageFailed():
                 self._transitions.end_without_vm(message)
@@ -167,6 +176,10 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
             return
         left = max(0.0, build.timeout_seconds - self._storage.timeline.seconds_since(build.started_at))
         self._timer.tell_after(left, self._root, BuildTimedOut(build.id, build.started_at))
+
+    def _await_answer(self, seconds: float) -> None:
+        """Set the alarm of a gate that waits for an answer."""
+        self._timer.tell_after(seconds, self._root, GateDue(self.build_id))
 
     def _granted(self, lease: Lease) -> None:
         """Start the actor of a job's next attempt.

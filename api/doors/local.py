@@ -71,6 +71,9 @@ class OtherProcess:
     def jobs_added(self, build_id: int) -> None:
         """Leave the jobs to the service."""
 
+    def gate_decided(self, build_id: int) -> None:
+        """Leave the answer to the service."""
+
     def render(self, build_id: int) -> None:
         """Leave the render to the service."""
 

@@ -40,6 +40,7 @@ _BY_NAME: Mapping[str, Any] = MappingProxyType(
         "checkout_url": "https://checkout.stripe.com/c/pay/cs_test_a1b2c3",
         "clone_url": "https://git.example.org/ada/hello.git",
         "code": "kX2m8Qd0wYvN5s1r",
+        "gate_seconds": 604_800,
         "command": "make test",
         "commit": "4f6d2a1c9b8e7d6c5b4a39281706f5e4d3c2b1a0",
         "concurrency_group": "deploy {branch}",

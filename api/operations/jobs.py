@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+from actors import gate_reason
 from api.operations.builds import NOT_RETRIED, BuildRecord, pending_reason
 from api.operations.operation import GET, POST, Call, Span, operation
-from api.operations.things import BUILD, JOB, ReadableBuild, ReadableJob, ThisBuild, ThisJob
-from storage import JobState, Page, example, immutable, showing
+from api.operations.things import BUILD, JOB, ReadableBuild, ReadableJob, ThisBuild, ThisJob, job_in_build
+from storage import Gate, JobState, Page, example, immutable, showing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from storage import Job, Uuid
+    from storage import Build, Job, Uuid
 
 
 @immutable
@@ -22,7 +23,8 @@ class JobRecord:
 
     ``queue_position`` is 1 for the job of its organization that gets the next VM, and null if the job is not queued.
     ``services`` names those that run beside its command. ``matrix_job`` is the key of the job with a matrix that it is
-    a cell of, ``matrix`` the cell's values; both are null for others.
+    a cell of, ``matrix`` the cell's values; both are null for others. ``environment`` is where it deploys to, and
+    ``gate`` the approval that this asks for, null until it is ready for all else.
     """
 
     uuid: Uuid
@@ -49,12 +51,21 @@ class JobRecord:
     started_at: datetime | None
     finished_at: datetime | None
     services: tuple[str, ...] = ()
+    environment: str | None = None
+    gate: Gate | None = None
 
     @classmethod
-    def of(cls, job: Job, pending_reason: str | None = None, queue_position: int | None = None) -> JobRecord:
+    def of(
+        cls, job: Job, pending_reason: str | None = None, queue_position: int | None = None, gate: Gate | None = None
+    ) -> JobRecord:
         """Return the record of a stored job."""
         return showing(
-            cls, job, pending_reason=pending_reason, queue_position=queue_position, services=tuple(job.services)
+            cls,
+            job,
+            pending_reason=pending_reason,
+            queue_position=queue_position,
+            services=tuple(job.services),
+            gate=gate,
         )
 
     @property
@@ -99,13 +110,14 @@ def list_jobs(call: Call, build: ReadableBuild) -> JobList:
     queued = any(job.state is JobState.SCHEDULED for job in jobs)
     positions = call.storage.queue.positions(build.organization_id, build.id) if queued else {}
     waits = pending_reason(call.storage, build)
-    return [_record(call, job, waits, positions.get(job.id)) for job in jobs]
+    gates = call.storage.gates.of_build(build.id) if any(job.environment is not None for job in jobs) else {}
+    return [_record(call, job, waits, positions.get(job.id), gates.get(job.id)) for job in jobs]
 
 
 @operation("getJob", GET, JOB, "The job.", security="optional")
 def get_job(call: Call, build: ReadableBuild, job: ReadableJob) -> JobRecord:
     """Get a job."""
-    return _record(call, job, pending_reason(call.storage, build), call.storage.queue.position(job))
+    return job_record(call, build, job.uuid)
 
 
 @operation("getJobOutputs", GET, f"{JOB}/outputs", "The outputs.", security="optional")
@@ -143,6 +155,15 @@ def retry_job(call: Call, build: ThisBuild, job: ThisJob) -> BuildRecord:
     return BuildRecord.of(retried, pending_reason(call.storage, retried))
 
 
-def _record(call: Call, job: Job, build_waits: str | None, position: int | None) -> JobRecord:
+def job_record(call: Call, build: Build, uuid: str) -> JobRecord:
+    """Return the record of a build's job, as it is now."""
+    job = job_in_build(call.storage, build, uuid)
+    gate = None if job.environment is None else call.storage.gates.of_job(job.id)
+    return _record(call, job, pending_reason(call.storage, build), call.storage.queue.position(job), gate)
+
+
+def _record(call: Call, job: Job, build_waits: str | None, position: int | None, gate: Gate | None) -> JobRecord:
     waits = build_waits if job.state is JobState.PENDING else None
-    return JobRecord.of(job, waits or call.engine.pending_reason(job), position)
+    if waits is None and job.state is JobState.PENDING:
+        waits = gate_reason(call.storage, job, gate)
+    return JobRecord.of(job, waits or call.engine.pending_reason(job), position, gate)

@@ -151,6 +151,10 @@ class BuildHistory:
             lambda row: None if row[0] is None else str(row[0]),
         )
         self._people = Query(database, _with_people(BuildRow.select(*_PEOPLE.selected).where(this)), _PEOPLE)
+        addresses = BuildRow.select(BuildOriginRow.author_email, BuildOriginRow.actor, UserRow.email)
+        self._addresses: Query[frozenset[str]] = Query(
+            database, _with_people(addresses.where(this)), lambda row: frozenset(str(each) for each in row if each)
+        )
         origin, user, wanted = BuildOriginRow, UserRow, peewee.fn.LOWER(slot("author"))
         names = (origin.author_name, origin.author_email, origin.actor, user.name, user.email)
         by_author = reduce(or_, (peewee.fn.INSTR(peewee.fn.LOWER(name), wanted) > 0 for name in names))
@@ -205,6 +209,10 @@ class BuildHistory:
     def amount_cents(self, build_id: int) -> int:
         """Return the price of a build's VMs so far."""
         return self._price.one(id=build_id) or 0
+
+    def addresses(self, build_id: int) -> frozenset[str]:
+        """Return the e-mail addresses of the people of a build, and the pusher's name at the source host."""
+        return self._addresses.one(id=build_id) or frozenset()
 
     def people(self, build_id: int) -> BuildPeople:
         """Return the people of a build."""

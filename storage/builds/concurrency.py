@@ -150,7 +150,12 @@ class ConcurrencyGroups:
                     JobRow.scheduled_at: slot("now"),
                     JobRow.queued_at: slot("now"),
                 }
-            ).where(JobRow.build == slot("id"), JobRow.state == JobState.PENDING, ~peewee.fn.EXISTS(prerequisites)),
+            ).where(
+                JobRow.build == slot("id"),
+                JobRow.state == JobState.PENDING,
+                JobRow.environment.is_null(),
+                ~peewee.fn.EXISTS(prerequisites),
+            ),
         )
 
     def wait_of_new(self, pipeline: Pipeline, new: NewBuild) -> WaitsFor | None:

@@ -206,7 +206,7 @@ def _job_slots(jobs: Sequence[NewJob], position: int, build: Build, now: int) ->
     job = jobs[position]
     values = _NEW_JOB(job)
     awaited = any(jobs[prerequisite].skipped is None for prerequisite, *_ in job.depends_on)
-    ready = not awaited and build.waits_for is None and job.skipped is None
+    ready = not awaited and build.waits_for is None and job.skipped is None and job.environment is None
     if job.cache_key is not None and build.untrusted_origin is not None:
         values["cache_key"] = f"{build.untrusted_origin}:{job.cache_key}"
     values |= {
@@ -224,10 +224,17 @@ def _job_slots(jobs: Sequence[NewJob], position: int, build: Build, now: int) ->
         "created_at": now,
         "scheduled_at": now if ready else None,
         "queued_at": now if ready else None,
-        "lock": None if job.lock is None else shared_name(job.lock, build.branch, build.untrusted_origin),
-        "awaits_lock": job.lock is not None,
+        "lock": _lock(job, build),
+        "awaits_lock": job.lock is not None or job.environment is not None,
     }
     return values
+
+
+def _lock(job: NewJob, build: Build) -> str | None:
+    """Return the lock of a job: its own, or that of its environment, which builds of forks share."""
+    if job.environment is not None:
+        return f"environment {job.environment}"
+    return None if job.lock is None else shared_name(job.lock, build.branch, build.untrusted_origin)
 
 
 _USE = Columns(KeyUse, KeyRow.build, KeyRow.rejected, (KeyRow.request_hash == slot("request_hash"), bool))

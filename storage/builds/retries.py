@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from storage.billing.holds import Holds
     from storage.builds.concurrency import ConcurrencyGroups
+    from storage.builds.gates import Gates
     from storage.database.connection import Database
     from storage.records.builds import Build, BuildState
     from storage.records.jobs import Job
@@ -27,11 +28,14 @@ if TYPE_CHECKING:
 class Retries:
     """The only way of a job from a final state back to an unfinished one. Safe in any thread."""
 
-    def __init__(self, database: Database, holds: Holds, groups: ConcurrencyGroups, origins: BuildOrigins) -> None:
+    def __init__(
+        self, database: Database, holds: Holds, groups: ConcurrencyGroups, origins: BuildOrigins, gates: Gates
+    ) -> None:
         self._database = database
         self._holds = holds
         self._groups = groups
         self._origins = origins
+        self._gates = gates
         this_build, this_job = BuildRow.id == slot("id"), JobRow.id == slot("id")
         held = HoldRow.select(HoldRow.lease).where(HoldRow.lease == LeaseRow.id, HoldRow.finished_at.is_null())
         self._live = Query(
@@ -96,7 +100,7 @@ class Retries:
         still has a VM that is not held.
 
         A build that was never approved waits for that again, and one of a concurrency group for its turn; then its jobs
-        are ``pending``.
+        are ``pending``. The gates of the jobs are asked again.
         """
         with self._database.write():
             wait = self._groups.wait_of(build)
@@ -116,3 +120,4 @@ class Retries:
                 ):
                     raise BuildNotFinished(f"build {build.number} was changed just now")
                 self._holds.release(job.id)
+                self._gates.forget(job.id)

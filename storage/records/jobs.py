@@ -181,6 +181,9 @@ class NewJob(Step):
     lock_limit: int = 1
     """The most jobs of the organization that have the lock at a time."""
 
+    environment: str | None = None
+    """The environment that it deploys to, whose gate is before it."""
+
 
 @immutable
 class Job(Step):
@@ -189,7 +192,8 @@ class Job(Step):
     ``attempts_before`` counts the attempts before its build was last retried. ``depends_on`` holds UUIDs.
     ``not_before`` is the end of the back-off before the next attempt, None if there is
     none. ``awaited_image`` is the image that a scheduled job waits for before it waits for a VM. At most ``lock_limit``
-    jobs of the organization have its ``lock`` at a time; one that ``awaits_lock`` is in no queue.
+    jobs of the organization have its ``lock`` at a time; one that ``awaits_lock`` is in no queue. The gate of its
+    ``environment`` is before it.
     """
 
     id: int
@@ -222,6 +226,7 @@ class Job(Step):
     lock: str | None = None
     lock_limit: int = 1
     awaits_lock: bool = False
+    environment: str | None = None
 
     @property
     def all_services(self) -> dict[str, Service]:
@@ -369,8 +374,11 @@ class JobErrorCode(StrEnum):
     ARTIFACTS_INCOMPLETE = "artifacts_incomplete"
     CONDITION_NOT_MET = "condition_not_met"
     DISK_FULL = "disk_full"
+    ENVIRONMENT_NOT_FOUND = "environment_not_found"
     ENV_TOO_LARGE = "env_too_large"
     FILES_MISSING = "files_missing"
+    GATE_EXPIRED = "gate_expired"
+    GATE_REJECTED = "gate_rejected"
     IMAGE_NOT_FOUND = "image_not_found"
     INTERNAL_ERROR = "internal_error"
     LEASE_FAILED = "lease_failed"

@@ -45,6 +45,10 @@ class Scene:
         """
         client = client or self.owner.signed_in()
         own = {"pipeline": "forked"} if endpoint.path.endswith("/approve") else {}
+        if endpoint.path.endswith(("/jobs/{job_id}/approve", "/jobs/{job_id}/reject")):
+            own = {"pipeline": "deployed", "number": "1", "job_id": self.named["gated_job"]}
+        if "/environments/" in endpoint.path:
+            own = {"name": "staging"}
         if endpoint.path.endswith("/start"):
             self._connect_pipeline()
         named = {**self.named, "id": self.id_for(endpoint), **own, **changes.pop("named", {})}

@@ -15,6 +15,7 @@ from storage import (
     BuildState,
     NewBuild,
     NewCoupon,
+    NewEnvironment,
     NewPipeline,
     NewPipelineTrigger,
     ProvenIdentity,
@@ -106,6 +107,17 @@ class Scenes:
             yield self._made.in_world(self._outside.world(storage, clock))
 
 
+def _at_gate(storage: Storage, organization_id: int) -> str:
+    """Make a job that waits at the gate of the environment "staging"; return its id."""
+    storage.environments.create(organization_id, NewEnvironment("staging", approvers=("member",)))
+    new = NewPipeline("deployed", "Deployed", "https://x.org/a/b", "main")
+    deployed = storage.pipelines.create(organization_id, new)
+    build = storage.builds.create(deployed, NewBuild("main", "c0ffee"), [new_job(environment="staging")])
+    (job,) = storage.jobs.of_build(build.id)
+    storage.gates.ask(job.id, 600)
+    return job.uuid
+
+
 def _filled(world: World, outside: Outside) -> Scene:
     """Make one of everything in an empty service."""
     storage = world.storage
@@ -165,6 +177,7 @@ def _filled(world: World, outside: Outside) -> Scene:
         "service": "db",
         "user_id": member.user.uuid,
         "name": "TOKEN",
+        "gated_job": _at_gate(storage, owner.org_id),
         "code": "build_not_found",
         "none": "",
         "provider": "corp",

@@ -8,6 +8,7 @@ TABLE = {
     ("pending", "ready"): "scheduled",
     ("pending", "blocked"): "skipped",
     ("pending", "unmet"): "skipped",
+    ("pending", "refused"): "failed",
     ("pending", "cancel"): "canceled",
     ("pending", "build_timeout"): "timed_out",
     ("scheduled", "cancel"): "canceled",

@@ -79,7 +79,7 @@ _OTHER_WORDS = {
 }
 """Words of other systems, and of the other languages, for what is said here in another way."""
 
-_WITHOUT_NAMES = frozenset({"matrix", "needs", "from", "files", "files_of", "when", "cache", "keep"})
+_WITHOUT_NAMES = frozenset({"matrix", "needs", "from", "files", "files_of", "when", "cache", "keep", "gate"})
 """The keys of a job in whose texts no names are replaced."""
 
 _OF_COMMANDS = frozenset({"run", "shell", "command", "ready", "files"})
@@ -103,7 +103,6 @@ _INPUTS = "inputs."
 """The beginning of the names of inputs in texts."""
 
 _NOT_YET = {
-    "gate": "gates are not there yet",
     "generates": "jobs cannot generate jobs yet",
     "workspace": "workspaces are not shared without the disk yet",
 }
@@ -338,6 +337,7 @@ def _of_references(pipeline: Pipeline, names: Mapping[str, None]) -> Iterator[Fa
             message = "the matrix has no cells: every axis needs a value, and not all may be excluded"
             yield Fault(BuildErrorCode.INVALID_IR, message, (*path, "matrix"))
         yield from _of_axes(job, path, pipeline.inputs)
+        yield from _of_gate(job, path)
         yield from _of_services(job, path)
         if job.when is not None and job.when.status == "failed" and not (job.needs or job.from_ or job.files):
             message = '"failed" is about what the job needs: name that in "needs"'
@@ -346,6 +346,18 @@ def _of_references(pipeline: Pipeline, names: Mapping[str, None]) -> Iterator[Fa
         yield from _of_services(pipeline.defaults, ("defaults",))
     yield from _of_cycle(pipeline)
     yield from _of_inputs(pipeline)
+
+
+def _of_gate(job: Job, path: _Path) -> Iterator[Fault]:
+    """Yield the keys that contradict a gate: its environment is a lock, and a deployment is to run."""
+    if job.gate is None:
+        return
+    if job.concurrency is not None:
+        message = 'a job with a "gate" has the lock of its environment: take one of both away'
+        yield Fault(BuildErrorCode.INVALID_IR, message, (*path, "concurrency"))
+    if job.cache is not None:
+        message = 'a job with a "gate" is not passed from the cache: take one of both away'
+        yield Fault(BuildErrorCode.INVALID_IR, message, (*path, "cache"))
 
 
 def _of_inputs(pipeline: Pipeline) -> Iterator[Fault]:

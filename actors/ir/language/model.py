@@ -17,6 +17,7 @@ from actors.ir.language.scalars import (
     Arguments,
     Cron,
     Duration,
+    Environment,
     Flag,
     Folder,
     Globs,
@@ -406,6 +407,14 @@ class Lock(Strict):
     )
 
 
+class Gate(Strict):
+    """A gate before a job that deploys: the job waits for the approval that its environment asks for."""
+
+    environment: Environment = Field(
+        description="The environment of the organization that the job deploys to, one job at a time."
+    )
+
+
 class Concurrency(Strict):
     """A group of builds of the organization, few of which run at a time. The others wait in order."""
 
@@ -449,6 +458,7 @@ class Job(Common):
         " as in `base-image@release`; without it is the default branch.",
     )
     concurrency: Lock | None = Field(None, description="A lock that the job needs while it runs.")
+    gate: Gate | None = Field(None, description="A gate before the job, which people of its environment open.")
     matrix: Matrix | None = Field(None, description="Axes and their values: the job runs once for each combination.")
     cache: Annotated[Cache | None, Spelling(_empty_if_true, (_BOOLEAN,))] = Field(
         None, description="`true`, or more: a job that has passed once is not run again."

@@ -24,6 +24,7 @@ _NAMES = {
     "Common": "Defaults",
     "Concurrency": "Concurrency",
     "Lock": "Lock",
+    "Gate": "Gate",
     "Job": "JobKeys",
     "Condition": "Condition",
     "When": "When",

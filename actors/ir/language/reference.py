@@ -23,6 +23,7 @@ _TITLES = {
     "Job": "`jobs.KEY`",
     "JobFile": "The file of a job",
     "Lock": "`jobs.KEY.concurrency`",
+    "Gate": "`jobs.KEY.gate`",
     "Matrix": "`jobs.KEY.matrix`",
     "When": "`jobs.KEY.when`",
     "Condition": "`jobs.KEY.when.not`",

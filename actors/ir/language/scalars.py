@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError, core_schema
 
 from actors.ir.decoding import quoted
 from actors.ir.schedule_times import ScheduleInvalid, check_cron, check_timezone
-from storage import immutable
+from storage import ENVIRONMENT_NAME, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -409,6 +409,9 @@ Glob = Annotated[str, Spelling(_glob, (_STRING,), alone=True)]
 
 Group = Annotated[str, Spelling(_group, (_STRING,), alone=True)]
 """The name of a concurrency group or lock."""
+
+Environment = Annotated[Line, StringConstraints(pattern=ENVIRONMENT_NAME)]
+"""The name of an environment of the organization."""
 
 Cron = Annotated[str, Spelling(_cron, (_STRING,), alone=True)]
 """Times, as a cron expression of five fields."""

@@ -471,6 +471,13 @@ class Lock(TypedDict, total=False):
     """The most jobs that have it at a time; 1 by default."""
 
 
+class Gate(TypedDict, total=False):
+    """A gate before a job that deploys: the job waits for the approval that its environment asks for."""
+
+    environment: Required[str]
+    """The environment of the organization that the job deploys to, one job at a time."""
+
+
 class JobKeys(Defaults, total=False):
     """One command, which runs in a VM of its own."""
 
@@ -500,6 +507,8 @@ class JobKeys(Defaults, total=False):
     """
     concurrency: Lock
     """A lock that the job needs while it runs."""
+    gate: Gate
+    """A gate before the job, which people of its environment open."""
     matrix: Mapping[str, str | Sequence[str | Mapping[str, str]]]
     """Axes and their values: the job runs once for each combination."""
     cache: bool | Cache

@@ -23,6 +23,8 @@ from storage import (
     EdgeKind,
     EndpointAnswer,
     ForkApproval,
+    Gate,
+    GateState,
     GitCredential,
     HoldEnd,
     Job,
@@ -35,6 +37,7 @@ from storage import (
     NewBuild,
     NewCacheEntry,
     NewCoupon,
+    NewEnvironment,
     NewHostConnection,
     NewJob,
     NewKeptFolder,
@@ -109,6 +112,7 @@ class Everything:
         self._cache()
         self._pipelines()
         self._waiting_builds(owner_id)
+        self._gates()
         self._service()
 
     def build(self, *steps: NewJob, **fields: Any) -> Build:
@@ -212,6 +216,22 @@ class Everything:
             storage.builds.create(pipeline, fork, [new_job("only")])
             approved = storage.builds.create(pipeline, fork, [new_job("only")])
             storage.approvals.approve(approved.id, "ann@example.org")
+
+    def _gates(self) -> None:
+        """Store jobs at the gate of an environment: waiting, approved, rejected, and too late."""
+        storage = self.storage
+        new = NewEnvironment("production", "https://shop.example.org", ("admin",), not_author=True, gate_seconds=60)
+        storage.environments.create(self.pipeline.organization_id, new)
+        for approved in (True, False):
+            storage.gates.decide(self._at_gate().job_id, approved=approved, by="ann@example.org", reason="a reason")
+        late = self._at_gate()
+        self.clock.advance(61)
+        assert storage.gates.expire(late).state is GateState.EXPIRED
+        self._at_gate()
+
+    def _at_gate(self) -> Gate:
+        job = self.job(self.build(new_job("only", environment="production")))
+        return self.storage.gates.ask(job.id, 60)
 
     def _people(self, owner_id: int) -> None:
         storage, acme = self.storage, self.pipeline.organization_id

@@ -70,6 +70,7 @@ IN_AN_INDEX_OF_FEW = (
     "deliveries_pending",
     "pipeline_triggers_due",
     "jobs_awaiting_locks",
+    "jobs_at_gates",
     "job_outputs_expired",
     "json_each",  # of the values that are given
 )

@@ -141,7 +141,16 @@ def test_a_mistake_of_the_file_is_told(text: str, mistake: str):
             "run: '${{ matrix.djangoo }}', matrix: {django: [1]}",
             'run: unknown name "matrix.djangoo": did you mean "matrix.django"?',
         ),
-        ("run: x, gate: {}", 'gate: "gate" has no effect here: gates are not there yet'),
+        ("run: x, gate: {}", 'gate.environment: it needs "environment"'),
+        ("run: x, gate: {environment: Prod}", "gate.environment: expected a name of a-z, 0-9 and -"),
+        (
+            "run: x, gate: {environment: prod}, concurrency: {group: g}",
+            'concurrency: a job with a "gate" has the lock of its environment: take one of both away',
+        ),
+        (
+            "run: x, gate: {environment: prod}, cache: true",
+            'cache: a job with a "gate" is not passed from the cache: take one of both away',
+        ),
         ("run: x, depends_on: b", 'depends_on: unknown key "depends_on": did you mean "needs"?'),
     ],
 )

@@ -1,0 +1,114 @@
+"""Gates of jobs that deploy: who may answer, and what follows (engine.md, "Gates")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actors.builds.outcome import JobFailure
+from actors.builds.states import JobEvent
+from storage import Environment, Gate, GateState, JobErrorCode, Role
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from storage import Build, Job, Storage
+
+
+def opens_by_itself(environment: Environment, *, from_fork: bool) -> bool:
+    """Tell whether a gate needs no answer.
+
+    A fork, whose owner says what runs, always needs that of a member.
+    """
+    return not environment.approvers and not from_fork
+
+
+def refusal(environment: Environment, email: str, role: Role, people: Collection[str]) -> str | None:
+    """Return why a member may not answer a gate; None if they may.
+
+    ``people`` are the addresses of the build's people.
+    """
+    if environment.not_author and email.lower() in {each.lower() for each in people}:
+        return f'the environment "{environment.name}" wants an answer of somebody else than the people of the build'
+    if not environment.approvers or any(_is_approver(each, email, role) for each in environment.approvers):
+        return None
+    return f'the environment "{environment.name}" is approved by {approvers_of(environment)}'
+
+
+def people_of(storage: Storage, build: Build) -> frozenset[str]:
+    """Return the addresses of the people of a build, and of the builds that it repeats."""
+    found = storage.build_history.addresses(build.id)
+    number = build.rebuild_of
+    while number is not None:
+        before = storage.builds.by_number(build.pipeline_id, number)
+        if before is None:
+            break
+        found |= storage.build_history.addresses(before.id)
+        number = before.rebuild_of
+    return found
+
+
+def approvers_of(environment: Environment) -> str:
+    """Return the approvers of an environment, for people."""
+    shown = [f"the role {each}" if each in set(Role) else each for each in environment.approvers]
+    return " or ".join(shown) if shown else "any member"
+
+
+def _is_approver(approver: str, email: str, role: Role) -> bool:
+    return role.covers(Role(approver)) if approver in set(Role) else approver.lower() == email.lower()
+
+
+def gate_reason(storage: Storage, job: Job, gate: Gate | None) -> str | None:
+    """Return why a pending job waits at its gate; None if it does not."""
+    if job.environment is None or gate is None or gate.state is not GateState.WAITING:
+        return None
+    environment = storage.environments.named(job.organization_id, job.environment)
+    asked = "an environment that was deleted" if environment is None else approvers_of(environment)
+    until = f"{gate.expires_at:%Y-%m-%d %H:%M} UTC"
+    return f'waiting for approval to deploy to "{job.environment}", until {until}, by {asked}'
+
+
+class GateKeeper:
+    """Asks the gates of a build's jobs, and tells what follows from the answers.
+
+    For the supervisor's thread only.
+    ``await_answer`` is called with the seconds until a gate that waits is to be looked at again.
+    """
+
+    def __init__(self, build: Build, storage: Storage, await_answer: Callable[[float], None]) -> None:
+        self._build = build
+        self._storage = storage
+        self._await_answer = await_answer
+
+    def event(self, job: Job) -> tuple[JobEvent | None, JobFailure | None]:
+        """Return the event of a job that is ready but for its gate, with the reason of a refusal; None yet."""
+        if job.environment is None:
+            return JobEvent.READY, None
+        gate = self._gate(job, job.environment)
+        if gate is None:
+            why = f'there is no environment "{job.environment}": an admin of the organization makes it'
+            return JobEvent.REFUSED, JobFailure(JobErrorCode.ENVIRONMENT_NOT_FOUND, why)
+        match gate.state:
+            case GateState.APPROVED:
+                return JobEvent.READY, None
+            case GateState.REJECTED:
+                why = f"{gate.decided_by} rejected it{f': {gate.reason}' if gate.reason else ''}"
+                return JobEvent.REFUSED, JobFailure(JobErrorCode.GATE_REJECTED, why)
+            case GateState.EXPIRED:
+                why = f'nobody approved it for "{job.environment}" within {gate.seconds} s'
+                return JobEvent.REFUSED, JobFailure(JobErrorCode.GATE_EXPIRED, why)
+            case GateState.WAITING:
+                self._await_answer(self._storage.gates.seconds_left(gate))
+                return None, None
+
+    def _gate(self, job: Job, name: str) -> Gate | None:
+        """Return the gate as it is now, asked if it is new; None without its environment."""
+        gates = self._storage.gates
+        gate = gates.of_job(job.id)
+        if gate is None:
+            environment = self._storage.environments.named(self._build.organization_id, name)
+            if environment is None:
+                return None
+            free = opens_by_itself(environment, from_fork=self._build.from_fork)
+            opened = "the environment needs no approval" if free else None
+            gate = gates.ask(job.id, environment.gate_seconds, opened=opened)
+        return gates.expire(gate)

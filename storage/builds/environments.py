@@ -1,0 +1,89 @@
+"""Environments of organizations: places that jobs deploy to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import peewee
+
+from storage.database.statements import Columns, Query, Slots, Write, first, insert_into, slot, written
+from storage.errors import EnvironmentExists, TooManyEnvironments
+from storage.models.environments import EnvironmentRow
+from storage.records.environments import Environment, EnvironmentChanges, NewEnvironment
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from storage.database.connection import Database
+    from storage.records.pages import Page
+
+_ENVIRONMENT = Columns.of(Environment, EnvironmentRow)
+_NEW: Slots[NewEnvironment] = Slots(NewEnvironment, EnvironmentRow)
+_CHANGED: Slots[Environment] = Slots(Environment, EnvironmentRow)
+_CHANGEABLE = tuple(EnvironmentChanges.__annotations__)
+_MOST = 200
+
+
+class Environments:
+    """The environments of each organization, by name. Safe in any thread."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        this = EnvironmentRow.id == slot("id")
+        of_organization = EnvironmentRow.organization == slot("organization_id")
+        environments = EnvironmentRow.select(*_ENVIRONMENT.selected)
+        self._named = Query(
+            database, environments.where(of_organization, EnvironmentRow.name == slot("name")), _ENVIRONMENT
+        )
+        self._page = Query(
+            database,
+            environments.where(of_organization, EnvironmentRow.id > slot("after"))
+            .order_by(EnvironmentRow.id)
+            .limit(slot("limit")),
+            _ENVIRONMENT,
+        )
+        self._count = Query(
+            database, EnvironmentRow.select(peewee.fn.COUNT(EnvironmentRow.id)).where(of_organization), first
+        )
+        self._insert = Write(database, insert_into(EnvironmentRow))
+        self._update = Write(
+            database,
+            EnvironmentRow.update({getattr(EnvironmentRow, name): slot(name) for name in _CHANGEABLE}).where(this),
+        )
+        self._delete = Write(database, EnvironmentRow.delete().where(this))
+
+    def named(self, organization_id: int, name: str) -> Environment | None:
+        """Return an organization's environment by name."""
+        return self._named.one(organization_id=organization_id, name=name)
+
+    def page(self, organization_id: int, limit: int, after: int | None) -> Page[Environment]:
+        """Return an organization's environments past the key ``after``, oldest first."""
+        return self._page.page(
+            limit, lambda environment: environment.id, organization_id=organization_id, after=after or 0
+        )
+
+    def create(self, organization_id: int, new: NewEnvironment) -> Environment:
+        """Add an environment. Raises EnvironmentExists, and TooManyEnvironments above 200 of an organization."""
+        with self._database.write():
+            if self.named(organization_id, new.name) is not None:
+                raise EnvironmentExists(f'the organization has an environment "{new.name}" already: change it')
+            if (self._count.one(organization_id=organization_id) or 0) >= _MOST:
+                raise TooManyEnvironments(f"an organization has at most {_MOST} environments: delete one first")
+            self._insert.run(**_NEW(new), organization_id=organization_id, created_at=self._database.now())
+            return written(self.named(organization_id, new.name))
+
+    def change(self, environment: Environment, **changes: Unpack[EnvironmentChanges]) -> Environment | None:
+        """Change an environment; return it as it is then, None if it was deleted."""
+        with self._database.write():
+            found = self.named(environment.organization_id, environment.name)
+            if found is None:
+                return None
+            values = _CHANGED(replace(found, **changes))
+            self._update.run(id=found.id, **{name: values[name] for name in _CHANGEABLE})
+            return self.named(environment.organization_id, environment.name)
+
+    def remove(self, environment: Environment) -> bool:
+        """Delete an environment; False if it is gone already. What was deployed to it stays known by its name."""
+        with self._database.write():
+            return self._delete.run(id=environment.id) == 1
