@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from storage.files.logs import LogFiles
     from storage.files.retention import ArtifactRetention, LogRetention, SourceRetention
     from storage.files.sources import Sources
+    from storage.files.workspaces import Workspaces
     from storage.leases.cache import Cache, Snapshots
     from storage.leases.force_finish import ForceFinish
     from storage.leases.leases import Leases

@@ -15,7 +15,7 @@ from storage.billing.settings import BillingSettings
 from storage.database.connection import Database
 from storage.database.schema import migrate, migrations, version
 from storage.errors import AlreadyInitialized, DatabaseDamaged, DatabaseGone, DatabaseUnreadable, NotInitialized
-from storage.files.kinds import ARTIFACTS, DATABASE, KEPT_FOLDERS, KEY, LOGS, SOURCES, sync_folder
+from storage.files.kinds import ARTIFACTS, DATABASE, KEPT_FOLDERS, KEY, LOGS, SOURCES, WORKSPACES, sync_folder
 from storage.settings import BuildSettings
 from storage.vault import Vault
 
@@ -143,6 +143,7 @@ class Storage:
         )
     )
     kept_folders = _part(lambda self: parts.KeptFolders(self._database, self.directory / KEPT_FOLDERS))
+    workspaces = _part(lambda self: parts.Workspaces(self.directory / WORKSPACES))
     audit = _part(lambda self: parts.Audit(self._database))
     force_finish = _part(lambda self: parts.ForceFinish(self._database, self.builds, self.jobs, self.leases))
     usage = _part(lambda self: parts.UsageReport(self._database))

@@ -50,6 +50,7 @@ class Graph:
 
     def assignment(self, build: Build, job: Job, lease: Lease) -> Assignment:
         """Return the assignment for the actor of a job's attempt."""
+        takers = list(self._takers(job.id))
         disk_children = [edge for edge in self._nodes[job.id].dependents if edge.kind is EdgeKind.BUILDS_IN]
         return Assignment(
             build=build,
@@ -60,7 +61,35 @@ class Graph:
             disk_children_of_failure=any(
                 edge.continue_on_failure or self._nodes[edge.to_id].job.only_after_failure for edge in disk_children
             ),
+            takes_workspace=any(edge.workspace for edge in self._nodes[job.id].prerequisites),
+            workspace_takers=any(after_all or edge.from_id == job.id for edge, after_all in takers),
+            workspace_takers_after_failure=any(after_all for _, after_all in takers),
+            workspace_in_names=any(self._is_cached(edge.to_id) for edge, _ in takers),
         )
+
+    def _takers(self, job_id: int) -> Iterator[tuple[Edge, bool]]:
+        """Yield the edges over which a job's workspace may be taken, also behind one that is skipped.
+
+        With each comes whether its job may run after a failure, or after one between them has been skipped.
+        """
+        ahead, seen = [(job_id, False)], set[tuple[int, bool]]()
+        while ahead:
+            here, passed_over = ahead.pop()
+            for edge in self._nodes[here].dependents:
+                if not edge.workspace and edge.kind is not EdgeKind.BUILDS_IN:
+                    continue
+                only_after = self._nodes[edge.to_id].job.only_after_failure
+                if edge.workspace:
+                    yield edge, passed_over or edge.continue_on_failure or only_after
+                further = edge.to_id, passed_over or only_after
+                if further not in seen:
+                    seen.add(further)
+                    ahead.append(further)
+
+    def _is_cached(self, job_id: int) -> bool:
+        """Tell whether a job is cached, or one that starts from its disk."""
+        node = self._nodes[job_id]
+        return node.job.cache_key is not None or any(edge.kind is EdgeKind.BUILDS_IN for edge in node.dependents)
 
     def parent(self, job_id: int) -> Job | None:
         """Return the job in whose disk this one builds, or None."""

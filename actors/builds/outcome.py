@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from actors import vms
 from actors.builds.attempt.environment import EnvironmentTooLarge
 from actors.builds.attempt.log import LogNotKept
+from actors.builds.attempt.shared_workspaces import WorkspaceMissing
 from actors.builds.attempt.taken_files import FilesMissing
 from actors.builds.states import JobEvent
 from storage import JobErrorCode, JobState, Outcome, SecretNotFound, immutable
@@ -81,9 +82,9 @@ class AttemptResult:
         return self.event is JobEvent.PASSED or self.soft_failed
 
     def without_disk(self, why: str) -> AttemptResult:
-        """Return the same result of a job whose disk could not be kept.
+        """Return the same result of a job whose disk, or the workspace that others take, could not be kept.
 
-        Dependents cannot build in it, so the job fails if it would have satisfied them.
+        Dependents cannot start from it, so the job fails if it would have satisfied them.
         """
         if not self.satisfies:
             return self
@@ -152,7 +153,7 @@ def failure_of(error: Exception) -> JobFailure:
     match error:
         case vms.ImageNotFound():
             return JobFailure(JobErrorCode.IMAGE_NOT_FOUND, str(error))
-        case vms.SnapshotNotFound():
+        case vms.SnapshotNotFound() | WorkspaceMissing() | vms.WorkspaceNotShared():
             return JobFailure(JobErrorCode.SNAPSHOT_FAILED, str(error))
         case vms.SourceError():
             return JobFailure(JobErrorCode.SOURCE_FETCH_FAILED, str(error))

@@ -82,20 +82,20 @@ def retry(storage: Storage, build: Build, only: Job | None = None) -> bool:
 
 
 def to_run_again(jobs: Sequence[Job], edges: Iterable[Edge], only: int | None = None) -> set[int]:
-    """Return the jobs that did not pass, and those in whose disks they build.
+    """Return the jobs that did not pass, and those whose disks or workspaces they take.
 
     With ``only`` that is this one job of them, and what was skipped or canceled after it.
 
-    A finished build's disks are gone. A soft failure stays, because the build went on with it, and so does a job that
-    its own condition has skipped. One that runs only after a failure is decided anew where something runs again that
-    it needs.
+    A finished build's disks and workspaces are gone. A soft failure stays, because the build went on with it, and so
+    does a job that its own condition has skipped. One that runs only after a failure is decided anew where something
+    runs again that it needs.
     """
-    parents: dict[int, int] = {}
+    parents: dict[int, list[int]] = {}
     dependents: dict[int, list[int]] = {}
     for edge in edges:
         dependents.setdefault(edge.from_id, []).append(edge.to_id)
-        if edge.kind is EdgeKind.BUILDS_IN:
-            parents[edge.to_id] = edge.from_id
+        if edge.kind is EdgeKind.BUILDS_IN or edge.workspace:
+            parents.setdefault(edge.to_id, []).append(edge.from_id)
     unpassed = [job for job in jobs if job.state is not JobState.PASSED and not job.soft_failed]
     undecided = {job.id for job in unpassed if job.only_after_failure or job.error_code == JobErrorCode.NOTHING_FAILED}
     ahead = [job.id for job in unpassed if not job.skipped_by_condition and job.id not in undecided]
@@ -109,7 +109,7 @@ def to_run_again(jobs: Sequence[Job], edges: Iterable[Edge], only: int | None = 
         if job_id not in again:
             again.add(job_id)
             ahead += undecided.intersection(dependents.get(job_id, ()))
-            ahead += [parents[job_id]] if job_id in parents else []
+            ahead += parents.get(job_id, ())
     return again
 
 

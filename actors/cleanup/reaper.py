@@ -133,6 +133,9 @@ class Reaper:
         evict_folders(storage, self._live_settings.now.cache, self._clock.now())
         storage.kept_folders.remove_orphans(storage.timeline.ago(_ORPHAN_AGE))
         free_disks(storage, self._providers)
+        for build_uuid in storage.workspaces.builds():
+            if _is_finished(storage, build_uuid) or storage.builds.by_uuid(build_uuid) is None:
+                storage.workspaces.remove(build_uuid)
         finished = {uuid for uuid in storage.sources.manifests() if _is_finished(storage, uuid)}
         for build_uuid in finished - storage.snapshots.builds():
             storage.sources.remove_manifest(build_uuid)

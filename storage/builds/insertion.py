@@ -196,9 +196,15 @@ class JobInserter:
         self._insert_job.run_many(_job_slots(jobs, position, build, now) for position in range(len(jobs)))
         ids = self._ids.all(build_id=build.id)
         self._insert_edge.run_many(
-            {"from_id": ids[prerequisite], "to_id": job_id, "kind": kind, "continue_on_failure": continue_on_failure}
+            {
+                "from_id": ids[each.position],
+                "to_id": job_id,
+                "kind": each.kind,
+                "continue_on_failure": each.continue_on_failure,
+                "workspace": each.workspace,
+            }
             for job_id, job in zip(ids, jobs, strict=True)
-            for prerequisite, kind, continue_on_failure in job.depends_on
+            for each in job.depends_on
         )
 
 

@@ -60,6 +60,7 @@ class Jobs:
             EdgeRow.select(*_EDGE.selected).join(JobRow, on=JobRow.id == EdgeRow.to_job).where(of_build),
             _EDGE,
         )
+        self._before = Query(database, EdgeRow.select(*_EDGE.selected).where(EdgeRow.to_job == slot("job_id")), _EDGE)
         with_vm = JobRow.select(JobRow.id).where(JobRow.build == BuildRow.id, JobRow.state.in_(_WITH_VM))
         self._builds_with_vms = Query(
             database,
@@ -113,6 +114,10 @@ class Jobs:
     def edges(self, build_id: int) -> list[Edge]:
         """Return the dependencies between a build's jobs."""
         return self._edges.all(build_id=build_id)
+
+    def edges_to(self, job_id: int) -> list[Edge]:
+        """Return the dependencies of a job on others."""
+        return self._before.all(job_id=job_id)
 
     def move(
         self,

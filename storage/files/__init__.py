@@ -21,5 +21,6 @@ if TYPE_CHECKING:
         entries_below,
         new_manifest,
     )
+    from storage.files.workspaces import Workspace
 else:
     __getattr__ = on_first_use(__name__)

@@ -20,6 +20,7 @@ DATABASE = "ci-daemon.sqlite3"
 KEY = "secret.key"
 LOGS = "logs"
 SOURCES = "sources"
+WORKSPACES = "workspaces"
 
 _PART = r"[a-z0-9][a-z0-9-]{0,62}"
 _PLACE = pattern(r"\{[a-z]+\}")
@@ -123,6 +124,11 @@ ARTIFACT = FileKind(
 KEPT_FOLDER = FileKind(KEPT_FOLDERS, "{folder}.tar")
 """Without rows: backups leave out what jobs can make anew."""
 
+WORKSPACE = FileKind(WORKSPACES, "{build}/{job}.{content}.tar")
+"""Without rows: it is useful only with disks, which backups leave out."""
+
+PARTIAL_WORKSPACE = FileKind(WORKSPACES, "{build}/{job}.partial")
+
 FILE_KINDS = (
     ARCHIVE,
     PARTIAL,
@@ -134,6 +140,8 @@ FILE_KINDS = (
     SERVICE_LOG,
     ARTIFACT,
     KEPT_FOLDER,
+    WORKSPACE,
+    PARTIAL_WORKSPACE,
 )
 """In the order in which a backup may copy them."""
 

@@ -144,12 +144,14 @@ class Dependency(NamedTuple):
     """A dependency of one job on the job at ``position`` in the same list.
 
     With ``builds_in`` the dependent also starts from the other's disk. With ``continue_on_failure`` any terminal state
-    of the other satisfies it (pipeline-ir.md, "Graph shape").
+    of the other satisfies it (pipeline-ir.md, "Graph shape"). With ``workspace`` the dependent takes the workspace that
+    the other leaves.
     """
 
     position: int
     kind: EdgeKind = EdgeKind.DEPENDS_ON
     continue_on_failure: bool = False
+    workspace: bool = False
 
 
 @immutable
@@ -257,12 +259,13 @@ class Outcome:
 
 @immutable
 class Edge:
-    """Job ``to_id`` waits for job ``from_id``; both are row ids."""
+    """Job ``to_id`` waits for job ``from_id``, and may take its ``workspace``; both are row ids."""
 
     from_id: int
     to_id: int
     kind: EdgeKind
     continue_on_failure: bool
+    workspace: bool = False
 
 
 @immutable

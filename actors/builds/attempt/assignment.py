@@ -21,7 +21,9 @@ class Assignment:
     """A job, its lease, and the jobs with which it shares disks.
 
     ``parent`` is the job in whose disk this one builds. ``disk_children`` is true if other jobs build in this one's
-    disk, ``disk_children_of_failure`` if one of them does so even when this job fails.
+    disk, ``disk_children_of_failure`` if one of them does so even when this job fails. With ``takes_workspace`` it
+    starts with the workspace of another job, and with ``workspace_takers``, or ``workspace_takers_after_failure``,
+    others take its own; ``workspace_in_names`` if their disks may be cached.
     """
 
     build: Build
@@ -30,6 +32,10 @@ class Assignment:
     parent: Job | None
     disk_children: bool
     disk_children_of_failure: bool
+    takes_workspace: bool = False
+    workspace_takers: bool = False
+    workspace_takers_after_failure: bool = False
+    workspace_in_names: bool = False
 
 
 def spec_of(

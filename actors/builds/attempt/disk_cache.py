@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from actors.builds.attempt.environment import declared_environment
 from actors.builds.attempt.outputs import variables_of
+from actors.builds.attempt.shared_workspaces import content_taken
 from actors.builds.attempt.taken_files import FilesMissing, taken_artifacts
 from actors.builds.attempt.workspace import build_of_job, manifest_on_disk
 from actors.builds.states import JobEvent, next_state
@@ -82,6 +83,11 @@ class CacheNames:
                 return None
             files = [(each.path, each.sha256, each.executable) for of_one in taken for each in of_one.artifacts]
             ingredients["files"] = sorted(files)
+        takes_one, content = content_taken(self._storage, build, job)
+        if takes_one:
+            if content is None:
+                return None
+            ingredients["workspace"] = content
         text = json.dumps(ingredients, sort_keys=True)
         return hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()
 

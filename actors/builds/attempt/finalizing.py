@@ -105,7 +105,7 @@ class Finalizer:
         if result.event is not JobEvent.RETRY:
             result = self._judge_outputs(self._collect(result))
             self._keep_folders(result)
-            result = self._keep_disk(result)
+            result = self._keep_disk(self._keep_workspace(result))
         self._attempt.log.settle()
         return result
 
@@ -159,6 +159,22 @@ class Finalizer:
             lines = [f"the folders to keep could not be read: {error}"]
         if lines:
             self._attempt.log.notice("\n".join(lines))
+
+    def _keep_workspace(self, result: AttemptResult) -> AttemptResult:
+        """Keep the workspace for jobs that take it; without it the job fails if it would have satisfied them."""
+        assignment = self._assignment
+        if not (assignment.workspace_takers if result.satisfies else assignment.workspace_takers_after_failure):
+            return result
+        try:
+            self._attempt.keep_workspace(needed=result.satisfies)
+        except VmError as error:
+            if not result.satisfies:
+                self._attempt.log.notice(f"the workspace could not be kept for other jobs: {error}")
+                return result
+            if isinstance(error, VmLost):
+                raise
+            return result.without_disk(str(error))
+        return result
 
     def _cause(self, exit_code: int) -> JobFailure | None:
         """Return a failure if the disk explains the exit, else None.

@@ -19,6 +19,7 @@ from actors.builds.attempt.environment import builds_images, job_environment
 from actors.builds.attempt.kept_folders import JobFolders
 from actors.builds.attempt.log import NO_ROOM, AttemptLog, LogNotKept, opening_notices
 from actors.builds.attempt.services import JobServices
+from actors.builds.attempt.shared_workspaces import SharedWorkspace
 from actors.builds.attempt.vm import VmConnection, VmMaker
 from actors.builds.attempt.workspace import lay_taken_files, populate_workspace
 from actors.builds.outcome import DiskUse, TimeLimit, may_have_filled, time_limit
@@ -105,6 +106,13 @@ class AttemptRunner:
             self._job,
             settings.cache,
             timeout=settings.artifacts.timeout,
+            free=lambda: self._free() - settings.jobs.min_free_bytes,
+        )
+        self._workspace = SharedWorkspace(
+            self._storage,
+            self._build,
+            self._job,
+            timeout=settings.jobs.source_timeout,
             free=lambda: self._free() - settings.jobs.min_free_bytes,
         )
         self._fresh = False
@@ -206,6 +214,8 @@ class AttemptRunner:
             output_patience=settings.log_wait_seconds,
         )
         self._name_disk(of_jobs)
+        if self._assignment.workspace_takers:
+            self._workspace.discard()
         self._storage.outputs.discard(self._job.id)
         self._storage.summaries.discard(self._job.id)
         self._output = vms.start(connection, spec)
@@ -403,6 +413,31 @@ class AttemptRunner:
             return []
         return self._folders.keep(self._connection.patiently(self._connection.connected))
 
+    def keep_workspace(self, *, needed: bool) -> None:
+        """Keep the workspace for jobs that take it, over as many connections as needed.
+
+        While the host has no room for one that is ``needed``, it waits in the VM, as long as artifacts may. Raises
+        VmError, VmLost and Abandoned.
+        """
+        since: float | None = None
+        while True:
+            try:
+                connection = self._connection.patiently(self._connection.connected)
+                self._workspace.keep(connection, hashed=self._assignment.workspace_in_names)
+            except (vms.ConnectionLost, vms.CommandTimeout):
+                self._connection.reconnect()
+            except OSError as error:
+                now = self._clock.monotonic()
+                if since is None:
+                    since = now
+                    self.log.notice(f"the workspace waits, as the host cannot keep it: {error_reason(error)}")
+                if not needed or now - since >= self._settings.artifacts.timeout:
+                    message = f"the host could not keep the workspace: {error_reason(error)}"
+                    raise vms.VmError(message) from error
+                self._connection.pause(_HOST_PAUSE)
+            else:
+                return
+
     def snapshot(self, *, passed: bool, needed: bool) -> None:
         """Snapshot the disk under the lease's id, for jobs that start from it. This ends the VM.
 
@@ -472,17 +507,19 @@ class AttemptRunner:
     def _populate_workspace(self, connection: vms.Connection) -> list[str]:
         """Lay the source, files of other jobs and what builds kept; return what of them to log."""
         timeout = self._settings.jobs.source_timeout
-        populate_workspace(
-            self._storage,
-            self._clock,
-            self._build,
-            self._lease,
-            parent_disk(self._assignment, self._storage),
-            self._connection,
-            timeout=timeout,
-        )
+        shared = self._workspace.lay(connection) if self._assignment.takes_workspace else None
+        if shared is None:
+            populate_workspace(
+                self._storage,
+                self._clock,
+                self._build,
+                self._lease,
+                parent_disk(self._assignment, self._storage),
+                self._connection,
+                timeout=timeout,
+            )
         taken = lay_taken_files(self._storage, self._clock, self._build, self._job, self._connection, timeout=timeout)
-        return [*taken, *self._folders.lay(connection)]
+        return [*([] if shared is None else [shared]), *taken, *self._folders.lay(connection)]
 
     def _open_log(self, laid: list[str]) -> None:
         """Open the log before the command starts, so that the command waits for a log that cannot be written.

@@ -15,6 +15,7 @@ from actors.ir.language.expansion import MOST_COMBINATIONS, cells_of, combinatio
 from actors.ir.language.inputs import misfit, variable_of
 from actors.ir.language.model import Common, Condition, Input, Job, JobFile, Pipeline
 from actors.ir.language.names import has_names, names_in, nearest, unknown_names
+from actors.ir.language.workspaces import Workspaces
 from actors.ir.language.yaml_text import MOST_VALUES
 from actors.ir.planning import topological
 from storage import BuildErrorCode, Dependency
@@ -104,7 +105,6 @@ _INPUTS = "inputs."
 
 _NOT_YET = {
     "generates": "jobs cannot generate jobs yet",
-    "workspace": "workspaces are not shared without the disk yet",
 }
 """Keys of the language that this version of the service does not know."""
 
@@ -344,7 +344,7 @@ def _of_references(pipeline: Pipeline, names: Mapping[str, None]) -> Iterator[Fa
             yield Fault(BuildErrorCode.INVALID_IR, message, (*path, "when", "status"))
     if pipeline.defaults is not None:
         yield from _of_services(pipeline.defaults, ("defaults",))
-    yield from _of_cycle(pipeline)
+    yield from (list(_of_cycle(pipeline)) or workspaces_of(pipeline).faults()) if few else _of_cycle(pipeline)
     yield from _of_inputs(pipeline)
 
 
@@ -358,6 +358,12 @@ def _of_gate(job: Job, path: _Path) -> Iterator[Fault]:
     if job.cache is not None:
         message = 'a job with a "gate" is not passed from the cache: take one of both away'
         yield Fault(BuildErrorCode.INVALID_IR, message, (*path, "cache"))
+
+
+def workspaces_of(pipeline: Pipeline) -> Workspaces:
+    """Return whose workspace each job takes. Raises IrError for a cycle."""
+    jobs = {key: with_defaults(job, pipeline.defaults) for key, job in pipeline.jobs.items()}
+    return Workspaces(jobs, in_order(pipeline))
 
 
 def _of_inputs(pipeline: Pipeline) -> Iterator[Fault]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from actors.ir.built import CONTAINERS_VARIABLE, NAMED
 from actors.ir.decoding import Fault, quoted
-from actors.ir.language.checking import check, in_order, refusal, with_defaults
+from actors.ir.language.checking import check, in_order, refusal, with_defaults, workspaces_of
 from actors.ir.language.conditions import matchable, unmet
 from actors.ir.language.expansion import Cell, Template, cells_of, with_names
 from actors.ir.language.inputs import fitting, variable_of
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from actors.ir.built import Built
     from actors.ir.language import model
     from actors.ir.language.model import Cache, Job, Pipeline
+    from actors.ir.language.workspaces import Workspaces
     from actors.ir.settings import IrSettings
 
 _NO_CACHE = "none"
@@ -77,7 +78,7 @@ def lowered(pipeline: Pipeline, limits: IrSettings, built: Built | None) -> Defi
     if found:
         raise refusal(found)
     timeout = None if pipeline.timeout is None else seconds_of(pipeline.timeout)
-    awaited = zip(cells, _dependencies(cells), strict=True)
+    awaited = zip(cells, _with_workspaces(cells, _dependencies(cells), workspaces_of(pipeline)), strict=True)
     new_jobs = tuple(cell.new_job(each, limits) for cell, each in awaited)
     return Definition(new_jobs, timeout, strict_shell=True, concurrency=_concurrency(pipeline))
 
@@ -319,6 +320,23 @@ def _dependencies(cells: Sequence[_Planned]) -> list[tuple[Dependency, ...]]:
         if cell.skipped is not None:
             beyond[position] = _running(found[cell.of], cells, lenient=_status(cell.job) == "failed")
     return [found[cell.of] for cell in cells]
+
+
+def _with_workspaces(
+    cells: Sequence[_Planned], dependencies: Sequence[tuple[Dependency, ...]], workspaces: Workspaces
+) -> Iterator[tuple[Dependency, ...]]:
+    """Yield the dependencies of each cell, with a mark at the one whose workspace it takes.
+
+    That is the next of the chain that is not skipped: a job that does not run leaves the workspace as it was.
+    """
+    positions = {cell.of: position for position, cell in enumerate(cells)}
+    for cell, awaited in zip(cells, dependencies, strict=True):
+        chain = (positions[key] for key in workspaces.taken_by(cell.of))
+        taken = next((position for position in chain if cells[position].skipped is None), None)
+        found = {each.position: each for each in awaited}
+        if taken is not None and cell.skipped is None:
+            found[taken] = found.get(taken, Dependency(taken))._replace(workspace=True)
+        yield tuple(found[each] for each in sorted(found))
 
 
 def _own_dependencies(job: Job, positions: Mapping[str, list[int]]) -> list[Dependency]:

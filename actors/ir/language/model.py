@@ -66,6 +66,7 @@ _MOST_EXCLUDED = 100
 _MOST_CHOICES = 100
 _STATUSES = ("passed", "failed", "always")
 _TRIGGER_STATES = tuple(map(str, TriggerState))
+_SHARED = "shared"
 _BOOLEAN: dict[str, Any] = {"type": "boolean"}
 _INTEGER: dict[str, Any] = {"type": "integer"}
 _NOTHING: dict[str, Any] = {"type": "null"}
@@ -251,6 +252,12 @@ def _events(value: object) -> object:
     return one_or_many(value)
 
 
+def _workspace(value: object) -> str:
+    if value != _SHARED:
+        raise wrong(f'expected "{_SHARED}", got {quoted(value)}')
+    return _SHARED
+
+
 Events = Annotated[list[Line], Field(min_length=1), Spelling(_events, ({"enum": list(EVENTS)},))]
 
 
@@ -348,6 +355,11 @@ class Common(Strict):
     )
     services: Services | None = Field(
         None, description="Programs beside the command, by host names; the command also reaches them at `localhost`."
+    )
+    workspace: Annotated[str, Spelling(_workspace, ({"enum": [_SHARED]},), alone=True)] | None = Field(
+        None,
+        description="`shared` to start with the workspace of the job before, under an own image. That is the job in"
+        " `needs` that says `shared`, too; the first of such a chain has the source.",
     )
 
 

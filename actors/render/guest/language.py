@@ -449,6 +449,11 @@ class Defaults(TypedDict, total=False):
     """`true` for a job that builds and runs images with Buildah or Podman."""
     services: Mapping[str, Service]
     """Programs beside the command, by host names; the command also reaches them at `localhost`."""
+    workspace: Literal["shared"]
+    """`shared` to start with the workspace of the job before, under an own image.
+
+    That is the job in `needs` that says `shared`, too; the first of such a chain has the source.
+    """
 
 
 class Concurrency(TypedDict, total=False):

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from hypothesis import given
@@ -14,6 +14,8 @@ from tests.actors.builds.test_outcome import job
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+
+    from storage import Build, Lease
 
 FAILED, RUNNING, PENDING = Progress(JobState.FAILED), Progress(JobState.RUNNING), Progress(JobState.PENDING)
 
@@ -153,3 +155,23 @@ def test_what_is_ready_stays_so_when_a_prerequisite_is_forgiven(drawn: tuple[Gra
     for number in made:
         made[number].progress = dataclasses.replace(made[number].progress, soft_failed=True)
     assert ready <= {number for number in made if made.readiness(number) is JobEvent.READY}
+
+
+def sharing(*edges: Edge, only_after_failure: Collection[int] = ()) -> list[tuple[bool, bool]]:
+    """Return for each job whether its workspace is wanted once it passed, and once it failed."""
+    made = Graph([job(id=each, only_after_failure=each in only_after_failure) for each in range(4)], edges)
+    found = [made.assignment(cast("Build", None), job(id=each), cast("Lease", None)) for each in range(4)]
+    return [(each.workspace_takers, each.workspace_takers_after_failure) for each in found]
+
+
+def test_a_workspace_is_wanted_by_those_that_may_take_it():
+    waits, disk = EdgeKind.DEPENDS_ON, EdgeKind.BUILDS_IN
+    no, passed, both = (False, False), (True, False), (True, True)
+    chain = [Edge(0, 1, waits, False, True), Edge(1, 2, waits, False, True)]
+    assert sharing(*chain) == [passed, passed, no, no]
+    assert sharing(Edge(0, 1, waits, False, True), Edge(1, 2, waits, True, True)) == [both, both, no, no]
+    assert sharing(*chain, only_after_failure=[2]) == [both, both, no, no]
+    behind_disks = [Edge(0, 1, disk, False), Edge(1, 2, disk, False)]
+    assert sharing(*behind_disks, Edge(2, 3, waits, False, True)) == [no, no, passed, no]
+    assert sharing(*behind_disks, Edge(2, 3, waits, True, True)) == [both, both, both, no]
+    assert sharing(Edge(0, 1, waits, False), Edge(1, 2, waits, False, True)) == [no, passed, no, no]

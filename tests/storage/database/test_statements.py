@@ -218,7 +218,7 @@ def test_a_slot_without_a_value_is_refused(storage: Storage, database: Database)
 def test_a_record_is_read_from_the_columns_of_its_fields():
     columns = Columns.of(Edge, EdgeRow, kind=(slot("kind"), EdgeKind))
     assert columns.selected[:2] == [EdgeRow.from_job, EdgeRow.to_job]
-    assert columns((1, 2, "builds_in", 1)) == Edge(1, 2, EdgeKind.BUILDS_IN, continue_on_failure=True)
+    assert columns((1, 2, "builds_in", 1, 0)) == Edge(1, 2, EdgeKind.BUILDS_IN, continue_on_failure=True)
 
 
 def test_a_record_is_written_to_the_columns_of_its_fields():

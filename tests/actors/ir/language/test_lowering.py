@@ -333,3 +333,55 @@ def test_a_file_says_its_group_and_the_locks_of_its_jobs():
     assert [(each.lock, each.lock_limit) for each in found.jobs] == [("deploy", 1), (None, 1)]
     assert plan("jobs: {a: {run: x}}").concurrency is None
     assert plan("{concurrency: {group: g}, jobs: {a: {run: x}}}").concurrency == Concurrency("g")
+
+
+def takes(text: str, built: Built | None = None) -> dict[str, str]:
+    """Return whose workspace each job takes."""
+    found = plan(text, built=built)
+    keys = [each.step_key for each in found.jobs]
+    return {
+        each.step_key: keys[before.position] for each in found.jobs for before in each.depends_on if before.workspace
+    }
+
+
+def test_a_job_takes_the_workspace_of_one_that_shares():
+    text = """
+    jobs:
+      a: {run: x, workspace: shared}
+      other: {run: x}
+      b: {run: x, needs: [a, other], workspace: shared}
+      c: {run: x, from: b}
+      d: {run: x, from: b, workspace: shared}
+      e: {run: x, needs: [a, b, d], workspace: shared}
+      f: {run: x, needs: [b, e]}
+    """
+    assert takes(text) == {"b": "a", "e": "d"}
+    assert needs(plan(text))["e"] == ["a", "b", "d"]
+
+
+def test_a_workspace_goes_past_a_job_that_is_skipped():
+    text = """
+    defaults: {workspace: shared}
+    jobs:
+      a: {run: x}
+      b: {run: x, from: a}
+      c: {run: x, needs: b, when: {branch: main}}
+      d: {run: x, needs: c}
+    """
+    assert takes(text, Built(event="push", branch="main")) == {"c": "b", "d": "c"}
+    assert takes(text, Built(event="push", branch="dev")) == {"d": "b"}
+    first = "{defaults: {workspace: shared}, jobs: {a: {run: x, when: {branch: main}}, b: {run: x, needs: a}}}"
+    assert takes(first, Built(event="push", branch="dev")) == {}
+
+
+def test_cells_take_one_workspace():
+    text = "{defaults: {workspace: shared}, jobs: {a: {run: x}, b: {run: x, needs: a, matrix: {v: [1, 2]}}}}"
+    assert takes(text) == {"b-1": "a", "b-2": "a"}
+
+
+def test_whose_workspace_it_is_costs_little_of_a_thousand_jobs():
+    chain = "".join(f"  j{n}: {{run: x, needs: [{f'j{n - 1}' if n else ''}]}}\n" for n in range(1000))
+    text = f"defaults: {{workspace: shared}}\njobs:\n{chain}"
+    assert len(takes(text)) == 999
+    few = "".join(f"  j{n}: {{run: x, needs: [{', '.join(f'j{m}' for m in range(n))}]}}\n" for n in range(60))
+    assert takes(f"defaults: {{workspace: shared}}\njobs:\n{few}")["j59"] == "j58"

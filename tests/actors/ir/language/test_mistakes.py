@@ -182,3 +182,28 @@ def test_nobody_can_start_from_the_disk_of_a_matrix():
     assert mistakes("jobs:\n  a: {run: x, matrix: {b: [1]}}\n  c: {run: x, from: a}\n") == [
         '3:15: jobs.c.from: "a" has a matrix, and so several disks: start from a job without one'
     ]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "mistake"),
+    [
+        (
+            "a: {run: x}, b: {run: x}, c: {run: x, needs: [a, b]}",
+            'jobs.c.workspace: it would have the workspaces of "a" and "b": a job takes one, and `files` of the others',
+        ),
+        (
+            "a: {run: x, matrix: {v: [1, 2]}}, b: {run: x, needs: a}",
+            'jobs.b.workspace: "a" has a matrix, and so several workspaces: a job takes one',
+        ),
+        (
+            "a: {run: x, cache: true}, b: {run: x, needs: a}",
+            'jobs.a.cache: "b" takes its workspace, which a hit in the cache would not leave: cache the last',
+        ),
+        ("a: {run: x, workspace: own}", 'jobs.a.workspace: expected "shared", got "own"'),
+    ],
+)
+def test_a_workspace_that_cannot_be_shared_is_told(jobs: str, mistake: str):
+    (found,) = mistakes(f"{{defaults: {{workspace: shared}}, jobs: {{{jobs}}}}}")
+    assert found.partition(": ")[2] == mistake
+    if "own" not in jobs:
+        assert mistakes(f"{{jobs: {{{jobs}}}}}") == []
