@@ -12,7 +12,7 @@ from storage import on_first_use
 if TYPE_CHECKING:
     from actors.builds.adding import add_planned, has_credit
     from actors.builds.attempt.environment import job_environment
-    from actors.builds.attempt.outputs import variables_of
+    from actors.builds.attempt.told import variables_of
     from actors.builds.gates import gate_reason, people_of, refusal
     from actors.builds.retrying import repetition, retry, wait_reason
     from actors.engine import Engine, EngineBusy

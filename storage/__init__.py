@@ -164,6 +164,8 @@ if TYPE_CHECKING:
         NewEnvironment,
     )
     from storage.records.jobs import (
+        Annotation,
+        AnnotationLevel,
         Attempt,
         AwaitingJob,
         BuildErrorCode,
@@ -181,6 +183,7 @@ if TYPE_CHECKING:
         QueuedJob,
         Service,
         Shape,
+        ShownAnnotation,
         ShownSummary,
         Turn,
     )

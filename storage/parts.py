@@ -28,11 +28,10 @@ if TYPE_CHECKING:
     from storage.builds.insertion import BuildInserter, IdempotencyKeys
     from storage.builds.jobs import Attempts, Jobs
     from storage.builds.kept_folders import KeptFolders
-    from storage.builds.outputs import Outputs
     from storage.builds.retries import Retries
     from storage.builds.room import BuildRoom
-    from storage.builds.summaries import Summaries
     from storage.builds.taken_builds import TakenBuilds
+    from storage.builds.told import Told
     from storage.clock_steps import ClockSteps
     from storage.database.integrity import Integrity
     from storage.files.artifacts import ArtifactFiles

@@ -104,9 +104,8 @@ class Storage:
     pipeline_triggers = _part(lambda self: parts.PipelineTriggers(self._database))
     schedules = _part(lambda self: parts.Schedules(self._database, self.pipelines))
     secrets = _part(lambda self: parts.Secrets(self._database, self.vault))
-    outputs = _part(lambda self: parts.Outputs(self._database))
-    summaries = _part(lambda self: parts.Summaries(self._database))
     taken_builds = _part(lambda self: parts.TakenBuilds(self._database))
+    told = _part(lambda self: parts.Told(self._database))
     _artifact_files = _part(lambda self: parts.ArtifactFiles(self.directory / ARTIFACTS))
     artifacts = _part(lambda self: parts.Artifacts(self._database, self._artifact_files, self.attempts))
     artifact_retention = _part(lambda self: parts.ArtifactRetention(self._database, self._artifact_files))
@@ -138,9 +137,7 @@ class Storage:
     switches = _part(lambda self: parts.Switches(self._database))
     snapshots = _part(lambda self: parts.Snapshots(self._database))
     cache = _part(
-        lambda self: parts.Cache(
-            self._database, self.jobs, self.snapshots, self.artifacts, self.outputs, self.summaries, self.logs
-        )
+        lambda self: parts.Cache(self._database, self.jobs, self.snapshots, self.artifacts, self.told, self.logs)
     )
     kept_folders = _part(lambda self: parts.KeptFolders(self._database, self.directory / KEPT_FOLDERS))
     workspaces = _part(lambda self: parts.Workspaces(self.directory / WORKSPACES))

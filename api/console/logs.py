@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _SHOWN_BYTES = 32 * 2**10
 _MOST_FOUND = 5000
+_MOST_ANNOTATIONS = 100
 _LONGEST_SEARCH = 200
 _MOST_TIMED_BYTES = 4 * 2**20
 _FIRST_OUTLINED_BYTES = 4 * 2**20
@@ -81,7 +82,8 @@ class JobPage(Page):
             cut=size > _SHOWN_BYTES,
             first_bytes=min(size, BLOCK_BYTES) if job.state.terminal else 0,
             gone=gone,
-            outputs=site.storage.outputs.of_job(job.id),
+            outputs=site.storage.told.outputs(job.id),
+            annotations=site.storage.told.annotations(build.id, _MOST_ANNOTATIONS, step=job.step_key),
             **self._for_members(req, build, job),
         )
 

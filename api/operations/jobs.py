@@ -5,16 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from actors import gate_reason
+from api.errors.catalog import ApiError
+from api.openapi.operations import Parameter
 from api.operations.builds import NOT_RETRIED, BuildRecord, pending_reason
-from api.operations.operation import GET, POST, Call, Span, operation
+from api.operations.operation import GET, POST, Call, Query, Span, operation
 from api.operations.things import BUILD, JOB, ReadableBuild, ReadableJob, ThisBuild, ThisJob, job_in_build
-from storage import Gate, JobState, Page, example, immutable, showing
+from storage import AnnotationLevel, Gate, JobState, Page, example, immutable, showing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from storage import Build, Job, Uuid
+    from storage import Build, Job, ShownAnnotation, Uuid
+
+_FILTERS = (
+    Parameter("level", "Only those of this level.", {"type": "string", "enum": list(map(str, AnnotationLevel))}),
+    Parameter("path", "Only those of this file.", {"type": "string", "examples": ["src/main.py"]}),
+    Parameter("step", "Only those of the job with this step key.", {"type": "string", "examples": ["lint"]}),
+)
 
 
 @immutable
@@ -100,6 +108,31 @@ class SummaryRecord:
     is_cut: bool = example(value=False)
 
 
+@immutable
+class AnnotationRecord:
+    """A remark of a job on a place in the repository, without the job's secrets.
+
+    Without ``path`` it is on no place. ``matcher`` is the problem matcher that found it in the job's log, in
+    ``log_line``, from 1; both are null for one that the command wrote itself.
+    """
+
+    job_id: Uuid
+    job_name: str = example("lint")
+    level: AnnotationLevel
+    path: str | None = example("src/main.py")
+    line: int | None
+    column: int | None
+    title: str | None = example("F401")
+    message: str = example("os is imported but unused")
+    matcher: str | None = example("ruff")
+    log_line: int | None
+
+    @classmethod
+    def of(cls, shown: ShownAnnotation) -> AnnotationRecord:
+        """Return the record of an annotation."""
+        return showing(cls, shown.annotation, job_id=shown.job_uuid, job_name=shown.job_name)
+
+
 JobList = Annotated[list[JobRecord], "Every job of a build, in topological order."]
 
 
@@ -126,7 +159,7 @@ def get_job_outputs(call: Call, build: ReadableBuild, job: ReadableJob) -> Outpu
 
     They appear when the command has ended, and go with the logs of the build.
     """
-    outputs = call.storage.outputs.of_job(job.id)
+    outputs = call.storage.told.outputs(job.id)
     return OutputsRecord({}, None) if outputs is None else OutputsRecord(outputs.variables, outputs.error)
 
 
@@ -136,10 +169,32 @@ def list_build_summaries(call: Call, build: ReadableBuild, span: Span) -> Page[S
 
     They appear when the commands have ended, and go with the logs of the build.
     """
-    page = call.storage.summaries.page_of_build(build.id, span.limit, span.after)
+    page = call.storage.told.summaries(build.id, span.limit, span.after)
     return Page(
         tuple(SummaryRecord(row.job_uuid, row.job_name, row.text, row.is_cut) for row in page.rows), page.next_key
     )
+
+
+@operation(
+    "listBuildAnnotations",
+    GET,
+    f"{BUILD}/annotations",
+    "A page of annotations.",
+    security="optional",
+    errors=("invalid_filter",),
+    parameters=_FILTERS,
+)
+def list_build_annotations(call: Call, build: ReadableBuild, span: Span, query: Query) -> Page[AnnotationRecord]:
+    """List the remarks of a build's jobs on places in the repository, in the order of the jobs' ends.
+
+    They appear when the commands have ended, and go with the logs of the build. A job has at most 500; the last one
+    then counts the others.
+    """
+    level, path, step = (query.given[each.name] or None for each in _FILTERS)
+    if level is not None and level not in tuple(AnnotationLevel):
+        raise ApiError("invalid_filter", f"level: expected one of {', '.join(AnnotationLevel)}")
+    page = call.storage.told.annotations(build.id, span.limit, span.after, level=level, path=path, step=step)
+    return Page(tuple(map(AnnotationRecord.of, page.rows)), page.next_key)
 
 
 @operation("retryJob", POST, f"{JOB}/retry", "The build, in which it runs again.", errors=NOT_RETRIED)

@@ -84,7 +84,7 @@ def open_shell(storage: Storage, images: vms.Images, providers: vms.Providers, c
         config.http.url,
         of_jobs=config.jobs.env,
         of_image=of_image,
-        of_needed=actors.variables_of(storage.outputs.given_to(target.job.id))[0],
+        of_needed=actors.variables_of(storage.told.outputs_given_to(target.job.id))[0],
         of_build=storage.builds.env(target.build.id),
         secrets={},
     )

@@ -10,7 +10,7 @@ import peewee
 from storage.data_classes import immutable
 from storage.database.clock import to_micros
 from storage.database.statements import Columns, Query, Write, first, slot
-from storage.models.builds import ArtifactRow, BuildRow, JobOutputsRow, JobSummaryRow
+from storage.models.builds import AnnotationRow, ArtifactRow, BuildRow, JobOutputsRow, JobSummaryRow
 from storage.models.leases import CacheRow, SnapshotRow
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ class ArtifactRetention(Retention):
 
 
 class LogRetention(MeasuredRetention):
-    """Retention of logs, and of outputs and summaries with them.
+    """Retention of logs, and of what jobs have told with them.
 
     Never touches an unfinished build's. Safe in any thread.
     """
@@ -210,7 +210,9 @@ class LogRetention(MeasuredRetention):
             .limit(_BATCH),
             first,
         )
-        self._delete_summaries = Write(database, JobSummaryRow.delete().where(JobSummaryRow.build == slot("build_id")))
+        self._delete_told = [
+            Write(database, row.delete().where(row.build == slot("build_id"))) for row in (JobSummaryRow, AnnotationRow)
+        ]
         self._forget_outputs = Write(database, JobOutputsRow.delete().where(JobOutputsRow.job == slot("job_id")))
 
     def remove_orphans(self) -> list[str]:
@@ -235,7 +237,8 @@ class LogRetention(MeasuredRetention):
         with self._database.write():
             for each in batch:
                 self._expire_outputs.run(build_id=each.build_id)
-                self._delete_summaries.run(build_id=each.build_id)
+                for delete in self._delete_told:
+                    delete.run(build_id=each.build_id)
         super()._remove_all(batch)
 
     def _bytes_of(self, build_uuid: str) -> int:

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
     from storage.builds.artifacts import Artifacts
     from storage.builds.jobs import Jobs
-    from storage.builds.outputs import Outputs
-    from storage.builds.summaries import Summaries
+    from storage.builds.told import Told
     from storage.database.connection import Database
     from storage.files.logs import LogFiles
     from storage.records.jobs import Job
@@ -57,16 +56,14 @@ class Cache:
         jobs: Jobs,
         snapshots: Snapshots,
         artifacts: Artifacts,
-        outputs: Outputs,
-        summaries: Summaries,
+        told: Told,
         logs: LogFiles,
     ) -> None:
         self._database = database
         self._jobs = jobs
         self._snapshots = snapshots
         self._artifacts = artifacts
-        self._outputs = outputs
-        self._summaries = summaries
+        self._told = told
         self._logs = logs
         entries = (
             CacheRow.select(*_ENTRY.selected)
@@ -175,8 +172,7 @@ class Cache:
             self._snapshots.give(entry.snapshot, job.id)
             self._use.run(id=entry.id, now=self._database.now())
             if entry.job_id != job.id:  # a job that runs again may find its own disk
-                self._outputs.inherit(entry.job_id, job.id, job.build_id)
-                self._summaries.inherit(entry.job_id, job.id, job.build_id)
+                self._told.inherit(entry.job_id, job.id, job.build_id)
                 if job.artifacts:
                     self._artifacts.inherit(entry.job_id, job.id)
             with suppress(OSError), self._logs.writer(build_uuid, job.uuid, job.attempt) as log:
@@ -187,7 +183,7 @@ class Cache:
     def _has_all(self, entry: CacheEntry, job: Job) -> bool:
         """Tell whether all is still there that a job is to have of the command which left a disk."""
         if self._is_older.one(snapshot=entry.snapshot) is not None:
-            return not job.artifacts and self._outputs.of_job(entry.job_id) is None
+            return not job.artifacts and self._told.outputs(entry.job_id) is None
         return not job.artifacts or self._artifacts.complete(entry.job_id)
 
     def drop(self, entries: Iterable[CacheEntry]) -> None:

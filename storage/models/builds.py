@@ -9,7 +9,7 @@ from storage.models.fields import FlagField, InstantField, ListField
 from storage.models.pipelines import PipelineRow
 from storage.models.row import Row
 from storage.records.builds import Artifact, Build, KeptFolder, RequestKey
-from storage.records.jobs import Attempt, Edge, Job, JobOutputs, JobSummary
+from storage.records.jobs import Annotation, Attempt, Edge, Job, JobOutputs, JobSummary
 
 
 class BuildRow(Row, table="builds", record=Build, joined=("organization_id", "organization_slug", "pipeline_slug")):
@@ -77,6 +77,13 @@ class JobOutputsRow(Row, table="job_outputs", record=JobOutputs, key=("job",)):
 
 class JobSummaryRow(Row, table="job_summaries", record=JobSummary, key=("job",)):
     """The Markdown that a job says of its build; ``build`` repeats the job's, for the list of a build."""
+
+    job = peewee.ForeignKeyField(JobRow)
+    build = peewee.ForeignKeyField(BuildRow)
+
+
+class AnnotationRow(Row, table="annotations", record=Annotation):
+    """A remark of a job on a place in the repository; ``build`` repeats the job's, for a build's list."""
 
     job = peewee.ForeignKeyField(JobRow)
     build = peewee.ForeignKeyField(BuildRow)

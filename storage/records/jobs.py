@@ -371,6 +371,41 @@ class ShownSummary(NamedTuple):
     is_cut: bool
 
 
+class AnnotationLevel(StrEnum):
+    """The weight of an annotation."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTICE = "notice"
+
+
+@immutable
+class Annotation:
+    """A remark of a job on a place in the repository, or on none.
+
+    ``matcher`` is the one that found it in a line of the log, ``log_line``, from 1; both are None for one that the
+    command wrote itself. Without a ``path`` there is no ``line``, and without that no ``column``; both count from 1.
+    """
+
+    level: AnnotationLevel
+    message: str
+    path: str | None = None
+    line: int | None = None
+    column: int | None = None
+    title: str | None = None
+    matcher: str | None = None
+    log_line: int | None = None
+
+
+class ShownAnnotation(NamedTuple):
+    """An annotation with the job that says it."""
+
+    id: int
+    job_uuid: str
+    job_name: str
+    annotation: Annotation
+
+
 class JobErrorCode(StrEnum):
     """The reasons why a job failed or timed out, besides its exit code (engine.md, "Error codes")."""
 

@@ -10,9 +10,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from actors.builds.attempt.environment import declared_environment
-from actors.builds.attempt.outputs import variables_of
 from actors.builds.attempt.shared_workspaces import content_taken
 from actors.builds.attempt.taken_files import FilesMissing, taken_artifacts
+from actors.builds.attempt.told import variables_of
 from actors.builds.attempt.workspace import build_of_job, manifest_on_disk
 from actors.builds.states import JobEvent, next_state
 from actors.vms import ImageNotFound, ProviderAway, SnapshotNotFound
@@ -104,7 +104,7 @@ class CacheNames:
         return None if disk is None else disk.cache_name
 
     def _outputs_given(self, job: Job) -> dict[str, str]:
-        return variables_of(self._storage.outputs.given_to(job.id))[0]
+        return variables_of(self._storage.told.outputs_given_to(job.id))[0]
 
     def _env_given(self, build: Build) -> dict[str, str]:
         """Return the variables that a build was created with, without those that tell its event."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actors import vms
-from actors.builds.attempt import outputs, summary
+from actors.builds.attempt import told
 from actors.ir import CONTAINERS_VARIABLE, EVENT_VARIABLE, event_of
 
 if TYPE_CHECKING:
@@ -78,8 +78,9 @@ def job_environment(
         "CI_BRANCH": build.branch or "",
         "CI_COMMIT": build.commit or "",
         "CI_ATTEMPT": str(job.attempt),
-        "CI_OUTPUT": vms.told_path(outputs.FILE),
-        "CI_SUMMARY": vms.told_path(summary.FILE),
+        "CI_OUTPUT": vms.told_path(told.OUTPUTS),
+        "CI_SUMMARY": vms.told_path(told.SUMMARY),
+        "CI_ANNOTATIONS": vms.told_path(told.ANNOTATIONS),
         "CI_CPUS": str(job.shape.cpu),
         "CI_MEMORY_MB": str(job.shape.memory_gb * _MB_IN_GB),
     }

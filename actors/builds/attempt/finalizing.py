@@ -57,8 +57,7 @@ class Finalizer:
         self._attempt.log.close()  # the notices of an attempt that was not finalized are on the disk, too
         if target is JobState.SCHEDULED:
             self._storage.artifacts.discard(self._assignment.build, self._job)
-            self._storage.outputs.discard(self._job.id)
-            self._storage.summaries.discard(self._job.id)
+            self._storage.told.discard(self._job.id)
             return jobs.retry(
                 self._job.id,
                 state,
@@ -144,7 +143,7 @@ class Finalizer:
 
     def _judge_outputs(self, result: AttemptResult) -> AttemptResult:
         """Fail a job that would pass without all of its outputs, which are stored before its exit is."""
-        outputs = self._storage.outputs.of_job(self._job.id)
+        outputs = self._storage.told.outputs(self._job.id)
         if outputs is None or outputs.error is None:
             return result
         return result.lacking(JobFailure(JobErrorCode.OUTPUTS_INVALID, outputs.error), self._job)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors import vms
-from actors.builds.attempt import outputs, summary
+from actors.builds.attempt import told
 from actors.builds.attempt.artifacts import ArtifactStore, Collection
 from actors.builds.attempt.assignment import parent_disk, spec_of
 from actors.builds.attempt.environment import builds_images, job_environment
@@ -26,7 +26,7 @@ from actors.builds.outcome import DiskUse, TimeLimit, may_have_filled, time_limi
 from storage import JobOutputs, JobSummary, Masker, error_reason, immutable, why_no_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Container, Iterator, Mapping
 
     from actors.builds.attempt.artifacts import Collected
     from actors.builds.attempt.assignment import Assignment
@@ -182,7 +182,7 @@ class AttemptRunner:
         secrets = self._storage.secrets.resolve(self._build, self._job)
         image = self._lease.image
         of_jobs = self._settings.jobs.env
-        of_needed, disputed = outputs.variables_of(self._storage.outputs.given_to(self._job.id))
+        of_needed, disputed = told.variables_of(self._storage.told.outputs_given_to(self._job.id))
         env = job_environment(
             self._build,
             self._job,
@@ -216,8 +216,7 @@ class AttemptRunner:
         self._name_disk(of_jobs)
         if self._assignment.workspace_takers:
             self._workspace.discard()
-        self._storage.outputs.discard(self._job.id)
-        self._storage.summaries.discard(self._job.id)
+        self._storage.told.discard(self._job.id)
         self._output = vms.start(connection, spec)
         return limit
 
@@ -257,30 +256,33 @@ class AttemptRunner:
                     self._services.follow(self._connection.connected())
                     exited = self._at_its_time(self._follow())
                     exited = replace(exited, failed_service=self._services.failure() or "")
-                    if outputs.FILE in exited.told:
-                        self._keep_outputs()
-                    if summary.FILE in exited.told:
-                        self._keep_summary()
+                    self._keep_told(exited.told)
                     return exited
                 except vms.ConnectionLost:
                     self._connection.reconnect()
                 except OSError as error:
                     self.log.wait_for_room(error)
 
-    def _keep_outputs(self) -> None:
-        """Store the outputs of the command, and say in the log which they are. Raises VmLost and Abandoned."""
-        told = self._told(outputs.FILE, outputs.MAX_BYTES)
-        written = outputs.written_outputs(told.content, told.size, self.log.masker)
-        self._storage.outputs.store(JobOutputs(self._job.id, self._build.id, written.variables, written.error))
-        self.log.notice(written.error or f"outputs: {', '.join(written.variables) or 'none'}")
-
-    def _keep_summary(self) -> None:
-        """Store the summary of the command. Raises VmLost and Abandoned."""
-        told = self._told(summary.FILE, summary.MAX_BYTES)
-        text, is_cut = summary.written_summary(told.content, told.size, self.log.masker)
-        self._storage.summaries.store(JobSummary(self._job.id, self._build.id, text, is_cut))
-        if is_cut:
-            self.log.notice(f"the summary has {told.size:,} bytes, of which the first {summary.MAX_BYTES:,} are kept")
+    def _keep_told(self, names: Container[str]) -> None:
+        """Store what the command has told by these files. Raises VmLost and Abandoned."""
+        job, build, masker, stored = self._job.id, self._build.id, self.log.masker, self._storage.told
+        if told.OUTPUTS in names:
+            file = self._told(told.OUTPUTS, told.MAX_BYTES)
+            outputs = told.written_outputs(file.content, file.size, masker)
+            stored.store_outputs(JobOutputs(job, build, outputs.variables, outputs.error))
+            self.log.notice(outputs.error or f"outputs: {', '.join(outputs.variables) or 'none'}")
+        if told.SUMMARY in names:
+            file = self._told(told.SUMMARY, told.MAX_BYTES)
+            text, is_cut = told.written_summary(file.content, file.size, masker)
+            stored.store_summary(JobSummary(job, build, text, is_cut))
+            if is_cut:
+                self.log.notice(f"the summary has {file.size:,} bytes, of which the first {told.MAX_BYTES:,} are kept")
+        if told.ANNOTATIONS in names:
+            file = self._told(told.ANNOTATIONS, told.MAX_ANNOTATION_BYTES)
+            written = told.written_annotations(file.content, file.size, masker)
+            stored.store_annotations(job, build, told.bounded(written.annotations))
+            if written.fault:
+                self.log.notice(written.fault)
 
     def _told(self, name: str, most_bytes: int) -> vms.Told:
         """Return what the command has told by a file, over as many connections as needed."""

@@ -9,7 +9,7 @@ import os
 import stat
 
 FOLDER = "/run/ci"
-NAMES = (b"output", b"summary")
+NAMES = (b"output", b"summary", b"annotations")
 _CHUNK = 1 << 16
 
 

@@ -51,6 +51,7 @@ _FOLD_FROM = 40
 _RENDER_LOG_BYTES = 64 * 2**10
 _MOST_ARTIFACTS = 500
 _MOST_FILES = 500
+_MOST_ANNOTATIONS = 200
 
 
 class BuildPage(Page):
@@ -109,7 +110,11 @@ class BuildPage(Page):
                     "artifacts_expired_at": storage.artifacts.expired_at(build.id),
                 }
             case "summary":
-                return {"summaries": self._summaries.of_build(build)}
+                return {
+                    "summaries": self._summaries.of_build(build),
+                    "annotations": storage.told.annotations(build.id, _MOST_ANNOTATIONS),
+                    "annotation_counts": storage.told.annotation_counts(build.id),
+                }
             case _:
                 return {}
 

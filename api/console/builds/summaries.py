@@ -48,7 +48,7 @@ class Summaries:
 
     def of_build(self, build: Build) -> SummariesView:
         """Return the first summaries of a build."""
-        page = self._storage.summaries.page_of_build(build.id, _MOST, None)
+        page = self._storage.told.summaries(build.id, _MOST)
         return SummariesView([self._view(build, each) for each in page.rows], page.next_key is not None)
 
     def _view(self, build: Build, summary: ShownSummary) -> SummaryView:

@@ -21,6 +21,7 @@ READABLE = {
     "getServiceLog",
     "getJobOutputs",
     "listBuildSummaries",
+    "listBuildAnnotations",
     "streamServiceLog",
 }
 

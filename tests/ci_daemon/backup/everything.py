@@ -12,6 +12,8 @@ from uuid import uuid4
 
 from actors import retry
 from storage import (
+    Annotation,
+    AnnotationLevel,
     Build,
     BuildEvent,
     BuildState,
@@ -450,9 +452,14 @@ class Everything:
         )
         entry = storage.cache.find("name")
         assert entry is not None
-        storage.outputs.store(JobOutputs(job.id, build.id, {"VERSION": "1.2"}, "$CI_OUTPUT cannot be used: line 2"))
         storage.taken_builds.take(self.build().id, "base@main", build.id)
-        storage.summaries.store(JobSummary(job.id, build.id, "# Passed", is_cut=True))
+        storage.told.store_outputs(
+            JobOutputs(job.id, build.id, {"VERSION": "1.2"}, "$CI_OUTPUT cannot be used: line 2")
+        )
+        storage.told.store_summary(JobSummary(job.id, build.id, "# Passed", is_cut=True))
+        remarks = [Annotation(AnnotationLevel.ERROR, "is not used", "a.py", 3, 1, "F401", "ruff", 7)]
+        remarks += [Annotation(each, "a word") for each in AnnotationLevel]
+        storage.told.store_annotations(job.id, build.id, remarks)
         later = self.build(new_job("only", cache_key="k", artifacts=("dist/*",)))
         assert storage.cache.hit(entry, self.job(later), JobState.PASSED, later.uuid, "cache hit")
         self.end(later, BuildState.PASSED)

@@ -49,6 +49,7 @@ SORTS = {
     "repository_checks._next": "the repositories that are due, by organization",
     "build_origins._of_pipeline": "the builds of one commit and pipeline, at each report of one of them",
     "build_origins._counting": "the builds of one commit, at each report of its check",
+    "told._counts": "the annotations of one build, of which each job has at most 500",
 }
 """Statements that sort or group a bounded number of rows, with these rows."""
 

@@ -4,7 +4,17 @@ from itertools import pairwise
 
 import pytest
 
-from storage import Build, JobOutputs, JobState, KeptFiles, NewCacheEntry, Storage
+from storage import (
+    Annotation,
+    AnnotationLevel,
+    Build,
+    JobOutputs,
+    JobState,
+    JobSummary,
+    KeptFiles,
+    NewCacheEntry,
+    Storage,
+)
 from tests.clock import ManualClock
 from tests.storage.world import World
 
@@ -76,19 +86,30 @@ def test_an_expired_log_is_gone_and_its_build_says_since_when(storage: Storage, 
 def test_outputs_go_with_the_log_unless_their_disk_is_cached(storage: Storage, world: World):
     going, cached, staying = builds = [_finished(world, b"log") for _ in range(3)]
     for build in builds:
-        storage.outputs.store(JobOutputs(world.job(build).id, build.id, {"V": "1"}, None))
+        storage.told.store_outputs(JobOutputs(world.job(build).id, build.id, {"V": "1"}, None))
     storage.snapshots.add("disk", world.job(cached).id, "sandbox")
     assert storage.cache.store(NewCacheEntry("name", cached.pipeline_id, "k", "debian:12", "disk"))
 
     def left() -> list[Build]:
         storage.log_retention.finish_expiring()
-        return [each for each in builds if storage.outputs.of_job(world.job(each).id) is not None]
+        return [each for each in builds if storage.told.outputs(world.job(each).id) is not None]
 
     assert left() == [going, cached, staying]
     storage.log_retention.expire(_kept(storage)[:2])
     assert left() == [cached, staying]
     storage.cache.drop(storage.cache.entries())
     assert left() == [staying]
+
+
+def test_summaries_and_annotations_go_with_the_log(storage: Storage, world: World):
+    going, staying = builds = [_finished(world, b"log") for _ in range(2)]
+    for build in builds:
+        job_id = world.job(build).id
+        storage.told.store_summary(JobSummary(job_id, build.id, "# Done", is_cut=False))
+        storage.told.store_annotations(job_id, build.id, [Annotation(AnnotationLevel.NOTICE, "a word")])
+    storage.log_retention.expire(_kept(storage)[:1])
+    for listed in (storage.told.summaries, storage.told.annotations):
+        assert [len(listed(build.id, 9).rows) for build in (going, staying)] == [0, 1]
 
 
 def test_a_removal_that_a_crash_cut_short_is_finished(storage: Storage, world: World, monkeypatch: pytest.MonkeyPatch):

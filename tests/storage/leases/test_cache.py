@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from storage import (
+    Annotation,
+    AnnotationLevel,
     Build,
     BuildState,
     CacheEntry,
@@ -381,26 +384,37 @@ def test_what_a_snapshot_takes_is_unknown_until_it_is_measured(storage: Storage,
 def test_a_hit_has_the_outputs_of_the_disks_job(storage: Storage, world: World):
     maker, entry = _maker(storage, world)
     made = world.job(maker)
-    storage.outputs.store(JobOutputs(made.id, maker.id, {"V": "1"}, None))
+    storage.told.store_outputs(JobOutputs(made.id, maker.id, {"V": "1"}, None))
     build = world.build(_cacheable())
     assert _hit(storage, build, world.job(build), entry)
-    assert storage.outputs.of_job(world.job(build).id) == JobOutputs(world.job(build).id, build.id, {"V": "1"}, None)
+    assert storage.told.outputs(world.job(build).id) == JobOutputs(world.job(build).id, build.id, {"V": "1"}, None)
+
+
+def test_a_hit_has_the_annotations_of_the_disks_job_alone(storage: Storage, world: World):
+    maker, entry = _maker(storage, world)
+    said = Annotation(AnnotationLevel.ERROR, "is wrong", "a.py", 3, 7, "T", "gcc", 12)
+    storage.told.store_annotations(world.job(maker).id, maker.id, [said, said])
+    build = world.build(_cacheable())
+    storage.told.store_annotations(world.job(build).id, build.id, [replace(said, message="of before")])
+    assert _hit(storage, build, world.job(build), entry)
+    kept = [each.annotation for each in storage.told.annotations(build.id, 9).rows]
+    assert kept == [replace(said, log_line=None)] * 2
 
 
 def test_a_job_that_runs_again_takes_disks_with_outputs_along(storage: Storage, world: World):
     maker, entry = _maker(storage, world)
     job_id = world.job(maker).id
-    storage.outputs.discard(job_id)
+    storage.told.discard(job_id)
     assert storage.cache.find(entry.name) is not None
-    storage.outputs.store(JobOutputs(job_id, maker.id, {"V": "1"}, None))
-    storage.outputs.discard(job_id)
+    storage.told.store_outputs(JobOutputs(job_id, maker.id, {"V": "1"}, None))
+    storage.told.discard(job_id)
     assert storage.cache.find(entry.name) is None
 
 
 def test_a_disk_is_no_hit_with_outputs_of_a_later_attempt(storage: Storage, world: World):
     maker, entry = _maker(storage, world)
     _later_attempt(storage, world, maker)
-    storage.outputs.store(JobOutputs(world.job(maker).id, maker.id, {"V": "2"}, None))
+    storage.told.store_outputs(JobOutputs(world.job(maker).id, maker.id, {"V": "2"}, None))
     build = world.build(_cacheable())
     assert not _hit(storage, build, world.job(build), entry)
     assert storage.cache.find(entry.name) is None

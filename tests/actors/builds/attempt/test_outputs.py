@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from actors.builds.attempt.outputs import MAX_BYTES, WrittenOutputs, variables_of, written_outputs
+from actors.builds.attempt.told import MAX_BYTES, WrittenOutputs, variables_of, written_outputs
 from storage import Build, GivenOutputs, Masker
 from tests.actors.conftest import Host
 
@@ -95,7 +95,7 @@ def test_outputs_are_variables_of_the_jobs_that_need_them(host: Host):
     assert lines(host, build, "later") == ["<>"]
     assert lines(host, build, "own") == ["<mine>"]
     assert lines(host, build, "apart") == ["<>"]
-    assert host.storage.outputs.of_job(host.job(build, "use").id) is None
+    assert host.storage.told.outputs(host.job(build, "use").id) is None
 
 
 @pytest.mark.sandbox
@@ -181,7 +181,7 @@ def test_an_output_is_part_of_a_cached_disks_name(host: Host):
 
     first, second, other = passed("1"), passed("1"), passed("2")
     assert [host.job(build, "use").cache_hit for build in (first, second, other)] == [False, True, False]
-    assert [host.storage.outputs.of_job(host.job(build, "use").id) is not None for build in (second, other)] == [
+    assert [host.storage.told.outputs(host.job(build, "use").id) is not None for build in (second, other)] == [
         True,
         True,
     ]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from actors.builds.attempt.summary import MAX_BYTES, written_summary
+from actors.builds.attempt.told import MAX_BYTES, written_summary
 from storage import Build, Masker
 from tests.actors.conftest import Host
 
@@ -34,7 +34,7 @@ def built(host: Host, **jobs: dict[str, Any]) -> Build:
 
 
 def texts(host: Host, build: Build) -> dict[str, str]:
-    page = host.storage.summaries.page_of_build(build.id, 100, None)
+    page = host.storage.told.summaries(build.id, 100)
     return {row.job_name: row.text for row in page.rows}
 
 

@@ -19,7 +19,7 @@ def build(pipeline: PipelinePath) -> BuildPath:
 
 def page(account: Account, build: BuildPath, text: str, *, is_cut: bool = False) -> str:
     stored, storage = build.stored, account.world.storage
-    storage.summaries.store(JobSummary(build.job().stored.id, stored.id, text, is_cut))
+    storage.told.store_summary(JobSummary(build.job().stored.id, stored.id, text, is_cut))
     path = f"/{stored.organization_slug}/pipelines/{stored.pipeline_slug}/builds/{stored.number}?view=summary"
     return Browser.of(account).get(path).text
 
