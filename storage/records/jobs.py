@@ -85,7 +85,7 @@ class Shape:
 
 @immutable
 class Step:
-    """A command of a pipeline with its attributes.
+    """A command of a pipeline with its attributes. An empty one stands for the program of its image.
 
     ``image`` is None for the service's default image. ``retry_policy`` holds ``limit`` and, if given, ``exit_codes``
     and ``backoff_seconds``. ``soft_fail_policy`` holds ``exit_codes``: a list, or None for any. ``cache_key`` is None

@@ -205,6 +205,7 @@ class AttemptRunner:
         end = share.tail + share.margin
         spec = vms.CommandSpec(
             command=self._job.command,
+            program=() if self._job.command else self._program(),
             strict=self._build.strict_shell,
             env=env,
             seconds=limit.seconds,
@@ -219,6 +220,16 @@ class AttemptRunner:
         self._storage.told.discard(self._job.id)
         self._output = vms.start(connection, spec)
         return limit
+
+    def _program(self) -> tuple[str, ...]:
+        """Return the image's own program, for a job without a command. Raises ImageNotFound."""
+        image = self._lease.image or ""
+        program = self._images.program(image)
+        argv = (*program.entry_point, *program.command)
+        if not argv:
+            message = f'the image "{image}" has no program of its own: give the step a command'
+            raise vms.ImageNotFound(message)
+        return argv
 
     def _name_disk(self, of_jobs: Mapping[str, str]) -> None:
         """Note the name of the disk that the command will leave to the cache or another job."""

@@ -146,7 +146,7 @@ def checked_inputs(declared: object) -> tuple[Mapping[str, Input], list[Fault]]:
 def _commandless(pipeline: Pipeline, document: Mapping[str, Any]) -> set[str]:
     """Return the jobs that have no command, and take over none."""
     written = document["jobs"]
-    return {key for key in pipeline.jobs if {"run", "use"}.isdisjoint(written[key])}
+    return {key for key, job in pipeline.jobs.items() if {"run", "use"}.isdisjoint(written[key]) and not job.entrypoint}
 
 
 def _of_commands(pipeline: Pipeline, commandless: Collection[str], faults: Iterable[Fault]) -> Iterator[Fault]:
@@ -155,8 +155,21 @@ def _of_commands(pipeline: Pipeline, commandless: Collection[str], faults: Itera
     for key, job in pipeline.jobs.items():
         if key in commandless and ("jobs", key) not in misspelled:
             yield Fault(BuildErrorCode.INVALID_IR, 'it needs "run"', ("jobs", key, "run"))
+        if job.entrypoint:
+            yield from _of_entry_point(key, job)
         if job.use is None and job.with_ is not None:
             yield Fault(BuildErrorCode.INVALID_IR, 'it has no effect without "use"', ("jobs", key, "with"))
+
+
+def _of_entry_point(key: str, job: Job) -> Iterator[Fault]:
+    """Yield the keys that say nothing of a job that runs its image's program."""
+    for name, value in (("run", job.run or None), ("shell", job.shell), ("working_directory", job.working_directory)):
+        if value is not None:
+            message = 'it has no effect beside "entrypoint", which runs the program of the image'
+            yield Fault(BuildErrorCode.INVALID_IR, message, ("jobs", key, name))
+    if job.from_ is not None:
+        message = "it is that of an image: the job starts from a disk"
+        yield Fault(BuildErrorCode.INVALID_IR, message, ("jobs", key, "entrypoint"))
 
 
 def _values_in(document: object) -> int:

@@ -263,7 +263,9 @@ def _service(service: model.Service) -> dict[str, object]:
 
 
 def _command(job: Job) -> str:
-    """Return the command of a job for the service's own shell."""
+    """Return the command of a job for the service's own shell; it is empty for the program of its image."""
+    if job.entrypoint:
+        return ""
     command = job.run
     if job.shell is not None:
         command = f"exec {shlex.join([*job.shell, job.run])}"

@@ -444,6 +444,11 @@ class Job(Common):
 
     name: Line | None = Field(None, description="The name that is shown; by default the job's key.")
     run: Script = Field("", description="The command, of one line or several. **Required** unless `use` has it.")
+    entrypoint: Flag | None = Field(
+        None,
+        description="`true` to run the image's own program in place of `run`. That is its entry point with its"
+        " arguments, as root in the workspace.",
+    )
     use: JobFilePath | None = Field(
         None,
         description="The file of a job in `.hm`, whose keys this one takes over. It is one as `jobs/test.yml`, or of"

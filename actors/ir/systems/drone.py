@@ -45,6 +45,17 @@ _DRONE = Dialect(
         }
     ),
     ("DRONE",),
+    MappingProxyType(
+        {
+            "DRONE": "true",
+            "DRONE_COMMIT": "${{ build.commit }}",
+            "DRONE_COMMIT_SHA": "${{ build.commit }}",
+            "DRONE_TAG": "${{ build.tag }}",
+            "DRONE_PULL_REQUEST": "${{ build.pull_request }}",
+            "DRONE_BUILD_NUMBER": "${{ build.number }}",
+            "DRONE_WORKSPACE": "/workspace",
+        }
+    ),
 )
 _WORDS = Words("Drone", _EVENTS, tags_pass=False)
 _KEYS = frozenset(

@@ -37,6 +37,8 @@ _ORDER = (
         "keep",
         "working_directory",
         "shell",
+        "workspace",
+        "entrypoint",
         "run",
     ),
     *("artifacts", "timeout", "retry", "soft_fail"),

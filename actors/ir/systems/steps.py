@@ -1,7 +1,8 @@
 """Steps of Woodpecker and Drone, which share a workspace under several images, as jobs. Pure.
 
-A step starts from the disk of the one before it, if that has the same image and runs whenever it does. Else the files
-that the steps before it leave in the workspace are not there, which is told: what only seems to run is no step.
+A step starts from the disk of the one before it, if that has the same image and runs whenever it does. Else it takes
+the workspace as the steps before it left it, under its own image. Where it can have neither, it is told: what only
+seems to run is no step.
 """
 
 from __future__ import annotations
@@ -15,16 +16,27 @@ from actors.ir.systems.builds import Filter, all_of, condition, disjoint, within
 from actors.ir.systems.conditions import ALWAYS, FAILED, NotSayable
 from actors.ir.systems.folders import NOT_KEPT
 from actors.ir.systems.github_image import IMAGE
-from actors.ir.systems.jobs import MAX_CELLS, SET_HERE, check_names, in_order, label, matrix, variables_in, word
+from actors.ir.systems.jobs import (
+    MAX_CELLS,
+    NAME_IN_TEXT,
+    SET_HERE,
+    check_names,
+    in_order,
+    label,
+    matrix,
+    variables_in,
+    word,
+)
 from actors.ir.systems.located import EMPTY, Located, NotReadable
 from actors.ir.systems.model import Cell, Job, texts_of
 from actors.ir.systems.omissions import LeftOut, only
+from actors.ir.systems.plugins import plugin_settings
 from actors.ir.systems.services import services_of_steps
 from actors.ir.systems.substitution import Substitution, Unsayable
 from storage import immutable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from actors.ir.systems.builds import Builds, FilterReader
     from actors.ir.systems.conditions import Condition
@@ -53,13 +65,8 @@ _NOT_NEEDED = MappingProxyType(
 )
 """Words in the names of plugins without which a pipeline does the same, and their counterparts."""
 
-_COUNTERPARTS = (
-    (re.compile(r"docker|buildx|kaniko|buildah"), "build the image in a step with `containers: true`, by `buildah`"),
-    (re.compile(r"git"), "use `git` in a step, with a secret"),
-    (re.compile(r"s3|gcs"), "keep files as `artifacts`, or copy them in a step, with a secret"),
-    (re.compile(r"ssh|scp|rsync"), "use `ssh` or `rsync` in a step, with a secret"),
-    (re.compile(r"release"), "make the release in a step, as with the host's own command, with a secret"),
-)
+_PRIVILEGED = re.compile(r"docker|buildx|kaniko|buildah|(^|-)(gcr|ecr|acr|heroku)$")
+"""Names of plugins that build images with rights on their host."""
 
 REF = (
     '"$(if [ -n "${CI_TAG:-}" ]; then printf %s "refs/tags/$CI_TAG"; '
@@ -89,12 +96,14 @@ class Workflow:
 class Dialect:
     """The words of a system in its scripts.
 
-    ``variables`` are those that it sets, as words of the shell. ``is_its_own`` tells by a name that it sets it.
+    ``variables`` are those that it sets, as words of the shell; those of its own begin with ``prefixes``.
     """
 
     system: str
     variables: Mapping[str, str]
     prefixes: tuple[str, ...]
+    names: Mapping[str, str]
+    """Those of them that plugins get, as texts with names of the language."""
 
 
 @immutable
@@ -119,9 +128,23 @@ class _Step:
         return all(cell.get(axis, "") in values for axis, values in self.filter.cells.items())
 
     @property
+    def is_plugin(self) -> bool:
+        return "entrypoint" in self.members[0].members
+
+    @property
     def passes_on(self) -> bool:
         """Tell whether another step can start from its disk."""
         return not self.may_fail and self.filter.statuses == {"success"}
+
+
+@immutable
+class _Way:
+    """The steps that a step needs, the one whose disk it has, if it shares, and what it lacks."""
+
+    needs: tuple[_Step, ...]
+    parent: str | None
+    shares: bool
+    missing: tuple[str, ...]
 
 
 class WorkflowReader:
@@ -145,6 +168,8 @@ class WorkflowReader:
         self._alone = alone
         self._jobs = finished
         self._services = EMPTY
+        self._of_plugins: dict[str, str] = {}
+        """The secrets that plugins get, by the names of their variables."""
 
     def jobs(self, workflow: Workflow, made: Builds) -> list[Job]:
         """Return the jobs of a workflow, in a pipeline for builds. Those that it waits for come before it."""
@@ -175,13 +200,14 @@ class WorkflowReader:
         before = [job for each in workflow.waits_for for job in self._jobs[each]]
         chosen = [each for each in kept if each.runs_in(cell)]
         after_failures = workflow.filter.statuses == {"failure"}
-        disks: dict[str, tuple[str, ...]] = {}
+        ways = self._ways(chosen, shared=False)
+        if self._alone and any(each.missing for each in ways):
+            ways = self._ways(chosen, shared=True)
         found = []
-        for place, step in enumerate(chosen):
-            behind = [each for each in chosen[:place] if each.name in self._ancestors(step, chosen)]
-            relevant = [each for each in behind if not disjoint(each.builds, step.builds)]
-            parent = self._parent(step, relevant, disks)
-            disks[step.name] = (step.name, *disks.get(parent or "", ()))
+        for step, way in zip(chosen, ways, strict=True):
+            relevant, parent = way.needs, way.parent
+            if way.missing:
+                self._omissions.lose(step.at, step.key, _lacks(way.missing))
             if after_failures and (step.filter.statuses != {"success"} or (relevant and parent is None)):
                 # without its own workflow's disk it would run although nothing has failed
                 message = (
@@ -196,17 +222,12 @@ class WorkflowReader:
             when = {**condition(step.builds, made), **_status(step.filter.statuses | statuses)}
             if step.filter.statuses == {"failure"} or (after_failures and not relevant):
                 when |= FAILED
-            cells = step.members if number is None else (Cell({}, step.members[number].members),)
-            found.append(
-                Job(
-                    names[step.name],
-                    cells,
-                    tuple(needs),
-                    step.pattern if number is None else None,
-                    None if parent is None else names[parent],
-                    when,
-                )
-            )
+            more = {"workspace": "shared"} if way.shares else {}
+            given = step.members if number is None else (Cell({}, step.members[number].members),)
+            cells = tuple(Cell(each.values, {**each.members, **more}) for each in given)
+            pattern = None if step.pattern is None or number is not None else {**step.pattern, **more}
+            disk = None if parent is None else names[parent]
+            found.append(Job(names[step.name], cells, tuple(needs), pattern, disk, when))
         return found
 
     def _name(self, workflow: Workflow, step: str, cell: Mapping[str, str]) -> str:
@@ -224,27 +245,27 @@ class WorkflowReader:
                 ahead += needs.get(each, ())
         return found
 
-    def _parent(self, step: _Step, before: Sequence[_Step], disks: Mapping[str, tuple[str, ...]]) -> str | None:
-        """Return the step from whose disk a step starts; None for the source itself. What it lacks is told."""
-        if not before:
-            return None
-        names = {each.name for each in before}
-        fitting = [
-            each
-            for each in before
-            if each.images == step.images and each.passes_on and within(step.builds, each.builds)
-        ]
-        if "failure" in step.filter.statuses:  # it also runs where there is no disk
-            fitting = []
-        parent = max(fitting, key=lambda each: len(disks[each.name]), default=None)
-        missing = names - set(() if parent is None else disks[parent.name])
-        if missing:
-            why = (
-                f"it waits for {', '.join(sorted(map(label, missing)))}, and does not have what that leaves in the "
-                "workspace, since the image or the condition is another: jobs share no workspace here, but `artifacts`"
-            )
-            self._omissions.lose(step.at, step.key, why)
-        return None if parent is None else parent.name
+    def _ways(self, steps: Sequence[_Step], *, shared: bool) -> list[_Way]:
+        """Return how each step gets what others leave: by a disk, or if ``shared`` by the workspace.
+
+        A shared workspace goes through all steps before one, also those of other builds, which are skipped.
+        """
+        chains: dict[str, tuple[str, ...]] = {}
+        found = []
+        for place, step in enumerate(steps):
+            behind = [each for each in steps[:place] if each.name in self._ancestors(step, steps)]
+            needs = behind if shared else [each for each in behind if not disjoint(each.builds, step.builds)]
+            names = {each.name for each in needs}
+            parent = _parent(step, needs, chains)
+            before = chains.get(parent or "", ())
+            shares = shared
+            if shared and not names.issubset(before):
+                last = max((chains[each.name] for each in needs), key=len)
+                shares = names.issubset(last)
+                before, parent = (last, None) if shares else (before, parent)
+            chains[step.name] = (step.name, *before)
+            found.append(_Way(tuple(needs), parent, shares=shares, missing=tuple(sorted(names.difference(before)))))
+        return found
 
     def _read(self, workflow: Workflow, builds: Builds, made: Builds) -> tuple[list[_Step], bool]:
         """Return the steps that can be jobs, each after those that it waits for, and whether others are lost."""
@@ -325,13 +346,11 @@ class WorkflowReader:
         return _Step(name, key, step, (), found, own, cells, pattern, may_fail)
 
     def _check(self, step: Located, key: str) -> None:
-        image = step.get("image")
         if step.get("commands").value is None:
-            name = label((image.text or "?").rpartition("/")[2])
-            counterpart = next((each for pattern, each in _COUNTERPARTS if pattern.search(name)), "write its commands")
-            raise LeftOut(step, f"{key}.image", f"the plugin {name} is no command: {counterpart}")
+            _check_plugin(step, key)
+        elif step.get("settings").value is not None:
+            raise LeftOut(step.get("settings"), f"{key}.settings", "settings are of plugins, and it has commands")
         for member, why in (
-            ("settings", "settings are of plugins, and it has commands"),
             ("entrypoint", "commands are run by a shell here, and by no entry point"),
             ("volumes", "jobs share no folders with the host or with each other"),
             ("group", "steps of a group run side by side: write `depends_on` instead"),
@@ -357,6 +376,8 @@ class WorkflowReader:
         try:
             at = step.get("image")
             image = texts.plain(at.text or "")
+            if step.get("commands").value is None:
+                return self._plugin(name, key, step, image, cell, omissions, checked=checked)
             at = step.get("directory")
             folder = texts.plain(at.text) if at.text is not None else None
             at = step.get("commands")
@@ -385,6 +406,49 @@ class WorkflowReader:
         if checked:
             check_names(step, key, texts_of(members))
         return members
+
+    def _plugin(
+        self,
+        name: str,
+        key: str,
+        step: Located,
+        image: str,
+        cell: Mapping[str, str],
+        omissions: Omissions,
+        *,
+        checked: bool,
+    ) -> Members:
+        """Return the keys of a job that runs a plugin, the program of an image. Raises LeftOut."""
+        if not IMAGE.fullmatch(NAME_IN_TEXT.sub("x", image)):
+            raise LeftOut(step.get("image"), f"{key}.image", "it is not a plain name of an image")
+        names = self._dialect.names
+        in_builds = {each: value for each, value in self._dialect.variables.items() if each not in names}
+        texts = Substitution(self._dialect.system, {**names, **cell}, in_builds)
+        try:
+            env, words, secrets = self._environment(step, key, texts, omissions)
+            settings, of_secrets = plugin_settings(step.get("settings"), f"{key}.settings", texts)
+            services = services_of_steps(self._services, "services", texts)
+        except Unsayable as error:
+            raise LeftOut(step, key, str(error)) from error
+        if words:
+            why = f"no shell makes {', '.join(words)} for a plugin: give a plain value, or a secret its own name"
+            raise LeftOut(step.get("environment"), f"{key}.environment", why)
+        if checked:
+            check_names(step, key, (_without(each, names.values()) for each in (*env.values(), *settings.values())))
+        for variable, secret in of_secrets.items():
+            if self._of_plugins.setdefault(variable, secret) != secret:
+                why = f"{variable} is another secret in another step: let both be the same"
+                raise LeftOut(step.get("settings"), f"{key}.settings", why)
+            why = f"set it here as {variable}: `ci-daemon secret set ORG/PIPELINE {variable}`"
+            omissions.add(step.get("settings"), f"{key}.settings.{label(secret)}", why)
+        given = ", ".join(sorted(names))
+        why = f"of {self._dialect.system}'s own variables the plugin gets these alone: {given}"
+        omissions.add(step, f"{key}.image", why)
+        shown = f"{name} ({', '.join(cell.values())})" if cell and checked else name
+        members: dict[str, Any] = {"name": label(shown), "image": image, "env": {**names, **cell, **env, **settings}}
+        members |= {"entrypoint": True, "services": services, "secrets": [*secrets, *of_secrets]}
+        members |= {"soft_fail": step.get("failure").text == "ignore"}
+        return {each: value for each, value in members.items() if value}
 
     def _beginning(self, key: str, step: Located, script: str, env: Collection[str], name: str) -> list[str]:
         """Return the lines that set the system's variables that a script takes. Raises LeftOut."""
@@ -441,6 +505,41 @@ class WorkflowReader:
         if name not in secrets:
             secrets.append(name)
         omissions.add(at, key, f"set it here, too: `ci-daemon secret set ORG/PIPELINE {name}`")
+
+
+def _parent(step: _Step, before: Sequence[_Step], chains: Mapping[str, tuple[str, ...]]) -> str | None:
+    """Return the step from whose disk a step starts; None for its image."""
+    if step.is_plugin or "failure" in step.filter.statuses:  # the latter also runs where there is no disk
+        return None
+    fitting = [
+        each for each in before if each.images == step.images and each.passes_on and within(step.builds, each.builds)
+    ]
+    parent = max(fitting, key=lambda each: len(chains[each.name]), default=None)
+    return None if parent is None else parent.name
+
+
+def _lacks(names: Iterable[str]) -> str:
+    return (
+        f"it waits for {', '.join(map(label, names))}, and does not have what that leaves in the workspace, since the "
+        "image or the condition is another: jobs side by side, or of several files, share no workspace here, but "
+        "`artifacts`"
+    )
+
+
+def _without(text: str, parts: Iterable[str]) -> str:
+    for each in parts:
+        text = text.replace(each, "")
+    return text
+
+
+def _check_plugin(step: Located, key: str) -> None:
+    """Raise LeftOut if a step without commands is no plugin that runs here."""
+    name = label((step.get("image").text or "?").rpartition("/")[2].partition(":")[0])
+    if _PRIVILEGED.search(name):
+        why = f"the plugin {name} has rights on its host: build the image in a step with `containers: true`"
+        raise LeftOut(step, f"{key}.image", why)
+    if step.get("directory").value is not None:
+        raise LeftOut(step.get("directory"), f"{key}.directory", "a plugin runs in the workspace itself")
 
 
 def _status(statuses: frozenset[str]) -> Condition:

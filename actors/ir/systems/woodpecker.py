@@ -42,6 +42,17 @@ _WOODPECKER = Dialect(
         }
     ),
     ("CI_", "CI"),
+    MappingProxyType(
+        {
+            "CI_COMMIT_SHA": "${{ build.commit }}",
+            "CI_COMMIT_TAG": "${{ build.tag }}",
+            "CI_COMMIT_PULL_REQUEST": "${{ build.pull_request }}",
+            "CI_COMMIT_TARGET_BRANCH": "${{ build.target_branch }}",
+            "CI_PIPELINE_NUMBER": "${{ build.number }}",
+            "CI_SYSTEM_NAME": "woodpecker",
+            "CI_WORKSPACE": "/workspace",
+        }
+    ),
 )
 _WORDS = Words("Woodpecker", _EVENTS, tags_pass=True)
 _KEYS = frozenset(

@@ -490,6 +490,11 @@ class JobKeys(Defaults, total=False):
     """The name that is shown; by default the job's key."""
     run: str
     """The command, of one line or several. **Required** unless `use` has it."""
+    entrypoint: bool
+    """`true` to run the image's own program in place of `run`.
+
+    That is its entry point with its arguments, as root in the workspace.
+    """
     use: str
     """The file of a job in `.hm`, whose keys this one takes over.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import marshal
 import re
+import shlex
 from dataclasses import field
 from enum import Enum, auto
 from math import isfinite
@@ -51,7 +52,7 @@ class CommandNotStarted(CommandLost):
 
 @immutable
 class CommandSpec:
-    """A command to run as root: ``bash -c command``, or ``sh`` if the VM has no bash.
+    """A command to run as root: ``bash -c command``, or ``sh`` without bash; or a ``program`` itself.
 
     If it is ``strict``, the shell ends at the first failure: ``bash -eo pipefail -c command``, or ``sh -e``.
     ``env`` is its whole environment. The VM itself ends it after ``seconds``: TERM to all its processes, KILL after
@@ -63,6 +64,7 @@ class CommandSpec:
 
     command: str
     strict: bool = False
+    program: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     cwd: str = "/workspace"
     seconds: float = 3600.0
@@ -73,7 +75,7 @@ class CommandSpec:
     processes: int = 4000
 
     def __post_init__(self) -> None:
-        if any("\0" in text for text in (self.command, self.cwd, *self.env, *self.env.values())):
+        if any("\0" in text for text in (self.command, *self.program, self.cwd, *self.env, *self.env.values())):
             message = "a command, its folder and its environment must not contain NUL characters"
             raise ValueError(message)
         if not all(_VARIABLE.fullmatch(name) for name in self.env):
@@ -120,7 +122,8 @@ def start(connection: Connection, spec: CommandSpec) -> CommandOutput:
     Raises VmError if the VM cannot run it, ConnectionLost or CommandTimeout if it may or may not have started.
     """
     wanted = {
-        "arguments": [*(["-e"] if spec.strict else []), *_arguments(spec.command)],
+        "arguments": [*(["-e"] if spec.strict else []), *_arguments(_for_a_shell(spec))],
+        "program": list(spec.program),
         "pipefail": spec.strict,
         "env": dict(spec.env),
         "cwd": spec.cwd,
@@ -311,6 +314,11 @@ def _seconds_ago(facts: Mapping[str, list[str]]) -> float | None:
     if not isfinite(now - ended):
         raise ValueError(now, ended)
     return max(0.0, now - ended)
+
+
+def _for_a_shell(spec: CommandSpec) -> str:
+    """Return the command; of a program one that a VM of an older release runs, which knows of none."""
+    return f"exec {shlex.join(spec.program)}" if spec.program else spec.command
 
 
 def _arguments(command: str) -> list[str]:

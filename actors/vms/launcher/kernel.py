@@ -10,6 +10,10 @@ import ctypes
 import errno
 import os
 
+TYPE_CHECKING = False  # importing typing takes longer than all other imports together
+if TYPE_CHECKING:
+    from typing import NoReturn
+
 CLONE_NEWNS = 0x00020000
 CLONE_NEWCGROUP = 0x02000000
 CLONE_NEWUTS = 0x04000000
@@ -152,6 +156,16 @@ def restore_signals() -> None:
             _signal.signal(number, _signal.SIG_DFL)
         except (OSError, ValueError):
             continue
+
+
+def execute(argv: list[str], env: dict[str, str]) -> NoReturn:
+    """Execute a program, which is looked for in the folders of PATH. Raises OSError."""
+    name = argv[0]
+    places = [name] if "/" in name else [f"{folder or '.'}/{name}" for folder in env.get("PATH", "").split(":")]
+    for place in places:
+        if os.path.isfile(place) and os.access(place, os.X_OK):
+            os.execve(place, argv, env)  # noqa: S606 - the very point
+    raise FileNotFoundError(2, "there is no such program in its image", name)
 
 
 def survive_failed_writes() -> None:

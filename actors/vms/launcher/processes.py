@@ -17,6 +17,7 @@ from .kernel import (
     MS_NODEV,
     MS_NOEXEC,
     MS_NOSUID,
+    execute,
     mount,
     restore_signals,
     set_dumpable,
@@ -197,6 +198,8 @@ def _execute(received: int) -> NoReturn:
     most = min(spec["processes"], limit_of_job())
     resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
     os.chdir(spec["cwd"])
+    if spec.get("program"):
+        execute(spec["program"], spec["env"])
     shell = next((path for path in _SHELLS if os.access(path, os.X_OK)), _SHELLS[-1])
     pipefail = ["-o", "pipefail"] if spec.get("pipefail") and shell.endswith("/bash") else []
     os.execve(shell, [shell, *pipefail, *spec["arguments"]], spec["env"])  # noqa: S606 - the very point

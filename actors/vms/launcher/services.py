@@ -27,6 +27,7 @@ from .kernel import (
     CLONE_NEWPID,
     CLONE_NEWUTS,
     close_all_but,
+    execute,
     fork_into,
     keep_capabilities,
     restore_signals,
@@ -424,7 +425,7 @@ class _Init:
                 os.closerange(3, os.sysconf("SC_OPEN_MAX"))
                 self._user.become()
                 os.chdir(self._folder)
-                _execute(argv, self._env)
+                execute(argv, self._env)
             except OSError as error:
                 where = "" if error.filename is None else f"{error.filename}: "
                 os.write(2, f"the service cannot be started: {where}{error.strerror}\n".encode())
@@ -438,16 +439,6 @@ def _signal_all(number: int) -> None:
         os.kill(-1, number)
     except ProcessLookupError:  # nothing runs
         return
-
-
-def _execute(argv: list[str], env: dict[str, str]) -> NoReturn:
-    """Execute a program, which is looked for in the folders of PATH. Raises OSError."""
-    name = argv[0]
-    places = [name] if "/" in name else [f"{folder or '.'}/{name}" for folder in env.get("PATH", "").split(":")]
-    for place in places:
-        if os.path.isfile(place) and os.access(place, os.X_OK):
-            os.execve(place, argv, env)  # noqa: S606 - the very point
-    raise FileNotFoundError(2, "there is no such program in its image", name)
 
 
 class _User:

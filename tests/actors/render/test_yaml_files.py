@@ -133,8 +133,15 @@ def test_other_systems_files_are_not_read_beside_own(source: Source):
 @pytest.mark.parametrize(
     ("text", "mistake"),
     [
-        (f"{FILTERED}- {{name: p, image: plugins/s3, settings: {{a: b}}}}\n", ":5: p.image: the whole job is left out"),
-        (f"{FILTERED}- {{name: p, image: other, commands: [p]}}\n", ":5: p: it waits for a, b"),
+        (
+            f"{FILTERED}- {{name: p, image: plugins/ecr, settings: {{a: b}}}}\n",
+            ":5: p.image: the whole job is left out",
+        ),
+        (
+            FILTERED.replace("b, i", "b, depends_on: [], i")
+            + "- {name: p, image: x, commands: [p], depends_on: [a, b]}\n",
+            ":5: p: it waits for a, b",
+        ),
         (f"{FILTERED}services: [{{name: db, image: redis}}]\n", ":5: services: each step has services"),
         ("steps: {\n", ":2: expected the node"),
         (f"steps: [{STEP.format('a')}]\nsteps: []\n", ":2: steps stands twice"),

@@ -32,6 +32,11 @@ IMAGES = (
     "alpine:latest",
     "archlinux:latest",
 )
+PRINT = (
+    "import json, os, pathlib; given = {n[7:]: v for n, v in os.environ.items() if n.startswith('PLUGIN_')};"
+    "print(json.dumps(given, sort_keys=True)); print(*sorted(map(str, pathlib.Path('public').iterdir())), os.getcwd())"
+)
+PLUGIN = {"program": {"entry_point": ["python3", "-c"], "command": [PRINT], "user": "nobody", "folder": "/"}}
 DATABASE = {"program": {"entry_point": ["python3", "-c", LISTEN], "command": [], "user": "", "folder": "/"}}
 
 
@@ -39,7 +44,7 @@ DATABASE = {"program": {"entry_point": ["python3", "-c", LISTEN], "command": [],
 def settings(images_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     systems: dict[str, Mapping[str, Any]] = {name: {"environment": {"PATH": PATH}} for name in IMAGES}
     folder = tmp_path_factory.mktemp("store") / "images"
-    with stand_ins(images_dir, folder, {**systems, "postgres:16": DATABASE}) as store:
+    with stand_ins(images_dir, folder, {**systems, "postgres:16": DATABASE, "woodpeckerci/plugin-s3": PLUGIN}) as store:
         yield {"CI_DAEMON_IMAGES_DIR": str(store), "CI_DAEMON_POOL_PARKED": "0", "CI_DAEMON_POOL_MAX_VMS": "4"}
 
 
@@ -87,6 +92,22 @@ CASES = {
     "woodpecker/side-by-side": Case(
         {"go": GO, "npm": 'echo "npm $* in $PWD"'},
         {"backend": "go test ./...", "frontend": "npm test in /workspace/web"},
+    ),
+    "woodpecker/site": Case(
+        {
+            "npm": '[ "$1" = run ] || exit 0; [ "$2" = check ] && cat site || { mkdir public; echo x > public/a.js; }',
+            "go": "ls public > site; touch /root/left",
+        },
+        {
+            "assets": "",
+            "build": 'the workspace is as "assets" left it',
+            "check": "a.js",
+            "upload": '{"ACCESS_KEY": "***", "BUCKET": "example-site", "EXCLUDE": "*.map,drafts", "METADATA": '
+            '"{\\"cache\\":{\\"max-age\\":60}}", "SOURCE": "public/**/*", "TARGET": '
+            '"/0123456789012345678901234567890123456789"}\n'
+            "public/a.js /workspace\n",
+        },
+        secrets={"PLUGIN_ACCESS_KEY": "a-long-secret-key"},
     ),
     "sourcehut/alpine": Case(
         {"apk": 'echo "apk $*"', "meson": "mkdir $2", "ninja": 'ls -d build; echo "ninja $* in $PWD"'},

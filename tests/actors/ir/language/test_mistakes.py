@@ -199,11 +199,20 @@ def test_nobody_can_start_from_the_disk_of_a_matrix():
             "a: {run: x, cache: true}, b: {run: x, needs: a}",
             'jobs.a.cache: "b" takes its workspace, which a hit in the cache would not leave: cache the last',
         ),
+        (
+            "a: {entrypoint: true, run: x}",
+            'jobs.a.run: it has no effect beside "entrypoint", which runs the program of the image',
+        ),
+        (
+            "a: {run: x}, b: {entrypoint: true, from: a}",
+            "jobs.b.entrypoint: it is that of an image: the job starts from a disk",
+        ),
+        ("a: {entrypoint: false}", 'jobs.a.run: it needs "run"'),
         ("a: {run: x, workspace: own}", 'jobs.a.workspace: expected "shared", got "own"'),
     ],
 )
 def test_a_workspace_that_cannot_be_shared_is_told(jobs: str, mistake: str):
     (found,) = mistakes(f"{{defaults: {{workspace: shared}}, jobs: {{{jobs}}}}}")
     assert found.partition(": ")[2] == mistake
-    if "own" not in jobs:
+    if "needs" in jobs:
         assert mistakes(f"{{jobs: {{{jobs}}}}}") == []

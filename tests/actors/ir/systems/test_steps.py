@@ -25,11 +25,77 @@ def test_steps_of_one_image_start_from_each_other():
     assert found.omissions == ()
 
 
-def test_a_step_of_another_image_is_told_to_lack_files():
-    found = Translated.woodpecker(steps(A, "{name: b, image: y, commands: [b]}"))
-    assert found.jobs == {"a": [], "b": ["a depends_on"]}
-    assert found.losses == ["b"]
-    assert "share no workspace" in found.told("b")
+def taken(found: Translated, build: str = "main") -> dict[str, str]:
+    """Return whose workspace each job takes in a build."""
+    jobs = found.plan(BUILDS[build]).jobs
+    return {job.step_key: jobs[each.position].step_key for job in jobs for each in job.depends_on if each.workspace}
+
+
+def test_a_step_of_another_image_takes_the_workspace():
+    b, c, d = (f"{{name: {name}, image: {image}, commands: [{name}]}}" for name, image in ("by", "cy", "dx"))
+    found = Translated.woodpecker(steps(A, b, c, d))
+    assert found.jobs == {"a": [], "b": ["a depends_on"], "c": ["b builds_in"], "d": ["c depends_on"]}
+    assert (taken(found), found.omissions) == ({"b": "a", "d": "c"}, ())
+
+
+def test_steps_side_by_side_are_told_to_share_no_workspace():
+    given = steps(
+        "{name: a, image: x, commands: [a], depends_on: []}",
+        "{name: b, image: y, commands: [b], depends_on: []}",
+        "{name: c, image: x, commands: [c], depends_on: [a, b]}",
+    )
+    found = Translated.woodpecker(given)
+    assert (found.losses, taken(found)) == (["c"], {})
+    assert "waits for b, and does not have" in found.told("c")
+
+
+def test_steps_after_a_failure_take_the_workspace():
+    tell = "{name: tell, image: y, commands: [t], when: [{status: [success, failure]}]}"
+    found = Translated.woodpecker(steps(A, A.replace("a,", "b,"), tell))
+    assert (taken(found), found.losses) == ({"tell": "b"}, [])
+
+
+def test_a_plugin_runs_its_image_with_its_settings():
+    settings = (
+        "{my-repo: a b, n: 3, on: true, tags: [a, '${CI_COMMIT_TAG}', 2], empty: , list: [], map: {b: [1, x], a: null},"
+        " mixed: [{a: true}], sha: '${CI_COMMIT_SHA}', token: {from_secret: deploy_token}}"
+    )
+    found = Translated.woodpecker(steps(A, f"{{name: p, image: 'acme/s3:1', settings: {settings}}}"))
+    job = found.plan(BUILDS["tag"]).jobs[1]
+    assert (job.command, job.image, job.secrets) == ("", "acme/s3:1", ("PLUGIN_TOKEN",))
+    assert {name: value for name, value in job.env.items() if name.startswith("PLUGIN_")} == {
+        "PLUGIN_MY_REPO": "a b",
+        "PLUGIN_N": "3",
+        "PLUGIN_ON": "true",
+        "PLUGIN_TAGS": "a,v1,2",
+        "PLUGIN_EMPTY": "",
+        "PLUGIN_LIST": "",
+        "PLUGIN_MAP": '{"a":null,"b":[1,"x"]}',
+        "PLUGIN_MIXED": '[{"a":true}]',
+        "PLUGIN_SHA": "",
+    }
+    assert (job.env["CI_COMMIT_TAG"], taken(found, "tag"), found.losses) == ("v1", {"p": "a"}, [])
+    assert "secret set ORG/PIPELINE PLUGIN_TOKEN" in found.told("p.settings.deploy_token")
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ("{a: 0644}", "write it in quotes"),
+        ("{a: 1.10}", "write it in quotes"),
+        ("{a: {b: {from_secret: x}}}", "a setting of its own"),
+        ("{a: '${CI_COMMIT_BRANCH}'}", "known only in a build"),
+        ("{a: '${CI_COMMIT_SHA:0:8}'}", "known only in a build"),
+        ("{a: '${{ build.branch }}'}", "stands for a name here"),
+        ("{a-b: 1, a.b: 2}", "two settings have one"),
+        ("{token: {from_secret: other}}", "is another secret in another step"),
+    ],
+)
+def test_a_plugin_that_would_get_something_else_is_left_out(settings: str, why: str):
+    first = "{name: a, image: x, settings: {token: {from_secret: one}}}"
+    found = Translated.woodpecker(steps(first, f"{{name: p, image: x, settings: {settings}}}"))
+    assert list(found.jobs) == ["a"]
+    assert why in " ".join(each.why for each in found.omissions if each.is_loss)
 
 
 def test_steps_without_dependencies_run_side_by_side():
@@ -45,8 +111,8 @@ def test_steps_without_dependencies_run_side_by_side():
 def test_what_may_not_run_passes_no_disk_on():
     given = steps(A, "{name: b, image: x, commands: [b], when: {event: tag}}", "{name: c, image: x, commands: [c]}")
     found = Translated.woodpecker(given)
-    assert found.jobs["c"] == ["a builds_in", "b depends_on"]
-    assert found.losses == ["c"]
+    assert found.jobs["c"] == ["a depends_on", "b depends_on"]
+    assert (found.losses, taken(found), taken(found, "tag")) == ([], {"c": "a"}, {"c": "b"})
 
 
 def test_steps_for_other_builds_do_not_wait_for_each_other():
