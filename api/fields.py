@@ -28,7 +28,16 @@ from actors.ir import MAX_INPUT_CHARS, MOST_INPUTS, ScheduleTimes
 from actors.notifications import checked_events, endpoint_url
 from api.errors.catalog import ApiError
 from api.operations.body import ABSENT, MAX_LONG_TEXT, MAX_TEXT, BodyField, body_fields
-from storage import ENVIRONMENT_NAME, BuildEvent, EmailInvalid, JsonModel, Role, email_address, shown_fields
+from storage import (
+    ENVIRONMENT_NAME,
+    BuildEvent,
+    EmailInvalid,
+    JsonModel,
+    Role,
+    VerifiedEvent,
+    email_address,
+    shown_fields,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -224,6 +233,32 @@ Approvers = Annotated[
 
 SecretValue = Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": 2**16, "pattern": r"^[^\u0000]*$"})]
 """The value of a secret; the storage checks it."""
+
+_NOT_IN_LIMIT = r"^[^\u0000-\u001f]+$"
+
+LimitPatterns = Annotated[
+    list[str],
+    Field(
+        json_schema_extra={
+            "maxItems": 50,
+            "items": {"type": "string", "minLength": 1, "maxLength": MAX_TEXT, "pattern": _NOT_IN_LIMIT},
+            "examples": [["main", "release-*"]],
+        }
+    ),
+]
+"""The patterns of a limit; the storage checks them."""
+
+LimitEvents = Annotated[
+    list[str],
+    Field(
+        json_schema_extra={
+            "maxItems": 50,
+            "items": {"type": "string", "enum": [each.value for each in VerifiedEvent]},
+            "examples": [["push"]],
+        }
+    ),
+]
+"""The events of a limit; the storage checks them."""
 
 CouponCode = Annotated[RequiredText, Field(examples=["WELCOME-2026"])]
 """The code of a coupon."""

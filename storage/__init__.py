@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         SchemaTooNew,
         SealBroken,
         SecretInvalid,
+        SecretNotAllowed,
         SecretNotFound,
         SignUpClosed,
         SlugTaken,
@@ -85,7 +86,7 @@ if TYPE_CHECKING:
     from storage.files.masking import Masker
     from storage.files.retention import KeptFiles, Retention
     from storage.json_model import JsonModel
-    from storage.patterns import pattern
+    from storage.patterns import glob_matches, pattern
     from storage.pipelines.clone_urls import repo_name
     from storage.records.accounts import (
         Caller,
@@ -152,7 +153,9 @@ if TYPE_CHECKING:
         Rendered,
         RequestKey,
         SlowStep,
+        VerifiedEvent,
         WaitsFor,
+        pull_request_ref,
     )
     from storage.records.environments import (
         ENVIRONMENT_NAME,
@@ -231,6 +234,8 @@ if TYPE_CHECKING:
         Schedule,
         ScheduleChanges,
         Secret,
+        SecretLimitChanges,
+        SecretLimits,
         SecretScope,
         TriggerState,
         Visibility,

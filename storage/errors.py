@@ -199,7 +199,7 @@ class EmailTaken(StorageError):
 
 
 class SecretInvalid(StorageError):
-    """The name or value of a secret is invalid; the message begins with ``name:`` or ``value:``."""
+    """The name, value or a limit of a secret is invalid; the message begins with ``name:`` or another."""
 
 
 class SecretNotFound(StorageError):
@@ -209,6 +209,16 @@ class SecretNotFound(StorageError):
         super().__init__(
             f"no secret {', '.join(names)} is set for the pipeline {pipeline} or the organization {organization}: set"
             " it, or take it out of the step's runner_args.secrets"
+        )
+
+
+class SecretNotAllowed(StorageError):
+    """A job names a secret that is not for it; ``why`` says which limit it fails."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(
+            f"the secret {name} is not for this job: {why}; run the step in a build that it is for, or have an admin"
+            " change its limits"
         )
 
 

@@ -11,7 +11,7 @@ from actors.builds.attempt.log import LogNotKept
 from actors.builds.attempt.shared_workspaces import WorkspaceMissing
 from actors.builds.attempt.taken_files import FilesMissing
 from actors.builds.states import JobEvent
-from storage import JobErrorCode, JobState, Outcome, SecretNotFound, immutable
+from storage import JobErrorCode, JobState, Outcome, SecretNotAllowed, SecretNotFound, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -159,8 +159,10 @@ def failure_of(error: Exception) -> JobFailure:
             return JobFailure(JobErrorCode.SOURCE_FETCH_FAILED, str(error))
         case FilesMissing() | vms.FilesNotLaid():
             return JobFailure(JobErrorCode.FILES_MISSING, str(error))
-        case SecretNotFound():
-            return JobFailure(JobErrorCode.SECRET_NOT_FOUND, str(error))
+        case SecretNotFound() | SecretNotAllowed():
+            missing = isinstance(error, SecretNotFound)
+            code = JobErrorCode.SECRET_NOT_FOUND if missing else JobErrorCode.SECRET_NOT_ALLOWED
+            return JobFailure(code, str(error))
         case EnvironmentTooLarge():
             return JobFailure(JobErrorCode.ENV_TOO_LARGE, str(error))
         case vms.ServiceFailed():

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from actors.builds.graph import Graph
 from actors.builds.states import JobEvent, Progress, next_state, roll_up
-from storage import BuildState, EdgeKind, JobErrorCode, JobState, NewBuild, SourceGone, WaitsFor
+from storage import BuildState, EdgeKind, JobErrorCode, JobState, NewBuild, SourceGone, VerifiedEvent, WaitsFor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,11 +20,12 @@ def repetition(
     """Return a build to create that repeats another one, and the URL of a source not fetched yet.
 
     The VMs of its failed jobs are not held, whatever the first build asked for. Of an untrusted build it is untrusted
-    too, and it needs an approval unless that build has one. Raises SourceGone.
+    too, and it needs an approval unless that build has one. It is of the same verified ref. Raises SourceGone.
     """
     if build.has_source and build.source_expired_at is not None:
         raise SourceGone(f"the source of build {build.number} is no longer kept; create a new build")
     render = storage.renders.get(build.id)
+    url = None if build.has_source or render is None else render.source_url  # fetched again, it may be another source
     new = NewBuild(
         branch=build.branch or "",
         commit=build.commit or "",
@@ -42,8 +43,10 @@ def repetition(
         inputs=build.inputs,
         changed_files=storage.builds.changed_files(build.id),
         ref=None if render is None else render.ref,
+        verified_event=VerifiedEvent.API if url else build.verified_event,
+        verified_ref=None if url else build.verified_ref,
     )
-    return new, None if build.has_source or render is None else render.source_url
+    return new, url
 
 
 def retry(storage: Storage, build: Build, only: Job | None = None) -> bool:

@@ -9,7 +9,7 @@ import re
 from fnmatch import translate
 from typing import TYPE_CHECKING
 
-from storage import immutable
+from storage import glob_matches, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -238,29 +238,6 @@ def skips_builds(message: str) -> bool:
     subject, *body = message.casefold().splitlines() or [""]
     own = [subject, *(each for each in body if not each.startswith(_OF_OTHERS))]
     return any(mark in line for line in own for mark in _SKIP_MARKS)
-
-
-def glob_matches(glob: str, name: str) -> bool:
-    """Tell whether a glob matches a whole name. ``*`` is any characters, ``?`` is one, else literal.
-
-    Takes at most as many steps as the product of the lengths, because globs come from strangers.
-    """
-    at = start = 0
-    star: int | None = None
-    position = 0
-    while position < len(name):
-        if at < len(glob) and glob[at] == "*":
-            star, start = at, position
-            at += 1
-        elif at < len(glob) and glob[at] in ("?", name[position]):
-            at += 1
-            position += 1
-        elif star is not None:
-            start += 1
-            at, position = star + 1, start
-        else:
-            return False
-    return all(character == "*" for character in glob[at:])
 
 
 def _one_wants(trigger: object, event: PushEvent | PullRequestEvent) -> bool:

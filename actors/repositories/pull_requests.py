@@ -15,7 +15,16 @@ from actors.repositories.fetching.git import CommitRefused, LimitReached
 from actors.repositories.fetching.remote import GitError
 from actors.repositories.packing.packing import Extras, pack_commit
 from actors.source_hosts.host import FOUND_OPEN, MOST_OPEN, HostError, PullRequest
-from storage import FetchedSource, ForkApproval, NewBuild, NewOrigin, OriginEvent, TooManyBuilds
+from storage import (
+    FetchedSource,
+    ForkApproval,
+    NewBuild,
+    NewOrigin,
+    OriginEvent,
+    TooManyBuilds,
+    VerifiedEvent,
+    pull_request_ref,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -246,6 +255,7 @@ class PullRequestBuilds:
             new.untrusted_origin,
             new.from_fork,
             new.approval_reason,
+            new.verified_ref,
         )
 
     def _trust(self, repository: Repository, change: PullRequest) -> _Trust:
@@ -322,4 +332,6 @@ def _new_build(change: PullRequest, head: Commit, archive: bytes | None, trust: 
         untrusted_origin=trust.untrusted_origin,
         from_fork=change.from_fork,
         approval_reason=trust.approval_reason,
+        verified_event=VerifiedEvent.PULL_REQUEST,
+        verified_ref=pull_request_ref(change.number),
     )

@@ -20,7 +20,7 @@ from actors.repositories.pull_requests import SKIPPED, PullRequestBuilds
 from actors.repositories.refs import found_ref, pull_request_of
 from actors.repositories.reruns import HostApprovals, Reruns
 from actors.source_hosts.host import ApprovalGiven, HostError, PullRequest, PushedRef, RerunAsked
-from storage import FetchedSource, NewBuild, NewOrigin, OriginEvent, TooManyBuilds
+from storage import FetchedSource, NewBuild, NewOrigin, OriginEvent, TooManyBuilds, VerifiedEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -74,7 +74,9 @@ class PushBuilds:
         """Wake the callers that wait for the outcome of a push."""
         self._watchers.notify(repository.uuid)
 
-    def head_build(self, repository: Repository, source_slug: str, branch: str, source: str) -> NewBuild:
+    def head_build(
+        self, repository: Repository, source_slug: str, branch: str, source: str, event: VerifiedEvent
+    ) -> NewBuild:
         """Return a build of the head of a branch, with the pipeline that this commit declares.
 
         Without it the pipeline is another for each build, and rendered for this one.
@@ -99,7 +101,16 @@ class PushBuilds:
             missing = f'the commit {commit} of {repository.url} declares no pipeline "{source_slug}"'
             raise RenderFailed(missing)
         definition = None if envelope.of_build else declared.pipeline_ir
-        return NewBuild(branch, commit, message, source=source, pipeline_ir=definition, source_archive=archive)
+        return NewBuild(
+            branch,
+            commit,
+            message,
+            source=source,
+            pipeline_ir=definition,
+            source_archive=archive,
+            verified_event=event,
+            verified_ref=ref,
+        )
 
     def source_of(self, repository: Repository, name: str) -> FetchedSource:
         """Return the source of what somebody names: a branch, a tag, a commit or a pull request.
@@ -116,7 +127,10 @@ class PushBuilds:
             found = found_ref(mirror, heads, name)
             archive = self._pack(mirror, repository, found.ref, found.commit, heads)
             env = {} if found.tag is None else {"CI_TAG": found.tag}
-            return FetchedSource(found.name, found.commit, mirror.commit(found.commit).message, archive, env)
+            # A commit below the head may be one that nobody wanted there, and that a later one takes back.
+            verified = found.ref if heads.commits[found.ref] == found.commit else None
+            message = mirror.commit(found.commit).message
+            return FetchedSource(found.name, found.commit, message, archive, env, verified_ref=verified)
 
         return self._fetching(repository, fetched)
 
@@ -302,11 +316,21 @@ class PushBuilds:
             author_name=pushed.author_name,
             author_email=pushed.author_email,
         )
+        new = NewBuild(
+            name,
+            commit,
+            pushed.message,
+            source="webhook",
+            env=env,
+            source_archive=archive,
+            verified_event=VerifiedEvent.TAG if is_tag else VerifiedEvent.PUSH,
+            verified_ref=ref,
+        )
         pushed_commit = PushedCommit(
             repository,
             PushEvent(name, is_tag),
             origin,
-            NewBuild(name, commit, pushed.message, source="webhook", env=env, source_archive=archive),
+            new,
             changed=None if is_tag else mirror.changed(old, commit),
             default_branch=heads.default_branch,
             followed=not is_tag and name == heads.default_branch,

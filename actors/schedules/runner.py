@@ -16,7 +16,7 @@ from actors.repositories.fetching.remote import GitError
 from actors.scheduling.pending_reason import admission_block
 from actors.supervision import Supervised
 from actors.vms import VmError
-from storage import PipelineTrigger, Schedule, SealBroken, SourceGone, TooManyBuilds, immutable
+from storage import PipelineTrigger, Schedule, SealBroken, SourceGone, TooManyBuilds, VerifiedEvent, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -53,12 +53,13 @@ def head_build(storage: Storage, pushes: Callable[[], PushBuilds], due: Due) -> 
 
     It blocks: it fetches, and renders in a VM. Raises NothingBuilt.
     """
-    pipeline, source = _buildable(storage, due), _source_of(due)
+    pipeline = _buildable(storage, due)
+    source, event = _source_of(due), VerifiedEvent.SCHEDULE if isinstance(due, Schedule) else VerifiedEvent.PIPELINE
     repository = storage.repositories.of_pipeline(pipeline)
     if repository is None or pipeline.source_slug is None:
         return None
     try:
-        return pushes().head_build(repository, pipeline.source_slug, due.branch, source)
+        return pushes().head_build(repository, pipeline.source_slug, due.branch, source, event)
     except (GitError, RenderFailed, VmError) as error:
         raise NothingBuilt(str(error)) from error
 

@@ -111,3 +111,18 @@ def shows_json(_req: ApiRequest, resp: falcon.Response, _params: Mapping[str, st
 def given(body: type) -> Callable[[Mapping[str, str]], dict[str, str]]:
     """Return a function to a body of this class, of those of its fields that are not empty."""
     return lambda fields: {name: fields[name] for name in body_fields(body) if fields.get(name, "").strip()}
+
+
+def given_patterns(body: type) -> Callable[[Mapping[str, str]], dict[str, object]]:
+    """Return what `given` does, for a body with patterns between commas in all fields but ``value``."""
+    of_fields = given(body)
+
+    def document(fields: Mapping[str, str]) -> dict[str, object]:
+        filled = of_fields(fields)
+        return {name: text if name == "value" else _patterns(text) for name, text in filled.items()}
+
+    return document
+
+
+def _patterns(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",") if each.strip() not in {"", "-"}]

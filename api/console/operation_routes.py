@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from api.console.operation_form import OperationForm, given, leads_to
+from api.console.operation_form import OperationForm, given, given_patterns, leads_to
 from api.console.pipelines import PipelineSettingsPage, build_of, rebuild_of, settings_of, start_of
 from api.operations import builds, jobs, pipelines, schedules, secrets
 
@@ -44,8 +44,12 @@ def add_operation_pages(routes: Routes, site: Site, url: str) -> None:
     routes.add_page(f"{pipeline}/schedules", OperationForm(site, schedules.create_schedule, back, document))
     routes.add_page(f"{pipeline}/schedules/{{id}}/delete", OperationForm(site, schedules.delete_schedule, back))
     back = _settings_of_pipeline("secrets")
-    form = OperationForm(site, secrets.set_pipeline_secret, back, given(secrets.SetSecretRequest), in_path=("name",))
+    patterns = given_patterns(secrets.SetSecretRequest)
+    form = OperationForm(site, secrets.set_pipeline_secret, back, patterns, in_path=("name",))
     routes.add_page(f"{pipeline}/secrets", form)
+    patterns = given_patterns(secrets.LimitSecretRequest)
+    form = OperationForm(site, secrets.limit_pipeline_secret, back, patterns, in_path=("name",))
+    routes.add_page(f"{pipeline}/secrets/limits", form)
     routes.add_page(f"{pipeline}/secrets/{{name}}/delete", OperationForm(site, secrets.delete_pipeline_secret, back))
 
 

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from api.console.errors import Page
-from api.console.operation_form import OperationForm, given, leads_to, shows
+from api.console.operation_form import OperationForm, given, given_patterns, leads_to, shows
 from api.console.pages import whole_number
 from api.errors.catalog import ApiError
 from api.operations import billing, caches, invites, members, payments, secrets
@@ -230,10 +230,12 @@ def add_organization_pages(
     form = OperationForm(site, invites.create_invite, shown, given(invites.CreateInviteRequest))
     routes.add_page("/{org}/invites", form)
     routes.add_page("/{org}/invites/{id}/revoke", OperationForm(site, invites.revoke_invite, back))
-    form = OperationForm(
-        site, secrets.set_organization_secret, back, given(secrets.SetSecretRequest), in_path=("name",)
-    )
+    document = given_patterns(secrets.SetSecretRequest)
+    form = OperationForm(site, secrets.set_organization_secret, back, document, in_path=("name",))
     routes.add_page("/{org}/secrets", form)
+    document = given_patterns(secrets.LimitSecretRequest)
+    form = OperationForm(site, secrets.limit_organization_secret, back, document, in_path=("name",))
+    routes.add_page("/{org}/secrets/limits", form)
     routes.add_page("/{org}/secrets/{name}/delete", OperationForm(site, secrets.delete_organization_secret, back))
 
     routes.add_page("/{org}/audit", AuditPage(site))

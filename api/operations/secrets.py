@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from api.errors.catalog import ApiError
-from api.operations.operation import DELETE, GET, PUT, Call, Found, operation
+from api.operations.body import ABSENT, given
+from api.operations.operation import DELETE, GET, PATCH, PUT, Call, Found, operation
 from api.operations.things import ORGANIZATION, PIPELINE, ThisMembership, ThisPipeline
-from storage import Role, Secret, SecretInvalid, SecretScope, immutable
+from storage import Role, Secret, SecretInvalid, SecretLimitChanges, SecretScope, described, immutable
 
 if TYPE_CHECKING:
-    from api.fields import SecretValue
+    from api.fields import LimitEvents, LimitPatterns, SecretValue
 
 _OF_ORGANIZATION = f"{ORGANIZATION}/secrets"
 _OF_PIPELINE = f"{PIPELINE}/secrets"
 _LISTED = "The secrets, without their values."
 _SET = "The secret, without its value."
+_LIMITED = "The secret with its limits as they are now."
+_BRANCHES = "A branch whose head may have the secret, as the service fetched it; * stands for any characters."
+_TAGS = "A tag that may have the secret; * stands for any characters."
+_EVENTS = "An event whose builds may have the secret."
+_ENVIRONMENTS = "An environment, named by a job's gate, that may have the secret; * stands for any characters."
+_PIPELINES = "A pipeline that may have the secret, by its slug; * stands for any characters."
 _DELETED = "The secret is deleted."
 _NOT_FOUND = ("secret_not_found",)
 
@@ -24,9 +31,31 @@ SecretList = Annotated[list[Secret], "The secrets of an organization or of a pip
 
 @immutable
 class SetSecretRequest:
-    """The body of ``PUT …/secrets/{name}``; the value has 1 byte to 64 KiB of UTF-8, without NUL."""
+    """The body of ``PUT …/secrets/{name}``; the value has 1 byte to 64 KiB of UTF-8, without NUL.
+
+    Limits that are absent stay as they are; an empty list takes one away.
+    """
 
     value: SecretValue
+    branches: LimitPatterns = described(_BRANCHES, default=ABSENT)
+    tags: LimitPatterns = described(_TAGS, default=ABSENT)
+    events: LimitEvents = described(_EVENTS, default=ABSENT)
+    environments: LimitPatterns = described(_ENVIRONMENTS, default=ABSENT)
+    pipelines: LimitPatterns = described(_PIPELINES, default=ABSENT)
+
+
+@immutable
+class LimitSecretRequest:
+    """The body of ``PATCH …/secrets/{name}``.
+
+    Limits that are absent stay as they are; an empty list takes one away.
+    """
+
+    branches: LimitPatterns = described(_BRANCHES, default=ABSENT)
+    tags: LimitPatterns = described(_TAGS, default=ABSENT)
+    events: LimitEvents = described(_EVENTS, default=ABSENT)
+    environments: LimitPatterns = described(_ENVIRONMENTS, default=ABSENT)
+    pipelines: LimitPatterns = described(_PIPELINES, default=ABSENT)
 
 
 def _of_organization(membership: ThisMembership) -> SecretScope:
@@ -51,6 +80,22 @@ def list_organization_secrets(call: Call, scope: OrganizationScope) -> SecretLis
 def set_organization_secret(call: Call, scope: OrganizationScope, name: str, body: SetSecretRequest) -> Secret:
     """Set a secret for every pipeline of the organization; needs the role admin."""
     return _set(call, scope, name, body)
+
+
+@operation(
+    "limitOrganizationSecret",
+    PATCH,
+    f"{_OF_ORGANIZATION}/{{name}}",
+    _LIMITED,
+    role=Role.ADMIN,
+    errors=_NOT_FOUND,
+)
+def limit_organization_secret(call: Call, scope: OrganizationScope, name: str, body: LimitSecretRequest) -> Secret:
+    """Change the builds that may have a secret of the organization; needs the role admin.
+
+    Its value stays. A build that nobody verified never matches a limit of branches or tags.
+    """
+    return _limit(call, scope, name, body)
 
 
 @operation(
@@ -83,6 +128,22 @@ def set_pipeline_secret(call: Call, scope: PipelineScope, name: str, body: SetSe
 
 
 @operation(
+    "limitPipelineSecret",
+    PATCH,
+    f"{_OF_PIPELINE}/{{name}}",
+    _LIMITED,
+    role=Role.ADMIN,
+    errors=_NOT_FOUND,
+)
+def limit_pipeline_secret(call: Call, scope: PipelineScope, name: str, body: LimitSecretRequest) -> Secret:
+    """Change the builds that may have a secret of the pipeline; needs the role admin.
+
+    Its value stays. A build that nobody verified never matches a limit of branches or tags.
+    """
+    return _limit(call, scope, name, body)
+
+
+@operation(
     "deletePipelineSecret",
     DELETE,
     f"{_OF_PIPELINE}/{{name}}",
@@ -101,9 +162,24 @@ def delete_pipeline_secret(call: Call, scope: PipelineScope, name: str) -> None:
 
 def _set(call: Call, scope: SecretScope, name: str, body: SetSecretRequest) -> Secret:
     try:
-        return call.storage.secrets.put(scope, name, body.value)
+        return call.storage.secrets.put(scope, name, body.value, _changes(body))
     except SecretInvalid as error:
         raise ApiError("invalid_body", str(error)) from None
+
+
+def _limit(call: Call, scope: SecretScope, name: str, body: LimitSecretRequest) -> Secret:
+    try:
+        changed = call.storage.secrets.limit(scope, name, _changes(body))
+    except SecretInvalid as error:
+        raise ApiError("invalid_body", str(error)) from None
+    if changed is None:
+        raise ApiError.not_found("secret", name)
+    return changed
+
+
+def _changes(body: SetSecretRequest | LimitSecretRequest) -> SecretLimitChanges:
+    changes: Any = {name: value for name, value in given(body).items() if name != "value"}
+    return changes  # type: ignore[no-any-return] # the fields of both bodies
 
 
 def _delete(call: Call, scope: SecretScope, name: str) -> None:

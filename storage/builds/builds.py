@@ -19,7 +19,7 @@ from storage.models.accounts import OrganizationRow
 from storage.models.builds import BuildRow, JobRow
 from storage.models.fields import ListField
 from storage.models.pipelines import PipelineRow
-from storage.records.builds import BuildState, WaitsFor
+from storage.records.builds import HEADS, TAGS, BuildState, VerifiedEvent, WaitsFor
 from storage.records.jobs import JobState
 
 if TYPE_CHECKING:
@@ -165,6 +165,8 @@ class Builds:
                     BuildRow.from_fork: slot("from_fork"),
                     BuildRow.approval_reason: slot("approval_reason"),
                     BuildRow.waits_for: peewee.fn.COALESCE(slot("waits_for"), BuildRow.waits_for),
+                    BuildRow.verified_event: slot("verified_event"),
+                    BuildRow.verified_ref: slot("verified_ref"),
                 }
             ).where(BuildRow.id == slot("id")),
         )
@@ -256,7 +258,15 @@ class Builds:
         return None if found is None else ListField.read(found)
 
     def set_source(self, build_id: int, source: FetchedSource) -> None:
-        """Write what a build turned out to be of, which wins over what it was created with."""
+        """Write what a build turned out to be of, which wins over what it was created with.
+
+        One that its request could make anything of stays that, whatever its source is.
+        """
+        event, ref = written(self.get(build_id)).verified_event, source.verified_ref
+        if event is VerifiedEvent.API:
+            ref = None
+        elif ref is not None and not ref.startswith((HEADS, TAGS)):
+            event = VerifiedEvent.PULL_REQUEST
         env = {**self.env(build_id), **source.env}
         self._set_source.run(
             id=build_id,
@@ -268,6 +278,8 @@ class Builds:
             from_fork=source.from_fork,
             approval_reason=source.approval_reason,
             waits_for=None if source.approval_reason is None else WaitsFor.APPROVAL,
+            verified_event=event,
+            verified_ref=ref,
         )
 
     def pipeline_ir(self, build_id: int) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from typing import TYPE_CHECKING
@@ -9,13 +10,14 @@ from typing import TYPE_CHECKING
 import peewee
 
 from storage.database.statements import Columns, Query, Slots, SqlValue, Write, first, insert_into, slot, written
-from storage.errors import PipelineGone, SealBroken, SecretInvalid, SecretNotFound
+from storage.errors import PipelineGone, SealBroken, SecretInvalid, SecretNotAllowed, SecretNotFound
 from storage.models.builds import AttemptRow
 from storage.models.pipelines import PipelineRow, SecretRow
-from storage.records.pipelines import Secret, SecretScope
+from storage.pipelines.secret_limits import changed_limits, is_limited, limits_of, refusal, refusal_of_build
+from storage.records.pipelines import Secret, SecretLimitChanges, SecretLimits, SecretScope
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from storage.database.connection import Database
     from storage.records.builds import Build
@@ -23,10 +25,12 @@ if TYPE_CHECKING:
     from storage.vault import Vault
 
 _SECRET = Columns.of(Secret, SecretRow)
+_LIMITS: Slots[SecretLimits] = Slots(SecretLimits, SecretRow)
 _SCOPE: Slots[SecretScope] = Slots(SecretScope, SecretRow)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}", re.ASCII)
 _RESERVED = re.compile(r"CI|CI_.*|HOME|PATH", re.ASCII)
 _MAX_BYTES = 64 * 1024
+_NO_CHANGES: SecretLimitChanges = {}
 
 
 class Secrets:
@@ -58,10 +62,16 @@ class Secrets:
             ),
             first,
         )
+        limits = {getattr(SecretRow, each): slot(each) for each in _LIMITS.columns}
         self._update = Write(
             database,
-            SecretRow.update({SecretRow.value: slot("value"), SecretRow.updated_at: slot("updated_at")}).where(this),
+            SecretRow.update(
+                {SecretRow.value: slot("value"), SecretRow.updated_at: slot("updated_at"), **limits}
+            ).where(this),
         )
+        self._limit = Write(database, SecretRow.update(limits).where(this))
+        at_hand = SecretRow.pipeline.is_null() | (SecretRow.pipeline == slot("pipeline_id"))
+        self._at_hand = Query(database, secrets.where(of_organization, at_hand), _SECRET)
         self._delete = Write(database, SecretRow.delete().where(this))
         self._of_attempt = Query(
             database,
@@ -77,18 +87,31 @@ class Secrets:
         """Return a scope's secrets without values, sorted by name."""
         return self._list.all(organization_id=scope.organization_id, pipeline_id=scope.pipeline_id)
 
-    def put(self, scope: SecretScope, name: str, value: str) -> Secret:
-        """Create or replace a secret. Raises SecretInvalid, PipelineGone."""
+    def put(self, scope: SecretScope, name: str, value: str, changes: SecretLimitChanges = _NO_CHANGES) -> Secret:
+        """Create or replace a secret, with changes of its limits. Raises SecretInvalid, PipelineGone."""
         _check(name, value)
         this: dict[str, SqlValue] = {**_SCOPE(scope), "name": name}
         sealed = self._vault.seal(value.encode(), _seal_context(scope, name))
         with self._database.write():
             if scope.pipeline_id is not None and self._pipeline.one(pipeline_id=scope.pipeline_id) is None:
                 raise PipelineGone("the pipeline was deleted: it has no secrets")
-            now = self._database.now()
-            if not self._update.run(**this, value=sealed, updated_at=now):
-                self._insert.run(**this, value=sealed, created_at=now, updated_at=now)
+            now, limits = self._database.now(), self._changed(this, changes)
+            if not self._update.run(**this, **limits, value=sealed, updated_at=now):
+                self._insert.run(**this, **limits, value=sealed, created_at=now, updated_at=now)
             return written(self._get.one(**this))
+
+    def limit(self, scope: SecretScope, name: str, changes: SecretLimitChanges) -> Secret | None:
+        """Change the limits of a secret; None if there is none. Jobs that already have it keep it.
+
+        Raises SecretInvalid.
+        """
+        this: dict[str, SqlValue] = {**_SCOPE(scope), "name": name}
+        with self._database.write():
+            self._limit.run(**this, **self._changed(this, changes))
+            return self._get.one(**this)
+
+    def _changed(self, this: Mapping[str, SqlValue], changes: SecretLimitChanges) -> Mapping[str, SqlValue]:
+        return _LIMITS(changed_limits(limits_of(self._get.one(**this)), changes))
 
     def open_all(self) -> int:
         """Decrypt every secret, to check the key; return their number.
@@ -116,13 +139,14 @@ class Secrets:
         A job of an untrusted build gets none.
 
         The values of an attempt are stored, sealed, at its first call. Later calls return the same ones, so that its
-        log is masked by the values that it has. Raises SecretNotFound and SealBroken.
+        log is masked by the values that it has. Raises SecretNotFound, SecretNotAllowed and SealBroken.
         """
         if not job.secrets or build.untrusted:
             return {}
         with self._database.write():
             resolved = self.of_attempt(job)
             if not resolved:
+                self._check_limits(build, job)
                 resolved = self._find(build, job.secrets)
                 sealed = self._vault.seal(json.dumps(resolved).encode(), _seal_context_of_attempt(job))
                 self._keep.run(job_id=job.id, attempt=job.attempt, secrets=sealed)
@@ -143,10 +167,9 @@ class Secrets:
         """
         if not job.secrets or build.untrusted:
             return {}
-        scopes = (SecretScope(build.organization_id, build.pipeline_id), SecretScope(build.organization_id))
         changed = {
             each.name
-            for scope in scopes
+            for scope in _scopes(build)
             for each in self.names(scope)
             if job.scheduled_at is None or each.updated_at >= job.scheduled_at
         }
@@ -155,8 +178,31 @@ class Secrets:
         except SecretNotFound:
             return None
 
+    def shared_with(self, build: Build) -> str:
+        """Return the name of the builds that may have the same limited secrets as this one; empty without any.
+
+        A build shares disks and kept folders only with these: others would find in them what its jobs have left of
+        their secrets, or leave there what these run.
+        """
+        at_hand = self._at_hand.all(organization_id=build.organization_id, pipeline_id=build.pipeline_id)
+        had = sorted(
+            (each.name, *_LIMITS(limits).items())
+            for each in at_hand
+            if is_limited(limits := limits_of(each)) and not build.untrusted and not refusal_of_build(limits, build)
+        )
+        return hashlib.sha256(repr(had).encode()).hexdigest()[:32] if had else ""
+
+    def _check_limits(self, build: Build, job: Job) -> None:
+        """Raise SecretNotAllowed if a secret that a job names is not for it."""
+        for name in job.secrets:
+            found = (self._get.one(**_SCOPE(scope), name=name) for scope in _scopes(build))
+            secret = next((each for each in found if each is not None), None)
+            why = refusal(limits_of(secret), build, job.environment)
+            if why is not None:
+                raise SecretNotAllowed(name, why)
+
     def _find(self, build: Build, names: Sequence[str]) -> dict[str, str]:
-        scopes = (SecretScope(build.organization_id, build.pipeline_id), SecretScope(build.organization_id))
+        scopes = _scopes(build)
         found: dict[str, str] = {}
         for name in names:
             for scope in scopes:
@@ -168,6 +214,11 @@ class Secrets:
         if missing:
             raise SecretNotFound(missing, build.organization_slug, build.pipeline_slug)
         return found
+
+
+def _scopes(build: Build) -> tuple[SecretScope, SecretScope]:
+    """Return where the secrets of a build are looked up: its pipeline's are first."""
+    return SecretScope(build.organization_id, build.pipeline_id), SecretScope(build.organization_id)
 
 
 def _check(name: str, value: str) -> None:

@@ -41,6 +41,31 @@ class WaitsFor(StrEnum):
     TURN = "turn"
 
 
+class VerifiedEvent(StrEnum):
+    """The event that a build was made for, as the service knows by itself.
+
+    ``manual``: a person had the service fetch a branch, tag or commit. ``api``: a request brought the source, the
+    pipeline, or variables, so that the build may be anything.
+    """
+
+    PUSH = "push"
+    TAG = "tag"
+    PULL_REQUEST = "pull_request"
+    SCHEDULE = "schedule"
+    PIPELINE = "pipeline"
+    MANUAL = "manual"
+    API = "api"
+
+
+HEADS, TAGS = "refs/heads/", "refs/tags/"
+"""The beginnings of the full names of branches and tags."""
+
+
+def pull_request_ref(number: int) -> str:
+    """Return the full name of the head of a pull request, in the words of this service at every host."""
+    return f"refs/pull/{number}/head"
+
+
 @immutable
 class RequestKey:
     """The idempotency key of a request, and the SHA-256 of the request."""
@@ -112,6 +137,10 @@ class NewBuild:
     concurrency: Concurrency | None = None
     """The group that its file declares, in place of its pipeline's."""
 
+    verified_event: VerifiedEvent = VerifiedEvent.API
+    verified_ref: str | None = None
+    """The full name of the ref whose head the service fetched itself; None if nobody verified it."""
+
     @property
     def has_source(self) -> bool:
         """True if it has a source archive, its own or that of the build that it repeats."""
@@ -131,6 +160,9 @@ class Build:
     at its first failure; that is fixed as the build is made. ``refused`` is true if a request asked for it and was
     refused, as it has no valid plan: it says nothing about its branch. ``warnings`` say what in its pipeline has no
     effect. ``inputs`` are what it was given by name, without defaults.
+
+    ``branch``, ``commit`` and ``source`` are what its request said. ``verified_event`` and ``verified_ref`` are what
+    the service knows by itself: the ref, by its full name, whose head it fetched; None if nobody verified it.
     """
 
     id: int
@@ -173,6 +205,8 @@ class Build:
     warnings: tuple[str, ...]
     refused: bool = False
     inputs: Mapping[str, str] = field(default_factory=dict)
+    verified_event: VerifiedEvent = VerifiedEvent.API
+    verified_ref: str | None = None
 
     @property
     def name(self) -> str:
@@ -295,6 +329,7 @@ class FetchedSource:
     untrusted_origin: str | None = None
     from_fork: bool = False
     approval_reason: str | None = None
+    verified_ref: str | None = None
 
 
 @immutable

@@ -424,6 +424,7 @@ class JobErrorCode(StrEnum):
     NOTHING_FAILED = "nothing_failed"
     OUTPUTS_INVALID = "outputs_invalid"
     PIPELINE_TIMEOUT = "pipeline_timeout"
+    SECRET_NOT_ALLOWED = "secret_not_allowed"  # noqa: S105 - a code
     SECRET_NOT_FOUND = "secret_not_found"  # noqa: S105 - a code
     SERVICE_FAILED = "service_failed"
     SNAPSHOT_FAILED = "snapshot_failed"

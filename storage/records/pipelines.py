@@ -6,11 +6,11 @@ from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from storage.data_classes import hidden, immutable
+from storage.data_classes import example, hidden, immutable
 from storage.documents import shown_after
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from storage.records.builds import BuildState
@@ -258,9 +258,39 @@ class SecretScope:
 
 
 @immutable
+class SecretLimits:
+    """The builds and jobs that a secret is for: patterns, of which one of each kind has to match.
+
+    A kind without patterns limits nothing. ``branches`` and ``tags`` are one kind, because a build is of one or the
+    other. ``environments`` are those that the gate of a job names.
+    """
+
+    branches: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    events: tuple[str, ...] = ()
+    environments: tuple[str, ...] = ()
+    pipelines: tuple[str, ...] = ()
+
+
+class SecretLimitChanges(TypedDict, total=False):
+    """Changes of a secret's limits; absent fields stay as they are."""
+
+    branches: Sequence[str]
+    tags: Sequence[str]
+    events: Sequence[str]
+    environments: Sequence[str]
+    pipelines: Sequence[str]
+
+
+@immutable
 class Secret:
-    """A secret, without its value."""
+    """A secret, without its value; its limits are those of `SecretLimits`."""
 
     name: str
+    branches: tuple[str, ...] = example(["main"])
+    tags: tuple[str, ...] = example(["v*"])
+    events: tuple[str, ...] = example(["push"])
+    environments: tuple[str, ...] = example(["production"])
+    pipelines: tuple[str, ...] = example(["web"])
     created_at: datetime
     updated_at: datetime

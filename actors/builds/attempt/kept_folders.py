@@ -5,6 +5,7 @@ See engine.md, "Kept folders". Nothing of this fails a job: its log says what co
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from actors import vms
@@ -96,7 +97,7 @@ class JobFolders:
                 pipeline_id=build.pipeline_id,
                 scope=self._scope(path, name),
                 branch=build.branch or "",
-                origin=build.untrusted_origin or "",
+                origin=self._origin,
                 left_by=f"{self._job.step_key} of {build.pipeline_slug} #{build.number}",
                 fingerprint=fingerprint,
                 uuid=uuid,
@@ -112,15 +113,20 @@ class JobFolders:
     def _find(self, path: str, name: str) -> KeptFolder | None:
         """Return what is kept for the build's branch, else for the default branch.
 
-        An untrusted build has its own alone, so that it neither reads nor poisons the repository's.
+        An untrusted build has its own alone, so that it neither reads nor poisons the repository's. So do builds that
+        may have limited secrets, which share theirs.
         """
-        build, origin = self._build, self._build.untrusted_origin or ""
-        branches = dict.fromkeys((build.branch or "", *([] if origin else [self._default_branch()])))
+        build, origin = self._build, self._origin
+        branches = dict.fromkeys((build.branch or "", *([] if build.untrusted else [self._default_branch()])))
         found = (
             self._storage.kept_folders.find(build.organization_id, self._scope(path, name), branch, origin)
             for branch in branches
         )
         return next((each for each in found if each is not None), None)
+
+    @cached_property
+    def _origin(self) -> str:
+        return self._build.untrusted_origin or self._storage.secrets.shared_with(self._build)
 
     def _default_branch(self) -> str:
         pipeline = self._storage.pipelines.by_id(self._build.pipeline_id)

@@ -152,9 +152,9 @@ class AttemptRunner:
     def prepare(self) -> Prepared:
         """Populate the workspace and start the command, unless it was started before.
 
-        While the host has no room for its files, the job waits for as long as it takes. Raises SecretNotFound and
-        EnvironmentTooLarge before anything is written there, SourceError, SnapshotNotFound, ServiceFailed, VmError and
-        VmLost.
+        While the host has no room for its files, the job waits for as long as it takes. Raises SecretNotFound,
+        SecretNotAllowed and EnvironmentTooLarge before anything is written there, SourceError, SnapshotNotFound,
+        ServiceFailed, VmError and VmLost.
         """
         while True:
             try:

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from actors.ir.decoding import quoted
-from actors.ir.triggers import can_be_matched, concerned_by, glob_matches
+from actors.ir.triggers import can_be_matched, concerned_by
+from storage import glob_matches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

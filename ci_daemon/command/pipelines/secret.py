@@ -1,4 +1,4 @@
-"""`ci-daemon secret`: set, list and remove secrets, on the box or of a server."""
+"""`ci-daemon secret`: set, limit, list and remove secrets, on the box or of a server."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from api.operations import secrets
+from api.operations import body_fields, secrets
 from ci_daemon.command.support.command_classes import Group, SharedCommand
 from ci_daemon.command.support.session import Failure, Session, pass_session
-from storage import Masker, document_of, immutable
+from storage import Masker, Secret, VerifiedEvent, document_of, immutable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
 F = TypeVar("F", bound="Callable[..., object]")
 
-_COLUMNS = ("name", "created_at", "updated_at")
+_COLUMNS = ("name", "branches", "tags", "events", "environments", "pipelines", "updated_at")
 _MAX_BYTES = 2**20
 
 
@@ -42,6 +42,31 @@ def _owner_options(command: F) -> F:
     return click.argument("org")(pipeline(command))
 
 
+_LIMITS = {
+    "--branch": "branches",
+    "--tag": "tags",
+    "--event": "events",
+    "--environment": "environments",
+    "--only-pipeline": "pipelines",
+}
+"""The options of limits, and the fields of the body that they make."""
+
+
+def _limit_options(command: F) -> F:
+    """Add the options of limits, each of which may be given several times."""
+    for flag, name in reversed(_LIMITS.items()):
+        field = body_fields(secrets.LimitSecretRequest)[name]
+        events = click.Choice([each.value for each in VerifiedEvent]) if name == "events" else None
+        word = None if events else "PATTERN"
+        command = click.option(flag, name, multiple=True, type=events, metavar=word, help=field.about)(command)
+    return command
+
+
+def _limits(options: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Return the fields of a body for those limits that the caller gave."""
+    return {name: [str(each) for each in given] for name, given in options.items() if given}
+
+
 @click.group(cls=Group)
 def secret() -> None:
     """Secrets of organizations and pipelines, for jobs that name them."""
@@ -50,19 +75,45 @@ def secret() -> None:
 @secret.command(name="set", cls=SharedCommand)
 @_owner_options
 @click.argument("name")
+@_limit_options
 @pass_session
-def set_secret(session: Session, *, org: str, name: str, pipeline: str | None) -> None:
+def set_secret(session: Session, /, *, org: str, name: str, pipeline: str | None, **limits: Sequence[str]) -> None:
     """Set the secret NAME of the organization ORG to stdin, without a final line end.
 
-    At a terminal the value is prompted for and not shown. Jobs that start from now on get it.
+    At a terminal the value is prompted for and not shown. Jobs that start from now on get it. A limit may be given
+    several times; those that are not given stay as they are.
     """
     value, owner = _read_value(), _Owner(org, pipeline)
     operation = secrets.set_pipeline_secret if pipeline else secrets.set_organization_secret
     with session.door() as door:
-        made = door.perform(operation, {**owner.names, "name": name}, {"value": value})
+        made = door.perform(operation, {**owner.names, "name": name}, {"value": value, **_limits(limits)})
     if not Masker.can_hide(value):
         click.echo(f"warning: {name} is too short to be masked in logs: set a longer value", err=True)
     session.answer(document_of(made), f"set {made.name} for {owner}")
+
+
+@secret.command(name="limit", cls=SharedCommand)
+@_owner_options
+@click.argument("name")
+@_limit_options
+@click.option("--no-limits", is_flag=True, help="Take away all limits, except those that are given here.")
+@pass_session
+def limit_secret(
+    session: Session, /, *, org: str, name: str, pipeline: str | None, no_limits: bool, **limits: Sequence[str]
+) -> None:
+    """Limit the secret NAME of the organization ORG to some builds and jobs. Its value stays.
+
+    A limit may be given several times; those that are not given stay as they are. A job that names the secret and may
+    not have it ends with secret_not_allowed before it runs.
+    """
+    owner = _Owner(org, pipeline)
+    operation = secrets.limit_pipeline_secret if pipeline else secrets.limit_organization_secret
+    body = {**(dict.fromkeys(_LIMITS.values(), ()) if no_limits else {}), **_limits(limits)}
+    if not body:
+        raise Failure("give a limit, such as --branch main, or --no-limits")
+    with session.door() as door:
+        made = door.perform(operation, {**owner.names, "name": name}, {each: list(of) for each, of in body.items()})
+    session.answer(document_of(made), f"{made.name} of {owner}: {_in_words(made)}")
 
 
 @secret.command(name="list", cls=SharedCommand, reads=True)
@@ -88,6 +139,13 @@ def remove(session: Session, *, org: str, name: str, pipeline: str | None) -> No
     with session.door() as door:
         door.perform(operation, {**owner.names, "name": name})
     session.answer({"removed": name}, f"removed {name} of {owner}")
+
+
+def _in_words(made: Secret) -> str:
+    """Return the limits of a secret for people."""
+    patterns = {name: getattr(made, name) for name in _LIMITS.values()}
+    found = [f"{name} {', '.join(each)}" for name, each in patterns.items() if each]
+    return "; ".join(found) or "no limits"
 
 
 def _read_value() -> str:

@@ -121,6 +121,7 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
         "schedule list": "List a pipeline's schedules.",
         "schedule remove": "Remove a schedule.",
         "schedule set": "Change, enable or disable a schedule.",
+        "secret limit": "Limit a secret to some builds.",
         "secret list": "List the names of secrets.",
         "secret remove": "Remove a secret.",
         "secret set": "Set a secret to the text on stdin.",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from actors.builds.attempt.disk_cache import CacheNames
-from storage import Build, NewOrigin, NewPipeline, OriginEvent, SecretScope
+from storage import Build, NewOrigin, NewPipeline, OriginEvent, SecretScope, VerifiedEvent
 from tests.actors.conftest import Host, add_image
 from tests.e2e.pipelines import Graph
 from tests.waiting import until
@@ -181,3 +181,13 @@ def test_what_a_push_says_of_itself_does_not_count(host: Host):
     assert host.job(of_event("1")).cache_hit
     assert host.job(of_event("2")).cache_hit
     assert not hit(host, chain(), env={"CI_PULL_REQUEST": "3"})
+
+
+@pytest.mark.parametrize("guarded_first", [True, False], ids=["the secret's disk is first", "the other's is first"])
+def test_a_limited_secret_keeps_disks_among_its_builds(host: Host, guarded_first: bool):
+    """Nobody leaves a disk for a job that has the secret, and nobody finds one of it."""
+    scope = SecretScope(host.pipeline.organization_id)
+    host.storage.secrets.put(scope, "TOKEN", "hush", {"branches": ["main"]})
+    of_main = {"verified_event": VerifiedEvent.PUSH, "verified_ref": "refs/heads/main"}
+    first, then = (of_main, {}) if guarded_first else ({}, of_main)
+    assert [hit(host, chain(), **fields) for fields in (first, then, first, then)] == [False, False, True, True]

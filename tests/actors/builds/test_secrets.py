@@ -13,7 +13,7 @@ from actors import vms
 from actors.builds.attempt.environment import job_environment
 from actors.vms import Connection, Images, ImageStore, VmError
 from actors.vms.host import IdMap, run_mapped
-from storage import SecretScope
+from storage import SecretScope, VerifiedEvent
 from tests.actors.conftest import Host
 from tests.e2e.pipelines import one
 from tests.waiting import until
@@ -97,6 +97,25 @@ def test_an_unknown_secret_fails_a_job_before_its_command(host: Host):
     assert host.log(build) == b""
     assert host.storage.ledger.balance(build.organization_id) == 0
     assert job.started_at is None
+
+
+def test_a_limited_secret_fails_a_job_before_its_command(host: Host):
+    scope = SecretScope(host.pipeline.organization_id)
+    host.storage.secrets.put(scope, "TOKEN", TOKEN, {"branches": ["main"]})
+    build = host.build(one("echo ran", **_naming("TOKEN", retry={"limit": 3})))
+    assert host.finish(build).state == "failed"
+    job = host.job(build)
+    assert (job.error_code, job.exit_code, job.attempt, job.started_at) == ("secret_not_allowed", None, 1, None)
+    assert job.error_message == (
+        "the secret TOKEN is not for this job: it is limited to the branches main, and this build is of a source,"
+        " pipeline or variables that a request brought, whatever branch it names; run the step in a build that it is"
+        " for, or have an admin change its limits"
+    )
+    assert host.log(build) == b""
+    of_main = {"verified_event": VerifiedEvent.PUSH, "verified_ref": "refs/heads/main"}
+    pushed = host.build(one("echo ${#TOKEN}", **_naming("TOKEN")), **of_main)
+    assert host.finish(pushed).state == "passed"
+    assert host.log(pushed) == f"{len(TOKEN)}\n".encode()
 
 
 def test_an_environment_too_large_for_linux_is_an_error(host: Host):

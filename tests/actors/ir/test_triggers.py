@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.ir import PullRequestEvent, PushEvent, decides, skips_builds, wants, why_skipped
-from actors.ir.triggers import glob_matches
+from storage import glob_matches
 
 NAMES = st.text("ab/*?.[", max_size=8)
 JSON = st.recursive(

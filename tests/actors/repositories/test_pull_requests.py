@@ -181,6 +181,7 @@ def test_a_strangers_fork_is_not_even_rendered_before_approval(world: World):
     world.fork(commit, branch="main")
     build = world.only()
     assert (build.branch, build.untrusted) == ("eve:main", True)
+    assert (build.verified_event, build.verified_ref) == ("pull_request", "refs/pull/1/head")
     reason = "waiting for approval: eve may not push to acme/web"
     assert wait_reason(world.storage, build) == reason
     world.host.restart()

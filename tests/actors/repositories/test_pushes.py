@@ -153,6 +153,11 @@ def test_a_push_that_is_reported_is_built_whenever_it_is_seen(pushed: Pushed, *,
         pushed.report(*each)
     built = [("main", second), ("main", third), ("topic", third), ("v1", third)]
     assert sorted(pushed.look()) == sorted(built)
+    assert {(each.branch, each.verified_event, each.verified_ref) for each in pushed.builds()} == {
+        ("main", "push", "refs/heads/main"),
+        ("topic", "push", "refs/heads/topic"),
+        ("v1", "tag", "refs/tags/v1"),
+    }
     for each in reports:
         pushed.report(*each)
     assert len(pushed.look()) == len(built), "a report that comes again builds nothing"

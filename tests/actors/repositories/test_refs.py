@@ -44,6 +44,13 @@ def test_branches_tags_and_commits_are_found_by_name(world: World):
         "refs/tags/v1": ("v1", first, "First", {"CI_TAG": "v1"}),
         first[:9]: ("main", first, "First", {}),
     }
+    assert {name: each.verified_ref for name, each in found.items()} == {
+        "main": "refs/heads/main",
+        "topic/one": "refs/heads/topic/one",
+        "v1": "refs/tags/v1",
+        "refs/tags/v1": "refs/tags/v1",
+        first[:9]: None,  # below the head of main
+    }
     assert (files(found["main"]), files(found["v1"])) == (["a.txt", "b.txt"], ["a.txt"])
 
 
@@ -78,6 +85,7 @@ def test_a_pull_request_is_as_its_host_reports_it(world: World):
     found = world.pushes.source_of(world.repository, "#7")
     assert (found.branch, found.commit, found.from_fork) == ("eve:topic", head, True)
     assert found.env == {"CI_PULL_REQUEST": "7", "CI_TARGET_BRANCH": "main"}
+    assert found.verified_ref == "refs/pull/7/head"
     assert found.untrusted_origin == f"pull/{world.repository.id}/7"
     assert found.approval_reason == "eve may not push to acme/web"
     assert refused(world, "pull/8").endswith("has no open pull request 8 among the 50 that changed last")

@@ -8,6 +8,7 @@ import pytest
 from storage import Role
 from tests.api.world import Account, PipelinePath, World
 
+LIMITS = ("branches", "tags", "events", "environments", "pipelines")
 VALUE = "hunter2-✓\n-and-more"
 
 
@@ -22,6 +23,7 @@ def test_a_secret_is_set_and_listed_and_never_shown(world: World, ada: Account, 
     assert first.status_code == 200
     assert first.json == {
         "name": "TOKEN",
+        **{key: [] for key in LIMITS},
         "created_at": "2026-01-02T03:04:05.000000Z",
         "updated_at": "2026-01-02T03:04:05.000000Z",
     }
@@ -35,6 +37,41 @@ def test_a_secret_is_set_and_listed_and_never_shown(world: World, ada: Account, 
     assert [secret["name"] for secret in listed.json["data"]] == ["KEY", "TOKEN"]
     assert listed.json["data"][1] == again.json
     assert ada.client.simulate_get(f"{secrets}/TOKEN").status_code == 405
+
+
+def test_limits_are_set_changed_and_taken_away(ada: Account, secrets: str):
+    """A value that is set anew keeps them: nobody loses a limit by rotating a secret."""
+    body = {"value": VALUE, "branches": ["main", "release-*", "main"], "events": ["push"]}
+    first = ada.client.simulate_put(f"{secrets}/TOKEN", json=body).json
+    assert (first["branches"], first["events"], first["tags"]) == (["main", "release-*"], ["push"], [])
+    assert ada.client.simulate_put(f"{secrets}/TOKEN", json={"value": "rotated"}).json["branches"] == first["branches"]
+    changed = ada.client.simulate_patch(f"{secrets}/TOKEN", json={"events": [], "environments": ["production"]})
+    assert changed.status_code == 200, changed.text
+    assert changed.json == {**first, "events": [], "environments": ["production"]}
+    assert ada.client.simulate_get(secrets).json["data"] == [changed.json]
+    assert ada.client.simulate_patch(f"{secrets}/MISSING", json={"tags": ["v*"]}).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ({"branches": [""]}, "branches: expected patterns of 1 to 255 characters that can be shown"),
+        ({"tags": ["v\n"]}, "tags: expected patterns of 1 to 255 characters that can be shown"),
+        ({"branches": ["refs/heads/main"]}, "branches: expected the name alone, without the refs/ of refs/heads/main"),
+        ({"events": ["webhook"]}, "events: expected push, tag, pull_request, schedule, pipeline, manual, api, not web"),
+        ({"pipelines": ["a"] * 51}, "pipelines: expected at most 50 patterns"),
+        ({"pipelines": None}, "pipelines: expected an array"),
+    ],
+)
+def test_a_limit_out_of_bounds_changes_nothing(ada: Account, secrets: str, limits: dict[str, object], message: str):
+    ada.client.simulate_put(f"{secrets}/TOKEN", json={"value": VALUE})
+    for answered in (
+        ada.client.simulate_patch(f"{secrets}/TOKEN", json=limits),
+        ada.client.simulate_put(f"{secrets}/TOKEN", json={"value": "other", **limits}),
+    ):
+        assert answered.status_code == 422
+        assert message in answered.json["error"]["message"]
+    assert ada.client.simulate_get(secrets).json["data"][0]["branches"] == []
 
 
 def test_the_two_scopes_are_apart(ada: Account, pipeline: PipelinePath):

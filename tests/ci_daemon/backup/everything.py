@@ -270,7 +270,7 @@ class Everything:
         storage.invites.accept(accepted.token, storage.users.create("guest@example.org", "Guest"))
         storage.mail_opt_outs.set("admin@example.org", out=True)
         storage.secrets.put(SecretScope(acme), "OF_ALL", "hush")
-        storage.secrets.put(SecretScope(acme, self.pipeline.id), "OF_ONE", "hush too")
+        storage.secrets.put(SecretScope(acme, self.pipeline.id), "OF_ONE", "hush too", {"branches": ["main"]})
 
     def _mails(self) -> None:
         mail = self.storage.mail

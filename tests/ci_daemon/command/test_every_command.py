@@ -174,6 +174,7 @@ CALLS = """
     build force-finish acme/web/1 --state canceled --note stuck
     build retry acme/web/1
     secret set acme TOKEN
+    secret limit acme TOKEN --branch main
     secret list acme
     secret remove acme TOKEN
     backup {backup}
@@ -220,6 +221,7 @@ THEIR_OWN_WORDS = {
     "repo rotate-key": "rotateRepoKey",
     "repo trust": "trustRepoServer",
     "webhook redeliver": "redeliverReport",
+    "secret limit": "limitOrganizationSecret",
     "secret remove": "deleteOrganizationSecret",
     "secret set": "setOrganizationSecret",
     "token create": "createUserToken",

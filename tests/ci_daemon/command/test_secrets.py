@@ -16,6 +16,7 @@ from storage import NewPipeline, SecretScope, Storage, SystemClock
 from tests.state import run_sql
 
 Run = Callable[..., int]
+LIMITS = ("branches", "tags", "events", "environments", "pipelines")
 ORG = "ada-example-org"
 
 
@@ -82,7 +83,7 @@ def test_a_secret_is_set_from_stdin_without_its_last_line_end(run: Run, state: P
 def test_secrets_are_listed_by_name_and_deleted(run: Run, state: Path, capsys: pytest.CaptureFixture[str]):
     assert run("secret", "set", ORG, "TOKEN", "--pipeline", "hello", "--json", stdin=b"hunter2") == 0
     made = json.loads(capsys.readouterr().out)
-    assert set(made) == {"name", "created_at", "updated_at"}
+    assert set(made) == {"name", *LIMITS, "created_at", "updated_at"}
     assert run("secret", "set", ORG, "OTHER", stdin=b"other") == 0
     assert capsys.readouterr().out == f"set OTHER for {ORG}\n"
     assert _value(state, "TOKEN", of_pipeline=True) == "hunter2"
@@ -150,3 +151,18 @@ def test_a_value_too_short_to_mask_is_told(run: Run, capsys: pytest.CaptureFixtu
     told = capsys.readouterr()
     assert told.out == f"set DEBUG for {ORG}\n"
     assert told.err == "warning: DEBUG is too short to be masked in logs: set a longer value\n"
+
+
+def test_limits_are_given_by_options_and_shown(run: Run, capsys: pytest.CaptureFixture[str]):
+    assert run("secret", "set", ORG, "TOKEN", "--branch", "main", "--branch", "rel-*", stdin=b"hunter2") == 0
+    assert run("secret", "limit", ORG, "TOKEN", "--environment", "production", "--event", "push") == 0
+    assert capsys.readouterr().out.endswith(
+        f"TOKEN of {ORG}: branches main, rel-*; events push; environments production\n"
+    )
+    assert run("secret", "limit", ORG, "TOKEN", "--no-limits", "--only-pipeline", "hello") == 0
+    capsys.readouterr()
+    assert run("secret", "list", ORG, "--json") == 0
+    (shown,) = json.loads(capsys.readouterr().out)
+    assert {name: shown[name] for name in LIMITS} == {**{key: [] for key in LIMITS}, "pipelines": ["hello"]}
+    assert run("secret", "limit", ORG, "TOKEN") == 1
+    assert "--no-limits" in capsys.readouterr().err

@@ -11,9 +11,12 @@ from storage import (
     Pipeline,
     SealBroken,
     SecretInvalid,
+    SecretLimitChanges,
+    SecretNotAllowed,
     SecretNotFound,
     SecretScope,
     Storage,
+    VerifiedEvent,
 )
 from storage.database.connection import Database
 from tests.clock import ManualClock
@@ -171,3 +174,38 @@ def test_no_file_of_the_storage_holds_a_value(tmp_path: Path, storage: Storage, 
     assert {file.name for file in files} >= {"ci-daemon.sqlite3", "ci-daemon.sqlite3-wal"}
     for file in files:
         assert b"nobody-reads" not in file.read_bytes(), file
+
+
+@pytest.mark.parametrize(
+    ("limits", "fields", "environment", "why"),
+    [
+        ({"environments": ["prod*"]}, {}, "production", ""),
+        ({"environments": ["prod*"]}, {}, "staging", "the environments prod*, and this job has the gate of staging"),
+        ({"environments": ["prod*"]}, {}, None, "the environments prod*, and this job has no gate"),
+        ({"pipelines": ["we*"]}, {}, None, ""),
+        ({"pipelines": ["app"]}, {}, None, "the pipelines app, and this one is web"),
+        ({"events": ["push", "tag"]}, {"verified_event": VerifiedEvent.TAG}, None, ""),
+        ({"events": ["push", "tag"]}, {}, None, "the events push, tag, and this build's is api"),
+        ({"branches": ["main"], "tags": ["v*"]}, {"verified_ref": "refs/tags/v1"}, None, ""),
+        ({"branches": ["main"], "tags": ["v*"]}, {"verified_ref": "refs/heads/v1"}, None, 'is of the branch "v1"'),
+        ({"branches": ["*"]}, {"verified_ref": "refs/pull/7/head"}, None, "is of pull request 7"),
+        ({"branches": ["*"]}, {"verified_event": VerifiedEvent.MANUAL}, None, "a commit that is not the head"),
+    ],
+)
+def test_each_limit_has_to_match(
+    storage: Storage,
+    world: World,
+    of_all: SecretScope,
+    limits: SecretLimitChanges,
+    fields: dict[str, object],
+    environment: str | None,
+    why: str,
+):
+    storage.secrets.put(of_all, "TOKEN", VALUE, limits)
+    build = world.build(new_job(secrets=("TOKEN",), environment=environment), **fields)
+    if not why:
+        assert storage.secrets.resolve(build, world.job(build)) == {"TOKEN": VALUE}
+        return
+    with pytest.raises(SecretNotAllowed, match=r"^the secret TOKEN is not for this job: it is limited to ") as raised:
+        storage.secrets.resolve(build, world.job(build))
+    assert why in str(raised.value)

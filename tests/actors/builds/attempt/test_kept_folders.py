@@ -12,16 +12,18 @@ import pytest
 from actors.cleanup.retention import evict_folders
 from actors.ir import IrSettings, load
 from actors.settings import CacheSettings
-from storage import Build, NewBuild, NewPipeline
+from storage import Build, NewBuild, NewPipeline, SecretScope
 from tests.actors.conftest import Host
 
 pytestmark = pytest.mark.sandbox
 
 
-def built(host: Host, run: str, keep: Any, *, branch: str = "main", origin: str | None = None) -> Build:
+def built(
+    host: Host, run: str, keep: Any, *, branch: str = "main", origin: str | None = None, ref: str | None = None
+) -> Build:
     """Build a job ``only`` that keeps folders."""
     ir = json.dumps({"version": "1", "jobs": {"only": {"run": run, "keep": keep}}})
-    new = NewBuild(branch, "0" * 40, pipeline_ir=ir, untrusted_origin=origin)
+    new = NewBuild(branch, "0" * 40, pipeline_ir=ir, untrusted_origin=origin, verified_ref=ref)
     build = host.storage.builds.create(host.pipeline, new, load(ir, IrSettings()).jobs)
     host.engine.jobs_added(build.id)
     return host.finish(build)
@@ -72,6 +74,16 @@ def test_a_fork_has_folders_of_its_own(host: Host):
     assert "fork" in lines(host, built(host, made.format("fork"), "d", origin="7"))
     assert "fork" not in lines(host, built(host, made.format("other"), "d", origin="8"))
     assert "main" in lines(host, built(host, "cat d/f", "d"))
+
+
+def test_a_limited_secret_keeps_folders_among_its_builds(host: Host):
+    """A source that only says it is of main leaves nothing for the builds of main that have the secret."""
+    host.storage.secrets.put(SecretScope(host.pipeline.organization_id), "TOKEN", "hush", {"branches": ["main"]})
+    made, main = "cat d/f 2>/dev/null; mkdir -p d; echo {} >d/f", "refs/heads/main"
+    built(host, made.format("theirs"), "d")
+    assert "theirs" not in lines(host, built(host, made.format("main"), "d", ref=main))
+    assert "theirs" in lines(host, built(host, made.format("theirs"), "d"))
+    assert "main" in lines(host, built(host, "cat d/f", "d", ref=main))
 
 
 def test_pipelines_share_a_folder_by_name(host: Host):
