@@ -95,6 +95,37 @@ def read_build(storage: Storage, build: Build, reports: list[Artifact]) -> Build
     return BuildCoverage(files, count, (*faults, *fault))
 
 
+def target_build(storage: Storage, build: Build) -> Build | None:
+    """Return the latest build of a build's target branch that passed before it; None if there is none.
+
+    That branch is the one a pull request is to be merged into, else the pipeline's default branch.
+    """
+    origin = storage.build_origins.get(build.id)
+    branch = None if origin is None else origin.target_branch
+    if branch is None:
+        pipeline = storage.pipelines.by_id(build.pipeline_id)
+        branch = None if pipeline is None else pipeline.default_branch
+    return None if branch is None else storage.builds.latest_passed(build.pipeline_id, branch, build.number)
+
+
+def percent_of(hits: int, count: int) -> float | None:
+    """Return a share in percent, with two digits, and 100 only if it is all; None of nothing."""
+    return hits * 10_000 // count / 100 if count else None
+
+
+def coverage_in_words(storage: Storage, build: Build) -> str:
+    """Return the coverage of a build and its change, as in "coverage 83.21% (+0.40)"; "" if it has none."""
+    reports = reports_of(storage, build)
+    own = read_build(storage, build, reports) if reports else BuildCoverage()
+    percent = percent_of(own.hits, own.count)
+    if percent is None:
+        return ""
+    base = target_build(storage, build)
+    before = BuildCoverage() if base is None else read_build(storage, base, reports_of(storage, base))
+    base_percent = percent_of(before.hits, before.count)
+    return f"coverage {percent:.2f}%" + ("" if base_percent is None else f" ({percent - base_percent:+.2f})")
+
+
 def _of_source(
     source: SourceFiles, named: Mapping[str, FileCoverage]
 ) -> tuple[Mapping[str, FileCoverage], tuple[str, ...]]:

@@ -46,6 +46,8 @@ def commit_status(report: Report) -> CommitStatus:
     builds = report.worst_first()
     worst, more = builds[0], len(builds) - _MOST_NAMED
     told = "Build " + ", ".join(f"#{each.build.number} {_phrase(each)}" for each in builds[:_MOST_NAMED])
+    if len(builds) == 1 and worst.coverage:
+        told = f"{told}, {worst.coverage}"
     return CommitStatus(
         commit=worst.build.commit or "",
         context=f"ci/{worst.build.pipeline_slug}",

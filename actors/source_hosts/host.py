@@ -161,6 +161,9 @@ class Report:
     outdated: bool = False
     """True if a later build of the same event replaces this one, or made it moot."""
 
+    coverage: str = ""
+    """Its coverage and the change of that, in words, if it has ended and has some."""
+
     def worst_first(self) -> list[Report]:
         """Return the reports that the commit's state is made of, the one that decides it first."""
         counting = self.others if self.outdated and self.others else (self, *self.others)
@@ -207,7 +210,7 @@ class CommitReport:
         if not worst:
             reasons = ", ".join(f"{each.pipeline_slug} ({each.reason})" for each in skipped)
             return cls(commit, ReportState.PASSED, f"Skipped: {reasons}", skipped[0].url) if skipped else None
-        named = {state: [each.build.pipeline_slug for each in worst if each.state is state] for state in _WORST_FIRST}
+        named = {state: [_with_coverage(each) for each in worst if each.state is state] for state in _WORST_FIRST}
         parts = [f"{_IN_WORDS[state]}: {', '.join(names)}" for state, names in named.items() if names]
         if skipped:
             parts.append(f"skipped: {', '.join(each.pipeline_slug for each in skipped)}")
@@ -222,6 +225,11 @@ _IN_WORDS = {
     ReportState.CANCELED: "canceled",
     ReportState.PASSED: "passed",
 }
+
+
+def _with_coverage(report: Report) -> str:
+    slug = report.build.pipeline_slug
+    return f"{slug} ({report.coverage})" if report.coverage else slug
 
 
 def _badness(report: Report) -> tuple[int, int]:

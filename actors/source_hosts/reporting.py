@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
+from actors.coverage import coverage_in_words
 from actors.messages import PollStorage, StatusReporterMessage
 from actors.source_hosts.host import CommitReport, HostError, Report, ReportState, Skip
 from actors.supervision import Supervised
@@ -11,6 +12,7 @@ from storage import BuildState, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from actors.parts import Parts
     from actors.source_hosts.host import SourceHost
@@ -20,6 +22,7 @@ _AT_ONCE = 2
 _LISTED = 200
 _FIRST_PAUSE = 5.0
 _LONGEST_PAUSE = 900.0
+_KEPT_COVERAGES = 1_000
 _MOST_FAILURES = 200
 """About two days of attempts."""
 
@@ -54,6 +57,7 @@ class StatusReporter(Supervised[StatusReporterMessage | _Reported, _ReportStates
         self._live_settings = parts.live_settings
         self._hosts = hosts
         self._reporting: set[int] = set()
+        self._coverages: dict[tuple[int, datetime | None], str] = {}
 
     def handle(self, message: StatusReporterMessage | _Reported) -> None:
         """Start the reports that are due."""
@@ -154,7 +158,7 @@ class StatusReporter(Supervised[StatusReporterMessage | _Reported, _ReportStates
         origins = self._storage.build_origins.counting_of_commit(repository.id, commit)
         found = ((origin, self._storage.builds.get(origin.build_id)) for origin in origins)
         builds = [
-            Report(report_state(build.state), build, origin, self._url(build))
+            Report(report_state(build.state), build, origin, self._url(build), coverage=self._coverage(build))
             for origin, build in found
             if build is not None
         ]
@@ -187,7 +191,20 @@ class StatusReporter(Supervised[StatusReporterMessage | _Reported, _ReportStates
             if found is not None and other.build_id != build.id:
                 others.append(Report(report_state(found.state), found, other, self._url(found)))
         outdated = all(each.build_id != build.id for each in latest)
-        return Report(report_state(build.state), build, origin, self._url(build), tuple(others), outdated)
+        state, coverage = report_state(build.state), self._coverage(build)
+        return Report(state, build, origin, self._url(build), tuple(others), outdated, coverage)
+
+    def _coverage(self, build: Build) -> str:
+        """Return the coverage of a build that has ended, in words: read once, as its reports do not change."""
+        if not build.state.terminal:
+            return ""
+        key = build.id, build.finished_at
+        found = self._coverages.get(key)
+        if found is None:
+            found = self._coverages[key] = coverage_in_words(self._storage, build)
+            while len(self._coverages) > _KEPT_COVERAGES:
+                self._coverages.pop(next(iter(self._coverages)), None)
+        return found
 
     def _url(self, build: Build) -> str:
         return self._live_settings.now.pages.page_of(build)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from actors.coverage import BuildCoverage, Compared, compared, read_build, reports_of
+from actors.coverage import BuildCoverage, Compared, compared, read_build, reports_of, target_build
 
 if TYPE_CHECKING:
     from storage import Build, Storage
@@ -34,12 +34,9 @@ class KeptCoverage:
         return self._keyed(build)[1]
 
     def compared(self, build: Build) -> Compared:
-        """Return a build's coverage beside that of its target branch: the latest build that passed before.
-
-        That branch is the one a pull request is to be merged into, else the pipeline's default branch.
-        """
+        """Return a build's coverage beside that of its target branch: the latest build that passed before."""
         key, own = self._keyed(build)
-        base = self._base(build) if own.files else None
+        base = target_build(self.storage, build) if own.files else None
         if base is None:
             return Compared(own)
         base_key, before = self._keyed(base)
@@ -55,14 +52,6 @@ class KeptCoverage:
                 while len(self._compared) > _KEPT_CHANGES:
                     self._compared.popitem(last=False)
         return kept
-
-    def _base(self, build: Build) -> Build | None:
-        origin = self.storage.build_origins.get(build.id)
-        branch = None if origin is None else origin.target_branch
-        if branch is None:
-            pipeline = self.storage.pipelines.by_id(build.pipeline_id)
-            branch = None if pipeline is None else pipeline.default_branch
-        return None if branch is None else self.storage.builds.latest_passed(build.pipeline_id, branch, build.number)
 
     def _keyed(self, build: Build) -> tuple[_Key, BuildCoverage]:
         reports = reports_of(self.storage, build)
@@ -81,8 +70,3 @@ class KeptCoverage:
             while len(self._read) > _KEPT_BUILDS or (count > _KEPT_FILES and len(self._read) > 1):
                 count -= len(self._read.popitem(last=False)[1].files)
         return key, found
-
-
-def percent_of(hits: int, count: int) -> float | None:
-    """Return a share in percent, with two digits, and 100 only if it is all; None of nothing."""
-    return hits * 10_000 // count / 100 if count else None

@@ -8,8 +8,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from actors.coverage import FileCoverage, lines_of
-from api.builds.coverage import percent_of
+from actors.coverage import FileCoverage, lines_of, percent_of
 from api.operations.operation import GET, Call, Span, operation
 from api.operations.things import BUILD, ThisBuild
 from storage import Page, example, immutable

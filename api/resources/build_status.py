@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from actors.coverage import percent_of
 from api.build_status.badge import UNKNOWN_BADGE, badge_of, coverage_badge
 from api.build_status.cctray import cctray
-from api.builds.coverage import percent_of
 from api.errors.catalog import ApiError
 from api.http.files import ETAG, NOT_MODIFIED, answer_unless_known
 from api.openapi.operations import Answer, Parameter, operation

@@ -1,15 +1,16 @@
-"""Check runs: a build as GitHub shows it, with annotations of failed tests. Pure."""
+"""Check runs: a build as GitHub shows it, with annotations, and summaries of its jobs. Pure."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from typing import TYPE_CHECKING, assert_never
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, assert_never
 
 from actors.source_hosts.github.payloads import APPROVE
 from actors.source_hosts.host import COMMIT_CHECK, ReportState
 from actors.test_reports import NO_TESTS
-from storage import JobState, WaitsFor, immutable
+from storage import AnnotationLevel, JobState, WaitsFor, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
 
     from actors.source_hosts.host import CommitReport, Report, Skip
     from actors.test_reports import FailedTest, TestResults
-    from storage import Build, Job
+    from storage import Annotation, Job, ShownAnnotation, ShownSummary
 
 
-_MOST = 50
+MOST_ANNOTATIONS = 50
 """The most annotations that GitHub takes with one request."""
 
 _LONGEST_TITLE = 250
@@ -29,6 +30,7 @@ _MOST_LINES = 200
 _MOST_NAMES = 20
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _LONGEST_LINE = 500
+_LEAST_ROOM = 200
 _INVISIBLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 """Controls, and marks that turn the direction of text."""
 TAIL_BYTES = 32 * 2**10
@@ -46,18 +48,96 @@ _LINES = 30
 _LOG_CHARACTERS = 4_000
 
 
-def annotated_tests(tests: TestResults) -> list[Mapping[str, object]]:
-    """Return the annotations of a check run: of the tests that failed in a file of the repository."""
+_LEVELS = {
+    AnnotationLevel.ERROR: "failure",
+    AnnotationLevel.WARNING: "warning",
+    AnnotationLevel.NOTICE: "notice",
+}
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^\n]*)")
+
+
+@immutable
+class Remarks:
+    """Annotations and summaries of a build's jobs, without their secrets.
+
+    ``placed`` are annotations of files in the repository, errors first, ``others`` those of no place. ``counts`` has
+    the number of all by level.
+    """
+
+    placed: tuple[Annotation, ...] = ()
+    others: tuple[ShownAnnotation, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    summaries: tuple[ShownSummary, ...] = ()
+
+
+NO_REMARKS = Remarks()
+
+
+def annotations_of(tests: TestResults, remarks: Remarks) -> list[Mapping[str, object]]:
+    """Return the annotations of a check run: of tests that failed in a file, then of jobs."""
     placed = [each for each in tests.failed if each.location is not None]
-    return [_annotation(each) for each in sorted(placed, key=lambda each: each.allowed)[:_MOST]]
+    failed = [_annotation(each) for each in sorted(placed, key=lambda each: each.allowed)]
+    return [*failed, *map(_of_job, remarks.placed)][:MOST_ANNOTATIONS]
+
+
+def _of_job(said: Annotation) -> Mapping[str, object]:
+    made = {
+        "path": said.path,
+        "start_line": said.line or 1,
+        "end_line": said.line or 1,
+        "annotation_level": _LEVELS[said.level],
+        "message": last_lines(said.message.encode(), _MOST_LINES, _LONGEST_MESSAGE) or "It has no message.",
+    }
+    if said.column is not None:
+        made |= {"start_column": said.column, "end_column": said.column}
+    if said.title:
+        made["title"] = said.title[:_LONGEST_TITLE]
+    return made
+
+
+def summary_of_annotations(remarks: Remarks) -> str | None:
+    """Return the number of annotations by level, and those of no place; None if there are none."""
+    if not remarks.counts:
+        return None
+    counts = ", ".join(f"{count} {level}{'' if count == 1 else 's'}" for level, count in remarks.counts.items())
+    shown = remarks.others[:_MOST_NAMES]
+    named = [f"- {plain(each.job_name)}: {plain(each.annotation.message[:_LONGEST_LINE])}" for each in shown]
+    return "\n".join([f"#### Annotations: {counts}", *([""] if named else []), *named])
+
+
+def inert(markdown: str, room: int) -> str:
+    """Return whole lines of a stranger's Markdown, of at most so many characters.
+
+    It has no HTML, picture or mention, and ends the code block that it leaves open, so that what follows stays as it
+    is. Only at the beginning of a line a fence is one whatever stands before it: others are taken for text.
+    """
+    kept: list[str] = []
+    fence = ""
+    for line in markdown.split("\n"):
+        found = _FENCE.fullmatch(line)
+        if fence:
+            shown = line
+            if found and found[1].startswith(fence) and not found[2].strip(" \t"):
+                fence = ""
+        else:
+            shown = line.replace("<", "&lt;").replace("![", "[").replace("@", "&#64;")
+            if found and line[0] in "`~" and not (line[0] == "`" and "`" in found[2]):
+                fence = found[1]
+        room -= len(shown) + 1
+        if room < len(fence):
+            kept.append(f"{fence}\n\n… the rest is on the page of the build." if fence else "… and more.")
+            return "\n".join(kept)
+        kept.append(shown)
+    return "\n".join([*kept, fence] if fence else kept)
 
 
 def summary_of_tests(tests: TestResults) -> str | None:
     """Return the failed tests by name, and what is not shown; None if there is nothing to say."""
     notes = [f"{tests.left_out}."] if tests.left_out else []
     placed = sum(each.location is not None for each in tests.failed)
-    if placed > _MOST:
-        notes.append(f"Of {placed} failed tests in files of the repository, the first {_MOST} are annotated.")
+    if placed > MOST_ANNOTATIONS:
+        said = f"the first {MOST_ANNOTATIONS} are annotated"
+        notes.append(f"Of {placed} failed tests in files of the repository, {said}.")
     if tests.failures:
         names = [f"- {plain(_name(each))}" for each in tests.failed[:_MOST_NAMES]]
         more = tests.failures - len(names)
@@ -120,22 +200,26 @@ class FinishedStep:
     log: bytes = b""
 
 
-def check_run(report: Report, steps: Sequence[FinishedStep], tests: TestResults = NO_TESTS) -> Mapping[str, object]:
+def check_run(
+    report: Report, steps: Sequence[FinishedStep], tests: TestResults = NO_TESTS, remarks: Remarks = NO_REMARKS
+) -> dict[str, Any]:
     """Return the check run of a build, as GitHub's API takes it; the commit is not in it.
 
     GitHub asks of a required check no more than that its newest run passed. So one of a build that has passed fails, or
     goes on, with other builds of the commit.
     """
     build, state = report.build, _shown(report)
-    title, summary = _title(report, steps), _summary(build, steps, tests)
+    title, summary = _title(report, steps), _summary(report, steps, tests, remarks)
     if state is not report.state:
         worst = report.worst_first()[0]
         title = f"{title}, build {worst.build.number}: {worst.state}"
         summary = "\n\n".join((_of_others(report), summary))
+    if report.coverage:
+        title = f"{title}, {report.coverage}"
     output: dict[str, object] = {"title": title, "summary": summary}
-    if annotated := annotated_tests(tests):
+    if annotated := annotations_of(tests, remarks):
         output["annotations"] = annotated
-    run: dict[str, object] = {
+    run: dict[str, Any] = {
         "name": f"ci/{build.pipeline_slug}",
         "external_id": build.uuid,
         "details_url": report.url,
@@ -239,20 +323,25 @@ def _title(report: Report, steps: Sequence[FinishedStep]) -> str:
             assert_never(report.state)
 
 
-def _summary(build: Build, steps: Sequence[FinishedStep], tests: TestResults) -> str:
-    parts = []
+def _summary(report: Report, steps: Sequence[FinishedStep], tests: TestResults, remarks: Remarks) -> str:
+    build, parts = report.build, []
     if build.waits_for is WaitsFor.APPROVAL and build.approval_reason:
         parts.append(plain(build.approval_reason))
     if build.error_message:
         parts.append(fenced(last_lines(build.error_message.encode(), _LINES, _LOG_CHARACTERS)))
     if steps:
         parts.append(_table([each.job for each in steps]))
-    if about_tests := summary_of_tests(tests):
-        parts.append(about_tests)
+    parts += filter(None, (summary_of_tests(tests), summary_of_annotations(remarks)))
     failures = [each for each in steps if _is_failure(each.job)]
     parts += [_failure(each) for each in failures[:_MOST_LOGS]]
     while len("\n\n".join(parts)) > _MOST_CHARACTERS:
         parts.pop()
+    for each in remarks.summaries:
+        heading = f"#### {plain(each.job_name[:_LONGEST_NAME])}: summary"
+        room = _MOST_CHARACTERS - len("\n\n".join([*parts, heading])) - _LEAST_ROOM
+        if room < _LEAST_ROOM:
+            break
+        parts += [heading, inert(each.text, room)]
     return "\n\n".join(parts)
 
 

@@ -5,14 +5,23 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from pydantic import ValidationError
 
 from actors.source_hosts.github import payloads
 from actors.source_hosts.github.api import GithubNotFound
-from actors.source_hosts.github.check_runs import TAIL_BYTES, FinishedStep, check_run, commit_run, skipped_run
+from actors.source_hosts.github.check_runs import (
+    MOST_ANNOTATIONS,
+    NO_REMARKS,
+    TAIL_BYTES,
+    FinishedStep,
+    Remarks,
+    check_run,
+    commit_run,
+    skipped_run,
+)
 from actors.source_hosts.github.installations import Installations
 from actors.source_hosts.host import (
     MOST_OPEN,
@@ -24,22 +33,22 @@ from actors.source_hosts.host import (
     ReportState,
 )
 from actors.source_hosts.settings import GITHUB
-from actors.test_reports import NO_TESTS, test_results
-from storage import GitCredential
+from actors.test_reports import NO_TESTS, SourceFiles, source_files, test_results
+from storage import AnnotationLevel, GitCredential
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from actors.source_hosts.github.api import GithubApi
     from actors.source_hosts.host import CommitReport, HostEvent, PullRequest, Report, Skip
     from actors.source_hosts.settings import GithubAppSettings
-    from actors.test_reports import TestResults
-    from storage import CommitCheck, Delivery, HostConnection, Job, Repository, Storage
+    from storage import Build, CommitCheck, Delivery, HostConnection, Job, Repository, Storage
 
 _DELIVERY_ID = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
 _EVENT = re.compile(r"[a-z0-9_]{1,100}", re.ASCII)
 _LOOKED_AT = "installation looked at"
 _MAY_PUSH = {"admin", "write"}
+_MOST_SUMMARIES = 20
 
 
 class Github:
@@ -151,8 +160,7 @@ class Github:
             report_id = report.origin.report_id
             self._update(installation_id, f"{path}/{report_id}", report)
         else:
-            jobs = self._storage.jobs.of_build(report.build.id)
-            run = check_run(report, self._steps(report, jobs), self._tests(report, jobs))
+            run = self._run(report)
             made = self._api.request(installation_id, "POST", path, {**run, "head_sha": report.build.commit})
             report_id = str(made["id"])
         for other in self._to_update(report):
@@ -191,14 +199,37 @@ class Github:
 
         GitHub adds annotations to those that it has, so they are not sent again.
         """
-        jobs = self._storage.jobs.of_build(report.build.id)
-        tests = self._tests(report, jobs)
-        if tests.failed and self._api.request(installation_id, "GET", path)["output"]["annotations_count"]:
-            tests = replace(tests, failed=tuple(replace(each, location=None) for each in tests.failed))
-        self._api.request(installation_id, "PATCH", path, check_run(report, self._steps(report, jobs), tests))
+        run = self._run(report)
+        if "annotations" in run["output"]:
+            shown = self._api.request(installation_id, "GET", path)["output"]["annotations_count"]
+            if shown:
+                del run["output"]["annotations"]
+        self._api.request(installation_id, "PATCH", path, run)
 
-    def _tests(self, report: Report, jobs: Sequence[Job]) -> TestResults:
-        return test_results(self._storage, report.build, jobs) if report.state.ended else NO_TESTS
+    def _run(self, report: Report) -> dict[str, Any]:
+        """Return the check run of a build: once that has ended, with all that it left."""
+        jobs, tests, remarks = self._storage.jobs.of_build(report.build.id), NO_TESTS, NO_REMARKS
+        if report.state.ended:
+            tests, remarks = test_results(self._storage, report.build, jobs), self._remarks(report.build)
+        return check_run(report, self._steps(report, jobs), tests, remarks)
+
+    def _remarks(self, build: Build) -> Remarks:
+        told = self._storage.told
+        counts = told.annotation_counts(build.id)
+        said = [
+            each
+            for level in AnnotationLevel
+            if level in counts
+            for each in told.annotations(build.id, MOST_ANNOTATIONS, level=level).rows
+        ]
+        files = source_files(self._storage, build) if said else SourceFiles(())
+        places = ((each.annotation, files.named(each.annotation.path)) for each in said if each.annotation.path)
+        return Remarks(
+            tuple(replace(found, path=path) for found, path in places if path and not path.startswith(("/", "../"))),
+            tuple(each for each in said if each.annotation.path is None),
+            counts,
+            told.summaries(build.id, _MOST_SUMMARIES).rows,
+        )
 
     def _steps(self, report: Report, jobs: Iterable[Job]) -> list[FinishedStep]:
         return [FinishedStep(each, self._log_end(report, each) if each.state.failed else b"") for each in jobs]

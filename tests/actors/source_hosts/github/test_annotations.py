@@ -9,7 +9,20 @@ import pytest
 
 from actors.source_hosts.host import Report, ReportState
 from actors.source_hosts.reporting import report_state
-from storage import BuildState, Job, JobState, Masker, NewBuild, NewOrigin, NewPipeline, OriginEvent, SecretScope
+from storage import (
+    Annotation,
+    AnnotationLevel,
+    BuildState,
+    Job,
+    JobState,
+    JobSummary,
+    Masker,
+    NewBuild,
+    NewOrigin,
+    NewPipeline,
+    OriginEvent,
+    SecretScope,
+)
 from tests.actors.source_hosts.github.conftest import App
 from tests.clock import ManualClock
 from tests.e2e.sources import archive
@@ -153,6 +166,49 @@ def test_without_the_secret_of_then_no_test_is_shown(suite: Suite, value: str | 
         suite.storage.secrets.put(suite.scope, "TOKEN", value)
     assert suite.shown() == []
     assert "tests failed" not in suite.summary
+
+
+def says(suite: Suite, *annotations: Annotation, summary: str = "") -> None:
+    build, job = suite.report.build, suite.job
+    suite.storage.told.store_annotations(job.id, build.id, annotations)
+    if summary:
+        suite.storage.told.store_summary(JobSummary(job.id, build.id, summary, is_cut=False))
+
+
+def test_annotations_of_jobs_come_after_failed_tests(suite: Suite):
+    suite.fails(report_of(FAILURE))
+    says(
+        suite,
+        Annotation(AnnotationLevel.NOTICE, "all *is* well"),
+        Annotation(AnnotationLevel.WARNING, "is odd", "README.md", 3, 7, "W1"),
+        Annotation(AnnotationLevel.ERROR, "is wrong", "README.md"),
+        Annotation(AnnotationLevel.ERROR, "is elsewhere", "/usr/lib/x.h", 1),
+        Annotation(AnnotationLevel.ERROR, "is elsewhere", "../x.h", 1),
+        summary="# Sizes\n<b>",
+    )
+    failed, error, warning = suite.shown()
+    assert failed["path"] == "tests/test_a.py"
+    place = {"path": "README.md", "start_line": 1, "end_line": 1}
+    assert error == {**place, "annotation_level": "failure", "message": "is wrong"}
+    assert warning == {
+        **place,
+        "start_line": 3,
+        "end_line": 3,
+        "start_column": 7,
+        "end_column": 7,
+        "annotation_level": "warning",
+        "message": "is odd",
+        "title": "W1",
+    }
+    assert "#### Annotations: 3 errors, 1 notice, 1 warning\n\n- test: all &#42;is&#42; well" in suite.summary
+    assert suite.summary.endswith("#### test: summary\n\n# Sizes\n&lt;b>")
+
+
+def test_fifty_annotations_of_jobs_are_shown(suite: Suite):
+    suite.fails(report_of(FAILURE))
+    many = [Annotation(AnnotationLevel.ERROR, str(number), "README.md", number) for number in range(1, 70)]
+    says(suite, *many)
+    assert [each["start_line"] for each in suite.shown()] == [12, *range(1, 50)]
 
 
 def test_files_outside_of_the_repository_are_not_annotated(suite: Suite):

@@ -10,10 +10,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.source_hosts.github.check_runs import FinishedStep, check_run, fenced, last_lines, plain
+from actors.source_hosts.github.check_runs import (
+    FinishedStep,
+    Remarks,
+    check_run,
+    fenced,
+    inert,
+    last_lines,
+    plain,
+)
 from actors.source_hosts.host import CommitReport, Report, ReportState, Skip
 from actors.source_hosts.reporting import report_state
-from storage import BuildState, CommitCheck, Job, JobState, NewBuild, NewOrigin, NewPipeline, OriginEvent, WaitsFor
+from storage import (
+    BuildState,
+    CommitCheck,
+    Job,
+    JobState,
+    NewBuild,
+    NewOrigin,
+    NewPipeline,
+    OriginEvent,
+    ShownSummary,
+    WaitsFor,
+)
 from tests.actors.source_hosts.github.conftest import App
 from tests.records import finish, new_job, started
 
@@ -247,3 +266,38 @@ def test_one_run_shows_all_pipelines_of_a_commit(app: App):
     assert runs[0] != runs[3]
     assert [state for _, state in app.server.states] == ["queued", "in_progress", "failure", "in_progress", "success"]
     assert {run["name"] for run in app.server.check_runs.values()} == {"ci-daemon"}
+
+
+@pytest.mark.parametrize(
+    ("markdown", "shown"),
+    [
+        ("# A\n\n| a |\n|--|\n| *1* |", "# A\n\n| a |\n|--|\n| *1* |"),
+        ("<img src=x> @eve ![x](https://y)", "&lt;img src=x> &#64;eve [x](https://y)"),
+        ("```\n<b> @x\n``` no\n ```` \n<i>", "```\n<b> @x\n``` no\n ```` \n&lt;i>"),
+        ("~~~ `x`\n```\n<b>", "~~~ `x`\n```\n<b>\n~~~"),
+        ("- a\n  ```\n<b>", "- a\n  ```\n&lt;b>"),
+        ("``` a`b\n<b>", "``` a`b\n&lt;b>"),
+        ("    ```\n<b>", "    ```\n&lt;b>"),
+    ],
+)
+def test_markdown_of_jobs_has_no_html_and_ends_its_blocks(markdown: str, shown: str):
+    assert inert(markdown, 10_000) == shown
+
+
+def test_summaries_fill_what_room_there_is(report: Report):
+    texts = ["```\n" + "x<b>\n" * 9_000, "*" * 65_536, "short"]
+    rows = tuple(ShownSummary(number, "", "One", text, is_cut=False) for number, text in enumerate(texts))
+    shown = check_run(replace(report, state=ReportState.FAILED), [], remarks=Remarks(summaries=rows))["output"][
+        "summary"
+    ]
+    assert 45_000 < len(shown) < 60_000
+    assert "```\n\n#### One: summary\n\n… and more." in shown
+    assert shown.endswith("#### One: summary\n\nshort")
+
+
+def test_coverage_is_in_the_title_and_the_commits_check(report: Report):
+    ended = replace(report, state=ReportState.PASSED, coverage="coverage 83.21% (+0.40)")
+    assert check_run(ended, [])["output"]["title"] == "Build 1 passed, coverage 83.21% (+0.40)"
+    commit = CommitReport.of("c" * 40, [ended], [])
+    assert commit is not None
+    assert commit.description == "Passed: web (coverage 83.21% (+0.40))"
