@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from contextlib import contextmanager
 from functools import partial
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from api.middleware.audit import subject_of
-from api.operations.operation import GET, Call, HostOwner, Service, Span
+from api.operations.operation import GET, Call, HostOwner, Query, Service, Span
 from storage import DatabaseUnavailable, document_of
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ _log = logging.getLogger(__name__)
 _ROWS = 100
 _BLOCK = 1 << 20
 
+NO_QUERY: Mapping[str, str] = MappingProxyType({})
 _NO_BUILDS_HERE = "only the service, in its own process, renders and watches builds"
 
 
@@ -48,8 +49,14 @@ class Door(Protocol):
         """
         ...
 
-    def rows(self, operation: Operation[Page[Any]] | Operation[list[Any]], names: Mapping[str, str]) -> Iterator[Any]:
-        """Yield the rows of a list, to its end. Raises the refusal of this door."""
+    def rows(
+        self,
+        operation: Operation[Page[Any]] | Operation[list[Any]],
+        names: Mapping[str, str],
+        *,
+        query: Mapping[str, str] = NO_QUERY,
+    ) -> Iterator[Any]:
+        """Yield the rows of a list that a query asks for, to its end. Raises the refusal of this door."""
         ...
 
     def download(
@@ -151,11 +158,14 @@ class LocalDoor:
         operation: Operation[Page[Any]] | Operation[list[Any]],
         names: Mapping[str, str],
         body: object = None,
+        *,
+        query: Mapping[str, str] = NO_QUERY,
     ) -> Iterator[Any]:
-        """Yield the rows of a list, to its end; ``body`` says which, if the operation takes one."""
+        """Yield the rows of a list that a query, or ``body`` where it is taken, asks for, to its end."""
+        asked = Query({each.name: query.get(each.name, "") for each in operation.parameters})
         after: int | None = None
         while True:
-            page = operation.perform(self._call, names, lambda: body, partial(_span, after))
+            page = operation.perform(self._call, names, lambda: body, partial(_span, after), asked)
             if isinstance(page, list):
                 yield from page
                 return

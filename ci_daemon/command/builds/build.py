@@ -9,6 +9,7 @@ import click
 from api.operations import builds, jobs
 from ci_daemon.command.builds.build_documents import build_document, job_document, reason
 from ci_daemon.command.builds.build_logs import logs
+from ci_daemon.command.builds.build_reports import coverage, list_annotations, outputs, summaries, tests
 from ci_daemon.command.builds.build_watch import watch
 from ci_daemon.command.builds.force_finish import force_finish
 from ci_daemon.command.support.command_classes import Group, SharedCommand
@@ -30,6 +31,11 @@ def build() -> None:
 build.add_command(logs)
 build.add_command(watch)
 build.add_command(force_finish)
+build.add_command(outputs)
+build.add_command(list_annotations)
+build.add_command(summaries)
+build.add_command(tests)
+build.add_command(coverage)
 
 
 @build.command(name="list", cls=SharedCommand, reads=True)

@@ -163,6 +163,12 @@ CALLS = """
     job show acme/web/1 step
     build list acme/web
     build show acme/web/1
+    build outputs acme/web/1 --job step
+    build annotations acme/web/1 --level error
+    build summaries acme/web/1
+    build tests acme/web/1 --outcome failed
+    build coverage acme/web/1
+    build coverage acme/web/1 --files
     build logs acme/web/1
     build approve acme/web/2
     build rebuild acme/web/1
