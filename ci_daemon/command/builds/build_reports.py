@@ -36,7 +36,7 @@ def outputs(session: Session, *, name: BuildName, step: str | None) -> None:
 @click.command(name="annotations", cls=SharedCommand, reads=True)
 @build_argument
 @_job_option
-@click.option("--level", type=click.Choice([*AnnotationLevel]), help="Only those of this level.")
+@click.option("--level", type=click.Choice(list(map(str, AnnotationLevel))), help="Only those of this level.")
 @click.option("--path", metavar="FILE", help="Only those of this file.")
 @limit_option(10_000, default=100)
 @pass_session
