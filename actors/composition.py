@@ -11,6 +11,8 @@ from actors.builds.attempt.disk_cache import CacheNames, DiskCache
 from actors.builds.job import JobActor
 from actors.builds.supervisor import BuildSupervisor
 from actors.cleanup.reaper import Reaper
+from actors.forks.forks import Forks
+from actors.messages import ResyncLeases
 from actors.parts import VmParts
 from actors.render.discovery import Discovery
 from actors.render.pool import RenderPool
@@ -97,6 +99,18 @@ class Composition(VmParts):
     def discovery(self) -> Discovery:
         """The discovery of the pipelines that archives declare."""
         return Discovery(self, waiting=self._waiting_vm)
+
+    @cached_property
+    def forks(self) -> Forks:
+        """The VMs with forks of disks."""
+        return Forks(
+            self.storage,
+            self.providers,
+            self.images,
+            self.clock,
+            lambda: self.live_settings.now,
+            lambda: self.addresses.pool.post(ResyncLeases()),
+        )
 
     def build_supervisor(self, build_id: int) -> Address[BuildMessage]:
         """Start the supervisor of a build."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pykka
 
+from actors import forks
 from actors.composition import Composition
 from actors.messages import BuildCreated, CancelBuild, Drain, GateDue, PollStorage, Reschedule, ResyncLeases
 from actors.metrics import EngineMetrics
@@ -27,13 +28,18 @@ if TYPE_CHECKING:
 
     from actors.addresses import Addresses
     from actors.composition import ChildSpec
+    from actors.forks import ForkRun, RunOutcome
     from actors.log_watchers import Watch
     from actors.render.envelope import Envelope
     from actors.vms import Images, Providers
-    from storage import Clock, Job, Storage
+    from storage import Build, Clock, Job, Storage
 
 _CANCEL_TIMEOUT = 5.0
 _DISCOVERY_TIMEOUT = 120.0
+_RUNS, _RUNS_OF_ONE = 8, 4
+"""Runs on forks at once, of all organizations and of one: each holds a thread."""
+
+_RUN_TIMEOUT = 10.0
 
 
 class EngineBusy(Exception):
@@ -86,6 +92,7 @@ class Engine:
         )
         self._draining = threading.Event()
         self._discovering = Shares(settings.render.vms, settings.render.vms_of_one)
+        self._forking = Shares(_RUNS, _RUNS_OF_ONE)
 
     @property
     def draining(self) -> bool:
@@ -185,6 +192,21 @@ class Engine:
                 return self._composition.discovery.pipelines(organization, slug, archive, leaving)
             except VmError as error:
                 raise EngineBusy(f"{busy}: {error}") from error
+
+    def run_on_fork(
+        self, build: Build, job: Job, run: ForkRun, *, opened_by: str, gone: Callable[[], bool]
+    ) -> RunOutcome:
+        """Run a command on a fork of a job's disk and return its end; stop it if nobody waits any more.
+
+        Raises DiskGone, PatchRefused, RunFailed, and EngineBusy if no VM can be had.
+        """
+        with self._forking.one_of(build.organization_slug, _RUN_TIMEOUT) as taken:
+            if not taken:
+                raise EngineBusy("too many commands run on forks at once: try again")
+            try:
+                return forks.run(self._composition.forks, build, job, run, opened_by=opened_by, gone=gone)
+            except (forks.ForkBusy, VmError) as error:
+                raise EngineBusy(f"no VM can be made for the fork: {error}") from error
 
     def cancel(self, build_id: int) -> None:
         """Cancel a build. On return its waiting jobs are canceled and its running ones are being ended.

@@ -246,7 +246,7 @@ class JobSettings:
 
 @immutable
 class RetentionSettings:
-    """Section ``[retention]``: how long files and the audit are kept, and how many GB of files.
+    """Section ``[retention]``: how long files, disks of failed jobs and the audit are kept.
 
     Over budget, the builds that finished first lose their logs, artifacts or sources. A build without its source cannot
     be rebuilt. Of the audit, only the oldest entries are ever deleted. Builds and the ledger are always kept.
@@ -272,6 +272,20 @@ class RetentionSettings:
     sources_gb: float = setting(
         10.0, "The most GB of these archives; 0 is no budget.", at_least=0, at_most=_MAX_RETENTION, live=True
     )
+    kept_disks_days: int = setting(
+        2,
+        "The days that the disks of failed jobs are kept, so that people can look into them; 0 keeps none.",
+        at_least=0,
+        at_most=_MAX_RETENTION,
+        live=True,
+    )
+    kept_disks_gb: float = setting(
+        10.0,
+        "The most GB of these disks, of which the oldest of the organization that has most go first; 0 keeps none.",
+        at_least=0,
+        at_most=_MAX_RETENTION,
+        live=True,
+    )
     audit_days: int = setting(
         365,
         "The days that entries of the audit are kept; 0 is for ever.",
@@ -279,6 +293,11 @@ class RetentionSettings:
         at_most=_MAX_RETENTION,
         live=True,
     )
+
+    @property
+    def kept_disks_bytes(self) -> int:
+        """Return the most bytes of the disks of failed jobs, 0 if none is kept."""
+        return int(self.kept_disks_gb * 2**30) if self.kept_disks_days else 0
 
 
 @immutable

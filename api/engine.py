@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Protocol
 from api.errors.catalog import ApiError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
 
     from prometheus_client.registry import Collector
 
+    from actors.forks import ForkRun, RunOutcome
     from actors.render import Envelope
-    from storage import Job
+    from storage import Build, Job
 
 _RETRY_SECONDS = "5"
 
@@ -71,6 +72,16 @@ class EngineInterface(Protocol):
 
         Blocks for as long as a render takes. Raises actors.render.RenderFailed, and actors.EngineBusy if no VM is
         available.
+        """
+        ...
+
+    def run_on_fork(
+        self, build: Build, job: Job, run: ForkRun, *, opened_by: str, gone: Callable[[], bool]
+    ) -> RunOutcome:
+        """Run a command on a fork of a job's disk and return its end; stop it if nobody waits any more.
+
+        Blocks meanwhile. Raises DiskGone, PatchRefused and RunFailed of actors.forks, and actors.EngineBusy if no VM
+        can be had.
         """
         ...
 

@@ -56,6 +56,8 @@ _EXPECTED = {
     "missing": "expected a value, the field is required",
     "string_type": "expected a string",
     "too_long": "expected at most {max_length}",
+    "greater_than_equal": "expected at least {ge}",
+    "less_than_equal": "expected at most {le}",
     "string_too_long": "expected at most {max_length} characters",
     "string_too_short": "expected at least {min_length} characters",
     "string_pattern_mismatch": "expected a string that matches {pattern}",
@@ -307,6 +309,26 @@ Env = Annotated[
     AfterValidator(_env_within_limit),
     Field(json_schema_extra={"propertyNames": {"pattern": f"^{_ENV_NAME}$"}}),
 ]
+
+MAX_RUN_SECONDS = 600
+
+Command = Annotated[
+    str,
+    StringConstraints(max_length=64 * 2**10),
+    AfterValidator(_without_nul),
+    AfterValidator(not_blank),
+    NOT_BLANK,
+    Field(examples=["pytest -x tests/test_cart.py"]),
+]
+"""A command of a shell."""
+
+Patch = Annotated[
+    str, StringConstraints(max_length=2**20), AfterValidator(_without_nul), AfterValidator(not_blank), NOT_BLANK
+]
+"""A unified diff; the run says whether it fits."""
+
+RunSeconds = Annotated[int, Field(ge=1, le=MAX_RUN_SECONDS, examples=[60])]
+"""The time of a command on a fork."""
 
 _INPUT_VALUE = {"anyOf": [{"type": "string", "maxLength": MAX_INPUT_CHARS}, {"type": "boolean"}, {"type": "number"}]}
 

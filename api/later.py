@@ -36,6 +36,7 @@ from api.operations import (
     payments,
     repo_deliveries,
     repositories,
+    runs,
     schedules,
     sessions,
     sign_up,
@@ -79,7 +80,7 @@ def add_later(routes: Routes, core: Core) -> Site:
     door = HttpDoor(site.service, core.access, core.pager, core.rates)
     door.add(routes, cli_login, identity_providers, passkeys, sign_up)
     door.add(routes, mail_settings, api_tokens, sessions, identities, organizations, members, invites, audit)
-    door.add(routes, schedules, caches, notifications, tests, coverage, latest_artifacts)
+    door.add(routes, schedules, caches, runs, notifications, tests, coverage, latest_artifacts)
     _add_deliveries(routes, site, core)
     door.add(routes, repositories, repo_deliveries, github_installations, bitbucket)
     door.add(routes, billing, usage, payments)

@@ -195,6 +195,7 @@ if TYPE_CHECKING:
         CacheEntry,
         Hold,
         HoldEnd,
+        KeptDisk,
         Lease,
         LeaseState,
         NewCacheEntry,

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from storage.files.workspaces import Workspaces
     from storage.leases.cache import Cache, Snapshots
     from storage.leases.force_finish import ForceFinish
+    from storage.leases.kept_disks import KeptDisks
     from storage.leases.leases import Leases
     from storage.leases.queue import Queue
     from storage.leases.renders import Renders, RunnerTokens

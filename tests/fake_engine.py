@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from actors.forks import ForkRun, RunOutcome
 from actors.render import Envelope
-from storage import BuildState, Job, JobState, Storage
+from storage import Build, BuildState, Job, JobState, Storage
 from tests.clock import ManualClock
 
 
@@ -37,6 +38,8 @@ class FakeEngine:
         self.envelope: Envelope | None = None
         self.rendered: Callable[[int], object] | None = None
         """Called with the id of each build to render; stores the result."""
+        self.runs: list[tuple[int, ForkRun, str]] = []
+        self.run_outcome: RunOutcome | Exception = RunOutcome(0, "ok\n", 0, timed_out=False, seconds=0.1)
         self.reading: list[FakeWatch] = []
         self.during_waits: list[Callable[[], None]] = []
         """Callbacks for waits for a log: each wait takes the next one and runs it."""
@@ -67,6 +70,14 @@ class FakeEngine:
 
     def discover(self, organization: str, slug: str, archive: bytes) -> Envelope | None:
         return self.envelope
+
+    def run_on_fork(
+        self, build: Build, job: Job, run: ForkRun, *, opened_by: str, gone: Callable[[], bool]
+    ) -> RunOutcome:
+        self.runs.append((job.id, run, opened_by))
+        if isinstance(self.run_outcome, Exception):
+            raise self.run_outcome
+        return self.run_outcome
 
     def cancel(self, build_id: int) -> None:
         self.canceled.append(build_id)

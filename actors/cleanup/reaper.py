@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from actors.cleanup import retention
-from actors.cleanup.retention import evict, evict_folders, free_disks
+from actors.cleanup.retention import evict, evict_folders, expire_kept_disks, free_disks
 from actors.messages import Released
 from actors.vms import ProviderAway, VmError
 from storage import CONFIRM, DatabaseUnavailable, HoldEnd, JobState, LeaseState
@@ -120,7 +120,7 @@ class Reaper:
             _log.warning("what belongs to no build could not be removed: %s", error)
 
     def release_vms(self) -> None:
-        """End the holds that are over, and destroy the VMs of finished jobs that are not held."""
+        """End the holds that are over, and destroy the VMs of finished jobs and of forks that are not held."""
         end_holds(self._storage, self._providers)
         self._reap_leases()
 
@@ -131,6 +131,7 @@ class Reaper:
         storage = self._storage
         evict(storage, self._providers, self._live_settings.now.cache.max_bytes)
         evict_folders(storage, self._live_settings.now.cache, self._clock.now())
+        expire_kept_disks(storage, self._providers, self._live_settings.now.retention, self._clock.now())
         storage.kept_folders.remove_orphans(storage.timeline.ago(_ORPHAN_AGE))
         free_disks(storage, self._providers)
         for build_uuid in storage.workspaces.builds():
@@ -145,7 +146,9 @@ class Reaper:
         if self._is_damaged:
             return
         _log.info("the host's disk is short of %.1f GB: removing what is not needed", lacking / _GB)
-        evict(self._storage, self._providers, self._live_settings.now.cache.max_bytes, room=lacking)
+        now, settings = self._clock.now(), self._live_settings.now
+        expire_kept_disks(self._storage, self._providers, settings.retention, now, room=lacking)
+        evict(self._storage, self._providers, settings.cache.max_bytes, room=lacking)
         self.sweep()
         self._remove_unused_images(_UNUSED_IMAGE_AGE)
         freed = retention.free_sources(self._storage, lacking)
@@ -195,17 +198,17 @@ class Reaper:
         self._host_disk.retain({lease.uuid for lease in self._storage.leases.live()})
 
     def _reap_leases(self) -> None:
-        """End the leases of finished jobs that are not held, of finished renders, and of lost parked VMs."""
+        """End leases: of jobs and forks that are over and not held, of renders, of lost parked VMs."""
         leases = self._storage.leases
         for lease in leases.live():
             if lease.build_id is not None:
                 if self._is_rendered(lease, lease.build_id) and self._destroy(lease.provider, lease.uuid):
                     leases.end(lease.id)
-            elif lease.job_id is not None and self._has_ended(lease.id, lease.job_id, lease.attempt):
+            elif self._is_over(lease):
                 if self._destroy(lease.provider, lease.uuid):
                     leases.end(lease.id)
                     self._pool.post(Released(lease.id))
-            elif lease.job_id is None and self._is_lost(lease) and leases.end_unclaimed(lease.id):
+            elif not lease.is_fork and lease.job_id is None and self._is_lost(lease) and leases.end_unclaimed(lease.id):
                 _log.warning("parked VM %s is lost: its lease has ended", lease.uuid)
                 self._destroy(lease.provider, lease.uuid)
                 self._pool.post(Released(lease.id))
@@ -282,6 +285,12 @@ class Reaper:
                 provider.remove_image_copies()
             except (VmError, OSError) as error:
                 _log.warning("copies of images at the provider %s are left for the next hour: %s", provider.name, error)
+
+    def _is_over(self, lease: Lease) -> bool:
+        """Tell whether a VM of a job or of a fork is of no more use."""
+        if lease.is_fork:
+            return self._storage.holds.of_lease(lease.id) is None
+        return lease.job_id is not None and self._has_ended(lease.id, lease.job_id, lease.attempt)
 
     def _has_ended(self, lease_id: int, job_id: int, attempt: int) -> bool:
         """Tell whether a lease's job has ended without a hold on the VM, or has moved on to another attempt."""

@@ -6,7 +6,7 @@ Cached disks are evicted, longest unused first (engine.md, "Cache across builds"
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, deque
 from datetime import timedelta
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from actors.settings import CacheSettings, RetentionSettings
     from actors.vms import Providers
-    from storage import CacheEntry, KeptFiles, KeptFolder, Retention, Snapshot, Storage
+    from storage import CacheEntry, KeptDisk, KeptFiles, KeptFolder, Retention, Snapshot, Storage
 
 _BATCH = 100
 _DAY = timedelta(days=1)
@@ -134,7 +134,11 @@ class SnapshotForest:
 
     def bytes(self, names: Iterable[str]) -> int:
         """Return the bytes that disks take together; a snapshot that is not measured counts as 0."""
-        return sum(self._snapshots[name].bytes or 0 for name in self._holders(names))
+        return sum(map(self.own_bytes, self.holders(names)))
+
+    def own_bytes(self, name: str) -> int:
+        """Return the bytes of a snapshot beyond its base."""
+        return self._snapshots[name].bytes or 0
 
     def to_evict(self, oldest_first: Sequence[CacheEntry], in_use: Collection[str], budget: int) -> list[CacheEntry]:
         """Return the entries to drop so that the rest take at most ``budget`` bytes, longest unused first.
@@ -143,7 +147,7 @@ class SnapshotForest:
         the base of one in use, always stays: dropping it would free nothing.
         """
         needed = {name for disk in in_use for name in self.chain(disk)}
-        held = self._holders(entry.snapshot for entry in oldest_first)
+        held = self.holders(entry.snapshot for entry in oldest_first)
         taken = self.bytes(entry.snapshot for entry in oldest_first)
         gone: list[CacheEntry] = []
         for entry in sorted(oldest_first, key=lambda entry: self.bytes([entry.snapshot]) <= budget):
@@ -158,7 +162,7 @@ class SnapshotForest:
                     taken -= self._snapshots[name].bytes or 0
         return gone
 
-    def _holders(self, names: Iterable[str]) -> Counter[str]:
+    def holders(self, names: Iterable[str]) -> Counter[str]:
         """Count, for each snapshot, the disks that are it or are based on it."""
         return Counter(below for name in names for below in self.chain(name))
 
@@ -171,7 +175,7 @@ def evict(storage: Storage, providers: Providers, max_bytes: int, room: int = 0)
     entries = storage.cache.entries()
     if not entries:
         return
-    _measure(storage, providers, entries)
+    _measure(storage, providers, [entry.snapshot for entry in entries])
     forest = SnapshotForest(storage.snapshots.all())
     taken = forest.bytes(entry.snapshot for entry in entries)
     budget = min(max_bytes, taken - room) if room else max_bytes
@@ -179,6 +183,66 @@ def evict(storage: Storage, providers: Providers, max_bytes: int, room: int = 0)
     if gone:
         storage.cache.drop(gone)
         _log.info("%d of %d cached disks were evicted, the longest unused first", len(gone), len(entries))
+
+
+MOST_KEPT_DISKS = 500
+"""The most disks of failed jobs that are kept, whatever their size."""
+
+
+def to_drop(
+    kept: Sequence[KeptDisk], forest: SnapshotForest, needed: Collection[str], before: datetime | None, budget: int
+) -> list[str]:
+    """Return which disks of failed jobs to keep no longer: all from before an instant, then more.
+
+    The rest are at most `MOST_KEPT_DISKS`, and take at most ``budget`` bytes beside the snapshots that are ``needed``
+    anyway. Of the organization whose disks take most, the oldest goes first. ``kept`` has the oldest first. Pure.
+    """
+    gone = [each for each in kept if before is not None and each.created_at < before]
+    left: dict[int, deque[KeptDisk]] = {}
+    for each in kept[len(gone) :]:
+        left.setdefault(each.organization_id, deque()).append(each)
+    holders = forest.holders(each.snapshot for of in left.values() for each in of)
+    taken = sum(forest.own_bytes(name) for name in holders if name not in needed)
+    sizes = {of: sum(each.bytes or 0 for each in disks) for of, disks in left.items()}
+    count = len(kept) - len(gone)
+    while count > MOST_KEPT_DISKS or (count and taken > budget):
+        of = max(left, key=lambda each: (sizes[each], len(left[each])))
+        oldest = left[of].popleft()
+        gone.append(oldest)
+        count -= 1
+        sizes[of] -= oldest.bytes or 0
+        if not left[of]:
+            del left[of]
+        for name in forest.chain(oldest.snapshot):
+            holders[name] -= 1
+            if not holders[name] and name not in needed:
+                taken -= forest.own_bytes(name)
+    return [each.snapshot for each in gone]
+
+
+def expire_kept_disks(
+    storage: Storage, providers: Providers, settings: RetentionSettings, now: datetime, room: int = 0
+) -> None:
+    """Keep the disks of failed jobs no longer that are due.
+
+    With ``room``, more go until they take so many bytes less than now. `free_disks` then frees them. None is too old
+    while the clock is in doubt.
+    """
+    kept = storage.kept_disks.all()
+    if not kept:
+        return
+    _measure(storage, providers, [each.snapshot for each in kept])
+    kept, forest = storage.kept_disks.all(), SnapshotForest(storage.snapshots.all())
+    others = storage.snapshots.in_use() | {entry.snapshot for entry in storage.cache.entries()}
+    needed = set(forest.holders(others))
+    before = now - settings.kept_disks_days * _DAY if storage.clock_steps.jump is None else None
+    budget = settings.kept_disks_bytes
+    if room:
+        budget = min(budget, max(0, sum(each.bytes or 0 for each in kept) - room))
+    gone = to_drop(kept, forest, needed, before, budget)
+    if gone:
+        storage.kept_disks.drop(gone)
+        _log.info("%d of %d disks of failed jobs are kept no longer", len(gone), len(kept))
 
 
 def evict_folders(storage: Storage, settings: CacheSettings, now: datetime) -> None:
@@ -213,10 +277,10 @@ def free_disks(storage: Storage, providers: Providers) -> int:
     return freed
 
 
-def _measure(storage: Storage, providers: Providers, entries: list[CacheEntry]) -> None:
-    """Measure the cached disks, and the disks that they are based on, that are not measured yet."""
+def _measure(storage: Storage, providers: Providers, disks: list[str]) -> None:
+    """Measure disks, and the disks that they are based on, that are not measured yet."""
     snapshots = {snapshot.name: snapshot for snapshot in storage.snapshots.all()}
     forest = SnapshotForest(snapshots.values())
-    for name in {name for entry in entries for name in forest.chain(entry.snapshot)}:
+    for name in {name for disk in disks for name in forest.chain(disk)}:
         if (snapshot := snapshots[name]).bytes is None:
             storage.snapshots.measured(name, providers.of(snapshot).snapshot_bytes(name))

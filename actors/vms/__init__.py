@@ -42,7 +42,13 @@ if TYPE_CHECKING:
     from actors.vms.guest.source_archive import SourceError
     from actors.vms.guest.source_archive import write_manifest as write_source_manifest
     from actors.vms.guest.source_archive import write_manifest_confined as write_source_manifest_confined
-    from actors.vms.guest.workspace_update import FilesNotLaid, LaidFile, lay_files, update_workspace
+    from actors.vms.guest.workspace_update import (
+        FilesNotLaid,
+        LaidFile,
+        change_files,
+        lay_files,
+        update_workspace,
+    )
     from actors.vms.images import ImageError, Images, ImageStore, InsufficientDisk
     from actors.vms.incus import IncusProvider
     from actors.vms.incus.fleet import known_size

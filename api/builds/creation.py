@@ -71,7 +71,7 @@ def require_credit_and_room(storage: Storage, organization_id: int) -> None:
 
     The error is ``billing_insufficient_balance`` if credit is required and there is none, or ``too_many_builds``.
     """
-    _require_credit(storage, organization_id)
+    require_credit(storage, organization_id)
     try:
         storage.build_room.require(organization_id)
     except TooManyBuilds as error:
@@ -79,7 +79,8 @@ def require_credit_and_room(storage: Storage, organization_id: int) -> None:
         raise ApiError("too_many_builds", message, headers=_RETRY) from None
 
 
-def _require_credit(storage: Storage, organization_id: int) -> None:
+def require_credit(storage: Storage, organization_id: int) -> None:
+    """Raise ApiError ``billing_insufficient_balance`` if credit is required and an organization has none."""
     if has_credit(storage, organization_id):
         return
     balance, organization = storage.ledger.balance(organization_id), storage.organizations.by_id(organization_id)

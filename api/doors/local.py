@@ -13,15 +13,16 @@ from api.operations.operation import GET, Call, HostOwner, Query, Service, Span
 from storage import DatabaseUnavailable, document_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
+    from actors.forks import ForkRun, RunOutcome
     from actors.ir import IrSettings
     from actors.render import Envelope
     from api.builds.creation import BuildCreation
     from api.engine import ChangeWatch
     from api.operations.operation import Download, Operation
-    from storage import Clock, Job, Page, Storage
+    from storage import Build, Clock, Job, Page, Storage
 
 R = TypeVar("R")
 
@@ -95,6 +96,12 @@ class OtherProcess:
 
     def discover(self, organization: str, slug: str, archive: bytes) -> Envelope | None:
         """Raise NotImplementedError."""
+        raise NotImplementedError(_NO_BUILDS_HERE)
+
+    def run_on_fork(
+        self, build: Build, job: Job, run: ForkRun, *, opened_by: str, gone: Callable[[], bool]
+    ) -> RunOutcome:
+        """Raise NotImplementedError: the owner of the host makes VMs without the service."""
         raise NotImplementedError(_NO_BUILDS_HERE)
 
     def cancel(self, build_id: int) -> None:

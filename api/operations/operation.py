@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from actors import RetentionSettings
+    from actors.forks import ForkRun, RunOutcome
     from actors.mail import Mails, MailSettings
     from actors.repositories import RepositorySettings
     from actors.source_hosts import Installations, Workspaces
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     from api.sign_in.providers.sign_in import IdentityProviders, ProviderSignIn
     from api.sign_in.visitor import Visitor
     from api.signing import LogTokens, Signer
-    from storage import SignUpPolicy
+    from storage import Build, Job, SignUpPolicy
 
 GET, POST, PUT, PATCH, DELETE = (
     HTTPMethod.GET,
@@ -150,6 +151,12 @@ class Box(Protocol):
 
     def open_shell(self, target: Target) -> Shell:
         """Connect to a job's VM. Raises VmError."""
+        ...
+
+    def run_on_fork(
+        self, build: Build, job: Job, run: ForkRun, *, opened_by: str, gone: Callable[[], bool]
+    ) -> RunOutcome:
+        """Run a command on a fork of a job's disk, as the engine of the service does."""
         ...
 
 

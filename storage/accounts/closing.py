@@ -21,6 +21,7 @@ from storage.models.accounts import (
     TokenRow,
     UserRow,
 )
+from storage.models.leases import KeptDiskRow
 from storage.models.notifications import MailOptOutRow, MailRow, NotificationRow
 from storage.models.pipelines import PipelineRow, PipelineTriggerRow, ScheduleRow
 from storage.records.accounts import Role
@@ -80,6 +81,9 @@ class Accounts:
         self._forget_notifications = Write(
             database, NotificationRow.delete().where(NotificationRow.pipeline << pipelines)
         )
+        self._forget_disks = Write(
+            database, KeptDiskRow.delete().where(KeptDiskRow.organization == slot("organization_id"))
+        )
         self._close_organization = Write(
             database,
             OrganizationRow.update({OrganizationRow.closed_at: slot("now")}).where(
@@ -120,6 +124,7 @@ class Accounts:
                 self._forget_schedules.run(organization_id=organization_id)
                 self._forget_triggers.run(organization_id=organization_id)
                 self._forget_notifications.run(organization_id=organization_id)
+                self._forget_disks.run(organization_id=organization_id)
                 self._holds.forget(organization_id=organization_id)
             canceled = [build.id for build in self._builds.unfinished() if build.organization_id in closed]
             for build_id in canceled:

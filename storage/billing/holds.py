@@ -29,7 +29,7 @@ _HELD = Columns(
 
 
 class Holds:
-    """VMs that outlive their jobs. Safe in any thread.
+    """VMs that outlive their jobs, and those of forks of jobs' disks. Safe in any thread.
 
     A hold is debited once, when it ends, for whole seconds in whole cents like a lease. Time after its planned end is
     free, however late the end is noticed.
@@ -63,7 +63,18 @@ class Holds:
         )
         deleted = peewee.fn.EXISTS(of_pipeline) | (HoldRow.organization == slot("organization_id"))
         self._shorten_all = Write(database, HoldRow.update(shortened).where(unfinished, deleted))
-        self._release_job = Write(database, HoldRow.update(shortened).where(unfinished, HoldRow.job == slot("job_id")))
+        self._release_job = Write(
+            database,
+            HoldRow.update(shortened).where(
+                unfinished, HoldRow.job == slot("job_id"), HoldRow.opened_by.is_null(is_null=True)
+            ),
+        )
+        self._lengthen = Write(
+            database,
+            HoldRow.update({HoldRow.until: peewee.fn.MAX(HoldRow.until, slot("until"))}).where(
+                this, unfinished, HoldRow.reason.is_null()
+            ),
+        )
         self._finish = Write(
             database,
             HoldRow.update(
@@ -78,12 +89,20 @@ class Holds:
 
     def begin(self, lease_id: int, seconds: int) -> None:
         """Hold a lease's VM for ``seconds`` from now, inside the transaction that ends its job."""
-        organization_id, job_id, shape = written(self._held.one(id=lease_id))
+        self._begin(lease_id, seconds)
+
+    def begin_fork(self, lease_id: int, job_id: int, seconds: int, opened_by: str) -> None:
+        """Hold the VM of a fork of a job's disk for ``seconds``, in the transaction that leases it."""
+        self._begin(lease_id, seconds, job_id, opened_by)
+
+    def _begin(self, lease_id: int, seconds: int, job_id: int | None = None, opened_by: str | None = None) -> None:
+        organization_id, leased_to, shape = written(self._held.one(id=lease_id))
         now = self._database.now()
         self._insert.run(
             lease_id=lease_id,
             organization_id=organization_id,
-            job_id=job_id,
+            job_id=leased_to if job_id is None else job_id,
+            opened_by=opened_by,
             started_at=now,
             until=now + seconds * SECOND,
             micro_cents=price(self._billing, shape),
@@ -114,6 +133,11 @@ class Holds:
         with self._database.write():
             return self._shorten.run(id=hold_id, now=self._database.now(), reason=reason) == 1
 
+    def lengthen(self, hold_id: int, seconds: int) -> bool:
+        """Let a hold last ``seconds`` from now, if that is longer; False if it has ended, or is about to."""
+        with self._database.write():
+            return self._lengthen.run(id=hold_id, until=self._database.now() + seconds * SECOND) == 1
+
     def forget(self, *, pipeline_id: int | None = None, organization_id: int | None = None) -> None:
         """Set the planned end of all holds of a deleted pipeline or organization to now."""
         with self._database.write():
@@ -142,6 +166,6 @@ class Holds:
             finished_at = max(started_at, min(until, self._database.now()))
             seconds = 0 if reason is HoldEnd.LOST else (finished_at - started_at) // SECOND
             cents = seconds * hold.micro_cents // MICRO_CENTS
-            entry_id = self._ledger.debit_hold(hold.job_id, cents)
+            entry_id = self._ledger.debit_hold(hold.job_id, cents, "held" if hold.opened_by is None else "forked")
             self._finish.run(id=hold_id, reason=reason, finished_at=finished_at, amount_cents=cents, entry_id=entry_id)
             return True

@@ -146,13 +146,13 @@ class Ledger:
         entry_id = self._write(organization_id, -cents, source, f"{description}, again")
         self._insert_rerun.run(entry_id=entry_id, job_id=job_id, attempts_before=before)
 
-    def debit_hold(self, job_id: int, cents: int) -> int:
+    def debit_hold(self, job_id: int, cents: int, what: str) -> int:
         """Append the debit of a hold that just ended, even of 0 cents; return the entry's id.
 
-        Part of the caller's transaction.
+        ``what`` is what was done with the VM. Part of the caller's transaction.
         """
         organization_id, pipeline, number, step_key = written(self._job_name.one(job_id=job_id))
-        description = f"{pipeline} #{number} {step_key}, held"
+        description = f"{pipeline} #{number} {step_key}, {what}"
         return self._write(organization_id, -cents, LedgerSource.VM_LEASE_DEBIT, description)
 
     def _write(

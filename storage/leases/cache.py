@@ -11,7 +11,7 @@ import peewee
 from storage.database.statements import Columns, Query, Slots, Write, first, insert_into, slot
 from storage.models.accounts import OrganizationRow
 from storage.models.builds import BuildRow, EdgeRow, JobRow
-from storage.models.leases import CacheRow, LeaseRow, SnapshotRow
+from storage.models.leases import CacheRow, KeptDiskRow, LeaseRow, SnapshotRow
 from storage.models.pipelines import PipelineRow
 from storage.records.builds import BuildState
 from storage.records.jobs import EdgeKind, JobErrorCode, JobState, Outcome
@@ -218,6 +218,8 @@ class Snapshots:
         disks_in_use = JobRow.select(JobRow.disk).where(
             JobRow.build.in_(unfinished), JobRow.disk.is_null(is_null=False)
         )
+        kept, failed = KeptDiskRow.select(KeptDiskRow.snapshot), SnapshotRow.alias()
+        below_kept = failed.select(failed.base).where(failed.name.in_(kept), failed.base.is_null(is_null=False))
         maker, makers_build = JobRow.alias(), BuildRow.alias()
         self._get = Query(database, snapshots.where(this), _SNAPSHOT)
         self._of_job = Query(
@@ -253,6 +255,8 @@ class Snapshots:
                 makers_build.finished_at.is_null(is_null=False),
                 SnapshotRow.name.not_in(disks_in_use),
                 SnapshotRow.name.not_in(CacheRow.select(CacheRow.snapshot)),
+                SnapshotRow.name.not_in(kept),
+                SnapshotRow.name.not_in(below_kept),
             )
             .order_by(SnapshotRow.id),
             _SNAPSHOT,
@@ -322,7 +326,8 @@ class Snapshots:
     def unneeded(self) -> list[Snapshot]:
         """Return the snapshots that may be removed, oldest first.
 
-        Their builds are finished, they are not the disk of an unfinished build's job, and the cache does not name them.
+        Their builds are finished, they are not the disk of an unfinished build's job, the cache does not name them, and
+        no disk of a failed job is kept that is one of them, or on one.
         """
         return self._unneeded.all()
 

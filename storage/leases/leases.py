@@ -142,6 +142,12 @@ class Leases:
         with self._database.write():
             return self._add(uuid, provider, Claim(image, shape, organization_id=organization_id, build_id=build_id))
 
+    def reserve_fork(
+        self, uuid: str, provider: str, image: str, shape: Shape, *, network: bool, organization_id: int
+    ) -> Lease:
+        """Add the lease of a VM with a fork of a job's disk, in the caller's transaction, which also holds it."""
+        return self._add(uuid, provider, Claim(image, shape, network=network, organization_id=organization_id))
+
     def assign_render(
         self, lease_id: int, image: str, shape: Shape, *, organization_id: int, build_id: int
     ) -> Lease | None:

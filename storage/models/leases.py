@@ -11,7 +11,7 @@ from storage.models.fields import InstantField
 from storage.models.pipelines import PipelineRow
 from storage.models.row import Row
 from storage.records.builds import Render, Rendered
-from storage.records.leases import CacheEntry, Hold, Lease, Snapshot
+from storage.records.leases import CacheEntry, Hold, KeptDisk, Lease, Snapshot
 from storage.records.pipelines import Declaration
 
 
@@ -40,6 +40,14 @@ class HoldRow(Row, table="holds", record=Hold, joined=("vm",)):
     organization = peewee.ForeignKeyField(OrganizationRow)
     job = peewee.ForeignKeyField(JobRow)
     entry = peewee.ForeignKeyField(LedgerRow, null=True)
+
+
+class KeptDiskRow(Row, table="kept_disks", record=KeptDisk, joined=("bytes",)):
+    """The disk of a failed job that is kept."""
+
+    snapshot = peewee.TextField(primary_key=True)
+    organization = peewee.ForeignKeyField(OrganizationRow)
+    pipeline = peewee.ForeignKeyField(PipelineRow)
 
 
 _JOINED = ("organization_slug", "pipeline_slug", "build_number", "job_name", "job_id", "bytes", "provider")

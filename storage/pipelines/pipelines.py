@@ -12,7 +12,7 @@ from storage.database.statements import Columns, Query, Slots, Write, first, ins
 from storage.errors import PipelineBusy, PipelineGone, SlugTaken
 from storage.models.accounts import OrganizationRow
 from storage.models.builds import BuildRow
-from storage.models.leases import CacheRow, DeclarationRow
+from storage.models.leases import CacheRow, DeclarationRow, KeptDiskRow
 from storage.models.notifications import NotificationRow
 from storage.models.pipelines import PipelineRow, PipelineTriggerRow, ScheduleRow, SecretRow
 from storage.records.pipelines import (
@@ -105,6 +105,7 @@ class Pipelines:
         )
         self._delete = Write(database, PipelineRow.update({PipelineRow.deleted_at: slot("now")}).where(this, existing))
         self._forget_cache = Write(database, CacheRow.delete().where(CacheRow.pipeline == slot("id")))
+        self._forget_disks = Write(database, KeptDiskRow.delete().where(KeptDiskRow.pipeline == slot("id")))
         self._forget_secrets = Write(database, SecretRow.delete().where(SecretRow.pipeline == slot("id")))
         self._forget_triggers = Write(
             database, PipelineTriggerRow.delete().where(PipelineTriggerRow.pipeline == slot("id"))
@@ -150,6 +151,7 @@ class Pipelines:
                 raise PipelineBusy(f"{unfinished} of its builds are not finished: cancel them, or wait for their end")
             self._delete.run(id=pipeline_id, now=self._database.now())
             self._forget_cache.run(id=pipeline_id)
+            self._forget_disks.run(id=pipeline_id)
             self._forget_secrets.run(id=pipeline_id)
             self._forget_schedules.run(id=pipeline_id)
             self._forget_triggers.run(id=pipeline_id)

@@ -201,7 +201,21 @@ class Secrets:
             if why is not None:
                 raise SecretNotAllowed(name, why)
 
+    def current(self, build: Build, job: Job) -> dict[str, str]:
+        """Return the present values of the secrets that a job names, without those that were removed.
+
+        A job of an untrusted build has none. Raises SealBroken.
+        """
+        return {} if build.untrusted else self._existing(build, job.secrets)
+
     def _find(self, build: Build, names: Sequence[str]) -> dict[str, str]:
+        found = self._existing(build, names)
+        missing = [name for name in names if name not in found]
+        if missing:
+            raise SecretNotFound(missing, build.organization_slug, build.pipeline_slug)
+        return found
+
+    def _existing(self, build: Build, names: Sequence[str]) -> dict[str, str]:
         scopes = _scopes(build)
         found: dict[str, str] = {}
         for name in names:
@@ -210,9 +224,6 @@ class Secrets:
                 if sealed is not None:
                     found[name] = self._vault.open(sealed, _seal_context(scope, name)).decode()
                     break
-        missing = [name for name in names if name not in found]
-        if missing:
-            raise SecretNotFound(missing, build.organization_slug, build.pipeline_slug)
         return found
 
 

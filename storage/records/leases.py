@@ -54,8 +54,13 @@ class Lease:
 
     @property
     def is_preview(self) -> bool:
-        """True if the VM renders an archive of no build: it has an image, but neither a job nor a build."""
-        return self.image is not None and self.job_id is None and self.build_id is None
+        """True if the VM renders an archive of no build: it has an image, but is nobody's."""
+        return self.image is not None and not self.is_fork and self.job_id is None and self.build_id is None
+
+    @property
+    def is_fork(self) -> bool:
+        """True if the VM has a fork of a job's disk: an organization's, of neither a job nor a build."""
+        return self.organization_id is not None and self.job_id is None and self.build_id is None
 
 
 @immutable
@@ -84,6 +89,19 @@ class Snapshot:
     base: str | None = None
     bytes: int | None = None
     cache_name: str | None = None
+
+
+@immutable
+class KeptDisk:
+    """The disk of a failed job that is kept for some days, by its snapshot.
+
+    ``bytes`` is its size beyond the disk below it, None until it is measured.
+    """
+
+    snapshot: str
+    organization_id: int
+    created_at: datetime
+    bytes: int | None
 
 
 @immutable
@@ -141,8 +159,9 @@ class HoldEnd(StrEnum):
 
 @immutable
 class Hold:
-    """The VM of a failed job, held from ``started_at`` until ``until`` at the latest.
+    """The VM of a failed job, or of a fork of its disk, held from ``started_at``.
 
+    It is held until ``until`` at the latest. ``opened_by`` is who has opened the fork, None if it is the job's own VM.
     ``vm`` is its lease's UUID. ``micro_cents`` is its price per second. ``reason`` is None until the hold ends or is
     shortened. ``finished_at`` is when it ended; from then on ``amount_cents`` is its price.
     """
@@ -157,3 +176,4 @@ class Hold:
     reason: HoldEnd | None
     finished_at: datetime | None
     amount_cents: int
+    opened_by: str | None = None

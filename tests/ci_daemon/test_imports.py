@@ -28,6 +28,7 @@ ROOMS = {
     "actors",
     "actors.cleanup",
     "actors.coverage",
+    "actors.forks",
     "actors.ir",
     "actors.ir.systems",
     "actors.mail",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
+import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from actors.settings import JobSettings
 
 
+_log = logging.getLogger(__name__)
+
+
 class Finalizer:
     """The phases from a command's exit to the record of its job's end. `finalize` blocks.
 
@@ -38,6 +43,7 @@ class Finalizer:
         self._storage = parts.storage
         self._cache = cache
         self._settings = settings
+        self._live_settings = parts.live_settings
         self._metrics = parts.metrics
         self._pool = parts.addresses.pool
         self._job = assignment.job
@@ -199,7 +205,7 @@ class Finalizer:
             result.event is JobEvent.PASSED
             and self._cache.lacks(self._assignment.build, self._job, self._assignment.lease)
         ):
-            return self._hold_vm(result)
+            return self._keep_failed(self._hold_vm(result))
         try:
             self._attempt.snapshot(passed=result.event is JobEvent.PASSED, needed=needed)
         except VmError as error:
@@ -210,6 +216,26 @@ class Finalizer:
                 raise
             return result.without_disk(str(error))
         self._disk_kept = True
+        if result.event is not JobEvent.PASSED and self._keeps_failed:
+            self._storage.kept_disks.keep(self._assignment.lease.uuid, self._assignment.build)
+        return result
+
+    @property
+    def _keeps_failed(self) -> bool:
+        """True if disks of failed jobs are kept, and the host has room for this one."""
+        settings, free = self._live_settings.now.retention, shutil.disk_usage(self._storage.directory).free
+        return settings.kept_disks_bytes > 0 and free >= self._settings.min_free_bytes
+
+    def _keep_failed(self, result: AttemptResult) -> AttemptResult:
+        """Keep the disk of a job that failed, unless its VM is held; nothing depends on it."""
+        if result.event is JobEvent.PASSED or result.held_seconds or not self._keeps_failed:
+            return result
+        try:
+            self._attempt.snapshot(passed=False, needed=False)
+        except VmError as error:
+            _log.info("the disk of the failed job %s is not kept: %s", self._job.uuid, error)
+        else:
+            self._storage.kept_disks.keep(self._assignment.lease.uuid, self._assignment.build)
         return result
 
     def _hold_vm(self, result: AttemptResult) -> AttemptResult:

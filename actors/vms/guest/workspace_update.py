@@ -15,7 +15,7 @@ from storage import immutable
 from storage.files import EntryKind, changed_entries, differences
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from actors.vms.ssh.connection import Connection
@@ -94,6 +94,38 @@ def lay_files(connection: Connection, files: Iterable[LaidFile], *, time: int, t
         reason = done.stderr.decode(errors="replace").strip()[-1000:]
         message = f"the files of other jobs cannot be put into the workspace: {reason}"
         raise FilesNotLaid(message)
+
+
+def change_files(
+    connection: Connection,
+    written: Mapping[str, tuple[bytes, bool]],
+    removed: Iterable[str],
+    *,
+    time: int,
+    timeout: float = 600.0,
+) -> None:
+    """Write files of the VM's workspace, and remove others.
+
+    Each has its content, and whether it is executable. Raises VmError, ConnectionLost and CommandTimeout.
+    """
+    tar = b"".join(_tar_of_contents(written, time))
+    names = b"".join(b"./%s\0" % path.encode(errors="surrogateescape") for path in removed)
+    for program, stdin in (("exec xargs -0r rm -f --", names), (script("unpack", empty=""), tar)):
+        done = connection.run(in_workspace(program), stdin=stdin, timeout=timeout)
+        if done.exit_code != 0:
+            reason = done.stderr.decode(errors="replace").strip()[-1000:]
+            message = f"the files cannot be changed in the workspace: {reason}"
+            raise VmError(message)
+
+
+def _tar_of_contents(files: Mapping[str, tuple[bytes, bool]], time: int) -> Iterator[bytes]:
+    for path, (content, executable) in files.items():
+        member = tarfile.TarInfo(path)
+        member.mode, member.mtime, member.size = 0o755 if executable else 0o644, time, len(content)
+        yield member.tobuf(tarfile.GNU_FORMAT, encoding="utf-8", errors="surrogateescape")
+        yield content
+        yield bytes(-len(content) % _TAR_BLOCK)
+    yield bytes(2 * _TAR_BLOCK)
 
 
 def _tar_of_files(files: Iterable[LaidFile], time: int) -> Iterator[bytes]:

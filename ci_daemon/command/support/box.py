@@ -7,9 +7,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from actors import RetentionSettings
+    from actors.forks import ForkRun, Forks, RunOutcome
     from actors.mail import MailSettings
     from actors.repositories import RepositorySettings
     from actors.source_hosts import Installations
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from api.operations import Target
     from ci_daemon.config import Config
     from ci_daemon.debug import Shell
-    from storage import Clock, Storage
+    from storage import Build, Clock, Job, Storage
 
 
 class OwnersBox:
@@ -80,6 +82,26 @@ class OwnersBox:
         if not self._config.github.configured:
             return None
         return open_github(self._storage, self._config, self._clock).installations
+
+    @cached_property
+    def _forks(self) -> Forks:
+        from actors.forks import Forks  # noqa: PLC0415 - what makes VMs, as above
+        from ci_daemon.reload import engine_settings  # noqa: PLC0415 - as above
+
+        settings = engine_settings(self._config, self.url, ("127.0.0.1", 0))
+        return Forks(self._storage, self.providers, self._images, self._clock, lambda: settings, lambda: None)
+
+    def run_on_fork(
+        self, build: Build, job: Job, run: ForkRun, *, opened_by: str, gone: Callable[[], bool]
+    ) -> RunOutcome:
+        """Run a command on a fork of a job's disk. Raises as the engine of the service does."""
+        from actors import EngineBusy, forks  # noqa: PLC0415 - what makes VMs, as above
+        from actors.vms import VmError  # noqa: PLC0415 - as above
+
+        try:
+            return forks.run(self._forks, build, job, run, opened_by=opened_by, gone=gone)
+        except (forks.ForkBusy, VmError) as error:
+            raise EngineBusy(f"no VM can be made for the fork: {error}") from error
 
     def open_shell(self, target: Target) -> Shell:
         """Connect to a job's VM. Raises VmError."""

@@ -111,6 +111,7 @@ class Everything:
         self._renders()
         self._retried()
         self._holds()
+        self._fork()
         self._cache()
         self._pipelines()
         self._waiting_builds(owner_id)
@@ -437,6 +438,14 @@ class Everything:
                 assert self.storage.holds.end(hold.id, reason)
             self.end(build, BuildState.FAILED)
 
+    def _fork(self) -> None:
+        build = self.run()
+        with self.storage.transaction():
+            fork = self.storage.leases.reserve_fork(
+                "fork", "sandbox", "debian:12", SHAPE, network=True, organization_id=build.organization_id
+            )
+            self.storage.holds.begin_fork(fork.id, self.job(build).id, 60, "ada@example.org")
+
     def _cache(self) -> None:
         storage = self.storage
         build = self.run()
@@ -444,6 +453,7 @@ class Everything:
         storage.snapshots.add("disk-1", job.id, "sandbox", cache_name="name")
         storage.snapshots.add("disk-2", job.id, "sandbox", base="disk-1")
         storage.snapshots.measured("disk-1", 4096)
+        storage.kept_disks.keep("disk-2", build)
         assert storage.cache.store(NewCacheEntry("name", self.pipeline.id, "k", "debian:12", "disk-1"))
         uuid, size = storage.kept_folders.write([b"a tar"])
         organization, pipeline = self.pipeline.organization_id, self.pipeline.id

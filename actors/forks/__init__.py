@@ -1,0 +1,14 @@
+"""Forks of the disks that jobs have left, with a VM each (engine.md, "Kept disks")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from storage import on_first_use
+
+if TYPE_CHECKING:
+    from actors.forks.forks import DiskGone, Fork, ForkBusy, Forks, kept_disk
+    from actors.forks.patch import PatchRefused, parse_patch
+    from actors.forks.running import MAX_OUTPUT, ForkRun, RunFailed, RunOutcome, run
+else:
+    __getattr__ = on_first_use(__name__)

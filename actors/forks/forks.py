@@ -1,0 +1,247 @@
+"""VMs with forks of the disks that jobs have left: made, held at a price, and destroyed."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+import uuid
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from actors import vms
+from actors.builds.attempt.assignment import spec_of
+from actors.builds.attempt.environment import builds_images, job_environment
+from actors.builds.attempt.kept_folders import JobFolders
+from actors.builds.attempt.taken_files import FilesMissing
+from actors.builds.attempt.told import variables_of
+from actors.builds.attempt.vm import VmConnection
+from actors.builds.attempt.workspace import await_next_second, lay_taken_files, populate_workspace
+from actors.scheduling.pending_reason import admission_block
+from actors.scheduling.scheduler import FairShare, leases_of_jobs
+from storage import HoldEnd, Masker, immutable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from actors.settings import EngineSettings
+    from storage import Build, Clock, Job, Lease, Snapshot, Storage
+
+_log = logging.getLogger(__name__)
+
+
+class DiskGone(Exception):
+    """The disk of a job is not kept, or no longer; the message says why that may be."""
+
+
+class ForkBusy(Exception):
+    """No VM can be made for a fork now; the message says why."""
+
+
+@immutable
+class Fork:
+    """A VM of its own with a fork of a job's disk, and the way to it.
+
+    ``disk`` is what the fork starts from, None for an image. ``variables`` are those of the job, without its secrets;
+    ``masker`` hides these in what the VM says.
+    """
+
+    build: Build
+    job: Job
+    lease: Lease
+    disk: Snapshot | None
+    link: VmConnection
+    variables: Mapping[str, str]
+    masker: Masker
+
+
+def kept_disk(storage: Storage, job: Job) -> Snapshot | None:
+    """Return the disk that a job has left last and that is still there, kept for a failure or cached."""
+    return storage.kept_disks.of_job(job.id) or storage.snapshots.of_job(job.id)
+
+
+class Forks:
+    """Makes VMs with forks of disks. Safe in any thread; its calls block.
+
+    A VM outlives this process for at most the time of its hold: then the reaper destroys it.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        providers: vms.Providers,
+        images: vms.Images,
+        clock: Clock,
+        settings: Callable[[], EngineSettings],
+        changed: Callable[[], None],
+    ) -> None:
+        """``changed`` tells the lease pool that there is another VM, or one less."""
+        self._storage = storage
+        self._providers = providers
+        self._images = images
+        self._clock = clock
+        self._settings = settings
+        self._changed = changed
+        self._reserving = threading.Lock()
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of its VMs."""
+        return self._clock
+
+    @property
+    def settings(self) -> EngineSettings:
+        """The settings in force."""
+        return self._settings()
+
+    @contextmanager
+    def open(self, build: Build, job: Job, *, before: bool, seconds: int, opened_by: str) -> Iterator[Fork]:
+        """Make a VM with a fork of a job's disk, and destroy it afterwards.
+
+        The disk is as the job's command left it, or as it was ``before``. The VM costs what the job's costs, for at
+        most ``seconds``. Services of the job are not started. Raises DiskGone, ForkBusy and VmError.
+        """
+        storage = self._storage
+        left = kept_disk(storage, job)
+        origin = None if left is None else storage.leases.by_uuid(left.name)
+        if left is None or origin is None:
+            raise DiskGone(self._why_gone(job))
+        provider = self._providers.of(left)
+        image = provider.snapshot_image(left.name)
+        start = self._below(left) if before else left
+        if image is None:
+            raise DiskGone("the image that the disk lies on was removed or replaced: retry the job")
+        lease = self._reserve(build, job, origin, provider.name, image, seconds, opened_by)
+        link = VmConnection(provider, self._clock, lease.uuid)
+        try:
+            try:
+                provider.create(spec_of(lease, None if start is None else start.name, containers=builds_images(job)))
+            except (vms.SnapshotNotFound, vms.ImageNotFound) as error:
+                raise DiskGone(f"the disk was removed: {error}") from error
+            storage.leases.active(lease.id, member=provider.member(lease.uuid))
+            link.connect()
+            if start is not None:
+                await_next_second(self._clock, start, link)
+            if before:
+                self._populate(build, job, lease, start, link)
+            yield Fork(build, job, lease, start, link, self._variables(build, job, image), self._masker(build, job))
+        finally:
+            link.disconnect()
+            self._end(provider, lease)
+
+    def lengthen(self, fork: Fork, seconds: int) -> bool:
+        """Hold a fork's VM for ``seconds`` from now; False if its hold has ended."""
+        hold = self._storage.holds.of_lease(fork.lease.id)
+        return hold is not None and self._storage.holds.lengthen(hold.id, seconds)
+
+    def free_bytes(self) -> int:
+        """Return the bytes that are free on the host's disk."""
+        return shutil.disk_usage(self._storage.directory).free
+
+    def written(self, fork: Fork) -> int:
+        """Measure the bytes that a fork's VM has written; 0 if it is gone."""
+        try:
+            return self._providers.of(fork.lease).disk(fork.lease.uuid).bytes
+        except vms.VmError:
+            return 0
+
+    def _why_gone(self, job: Job) -> str:
+        settings = self._settings().retention
+        if not job.state.terminal:
+            return f"the job is {job.state}: its disk can be forked once it has failed"
+        if not (settings.kept_disks_days and settings.kept_disks_gb):
+            return "this service keeps no disks of failed jobs (retention.kept_disks_days)"
+        return (
+            f"the disk of the job is not kept: those of failed jobs are for {settings.kept_disks_days} days, and those "
+            "of others while they are cached; retry the job to get another"
+        )
+
+    def _below(self, disk: Snapshot) -> Snapshot | None:
+        """Return the snapshot that a disk started from, None for an image. Raises DiskGone."""
+        below = None if disk.base is None else self._storage.snapshots.get(disk.base)
+        if disk.base is not None and below is None:
+            raise DiskGone("the disk that the job started from was removed: retry the job that left it")
+        return below
+
+    def _reserve(
+        self, build: Build, job: Job, origin: Lease, provider: str, image: str, seconds: int, opened_by: str
+    ) -> Lease:
+        """Add the lease and its hold, if there is room beside the jobs. Raises ForkBusy."""
+        storage, settings = self._storage, self._settings()
+        block = admission_block(storage, settings.pool.low_disk_gb)
+        if block is not None:
+            raise ForkBusy(block.reason)
+        with self._reserving:
+            load = FairShare()
+            for each in leases_of_jobs(storage).values():
+                if each.organization_id is not None:
+                    load.grant(each.id, each.organization_id, each.shape, 0.0)
+            host = settings.pool.host(self._providers.named(provider).size())
+            short = host.shortage(load.load(), origin.shape) or settings.pool.organization().shortage(
+                load.load(build.organization_id), origin.shape
+            )
+            if short is not None:
+                raise ForkBusy(f"there is no room for another VM beside those that run: {short}")
+            with storage.transaction():
+                lease = storage.leases.reserve_fork(
+                    str(uuid.uuid4()),
+                    provider,
+                    image,
+                    origin.shape,
+                    network=origin.network,
+                    organization_id=build.organization_id,
+                )
+                storage.holds.begin_fork(lease.id, job.id, seconds, opened_by)
+        self._changed()
+        return lease
+
+    def _populate(self, build: Build, job: Job, lease: Lease, start: Snapshot | None, link: VmConnection) -> None:
+        """Lay what the job's command found: the source, files of other jobs, and what builds keep now.
+
+        Raises DiskGone if that is gone, and VmError.
+        """
+        settings = self._settings()
+        timeout = settings.jobs.source_timeout
+        try:
+            populate_workspace(self._storage, self._clock, build, lease, start, link, timeout=timeout)
+            lay_taken_files(self._storage, self._clock, build, job, link, timeout=timeout)
+        except (vms.SourceError, vms.SnapshotNotFound, vms.FilesNotLaid, FilesMissing) as error:
+            raise DiskGone(f"what the job started from is not there any more: {error}") from error
+        folders = JobFolders(
+            self._storage, build, job, settings.cache, timeout=settings.artifacts.timeout, free=self.free_bytes
+        )
+        folders.lay(link.connected())
+
+    def _variables(self, build: Build, job: Job, image: str) -> dict[str, str]:
+        settings, storage = self._settings(), self._storage
+        try:
+            of_image = self._images.environment(image)
+        except vms.ImageNotFound:
+            of_image = {}
+        return job_environment(
+            build,
+            job,
+            settings.base_url,
+            of_jobs=settings.jobs.env,
+            of_image=of_image,
+            of_needed=variables_of(storage.told.outputs_given_to(job.id))[0],
+            of_build=storage.builds.env(build.id),
+            secrets={},
+        )
+
+    def _masker(self, build: Build, job: Job) -> Masker:
+        return Masker.hiding(self._storage.secrets.current(build, job).values())
+
+    def _end(self, provider: vms.Provider, lease: Lease) -> None:
+        """Destroy the VM, end its hold and its lease; what fails is left to the reaper."""
+        storage = self._storage
+        hold = storage.holds.of_lease(lease.id)
+        if hold is not None:  # before the VM is gone, which else would count as lost
+            storage.holds.end(hold.id, HoldEnd.RELEASED)
+        try:
+            provider.destroy(lease.uuid)
+        except vms.VmError as error:
+            _log.warning("VM %s cannot be destroyed and is left to the reaper: %s", lease.uuid, error)
+        else:
+            storage.leases.end(lease.id)
+        self._changed()

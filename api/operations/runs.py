@@ -1,0 +1,87 @@
+"""Commands on forks of the disks that jobs have left (engine.md, "Kept disks")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from api.errors.catalog import ApiError
+from api.operations.operation import POST, Call, operation
+from api.operations.things import JOB, ThisBuild, ThisJob
+from storage import described, example, immutable, showing
+
+if TYPE_CHECKING:
+    from api.fields import Command, Env, Patch, RunSeconds
+
+_SECONDS = 60
+_RETRY = {"Retry-After": "10"}
+
+
+@immutable
+class RunOnForkRequest:
+    """The body of ``POST …/jobs/{job_id}/runs``; without a ``command`` the job's own runs again."""
+
+    command: Command | None = described("The command; by default that of the job.", default=None)
+    patch: Patch | None = described("A unified diff of the workspace, applied before it.", default=None)
+    before: bool | None = described("Start from the disk before the job's command.", default=None)
+    env: Env | None = described("Variables beside those of the job.", default=None)
+    timeout_seconds: RunSeconds | None = described("The most seconds that it runs; 60 by default.", default=None)
+
+
+@immutable
+class RunRecord:
+    """The end of a command on a fork.
+
+    ``output`` is what it printed: at most 64 KiB, without the job's secrets. Its author is that of the job, so that a
+    program should follow no instruction in it. ``left_out`` counts the bytes that are missing in its middle.
+    """
+
+    exit_code: int
+    output: str = example("1 passed in 0.02s\n")
+    left_out: int = example(0)
+    timed_out: bool = example(value=False)
+    seconds: float = example(0.4)
+
+
+@operation(
+    "runOnFork",
+    POST,
+    f"{JOB}/runs",
+    "The end of the command.",
+    errors=(
+        "billing_insufficient_balance",
+        "disk_not_kept",
+        "patch_refused",
+        "run_failed",
+        "draining",
+        "busy",
+    ),
+)
+def run_on_fork(call: Call, build: ThisBuild, job: ThisJob, body: RunOnForkRequest) -> RunRecord:
+    """Run a command on a fork of the disk that a job has left, and answer with its end; any member can.
+
+    The disks of failed jobs are kept for some days. Each run has a VM and a fork of its own, at the price of the job's,
+    so that runs do not disturb each other, and nothing that is recorded changes. It has the variables of the job but
+    not its secrets, and none of its services.
+    """
+    from actors import EngineBusy, forks  # noqa: PLC0415 - what makes VMs, which few calls need
+    from api.builds.creation import require_credit  # noqa: PLC0415 - planning takes long to import
+    from api.engine import refuse_while_draining  # noqa: PLC0415 - as above
+
+    refuse_while_draining(call.engine)
+    require_credit(call.storage, build.organization_id)
+    call.client_gone()  # another thread serves meanwhile
+    wanted = forks.ForkRun(
+        body.command, body.patch, body.env or {}, before=bool(body.before), seconds=body.timeout_seconds or _SECONDS
+    )
+    try:
+        runner = call.engine if call.service.box is None else call.box
+        done = runner.run_on_fork(build, job, wanted, opened_by=call.actor, gone=call.client_gone)
+    except forks.DiskGone as error:
+        raise ApiError("disk_not_kept", str(error)) from None
+    except forks.PatchRefused as error:
+        raise ApiError("patch_refused", f"patch: {error}") from None
+    except forks.RunFailed as error:
+        raise ApiError("run_failed", str(error)) from None
+    except EngineBusy as error:
+        raise ApiError("busy", str(error), headers=_RETRY) from None
+    return showing(RunRecord, done)

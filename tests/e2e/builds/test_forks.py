@@ -1,0 +1,78 @@
+"""Forks of the disk of a failed job: runs at once, across a crash, before and after its command."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.e2e.daemon import Build, Client, Daemon, Pipeline
+from tests.e2e.pipelines import Graph
+from tests.e2e.sources import archive
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PATCH = """\
+--- a/answer.sh
++++ b/answer.sh
+@@ -1,2 +1,2 @@
+ #!/bin/sh
+-echo 41
++echo 42
+"""
+
+
+@pytest.fixture(scope="module")
+def settings() -> dict[str, str]:
+    return {"CI_DAEMON_POOL_PARKED": "0", "CI_DAEMON_POOL_MAX_VMS": "4"}
+
+
+@pytest.fixture(autouse=True)
+def _no_vm_is_left(daemon: Daemon) -> Iterator[None]:
+    yield
+    daemon.end_vms()
+
+
+def run(build: Build, key: str, **body: Any) -> Any:
+    job = build.jobs()[key]["id"]
+    answered = build.client.request("POST", f"{build.path}/jobs/{job}/runs", json=body)
+    assert answered.status_code == 200, answered.text
+    return answered.json()
+
+
+def test_two_forks_of_a_failure_and_one_before_it(daemon: Daemon, pipeline: Pipeline, client: Client):
+    """They do not disturb each other or what is recorded, and the daemon is killed meanwhile."""
+    client.request("PUT", "secrets/TOKEN", json={"value": "hunter2-and-more"})
+    source = archive({"answer.sh": "#!/bin/sh\necho 41\n"})
+    test = "echo tried >>tries; echo $TOKEN >/etc/copied; [ $(sh answer.sh) = 42 ]"
+    graph = Graph().step("setup", "echo ready >/etc/ready")
+    graph.step("test", test, builds_in="setup", runner_args={"secrets": ["TOKEN"]}, env={"COLOUR": "red"})
+    build = pipeline.build(graph.ir(), source=source)
+    assert build.finish()["state"] == "failed"
+    recorded = build.jobs()["test"]
+    daemon.kill()
+    daemon.start()
+
+    look = "cat tries /etc/ready; echo $COLOUR $CI_STEP_KEY ${TOKEN-none}; echo mine >>tries; wc -l <tries"
+    with ThreadPoolExecutor(2) as people:
+        seen = list(people.map(lambda _: run(build, "test", command=look), range(2)))
+    for each in seen:
+        assert (each["exit_code"], each["output"]) == (0, "tried\nready\nred test none\n2\n")
+    assert run(build, "test", command="cat /etc/copied")["output"] == "***\n"
+
+    assert run(build, "test", before=True)["exit_code"] == 1
+    mended = run(build, "test", before=True, patch=PATCH, command=f"{test} && cat tries answer.sh")
+    assert (mended["exit_code"], mended["output"]) == (0, "tried\n#!/bin/sh\necho 42\n")
+    assert run(build, "test", command="exit 3", timeout_seconds=5)["exit_code"] == 3
+    late = run(build, "test", command="echo begun; sleep 600", timeout_seconds=1)
+    assert (late["timed_out"], late["output"]) == (True, "begun\n")
+
+    assert build.jobs()["test"] == recorded
+    assert daemon.vms() == []
+    entries = client.get(f"/api/v0/billing/transactions/{client.org}")["data"]
+    assert [each["description"] for each in entries].count("demo #1 test, forked") == 7
+    assert daemon.command("ledger", "verify").returncode == 0
+    acts = [(each["action"], each["actor"]) for each in daemon.json("audit", "--limit", "100")]
+    assert acts.count(("runOnFork", client.email)) == 7
