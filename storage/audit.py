@@ -63,26 +63,28 @@ class Audit:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._insert = Write(database, insert_into(AuditRow))
-        self._last = Query(database, AuditRow.select(peewee.fn.COALESCE(peewee.fn.MAX(AuditRow.id), 0)), first)
+        self._insert = Write(database, lambda: insert_into(AuditRow))
+        self._last = Query(database, lambda: AuditRow.select(peewee.fn.COALESCE(peewee.fn.MAX(AuditRow.id), 0)), first)
         self._oldest = Query(
             database,
-            AuditRow.select(AuditRow.id, AuditRow.at)
-            .where(AuditRow.id > slot("past"))
-            .order_by(AuditRow.id)
-            .limit(_BATCH),
+            lambda: (
+                AuditRow.select(AuditRow.id, AuditRow.at)
+                .where(AuditRow.id > slot("past"))
+                .order_by(AuditRow.id)
+                .limit(_BATCH)
+            ),
             lambda row: (int(row[0]), int(row[1])),
         )
-        self._expire = Write(database, AuditRow.delete().where(AuditRow.id <= slot("last")))
+        self._expire = Write(database, lambda: AuditRow.delete().where(AuditRow.id <= slot("last")))
 
     @cached_property
     def _newest(self) -> dict[_By, Query[AuditEntry]]:
         """The queries of entries, newest first; most processes only write some."""
-        return {by: Query(self._database, _filtered(by).order_by(AuditRow.id.desc()), _ENTRY) for by in _INDEXED}
+        return {by: Query(self._database, partial(_filtered, by, AuditRow.id.desc()), _ENTRY) for by in _INDEXED}
 
     @cached_property
     def _following(self) -> dict[_By, Query[AuditEntry]]:
-        return {by: Query(self._database, _filtered(by).order_by(AuditRow.id), _ENTRY) for by in _INDEXED}
+        return {by: Query(self._database, partial(_filtered, by, AuditRow.id), _ENTRY) for by in _INDEXED}
 
     def write(
         self,
@@ -184,8 +186,8 @@ def _instants(wanted: AuditFilter) -> dict[str, int]:
     }
 
 
-def _filtered(by: _By) -> peewee.ModelSelect[AuditRow]:
-    """Return the wanted entries, for filters that give some of actor, organization and action.
+def _filtered(by: _By, order: peewee.Node) -> peewee.ModelSelect[AuditRow]:
+    """Return the wanted entries in an order, for filters that give some of actor, organization and action.
 
     Each has a statement, since SQLite uses no index for a condition that may be left out.
     """
@@ -199,6 +201,7 @@ def _filtered(by: _By) -> peewee.ModelSelect[AuditRow]:
             AuditRow.at + 0 < slot("until"),
             *(column == slot(name) for given, (name, column) in zip(by, columns, strict=True) if given),
         )
+        .order_by(order)
         .limit(slot("limit"))
     )
 

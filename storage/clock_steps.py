@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import peewee
@@ -67,6 +68,15 @@ def _moved_with(end: peewee.Field[Any]) -> tuple[peewee.Field[Any], ...]:
     return (end, *{HoldRow.until: (HoldRow.started_at,), JobRow.not_before: (JobRow.queued_at,)}.get(end, ()))
 
 
+def _move_of(end: peewee.Field[Any], of_rows: tuple[peewee.Expression, ...]) -> peewee.Update:
+    """Return the statement that moves a pause's end."""
+    moved: dict[peewee.Field[Any], peewee.Expression] = {
+        each: peewee.Expression(each, "+", slot("by")) for each in _moved_with(end)
+    }
+    update: peewee.Update = end.model.update(moved)
+    return update.where(end > slot("now"), *of_rows)
+
+
 def step_text(seconds: float) -> str:
     """Return what happened to a clock, such as "the clock was set ahead by 3 d 0 h"."""
     return f"the clock was set {'ahead' if seconds > 0 else 'back'} by {duration(abs(seconds))}"
@@ -104,23 +114,15 @@ class ClockSteps:
     def __init__(self, database: Database) -> None:
         self._database = database
         known: Columns[_Known] = Columns.of(_Known, ClockRow)
-        self._get = Query(database, ClockRow.select(*known.selected).where(ClockRow.id == _ONLY), known)
+        self._get = Query(database, lambda: ClockRow.select(*known.selected).where(ClockRow.id == _ONLY), known)
         fields = ("boot", "seen_at", "seen_uptime", "segments", "trusted", "set_at", "set_by")
         self._set = Write(
             database,
-            ClockRow.insert(
+            lambda: ClockRow.insert(
                 {ClockRow.id: _ONLY, **{getattr(ClockRow, name): slot(name) for name in fields}}
             ).on_conflict_replace(),
         )
-        self._moves = [
-            Write(
-                database,
-                end.model.update({each: peewee.Expression(each, "+", slot("by")) for each in _moved_with(end)}).where(
-                    end > slot("now"), *of_rows
-                ),
-            )
-            for end, of_rows in _WAITS
-        ]
+        self._moves = [Write(database, partial(_move_of, end, of_rows)) for end, of_rows in _WAITS]
         self._boot = boot_id()
         self._trusted = self._timeline.segments[-1].offset
         self._jump: tuple[int, int] | None = None

@@ -61,47 +61,47 @@ class MailQueue:
         this = MailRow.id == slot("id")
         self._due_recipient = Query(
             database,
-            MailRow.select(MailRow.recipient).where(due).order_by(MailRow.next_attempt_at).limit(1),
+            lambda: MailRow.select(MailRow.recipient).where(due).order_by(MailRow.next_attempt_at).limit(1),
             lambda row: str(row[0]),
         )
-        self._head = Query(database, mails.where(waiting, to_recipient).order_by(MailRow.id).limit(1), _MAIL)
+        self._head = Query(database, lambda: mails.where(waiting, to_recipient).order_by(MailRow.id).limit(1), _MAIL)
         self._content = Query(
             database,
-            MailRow.select(MailRow.uuid, MailRow.content).where(this, waiting),
+            lambda: MailRow.select(MailRow.uuid, MailRow.content).where(this, waiting),
             lambda row: (str(row[0]), bytes(row[1])),
         )
         self._listed = Query(
             database,
-            mails.where(MailRow.sent_at.is_null()).order_by(MailRow.created_at).limit(slot("limit")),
+            lambda: mails.where(MailRow.sent_at.is_null()).order_by(MailRow.created_at).limit(slot("limit")),
             _MAIL,
         )
         self._count_waiting = Query(
             database,
-            MailRow.select(
+            lambda: MailRow.select(
                 peewee.fn.COUNT(MailRow.id), peewee.fn.COALESCE(peewee.fn.SUM(MailRow.attempts > 0), 0)
             ).where(waiting),
             lambda row: (int(row[0]), int(row[1])),
         )
         self._count_given_up = Query(
             database,
-            MailRow.select(peewee.fn.COUNT(MailRow.id)).where(
+            lambda: MailRow.select(peewee.fn.COUNT(MailRow.id)).where(
                 MailRow.given_up_at.is_null(is_null=False), MailRow.given_up_at > slot("since")
             ),
             first,
         )
         self._count_recent = Query(
             database,
-            MailRow.select(peewee.fn.COUNT(MailRow.id)).where(
+            lambda: MailRow.select(peewee.fn.COUNT(MailRow.id)).where(
                 to_recipient, MailRow.kind == slot("kind"), MailRow.created_at > slot("since")
             ),
             first,
         )
-        self._insert = Write(database, insert_into(MailRow, "attempts", "last_error", "sent_at", "given_up_at"))
-        self._hasten = Write(database, MailRow.update({MailRow.next_attempt_at: slot("now")}).where(waiting))
+        self._insert = Write(database, lambda: insert_into(MailRow, "attempts", "last_error", "sent_at", "given_up_at"))
+        self._hasten = Write(database, lambda: MailRow.update({MailRow.next_attempt_at: slot("now")}).where(waiting))
         ended = {MailRow.content: None, MailRow.next_attempt_at: None}
         self._sent = Write(
             database,
-            MailRow.update(
+            lambda: MailRow.update(
                 {
                     **ended,
                     MailRow.sent_at: slot("now"),
@@ -112,7 +112,7 @@ class MailQueue:
         )
         self._refuse = Write(
             database,
-            MailRow.update(
+            lambda: MailRow.update(
                 {
                     **ended,
                     MailRow.given_up_at: slot("now"),
@@ -132,27 +132,33 @@ class MailQueue:
                 MailRow.next_attempt_at: peewee.Expression(slot("now"), "+", pause),
             }
         )
-        self._defer_all = Write(database, deferred.where(due))
-        self._defer = Write(database, deferred.where((due & to_recipient) | (waiting & this)))
+        self._defer_all = Write(database, lambda: deferred.where(due))
+        self._defer = Write(database, lambda: deferred.where((due & to_recipient) | (waiting & this)))
         self._abandon = Query(
             database,
-            MailRow.update({**ended, MailRow.given_up_at: slot("now")})
-            .where(waiting, MailRow.attempts > 0, MailRow.created_at <= slot("before"))
-            .returning(*_MAIL.selected),
+            lambda: (
+                MailRow.update({**ended, MailRow.given_up_at: slot("now")})
+                .where(waiting, MailRow.attempts > 0, MailRow.created_at <= slot("before"))
+                .returning(*_MAIL.selected)
+            ),
             _MAIL,
         )
         expired = waiting & MailRow.expires_at.is_null(is_null=False) & (MailRow.expires_at <= slot("now"))
-        self._expired = Query(database, MailRow.select(MailRow.id).where(expired).limit(1), first)
+        self._expired = Query(database, lambda: MailRow.select(MailRow.id).where(expired).limit(1), first)
         self._expire = Query(
             database,
-            MailRow.update({**ended, MailRow.given_up_at: slot("now"), MailRow.last_error: slot("error")})
-            .where(expired)
-            .returning(*_MAIL.selected),
+            lambda: (
+                MailRow.update({**ended, MailRow.given_up_at: slot("now"), MailRow.last_error: slot("error")})
+                .where(expired)
+                .returning(*_MAIL.selected)
+            ),
             _MAIL,
         )
         self._forget = Write(
             database,
-            MailRow.delete().where((MailRow.sent_at <= slot("before")) | (MailRow.given_up_at <= slot("before"))),
+            lambda: MailRow.delete().where(
+                (MailRow.sent_at <= slot("before")) | (MailRow.given_up_at <= slot("before"))
+            ),
         )
 
     def add(self, recipient: str, kind: str, letter: Letter, expires_at: datetime | None, most: int) -> bool:
@@ -262,9 +268,9 @@ class MailOptOuts:
         self._database = database
         self._vault = vault
         this = MailOptOutRow.email == slot("email")
-        self._find = Query(database, MailOptOutRow.select(MailOptOutRow.email).where(this), tuple)
-        self._add = Write(database, insert_into(MailOptOutRow).on_conflict_ignore())
-        self._remove = Write(database, MailOptOutRow.delete().where(this))
+        self._find = Query(database, lambda: MailOptOutRow.select(MailOptOutRow.email).where(this), tuple)
+        self._add = Write(database, lambda: insert_into(MailOptOutRow).on_conflict_ignore())
+        self._remove = Write(database, lambda: MailOptOutRow.delete().where(this))
 
     def token(self, email: str) -> str:
         """Return the token with which the reader of a mail opts out, without an account; it never expires."""

@@ -24,12 +24,14 @@ class Switches:
         self._database = database
         this = SwitchRow.name == slot("name")
         instant: Columns[datetime] = Columns(lambda at: at, SwitchRow.turned_on_at)
-        self._get = Query(database, SwitchRow.select(*instant.selected).where(this), instant)
+        self._get = Query(database, lambda: SwitchRow.select(*instant.selected).where(this), instant)
         self._on = Write(
             database,
-            SwitchRow.insert({SwitchRow.name: slot("name"), SwitchRow.turned_on_at: slot("now")}).on_conflict_ignore(),
+            lambda: SwitchRow.insert(
+                {SwitchRow.name: slot("name"), SwitchRow.turned_on_at: slot("now")}
+            ).on_conflict_ignore(),
         )
-        self._off = Write(database, SwitchRow.delete().where(this))
+        self._off = Write(database, lambda: SwitchRow.delete().where(this))
 
     def drained_since(self) -> datetime | None:
         """Return since when the service is drained, so that no job gets a VM; None if it is not."""
@@ -55,10 +57,14 @@ class TracesSent:
     def __init__(self, database: Database) -> None:
         self._database = database
         until: Columns[datetime] = Columns(lambda at: at, TracesSentRow.until)
-        self._get = Query(database, TracesSentRow.select(*until.selected).where(TracesSentRow.id == _ONLY), until)
+        self._get = Query(
+            database, lambda: TracesSentRow.select(*until.selected).where(TracesSentRow.id == _ONLY), until
+        )
         self._set = Write(
             database,
-            TracesSentRow.insert({TracesSentRow.id: _ONLY, TracesSentRow.until: slot("until")}).on_conflict_replace(),
+            lambda: TracesSentRow.insert(
+                {TracesSentRow.id: _ONLY, TracesSentRow.until: slot("until")}
+            ).on_conflict_replace(),
         )
 
     def until(self) -> datetime | None:

@@ -53,6 +53,11 @@ def private_key() -> str:
     return key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()).decode()
 
 
+@cache
+def _key() -> RSAKey:
+    return RSAKey.import_key(private_key())  # which checks that it is prime: a tenth of a second
+
+
 @dataclass
 class Fault:
     """An answer in place of the right one; a ``status`` of 0 is no answer in time.
@@ -188,7 +193,7 @@ class GithubServer:
         return 404, {"message": "Not Found"}
 
     def _as_app(self, method: str, rest: list[str], body: Any, token: str) -> tuple[int, Any]:
-        claims = jwt.decode(token, RSAKey.import_key(private_key()), algorithms=["RS256"]).claims
+        claims = jwt.decode(token, _key(), algorithms=["RS256"]).claims
         assert claims["iss"] == APP_ID
         assert claims["exp"] - claims["iat"] <= 600
         now = self.now.timestamp()

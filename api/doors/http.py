@@ -8,7 +8,6 @@ from __future__ import annotations
 from base64 import b64encode
 from functools import cache, partial
 from itertools import chain
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
@@ -17,8 +16,8 @@ from api.errors.catalog import ApiError
 from api.fields import body_model_of, list_model_of, model_of
 from api.http.files import SourceSlice, parse_range
 from api.middleware.idempotency import KEY_PARAMETERS, read_submission
-from api.openapi.operations import Answer, Parameter
-from api.openapi.operations import operation as documented
+from api.openapi.operations import Answer, Endpoint, Parameter
+from api.openapi.operations import Operation as Declared
 from api.operations.operation import Call, Download, Operation, Query, Span, never
 from api.paging import PAGE_ERRORS, PAGE_PARAMETERS, PageRecord
 from api.sign_in.visitor import Visitor
@@ -73,7 +72,8 @@ class HttpDoor:
             if not each.owners:
                 by_path.setdefault(each.path, []).append(each)
         for path, there in by_path.items():
-            routes.add(path, self.resource(*there))
+            endpoints = (Endpoint(path, each.method.lower(), each.function, _declared(each)) for each in there)
+            routes.add_operations(path, self.resource(*there), *endpoints)
 
     def resource(self, *operations: Operation[Any]) -> object:
         """Return the resource of one path, which has a responder for each operation.
@@ -82,7 +82,7 @@ class HttpDoor:
         """
         if owners := [each.id for each in operations if each.owners]:
             raise TypeError(f"{owners[0]} is the owner's alone: HTTP leads to no such operation")
-        return SimpleNamespace(**{f"on_{each.method.lower()}": self._responder(each) for each in operations})
+        return _Resource(self._responder, operations)
 
     def perform(
         self,
@@ -129,10 +129,7 @@ class HttpDoor:
             else:
                 answer(resp, model_of(operation.record).showing(result), status=operation.status)
 
-        function = operation.function
-        respond.__name__, respond.__qualname__ = function.__name__, function.__qualname__
-        respond.__module__, respond.__doc__ = function.__module__, function.__doc__
-        return _described(operation)(respond)
+        return respond
 
     def _answer_page(
         self, req: falcon.Request, resp: falcon.Response, operation: Operation[Any], names: Mapping[str, str]
@@ -171,15 +168,31 @@ def call_of(
     return Call(service, caller, gone, Visitor(req, resp, service.storage, limits))
 
 
+class _Resource:
+    """The responders of one path, each made when a request first asks for the path."""
+
+    def __init__(
+        self, make: Callable[[Operation[Any]], Callable[..., None]], operations: tuple[Operation[Any], ...]
+    ) -> None:
+        self._make = make
+        self._operations = {f"on_{each.method.lower()}": each for each in operations}
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        try:
+            return self._make(self._operations[name])
+        except KeyError:
+            raise AttributeError(name) from None
+
+
 @cache
-def _described(operation: Operation[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def _declared(operation: Operation[Any]) -> Declared:
     """Return what the document, the audit and the limits have of an operation: one for all apps."""
     answers, errors, parameters = _answers(operation)
     body = None if operation.body is None else body_model_of(operation.body)
     must_have = body is not None and any(field.is_required() for field in body.model_fields.values())
-    return documented(
+    return Declared(
         operation.id,
-        *answers,
+        answers,
         errors=(*operation.errors, *errors),
         body=body,
         body_required=operation.body_required or must_have,

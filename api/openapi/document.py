@@ -227,7 +227,7 @@ def _is_left_out(key: str, part: object) -> bool:
 
 def _tag(endpoint: Endpoint) -> str:
     """Return an endpoint's tag: its module among operations and resources, or its package outside of them."""
-    _, room, *_, module = endpoint.responder.__module__.split(".")
+    _, room, *_, module = endpoint.function.__module__.split(".")
     return endpoint.operation.tag or (module if room in {"operations", "resources"} else room).replace("_", " ")
 
 
@@ -243,7 +243,7 @@ class _OperationWriter:
     def operation(self, endpoint: Endpoint) -> dict[str, Any]:
         """Return one operation object."""
         declared = endpoint.operation
-        summary, _, description = (endpoint.responder.__doc__ or declared.id).strip().partition("\n")
+        summary, _, description = (endpoint.function.__doc__ or declared.id).strip().partition("\n")
         written: dict[str, Any] = {
             "operationId": declared.id,
             "tags": [_tag(endpoint)],

@@ -118,11 +118,11 @@ def performs(operation_id: str) -> Callable[[Responder], Responder]:
 
 @immutable
 class Endpoint:
-    """A path and a method, in lower case, with the responder to both and its declaration."""
+    """A path and a method, in lower case, with the documented function behind both and its declaration."""
 
     path: str
     method: str
-    responder: Callable[..., None]
+    function: Callable[..., object]
     operation: Operation
 
 
@@ -145,9 +145,17 @@ class Routes:
             declared = getattr(responder, "operation", None)
             if not isinstance(declared, Operation):
                 raise TypeError(f"{responder.__qualname__} needs @operation: without, it is not documented or audited")
-            endpoint = Endpoint(path, method, responder, declared)
-            self._endpoints[path, method] = self._by_id[declared.id] = endpoint
+            self._declare(Endpoint(path, method, responder, declared))
         self._routes.append((path, resource, suffix))
+
+    def add_operations(self, path: str, resource: object, *endpoints: Endpoint) -> None:
+        """Route ``path`` to a resource that makes its responders when one is asked for."""
+        for endpoint in endpoints:
+            self._declare(endpoint)
+        self._routes.append((path, resource, None))
+
+    def _declare(self, endpoint: Endpoint) -> None:
+        self._endpoints[endpoint.path, endpoint.method] = self._by_id[endpoint.operation.id] = endpoint
 
     def add_page(self, path: str, resource: object, suffix: str | None = None) -> None:
         """Route ``path`` to a page, its form or its parts, which are not in the document.

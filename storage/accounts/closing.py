@@ -49,25 +49,27 @@ class Accounts:
         )
         self._depending = Query(
             database,
-            MembershipRow.select(OrganizationRow.slug)
-            .join(OrganizationRow)
-            .where(
-                mine,
-                MembershipRow.role == Role.OWNER,
-                peewee.fn.EXISTS(others),
-                ~peewee.fn.EXISTS(others.where(other.role == Role.OWNER)),
-            )
-            .order_by(MembershipRow.organization),
+            lambda: (
+                MembershipRow.select(OrganizationRow.slug)
+                .join(OrganizationRow)
+                .where(
+                    mine,
+                    MembershipRow.role == Role.OWNER,
+                    peewee.fn.EXISTS(others),
+                    ~peewee.fn.EXISTS(others.where(other.role == Role.OWNER)),
+                )
+                .order_by(MembershipRow.organization)
+            ),
             lambda row: str(row[0]),
         )
         self._alone = Query(
             database,
-            MembershipRow.select(MembershipRow.organization).where(mine, ~peewee.fn.EXISTS(others)),
+            lambda: MembershipRow.select(MembershipRow.organization).where(mine, ~peewee.fn.EXISTS(others)),
             first,
         )
         self._hide = Write(
             database,
-            PipelineRow.update({PipelineRow.visibility: Visibility.PRIVATE}).where(
+            lambda: PipelineRow.update({PipelineRow.visibility: Visibility.PRIVATE}).where(
                 PipelineRow.organization == slot("organization_id"), PipelineRow.deleted_at.is_null()
             ),
         )
@@ -75,34 +77,40 @@ class Accounts:
             PipelineRow.organization == slot("organization_id"), PipelineRow.deleted_at.is_null()
         )
         self._forget_triggers = Write(
-            database, PipelineTriggerRow.delete().where(PipelineTriggerRow.pipeline << pipelines)
+            database, lambda: PipelineTriggerRow.delete().where(PipelineTriggerRow.pipeline << pipelines)
         )
-        self._forget_schedules = Write(database, ScheduleRow.delete().where(ScheduleRow.pipeline << pipelines))
+        self._forget_schedules = Write(database, lambda: ScheduleRow.delete().where(ScheduleRow.pipeline << pipelines))
         self._forget_notifications = Write(
-            database, NotificationRow.delete().where(NotificationRow.pipeline << pipelines)
+            database, lambda: NotificationRow.delete().where(NotificationRow.pipeline << pipelines)
         )
         self._forget_disks = Write(
-            database, KeptDiskRow.delete().where(KeptDiskRow.organization == slot("organization_id"))
+            database, lambda: KeptDiskRow.delete().where(KeptDiskRow.organization == slot("organization_id"))
         )
         self._close_organization = Write(
             database,
-            OrganizationRow.update({OrganizationRow.closed_at: slot("now")}).where(
+            lambda: OrganizationRow.update({OrganizationRow.closed_at: slot("now")}).where(
                 OrganizationRow.id == slot("organization_id")
             ),
         )
-        self._leave = Write(database, MembershipRow.delete().where(mine))
-        self._forget_tokens = Write(database, TokenRow.delete().where(TokenRow.user == slot("user_id")))
-        self._forget_cli_logins = Write(database, CliLoginRow.delete().where(CliLoginRow.user == slot("user_id")))
-        self._forget_identities = Write(database, IdentityRow.delete().where(IdentityRow.user == slot("user_id")))
-        self._forget_links = Write(database, SignInLinkRow.delete().where(SignInLinkRow.user == slot("user_id")))
+        self._leave = Write(database, lambda: MembershipRow.delete().where(mine))
+        self._forget_tokens = Write(database, lambda: TokenRow.delete().where(TokenRow.user == slot("user_id")))
+        self._forget_cli_logins = Write(
+            database, lambda: CliLoginRow.delete().where(CliLoginRow.user == slot("user_id"))
+        )
+        self._forget_identities = Write(
+            database, lambda: IdentityRow.delete().where(IdentityRow.user == slot("user_id"))
+        )
+        self._forget_links = Write(
+            database, lambda: SignInLinkRow.delete().where(SignInLinkRow.user == slot("user_id"))
+        )
         address = UserRow.select(UserRow.email).where(UserRow.id == slot("user_id"))
-        self._forget_mails = Write(database, MailRow.delete().where(MailRow.recipient == address))
-        self._forget_opt_out = Write(database, MailOptOutRow.delete().where(MailOptOutRow.email == address))
+        self._forget_mails = Write(database, lambda: MailRow.delete().where(MailRow.recipient == address))
+        self._forget_opt_out = Write(database, lambda: MailOptOutRow.delete().where(MailOptOutRow.email == address))
         self._close_user = Write(
             database,
-            UserRow.update({UserRow.email: UserRow.uuid, UserRow.name: "", UserRow.closed_at: slot("now")}).where(
-                UserRow.id == slot("user_id")
-            ),
+            lambda: UserRow.update(
+                {UserRow.email: UserRow.uuid, UserRow.name: "", UserRow.closed_at: slot("now")}
+            ).where(UserRow.id == slot("user_id")),
         )
 
     def close(self, user_id: int) -> list[int]:

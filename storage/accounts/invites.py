@@ -35,41 +35,47 @@ class Invites:
         of_organization = InviteRow.organization == slot("organization_id")
         unused = InviteRow.accepted_at.is_null() & InviteRow.revoked_at.is_null()
         pending = of_organization & unused & (InviteRow.expires_at > slot("now"))
-        self._pending = Query(database, invites.where(pending).order_by(InviteRow.id), _INVITE)
+        self._pending = Query(database, lambda: invites.where(pending).order_by(InviteRow.id), _INVITE)
         self._pending_of = Query(
-            database, InviteRow.select(InviteRow.id).where(pending, InviteRow.email == slot("email")), first
+            database, lambda: InviteRow.select(InviteRow.id).where(pending, InviteRow.email == slot("email")), first
         )
-        self._by_id = Query(database, invites.where(InviteRow.id == slot("id")), _INVITE)
-        self._by_hash = Query(database, invites.where(InviteRow.hash == slot("hash")), _INVITE)
+        self._by_id = Query(database, lambda: invites.where(InviteRow.id == slot("id")), _INVITE)
+        self._by_hash = Query(database, lambda: invites.where(InviteRow.hash == slot("hash")), _INVITE)
         self._member = Query(
             database,
-            MembershipRow.select(MembershipRow.user)
-            .join(UserRow)
-            .where(UserRow.email == slot("email"), MembershipRow.organization == slot("organization_id")),
+            lambda: (
+                MembershipRow.select(MembershipRow.user)
+                .join(UserRow)
+                .where(UserRow.email == slot("email"), MembershipRow.organization == slot("organization_id"))
+            ),
             first,
         )
         self._closed = Query(
             database,
-            OrganizationRow.select(OrganizationRow.id).where(
+            lambda: OrganizationRow.select(OrganizationRow.id).where(
                 OrganizationRow.id == slot("organization_id"), OrganizationRow.closed_at.is_null(is_null=False)
             ),
             first,
         )
         self._recent = Query(
             database,
-            InviteRow.select(InviteRow.created_at)
-            .where(InviteRow.inviter == slot("inviter_id"), InviteRow.created_at > slot("since"))
-            .order_by(InviteRow.created_at.desc())
-            .limit(slot("limit")),
+            lambda: (
+                InviteRow.select(InviteRow.created_at)
+                .where(InviteRow.inviter == slot("inviter_id"), InviteRow.created_at > slot("since"))
+                .order_by(InviteRow.created_at.desc())
+                .limit(slot("limit"))
+            ),
             first,
         )
-        self._insert = Write(database, insert_into(InviteRow, "accepted_at", "revoked_at"))
+        self._insert = Write(database, lambda: insert_into(InviteRow, "accepted_at", "revoked_at"))
         self._accept = Write(
-            database, InviteRow.update({InviteRow.accepted_at: slot("now")}).where(InviteRow.id == slot("id"))
+            database, lambda: InviteRow.update({InviteRow.accepted_at: slot("now")}).where(InviteRow.id == slot("id"))
         )
         self._revoke = Write(
             database,
-            InviteRow.update({InviteRow.revoked_at: slot("now")}).where(pending, InviteRow.uuid == slot("uuid")),
+            lambda: InviteRow.update({InviteRow.revoked_at: slot("now")}).where(
+                pending, InviteRow.uuid == slot("uuid")
+            ),
         )
 
     def draft(self, email: str, role: Role) -> InviteDraft:

@@ -34,41 +34,49 @@ class Organizations:
         organizations = OrganizationRow.select(*ORGANIZATION.selected)
         members = OrganizationRow.select(*_MEMBERSHIP.selected).join(MembershipRow)
         of_user = MembershipRow.user == slot("user_id")
-        self._by_id = Query(database, organizations.where(OrganizationRow.id == slot("id")), ORGANIZATION)
+        self._by_id = Query(database, lambda: organizations.where(OrganizationRow.id == slot("id")), ORGANIZATION)
         self._by_slug = Query(
             database,
-            organizations.where(OrganizationRow.slug == slot("slug"), OrganizationRow.closed_at.is_null()),
+            lambda: organizations.where(OrganizationRow.slug == slot("slug"), OrganizationRow.closed_at.is_null()),
             ORGANIZATION,
         )
-        self._for_member = Query(database, members.where(of_user, OrganizationRow.slug == slot("slug")), _MEMBERSHIP)
+        self._for_member = Query(
+            database, lambda: members.where(of_user, OrganizationRow.slug == slot("slug")), _MEMBERSHIP
+        )
         self._page = Query(
             database,
-            organizations.join(MembershipRow)
-            .where(of_user, MembershipRow.organization > slot("after"))
-            .order_by(MembershipRow.organization)
-            .limit(slot("limit")),
+            lambda: (
+                organizations.join(MembershipRow)
+                .where(of_user, MembershipRow.organization > slot("after"))
+                .order_by(MembershipRow.organization)
+                .limit(slot("limit"))
+            ),
             ORGANIZATION,
         )
         self._role = Query(
             database,
-            MembershipRow.select(MembershipRow.role).where(
+            lambda: MembershipRow.select(MembershipRow.role).where(
                 of_user, MembershipRow.organization == slot("organization_id")
             ),
             Columns(Role, MembershipRow.role),
         )
         self._owned = Query(
             database,
-            MembershipRow.select(peewee.fn.COUNT(MembershipRow.organization))
-            .join(OrganizationRow)
-            .where(of_user, MembershipRow.role == Role.OWNER, OrganizationRow.closed_at.is_null()),
+            lambda: (
+                MembershipRow.select(peewee.fn.COUNT(MembershipRow.organization))
+                .join(OrganizationRow)
+                .where(of_user, MembershipRow.role == Role.OWNER, OrganizationRow.closed_at.is_null())
+            ),
             first,
         )
         self._slug_taken = Query(
-            database, OrganizationRow.select(OrganizationRow.id).where(OrganizationRow.slug == slot("slug")), first
+            database,
+            lambda: OrganizationRow.select(OrganizationRow.id).where(OrganizationRow.slug == slot("slug")),
+            first,
         )
         self._insert = Write(
             database,
-            insert_into(
+            lambda: insert_into(
                 OrganizationRow,
                 "balance_cents",
                 "fail_fast",
@@ -83,16 +91,16 @@ class Organizations:
         )
         self._all = Query(
             database,
-            organizations.where(OrganizationRow.closed_at.is_null()).order_by(OrganizationRow.id),
+            lambda: organizations.where(OrganizationRow.closed_at.is_null()).order_by(OrganizationRow.id),
             ORGANIZATION,
         )
         self._configure = Write(
             database,
-            OrganizationRow.update({getattr(OrganizationRow, name): slot(name) for name in _CHANGEABLE}).where(
+            lambda: OrganizationRow.update({getattr(OrganizationRow, name): slot(name) for name in _CHANGEABLE}).where(
                 OrganizationRow.id == slot("id")
             ),
         )
-        self._insert_membership = Write(database, insert_into(MembershipRow))
+        self._insert_membership = Write(database, lambda: insert_into(MembershipRow))
 
     def create(self, name: str, url: str, owner_id: int, most_owned: int | None = None) -> Organization:
         """Add an organization that a user owns; its slug, made from the name, is free and not reserved.
@@ -170,20 +178,22 @@ class Members:
         of_organization = MembershipRow.organization == slot("organization_id")
         members = MembershipRow.select(*_MEMBER.selected).join(UserRow).where(of_organization)
         of_user = MembershipRow.user == slot("user_id")
-        self._all = Query(database, members, _MEMBER)
-        self._by_uuid = Query(database, members.where(UserRow.uuid == slot("uuid")), _MEMBER)
-        self._by_id = Query(database, members.where(of_user), _MEMBER)
+        self._all = Query(database, lambda: members, _MEMBER)
+        self._by_uuid = Query(database, lambda: members.where(UserRow.uuid == slot("uuid")), _MEMBER)
+        self._by_id = Query(database, lambda: members.where(of_user), _MEMBER)
         self._another_owner = Query(
             database,
-            MembershipRow.select(MembershipRow.user)
-            .where(of_organization, MembershipRow.role == Role.OWNER, MembershipRow.user != slot("user_id"))
-            .limit(1),
+            lambda: (
+                MembershipRow.select(MembershipRow.user)
+                .where(of_organization, MembershipRow.role == Role.OWNER, MembershipRow.user != slot("user_id"))
+                .limit(1)
+            ),
             first,
         )
         self._change = Write(
-            database, MembershipRow.update({MembershipRow.role: slot("role")}).where(of_organization, of_user)
+            database, lambda: MembershipRow.update({MembershipRow.role: slot("role")}).where(of_organization, of_user)
         )
-        self._remove = Write(database, MembershipRow.delete().where(of_organization, of_user))
+        self._remove = Write(database, lambda: MembershipRow.delete().where(of_organization, of_user))
 
     def all(self, organization_id: int) -> list[Member]:
         """Return an organization's members: owners, admins, then members, each group by e-mail address."""

@@ -41,34 +41,36 @@ class Passkeys:
         passkeys = PasskeyRow.select(*_PASSKEY.selected).join(
             PasskeyHandleRow, on=(PasskeyHandleRow.user == PasskeyRow.user)
         )
-        self._by_id = Query(database, passkeys.where(this), _PASSKEY)
+        self._by_id = Query(database, lambda: passkeys.where(this), _PASSKEY)
         self._by_credential = Query(
-            database, passkeys.where(PasskeyRow.credential_id == slot("credential_id")), _PASSKEY
+            database, lambda: passkeys.where(PasskeyRow.credential_id == slot("credential_id")), _PASSKEY
         )
-        self._of_user = Query(database, passkeys.where(of_user).order_by(PasskeyRow.id), _PASSKEY)
-        self._count = Query(database, PasskeyRow.select(peewee.fn.COUNT(PasskeyRow.id)).where(of_user), first)
+        self._of_user = Query(database, lambda: passkeys.where(of_user).order_by(PasskeyRow.id), _PASSKEY)
+        self._count = Query(database, lambda: PasskeyRow.select(peewee.fn.COUNT(PasskeyRow.id)).where(of_user), first)
         self._any_identity = Query(
-            database, IdentityRow.select(IdentityRow.id).where(IdentityRow.user == slot("user_id")).limit(1), first
+            database,
+            lambda: IdentityRow.select(IdentityRow.id).where(IdentityRow.user == slot("user_id")).limit(1),
+            first,
         )
-        self._insert = Write(database, insert_into(PasskeyRow, "last_used_at"))
+        self._insert = Write(database, lambda: insert_into(PasskeyRow, "last_used_at"))
         without_counter = (PasskeyRow.sign_count == 0) & (peewee.Value(0) == slot("sign_count"))
         self._use = Write(
             database,
-            PasskeyRow.update({PasskeyRow.sign_count: slot("sign_count"), PasskeyRow.last_used_at: slot("now")}).where(
-                this, without_counter | (PasskeyRow.sign_count < slot("sign_count"))
-            ),
+            lambda: PasskeyRow.update(
+                {PasskeyRow.sign_count: slot("sign_count"), PasskeyRow.last_used_at: slot("now")}
+            ).where(this, without_counter | (PasskeyRow.sign_count < slot("sign_count"))),
         )
         self._named = Query(
-            database, PasskeyRow.select(PasskeyRow.id).where(of_user, PasskeyRow.uuid == slot("uuid")), first
+            database, lambda: PasskeyRow.select(PasskeyRow.id).where(of_user, PasskeyRow.uuid == slot("uuid")), first
         )
-        self._remove = Write(database, PasskeyRow.delete().where(this))
+        self._remove = Write(database, lambda: PasskeyRow.delete().where(this))
         handles = PasskeyHandleRow.user == slot("user_id")
         self._handle = Query(
-            database, PasskeyHandleRow.select(PasskeyHandleRow.handle).where(handles), lambda row: bytes(row[0])
+            database, lambda: PasskeyHandleRow.select(PasskeyHandleRow.handle).where(handles), lambda row: bytes(row[0])
         )
-        self._insert_handle = Write(database, insert_into(PasskeyHandleRow))
-        self._forget = Write(database, PasskeyRow.delete().where(of_user))
-        self._forget_handle = Write(database, PasskeyHandleRow.delete().where(handles))
+        self._insert_handle = Write(database, lambda: insert_into(PasskeyHandleRow))
+        self._forget = Write(database, lambda: PasskeyRow.delete().where(of_user))
+        self._forget_handle = Write(database, lambda: PasskeyHandleRow.delete().where(handles))
 
     def handle(self, user_id: int) -> bytes:
         """Return what an account is called in its passkeys; the first call decides it."""
@@ -165,29 +167,31 @@ class PasskeyChallenges:
     def __init__(self, database: Database, most: int = _MOST_CHALLENGES) -> None:
         self._database = database
         self._most = most
-        self._insert = Write(database, insert_into(PasskeyChallengeRow))
+        self._insert = Write(database, lambda: insert_into(PasskeyChallengeRow))
         self._by_id = Query(
             database,
-            PasskeyChallengeRow.select(*_CHALLENGE.selected).where(PasskeyChallengeRow.id == slot("id")),
+            lambda: PasskeyChallengeRow.select(*_CHALLENGE.selected).where(PasskeyChallengeRow.id == slot("id")),
             _CHALLENGE,
         )
         self._take = Query(
             database,
-            PasskeyChallengeRow.delete()
-            .where(
-                PasskeyChallengeRow.uuid == slot("uuid"),
-                PasskeyChallengeRow.purpose == slot("purpose"),
-                PasskeyChallengeRow.owner == slot("owner"),
-                PasskeyChallengeRow.expires_at > slot("now"),
-            )
-            .returning(*_CHALLENGE.selected),
+            lambda: (
+                PasskeyChallengeRow.delete()
+                .where(
+                    PasskeyChallengeRow.uuid == slot("uuid"),
+                    PasskeyChallengeRow.purpose == slot("purpose"),
+                    PasskeyChallengeRow.owner == slot("owner"),
+                    PasskeyChallengeRow.expires_at > slot("now"),
+                )
+                .returning(*_CHALLENGE.selected)
+            ),
             _CHALLENGE,
         )
         self._forget = Write(
-            database, PasskeyChallengeRow.delete().where(PasskeyChallengeRow.expires_at <= slot("now"))
+            database, lambda: PasskeyChallengeRow.delete().where(PasskeyChallengeRow.expires_at <= slot("now"))
         )
         self._forget_oldest = Write(
-            database, PasskeyChallengeRow.delete().where(PasskeyChallengeRow.id <= slot("last"))
+            database, lambda: PasskeyChallengeRow.delete().where(PasskeyChallengeRow.id <= slot("last"))
         )
 
     def issue(self, purpose: PasskeyPurpose, owner: str, handle: bytes | None = None) -> PasskeyChallenge:

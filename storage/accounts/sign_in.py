@@ -47,10 +47,12 @@ class SignInLinks:
         self._database = database
         named = (SignInLinkRow.kind == slot("kind")) & (SignInLinkRow.hash == slot("hash"))
         live = SignInLinkRow.expires_at > slot("now")
-        self._read = Query(database, SignInLinkRow.select(*_LINK.selected).where(named, live), _LINK)
-        self._take = Query(database, SignInLinkRow.delete().where(named, live).returning(SignInLinkRow.id), first)
-        self._forget = Write(database, SignInLinkRow.delete().where(SignInLinkRow.expires_at <= slot("now")))
-        self._insert = Write(database, insert_into(SignInLinkRow))
+        self._read = Query(database, lambda: SignInLinkRow.select(*_LINK.selected).where(named, live), _LINK)
+        self._take = Query(
+            database, lambda: SignInLinkRow.delete().where(named, live).returning(SignInLinkRow.id), first
+        )
+        self._forget = Write(database, lambda: SignInLinkRow.delete().where(SignInLinkRow.expires_at <= slot("now")))
+        self._insert = Write(database, lambda: insert_into(SignInLinkRow))
 
     def verification(self, email: str, name: str) -> str:
         """Return the token of a link that proves the address of a new account, within 24 hours."""
@@ -105,19 +107,21 @@ class SignUps:
         self._database = database
         self._users = users
         self._links = links
-        self._any_user = Query(database, UserRow.select(UserRow.id).where(UserRow.id > 0).limit(1), first)
+        self._any_user = Query(database, lambda: UserRow.select(UserRow.id).where(UserRow.id > 0).limit(1), first)
         self._invited = Query(
             database,
-            InviteRow.select(InviteRow.id)
-            .join(OrganizationRow)
-            .where(
-                InviteRow.email == slot("email"),
-                InviteRow.accepted_at.is_null(),
-                InviteRow.revoked_at.is_null(),
-                InviteRow.expires_at > slot("now"),
-                OrganizationRow.closed_at.is_null(),
-            )
-            .limit(1),
+            lambda: (
+                InviteRow.select(InviteRow.id)
+                .join(OrganizationRow)
+                .where(
+                    InviteRow.email == slot("email"),
+                    InviteRow.accepted_at.is_null(),
+                    InviteRow.revoked_at.is_null(),
+                    InviteRow.expires_at > slot("now"),
+                    OrganizationRow.closed_at.is_null(),
+                )
+                .limit(1)
+            ),
             first,
         )
 
@@ -171,21 +175,21 @@ class Identities:
         mine = IdentityRow.user == slot("user_id")
         self._by_subject = Query(
             database,
-            identities.where(IdentityRow.provider == slot("provider"), IdentityRow.subject == slot("subject")),
+            lambda: identities.where(IdentityRow.provider == slot("provider"), IdentityRow.subject == slot("subject")),
             _IDENTITY,
         )
-        self._of_user = Query(database, identities.where(mine).order_by(IdentityRow.id), _IDENTITY)
+        self._of_user = Query(database, lambda: identities.where(mine).order_by(IdentityRow.id), _IDENTITY)
         self._any_passkey = Query(
-            database, PasskeyRow.select(PasskeyRow.id).where(PasskeyRow.user == slot("user_id")).limit(1), first
+            database, lambda: PasskeyRow.select(PasskeyRow.id).where(PasskeyRow.user == slot("user_id")).limit(1), first
         )
-        self._insert = Write(database, insert_into(IdentityRow))
+        self._insert = Write(database, lambda: insert_into(IdentityRow))
         self._use = Write(
             database,
-            IdentityRow.update({IdentityRow.email: slot("email"), IdentityRow.last_used_at: slot("now")}).where(
+            lambda: IdentityRow.update({IdentityRow.email: slot("email"), IdentityRow.last_used_at: slot("now")}).where(
                 IdentityRow.id == slot("id")
             ),
         )
-        self._remove = Write(database, IdentityRow.delete().where(mine, IdentityRow.uuid == slot("uuid")))
+        self._remove = Write(database, lambda: IdentityRow.delete().where(mine, IdentityRow.uuid == slot("uuid")))
 
     def sign_in(self, proven: ProvenIdentity, policy: SignUpPolicy, owner_token: str | None = None) -> User:
         """Return the account of a person: by subject, else by verified address, else a new one.

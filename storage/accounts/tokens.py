@@ -54,49 +54,53 @@ class Tokens:
         standing = TokenRow.revoked_at.is_null()
         self._by_hash = Query(
             database,
-            TokenRow.select(*_CALLER.selected, TokenRow.last_used_at.alias("_"))
-            .join(UserRow)
-            .join(OrganizationRow)
-            .where(
-                hashing,
-                standing,
-                UserRow.closed_at.is_null(),
-                TokenRow.expires_at.is_null() | (TokenRow.expires_at > slot("now")),
+            lambda: (
+                TokenRow.select(*_CALLER.selected, TokenRow.last_used_at.alias("_"))
+                .join(UserRow)
+                .join(OrganizationRow)
+                .where(
+                    hashing,
+                    standing,
+                    UserRow.closed_at.is_null(),
+                    TokenRow.expires_at.is_null() | (TokenRow.expires_at > slot("now")),
+                )
             ),
             tuple,
         )
         tokens = TokenRow.select(*_TOKEN.selected)
-        self._by_id = Query(database, tokens.where(TokenRow.id == slot("id")), _TOKEN)
-        self._of_user = Query(database, tokens.where(of_user, standing).order_by(TokenRow.id), _TOKEN)
-        self._api_keys = Query(database, tokens.where(of_user, standing, api_key).order_by(TokenRow.id.desc()), _TOKEN)
+        self._by_id = Query(database, lambda: tokens.where(TokenRow.id == slot("id")), _TOKEN)
+        self._of_user = Query(database, lambda: tokens.where(of_user, standing).order_by(TokenRow.id), _TOKEN)
+        self._api_keys = Query(
+            database, lambda: tokens.where(of_user, standing, api_key).order_by(TokenRow.id.desc()), _TOKEN
+        )
         session = TokenRow.kind == TokenKind.SESSION
         running = standing & (TokenRow.expires_at > slot("now"))
         self._sessions = Query(
             database,
-            tokens.where(of_user, session, running).order_by(TokenRow.id.desc()).limit(_MOST_LISTED),
+            lambda: tokens.where(of_user, session, running).order_by(TokenRow.id.desc()).limit(_MOST_LISTED),
             _TOKEN,
         )
-        self._insert = Write(database, insert_into(TokenRow, "last_used_at", "revoked_at"))
+        self._insert = Write(database, lambda: insert_into(TokenRow, "last_used_at", "revoked_at"))
         self._use = Write(
             database,
-            TokenRow.update({TokenRow.last_used_at: slot("now")}).where(
+            lambda: TokenRow.update({TokenRow.last_used_at: slot("now")}).where(
                 TokenRow.id == slot("id"), TokenRow.last_used_at.is_null() | (TokenRow.last_used_at <= slot("before"))
             ),
         )
         revoking = TokenRow.update(
             {TokenRow.revoked_at: peewee.fn.COALESCE(TokenRow.revoked_at, slot("now"))},
         )
-        self._revoke = Write(database, revoking.where(hashing))
-        self._revoke_named = Write(database, revoking.where(named, standing))
-        self._revoke_api_key = Write(database, revoking.where(named, standing, of_user, api_key))
-        self._end_session = Write(database, revoking.where(named, running, of_user, session))
+        self._revoke = Write(database, lambda: revoking.where(hashing))
+        self._revoke_named = Write(database, lambda: revoking.where(named, standing))
+        self._revoke_api_key = Write(database, lambda: revoking.where(named, standing, of_user, api_key))
+        self._end_session = Write(database, lambda: revoking.where(named, running, of_user, session))
         self._end_sessions = Write(
             database,
-            revoking.where(of_user, running, session, TokenRow.id != slot("but")),
+            lambda: revoking.where(of_user, running, session, TokenRow.id != slot("but")),
         )
-        self._withdraw_offers = Write(database, CliLoginRow.delete().where(CliLoginRow.user == slot("user_id")))
+        self._withdraw_offers = Write(database, lambda: CliLoginRow.delete().where(CliLoginRow.user == slot("user_id")))
         over_since = peewee.fn.COALESCE(TokenRow.revoked_at, TokenRow.expires_at)
-        self._forget = Write(database, TokenRow.delete().where(over_since <= slot("before")))
+        self._forget = Write(database, lambda: TokenRow.delete().where(over_since <= slot("before")))
 
     def create_api_key(self, user_id: int, description: str, expires_at: datetime | None = None) -> tuple[Token, str]:
         """Add a personal API key; return its record and the token, which cannot be read again."""
@@ -208,10 +212,12 @@ class CliLogins:
         self._tokens = tokens
         offered = (CliLoginRow.kind == slot("kind")) & (CliLoginRow.hash == slot("hash"))
         live = CliLoginRow.expires_at > slot("now")
-        self._peek = Query(database, CliLoginRow.select(CliLoginRow.id).where(offered, live), first)
-        self._take = Query(database, CliLoginRow.delete().where(offered, live).returning(CliLoginRow.user), first)
-        self._forget = Write(database, CliLoginRow.delete().where(CliLoginRow.expires_at <= slot("now")))
-        self._replace = Write(database, insert_into(CliLoginRow).on_conflict("REPLACE"))
+        self._peek = Query(database, lambda: CliLoginRow.select(CliLoginRow.id).where(offered, live), first)
+        self._take = Query(
+            database, lambda: CliLoginRow.delete().where(offered, live).returning(CliLoginRow.user), first
+        )
+        self._forget = Write(database, lambda: CliLoginRow.delete().where(CliLoginRow.expires_at <= slot("now")))
+        self._replace = Write(database, lambda: insert_into(CliLoginRow).on_conflict("REPLACE"))
 
     def offer(self, user_id: int, nonce: str) -> None:
         """Offer one session of the user for a nonce, for 60 s; a later offer for it replaces this one."""

@@ -24,12 +24,14 @@ class Users:
         self._database = database
         self._organizations = organizations
         users = UserRow.select(*USER_COLUMNS.selected).join(OrganizationRow)
-        self._by_id = Query(database, users.where(UserRow.id == slot("id")), USER_COLUMNS)
-        self._by_uuid = Query(database, users.where(UserRow.uuid == slot("uuid")), USER_COLUMNS)
-        self._by_email = Query(database, users.where(UserRow.email == slot("email")), USER_COLUMNS)
-        self._all = Query(database, users.where(UserRow.closed_at.is_null()).order_by(UserRow.id), USER_COLUMNS)
-        self._insert = Write(database, insert_into(UserRow, "closed_at"))
-        self._rename = Write(database, UserRow.update({UserRow.name: slot("name")}).where(UserRow.id == slot("id")))
+        self._by_id = Query(database, lambda: users.where(UserRow.id == slot("id")), USER_COLUMNS)
+        self._by_uuid = Query(database, lambda: users.where(UserRow.uuid == slot("uuid")), USER_COLUMNS)
+        self._by_email = Query(database, lambda: users.where(UserRow.email == slot("email")), USER_COLUMNS)
+        self._all = Query(database, lambda: users.where(UserRow.closed_at.is_null()).order_by(UserRow.id), USER_COLUMNS)
+        self._insert = Write(database, lambda: insert_into(UserRow, "closed_at"))
+        self._rename = Write(
+            database, lambda: UserRow.update({UserRow.name: slot("name")}).where(UserRow.id == slot("id"))
+        )
 
     def create(self, email: str, name: str) -> User:
         """Add a user with a personal organization, whose slug comes from the e-mail address.

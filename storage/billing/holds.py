@@ -43,41 +43,41 @@ class Holds:
         holds = HoldRow.select(*_HOLD.selected).join(LeaseRow)
         over = (HoldRow.until <= slot("now")) | (HoldRow.started_at > slot("now"))
         coalesce, least = peewee.fn.COALESCE, peewee.fn.MIN
-        self._get = Query(database, holds.where(this), _HOLD)
-        self._open = Query(database, holds.where(unfinished).order_by(HoldRow.id), _HOLD)
-        self._over = Query(database, holds.where(unfinished, over).order_by(HoldRow.id), _HOLD)
-        self._of_lease = Query(database, holds.where(unfinished, HoldRow.lease == slot("lease_id")), _HOLD)
+        self._get = Query(database, lambda: holds.where(this), _HOLD)
+        self._open = Query(database, lambda: holds.where(unfinished).order_by(HoldRow.id), _HOLD)
+        self._over = Query(database, lambda: holds.where(unfinished, over).order_by(HoldRow.id), _HOLD)
+        self._of_lease = Query(database, lambda: holds.where(unfinished, HoldRow.lease == slot("lease_id")), _HOLD)
         of_build = holds.join(JobRow, on=JobRow.id == HoldRow.job).where(unfinished, JobRow.build == slot("build_id"))
-        self._of_build = Query(database, of_build, _HOLD)
-        self._held = Query(database, LeaseRow.select(*_HELD.selected).where(LeaseRow.id == slot("id")), _HELD)
-        self._insert = Write(database, insert_into(HoldRow, "reason", "finished_at", "entry_id"))
+        self._of_build = Query(database, lambda: of_build, _HOLD)
+        self._held = Query(database, lambda: LeaseRow.select(*_HELD.selected).where(LeaseRow.id == slot("id")), _HELD)
+        self._insert = Write(database, lambda: insert_into(HoldRow, "reason", "finished_at", "entry_id"))
         shortened = {
             HoldRow.until: peewee.fn.MAX(HoldRow.started_at, least(HoldRow.until, slot("now"))),
             HoldRow.reason: coalesce(HoldRow.reason, slot("reason")),
         }
-        self._shorten = Write(database, HoldRow.update(shortened).where(this, unfinished))
+        self._shorten = Write(database, lambda: HoldRow.update(shortened).where(this, unfinished))
         of_pipeline = (
             JobRow.select(JobRow.id)
             .join(BuildRow)
             .where(JobRow.id == HoldRow.job, BuildRow.pipeline == slot("pipeline_id"))
         )
         deleted = peewee.fn.EXISTS(of_pipeline) | (HoldRow.organization == slot("organization_id"))
-        self._shorten_all = Write(database, HoldRow.update(shortened).where(unfinished, deleted))
+        self._shorten_all = Write(database, lambda: HoldRow.update(shortened).where(unfinished, deleted))
         self._release_job = Write(
             database,
-            HoldRow.update(shortened).where(
+            lambda: HoldRow.update(shortened).where(
                 unfinished, HoldRow.job == slot("job_id"), HoldRow.opened_by.is_null(is_null=True)
             ),
         )
         self._lengthen = Write(
             database,
-            HoldRow.update({HoldRow.until: peewee.fn.MAX(HoldRow.until, slot("until"))}).where(
+            lambda: HoldRow.update({HoldRow.until: peewee.fn.MAX(HoldRow.until, slot("until"))}).where(
                 this, unfinished, HoldRow.reason.is_null()
             ),
         )
         self._finish = Write(
             database,
-            HoldRow.update(
+            lambda: HoldRow.update(
                 {
                     HoldRow.reason: slot("reason"),
                     HoldRow.finished_at: slot("finished_at"),

@@ -33,56 +33,66 @@ class Ledger:
         self._database = database
         of_organization = LedgerRow.organization == slot("organization_id")
         entries = LedgerRow.select(*_ENTRY.selected)
-        self._by_id = Query(database, entries.where(LedgerRow.id == slot("id")), _ENTRY)
+        self._by_id = Query(database, lambda: entries.where(LedgerRow.id == slot("id")), _ENTRY)
         self._page = Query(
             database,
-            entries.where(of_organization, LedgerRow.id < slot("after"))
-            .order_by(LedgerRow.id.desc())
-            .limit(slot("limit")),
+            lambda: (
+                entries.where(of_organization, LedgerRow.id < slot("after"))
+                .order_by(LedgerRow.id.desc())
+                .limit(slot("limit"))
+            ),
             _ENTRY,
         )
         self._after = Query(
             database,
-            entries.where(of_organization, LedgerRow.id > slot("after")).order_by(LedgerRow.id).limit(_BATCH),
+            lambda: entries.where(of_organization, LedgerRow.id > slot("after")).order_by(LedgerRow.id).limit(_BATCH),
             _ENTRY,
         )
         self._balance = Query(
             database,
-            OrganizationRow.select(OrganizationRow.balance_cents).where(OrganizationRow.id == slot("organization_id")),
+            lambda: OrganizationRow.select(OrganizationRow.balance_cents).where(
+                OrganizationRow.id == slot("organization_id")
+            ),
             first,
         )
         overdrawn = peewee.fn.TOTAL(OrganizationRow.balance_cents < 0)
         self._totals = Query(
             database,
-            OrganizationRow.select(peewee.fn.COALESCE(peewee.fn.SUM(OrganizationRow.balance_cents), 0), overdrawn),
+            lambda: OrganizationRow.select(
+                peewee.fn.COALESCE(peewee.fn.SUM(OrganizationRow.balance_cents), 0), overdrawn
+            ),
             lambda row: (int(row[0]), int(row[1])),
         )
-        self._insert = Write(database, insert_into(LedgerRow))
-        self._insert_rerun = Write(database, insert_into(RerunDebitRow))
+        self._insert = Write(database, lambda: insert_into(LedgerRow))
+        self._insert_rerun = Write(database, lambda: insert_into(RerunDebitRow))
         started = LeaseRow.started_at.is_null(is_null=False)
         self._job_total = Query(
             database,
-            LeaseRow.select(
-                peewee.fn.SUM(LeaseRow.amount_cents),
-                JobRow.organization,
-                PipelineRow.slug,
-                BuildRow.number,
-                JobRow.step_key,
-                JobRow.attempts_before,
-            )
-            .join(JobRow)
-            .join(BuildRow)
-            .join(PipelineRow)
-            .where(LeaseRow.job == slot("job_id"), started, LeaseRow.attempt > JobRow.attempts_before)
-            .group_by(JobRow.id),
+            lambda: (
+                LeaseRow.select(
+                    peewee.fn.SUM(LeaseRow.amount_cents),
+                    JobRow.organization,
+                    PipelineRow.slug,
+                    BuildRow.number,
+                    JobRow.step_key,
+                    JobRow.attempts_before,
+                )
+                .join(JobRow)
+                .join(BuildRow)
+                .join(PipelineRow)
+                .where(LeaseRow.job == slot("job_id"), started, LeaseRow.attempt > JobRow.attempts_before)
+                .group_by(JobRow.id)
+            ),
             tuple,
         )
         self._job_name = Query(
             database,
-            JobRow.select(JobRow.organization, PipelineRow.slug, BuildRow.number, JobRow.step_key)
-            .join(BuildRow)
-            .join(PipelineRow)
-            .where(JobRow.id == slot("job_id")),
+            lambda: (
+                JobRow.select(JobRow.organization, PipelineRow.slug, BuildRow.number, JobRow.step_key)
+                .join(BuildRow)
+                .join(PipelineRow)
+                .where(JobRow.id == slot("job_id"))
+            ),
             tuple,
         )
         self._verification = LedgerVerification(database)
@@ -181,12 +191,12 @@ class LedgerVerification:
     """Queries for what the ledger contradicts; each finds nothing in a sound ledger."""
 
     def __init__(self, database: Database) -> None:
-        self._unbalanced = Query(database, _unbalanced(), _describe_balance)
-        self._wrong_job_debits = Query(database, _wrong_job_debits(), _describe_job)
-        self._wrong_hold_debits = Query(database, _wrong_hold_debits(), _describe_hold)
-        self._wrong_topups = Query(database, _wrong_topups(), _describe_topup)
-        self._stray_topups = Query(database, _stray_topups(), _describe_stray)
-        self._wrong_refunds = Query(database, _wrong_refunds(), _describe_refund)
+        self._unbalanced = Query(database, _unbalanced, _describe_balance)
+        self._wrong_job_debits = Query(database, _wrong_job_debits, _describe_job)
+        self._wrong_hold_debits = Query(database, _wrong_hold_debits, _describe_hold)
+        self._wrong_topups = Query(database, _wrong_topups, _describe_topup)
+        self._stray_topups = Query(database, _stray_topups, _describe_stray)
+        self._wrong_refunds = Query(database, _wrong_refunds, _describe_refund)
 
     def discrepancies(self) -> list[Discrepancy]:
         """Return what was found."""

@@ -59,20 +59,22 @@ class Payments:
         self._ledger = ledger
         payments, events = PaymentRow.select(*_PAYMENT.selected), PaymentEventRow.select(*_EVENT.selected)
         of_session = PaymentRow.session == slot("session")
-        self._by_session = Query(database, payments.where(of_session), _PAYMENT)
-        self._event = Query(database, events.where(PaymentEventRow.event == slot("event")), _EVENT)
+        self._by_session = Query(database, lambda: payments.where(of_session), _PAYMENT)
+        self._event = Query(database, lambda: events.where(PaymentEventRow.event == slot("event")), _EVENT)
         self._organization = Query(
-            database, OrganizationRow.select(OrganizationRow.id).where(OrganizationRow.uuid == slot("uuid")), first
+            database,
+            lambda: OrganizationRow.select(OrganizationRow.id).where(OrganizationRow.uuid == slot("uuid")),
+            first,
         )
         self._slug = Query(
             database,
-            OrganizationRow.select(OrganizationRow.slug).where(OrganizationRow.id == slot("id")),
+            lambda: OrganizationRow.select(OrganizationRow.slug).where(OrganizationRow.id == slot("id")),
             lambda row: str(row[0]),
         )
-        self._open = Write(database, insert_into(PaymentRow).on_conflict_ignore())
+        self._open = Write(database, lambda: insert_into(PaymentRow).on_conflict_ignore())
         self._report = Write(
             database,
-            PaymentRow.update(
+            lambda: PaymentRow.update(
                 {
                     PaymentRow.state: slot("state"),
                     PaymentRow.amount_cents: slot("amount_cents"),
@@ -80,16 +82,18 @@ class Payments:
                 }
             ).where(of_session),
         )
-        self._insert_refund = Write(database, insert_into(PaymentRefundRow).on_conflict_ignore())
+        self._insert_refund = Write(database, lambda: insert_into(PaymentRefundRow).on_conflict_ignore())
         self._fail_refund = Write(
             database,
-            PaymentRefundRow.update({PaymentRefundRow.failed: 1}).where(PaymentRefundRow.refund == slot("refund")),
+            lambda: PaymentRefundRow.update({PaymentRefundRow.failed: 1}).where(
+                PaymentRefundRow.refund == slot("refund")
+            ),
         )
-        self._insert_total = Write(database, insert_into(PaymentTotalRow).on_conflict_ignore())
+        self._insert_total = Write(database, lambda: insert_into(PaymentTotalRow).on_conflict_ignore())
         larger = peewee.fn.MAX(PaymentTotalRow.refunded_cents, slot("refunded_cents"))
         self._raise_total = Write(
             database,
-            PaymentTotalRow.update({PaymentTotalRow.refunded_cents: larger}).where(
+            lambda: PaymentTotalRow.update({PaymentTotalRow.refunded_cents: larger}).where(
                 PaymentTotalRow.intent == slot("intent")
             ),
         )
@@ -98,13 +102,15 @@ class Payments:
         )
         self._paid = Query(
             database,
-            PaymentRow.select(*_PAYMENT.selected, peewee.Expression(refunded(), "+", entered))
-            .where(PaymentRow.intent == slot("intent"), PaymentRow.state == PaymentState.PAID)
-            .order_by(PaymentRow.id)
-            .limit(1),
+            lambda: (
+                PaymentRow.select(*_PAYMENT.selected, peewee.Expression(refunded(), "+", entered))
+                .where(PaymentRow.intent == slot("intent"), PaymentRow.state == PaymentState.PAID)
+                .order_by(PaymentRow.id)
+                .limit(1)
+            ),
             lambda row: (_PAYMENT(row[:-1]), int(row[-1])),
         )
-        self._insert_event = Write(database, insert_into(PaymentEventRow))
+        self._insert_event = Write(database, lambda: insert_into(PaymentEventRow))
 
     def open(self, session: str, organization_id: int, amount_cents: int) -> None:
         """Note a session that was begun at the provider; one that an event has named already stays as it is."""
@@ -230,20 +236,20 @@ class Coupons:
         self._database = database
         self._ledger = ledger
         coupons = CouponRow.select(*_COUPON.selected)
-        self._all = Query(database, coupons.order_by(CouponRow.id), _COUPON)
-        self._by_code = Query(database, coupons.where(CouponRow.code == slot("code")), _COUPON)
-        self._insert = Write(database, insert_into(CouponRow))
+        self._all = Query(database, lambda: coupons.order_by(CouponRow.id), _COUPON)
+        self._by_code = Query(database, lambda: coupons.where(CouponRow.code == slot("code")), _COUPON)
+        self._insert = Write(database, lambda: insert_into(CouponRow))
         self._end = Write(
-            database, CouponRow.update({CouponRow.expires_at: slot("now")}).where(CouponRow.id == slot("id"))
+            database, lambda: CouponRow.update({CouponRow.expires_at: slot("now")}).where(CouponRow.id == slot("id"))
         )
         self._claim = Query(
             database,
-            RedemptionRow.select(RedemptionRow.ledger_entry).where(
+            lambda: RedemptionRow.select(RedemptionRow.ledger_entry).where(
                 RedemptionRow.coupon == slot("coupon_id"), RedemptionRow.organization == slot("organization_id")
             ),
             first,
         )
-        self._redeem = Write(database, insert_into(RedemptionRow))
+        self._redeem = Write(database, lambda: insert_into(RedemptionRow))
 
     def create(self, new: NewCoupon) -> Coupon:
         """Create a coupon. Raises CouponTaken."""

@@ -43,19 +43,21 @@ class Meter:
         attempt = (AttemptRow.job == LeaseRow.job) & (AttemptRow.number == LeaseRow.attempt)
         self._lease = Query(
             database,
-            LeaseRow.select(*shape.selected, LeaseRow.started_at, AttemptRow.exited_at, LeaseRow.finished_at)
-            .join(AttemptRow, peewee.JOIN.LEFT_OUTER, on=attempt)
-            .where(this),
+            lambda: (
+                LeaseRow.select(*shape.selected, LeaseRow.started_at, AttemptRow.exited_at, LeaseRow.finished_at)
+                .join(AttemptRow, peewee.JOIN.LEFT_OUTER, on=attempt)
+                .where(this)
+            ),
             lambda row: (shape(row[:3]), *row[3:]),
         )
         self._start = Query(
             database,
-            LeaseRow.select(LeaseRow.started_at, LeaseRow.boot, LeaseRow.started_uptime).where(this),
+            lambda: LeaseRow.select(LeaseRow.started_at, LeaseRow.boot, LeaseRow.started_uptime).where(this),
             tuple,
         )
         self._close = Write(
             database,
-            LeaseRow.update(
+            lambda: LeaseRow.update(
                 {LeaseRow.finished_at: slot("finished_at"), LeaseRow.amount_cents: slot("amount_cents")}
             ).where(this),
         )
@@ -110,7 +112,7 @@ class _Uses:
         )
         self.total = Query(
             database,
-            uses.select(*(peewee.fn.COALESCE(peewee.fn.SUM(summed), 0) for summed in sums)).where(*started),
+            lambda: uses.select(*(peewee.fn.COALESCE(peewee.fn.SUM(summed), 0) for summed in sums)).where(*started),
             lambda found: Usage(*found),
         )
         lease = Columns.of(
@@ -126,13 +128,15 @@ class _Uses:
         pairs: Columns[tuple[UsedBy, LeaseUsage]] = Columns(lambda build, lease: (build, lease), _BUILD, lease)
         self.each = Query(
             database,
-            uses.select(*pairs.selected)
-            .join_from(row, JobRow)
-            .join(BuildRow)
-            .join(PipelineRow)
-            .where(*started)
-            .order_by(row.started_at, row.finished_at, row.id)
-            .limit(slot("limit")),
+            lambda: (
+                uses.select(*pairs.selected)
+                .join_from(row, JobRow)
+                .join(BuildRow)
+                .join(PipelineRow)
+                .where(*started)
+                .order_by(row.started_at, row.finished_at, row.id)
+                .limit(slot("limit"))
+            ),
             pairs,
         )
 

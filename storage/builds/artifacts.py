@@ -52,89 +52,99 @@ class Artifacts:
         of_build = ArtifactRow.build == slot("build_id")
         follows, limit = ArtifactRow.id > slot("after"), slot("limit")
         this_build = BuildRow.id == slot("build_id")
-        self._of_job = Query(database, artifacts.where(of_job).order_by(ArtifactRow.id), _ARTIFACT)
+        self._of_job = Query(database, lambda: artifacts.where(of_job).order_by(ArtifactRow.id), _ARTIFACT)
         self._page_of_job = Query(
-            database, artifacts.where(of_job, follows).order_by(ArtifactRow.id).limit(limit), _ARTIFACT
+            database, lambda: artifacts.where(of_job, follows).order_by(ArtifactRow.id).limit(limit), _ARTIFACT
         )
         self._page_of_build = Query(
-            database, artifacts.where(of_build, follows).order_by(ArtifactRow.id).limit(limit), _ARTIFACT
+            database, lambda: artifacts.where(of_build, follows).order_by(ArtifactRow.id).limit(limit), _ARTIFACT
         )
         ending = of_build & ArtifactRow.path.endswith(slot("suffix"))
-        self._ending = Query(database, artifacts.where(ending).order_by(ArtifactRow.id).limit(limit), _ARTIFACT)
-        self._count_ending = Query(database, ArtifactRow.select(peewee.fn.COUNT(ArtifactRow.id)).where(ending), first)
+        self._ending = Query(database, lambda: artifacts.where(ending).order_by(ArtifactRow.id).limit(limit), _ARTIFACT)
+        self._count_ending = Query(
+            database, lambda: ArtifactRow.select(peewee.fn.COUNT(ArtifactRow.id)).where(ending), first
+        )
         recent = (BuildRow.number <= slot("number")) & (BuildRow.number > slot("number") - slot("builds"))
         self._past = Query(
             database,
-            artifacts.select(*_PAST.selected)
-            .where(
-                BuildRow.pipeline == slot("pipeline_id"),
-                recent,
-                BuildRow.artifacts_expired_at.is_null(),
-                ArtifactRow.path.endswith(slot("suffix")),
-                ArtifactRow.file_size <= slot("largest"),
-            )
-            .order_by(BuildRow.number.desc(), ArtifactRow.id)
-            .limit(limit),
+            lambda: (
+                artifacts.select(*_PAST.selected)
+                .where(
+                    BuildRow.pipeline == slot("pipeline_id"),
+                    recent,
+                    BuildRow.artifacts_expired_at.is_null(),
+                    ArtifactRow.path.endswith(slot("suffix")),
+                    ArtifactRow.file_size <= slot("largest"),
+                )
+                .order_by(BuildRow.number.desc(), ArtifactRow.id)
+                .limit(limit)
+            ),
             _PAST,
         )
         of_branch = (BuildRow.pipeline == slot("pipeline_id")) & (BuildRow.branch == slot("branch"))
         self._numbers = Query(
             database,
-            BuildRow.select(BuildRow.number)
-            .where(of_branch, BuildRow.number <= slot("number"))
-            .order_by(BuildRow.number.desc())
-            .limit(limit),
+            lambda: (
+                BuildRow.select(BuildRow.number)
+                .where(of_branch, BuildRow.number <= slot("number"))
+                .order_by(BuildRow.number.desc())
+                .limit(limit)
+            ),
             first,
         )
         self._of_branch = Query(
             database,
-            artifacts.select(*_PAST.selected)
-            .where(
-                of_branch,
-                BuildRow.number.between(slot("oldest"), slot("newest")),
-                BuildRow.artifacts_expired_at.is_null(),
-                ArtifactRow.path.endswith(slot("suffix")),
-                ArtifactRow.file_size <= slot("largest"),
-            )
-            .order_by(BuildRow.number.desc(), ArtifactRow.id)
-            .limit(limit),
+            lambda: (
+                artifacts.select(*_PAST.selected)
+                .where(
+                    of_branch,
+                    BuildRow.number.between(slot("oldest"), slot("newest")),
+                    BuildRow.artifacts_expired_at.is_null(),
+                    ArtifactRow.path.endswith(slot("suffix")),
+                    ArtifactRow.file_size <= slot("largest"),
+                )
+                .order_by(BuildRow.number.desc(), ArtifactRow.id)
+                .limit(limit)
+            ),
             _PAST,
         )
-        self._find = Query(database, artifacts.where(ArtifactRow.uuid == slot("uuid"), of_build), _ARTIFACT)
+        self._find = Query(database, lambda: artifacts.where(ArtifactRow.uuid == slot("uuid"), of_build), _ARTIFACT)
         self._at = Query(
             database,
-            artifacts.where(of_build, ArtifactRow.path == slot("path")).order_by(ArtifactRow.id.desc()),
+            lambda: artifacts.where(of_build, ArtifactRow.path == slot("path")).order_by(ArtifactRow.id.desc()),
             _ARTIFACT,
         )
         self._expired_at = Query(
             database,
-            BuildRow.select(BuildRow.artifacts_expired_at).where(
+            lambda: BuildRow.select(BuildRow.artifacts_expired_at).where(
                 this_build, BuildRow.artifacts_expired_at.is_null(is_null=False)
             ),
             lambda row: from_micros(row[0]),
         )
         self._build_of_job = Query(
             database,
-            JobRow.select(BuildRow.id, BuildRow.uuid).join(BuildRow).where(JobRow.id == slot("job_id")),
+            lambda: JobRow.select(BuildRow.id, BuildRow.uuid).join(BuildRow).where(JobRow.id == slot("job_id")),
             lambda row: (int(row[0]), str(row[1])),
         )
         self._expired_of_job = Query(
             database,
-            JobRow.select(JobRow.id)
-            .join(BuildRow)
-            .where(JobRow.id == slot("job_id"), BuildRow.artifacts_expired_at.is_null(is_null=False)),
+            lambda: (
+                JobRow.select(JobRow.id)
+                .join(BuildRow)
+                .where(JobRow.id == slot("job_id"), BuildRow.artifacts_expired_at.is_null(is_null=False))
+            ),
             first,
         )
         self._total_bytes = Query(
             database,
-            ArtifactRow.select(peewee.fn.COALESCE(peewee.fn.SUM(ArtifactRow.file_size), 0)).where(of_job),
+            lambda: ArtifactRow.select(peewee.fn.COALESCE(peewee.fn.SUM(ArtifactRow.file_size), 0)).where(of_job),
             first,
         )
-        self._insert = Write(database, insert_into(ArtifactRow))
-        self._delete = Write(database, ArtifactRow.delete().where(of_job))
+        self._insert = Write(database, lambda: insert_into(ArtifactRow))
+        self._delete = Write(database, lambda: ArtifactRow.delete().where(of_job))
         self._add_bytes = Write(
             database,
-            BuildRow.update(
+            lambda: BuildRow.update(
                 {BuildRow.artifact_bytes: peewee.fn.COALESCE(BuildRow.artifact_bytes, 0) + slot("bytes")}
             ).where(this_build),
         )

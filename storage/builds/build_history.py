@@ -59,7 +59,7 @@ class BuildHistory:
         past = BuildRow.select(*_PAST.selected).join(PipelineRow)
         # The sum keeps SQLite from the index of an organization's pipelines, whose builds it would have to sort.
         in_organization = PipelineRow.organization_id + 0 == slot("organization_id")
-        self._unfinished = Query(database, newest.where(in_organization, BuildRow.finished_at.is_null()), BUILD)
+        self._unfinished = Query(database, lambda: newest.where(in_organization, BuildRow.finished_at.is_null()), BUILD)
         other: Any = BuildRow.alias()
         last = (
             other.select(other.id)
@@ -67,7 +67,7 @@ class BuildHistory:
             .order_by(other.number.desc())
             .limit(1)
         )
-        self._last = Query(database, newest.where(of_organization, BuildRow.id == last), BUILD)
+        self._last = Query(database, lambda: newest.where(of_organization, BuildRow.id == last), BUILD)
         of_state: Any = BuildRow.alias("of_state")
         failed: Any = BuildRow.alias("failed")
         last_failed = (
@@ -83,22 +83,26 @@ class BuildHistory:
             .order_by(failed.id.desc())
             .limit(slot("limit"))
         )
-        self._failed = Query(database, newest.where(BuildRow.id.in_(last_of_organization)), BUILD)
+        self._failed = Query(database, lambda: newest.where(BuildRow.id.in_(last_of_organization)), BUILD)
         failed_jobs = (JobRow.build == slot("id"), JobRow.state.in_(_FAILED), JobRow.soft_failed == 0)
         self._failed_jobs = Query(
-            database, JobRow.select(JobRow.name).where(*failed_jobs).order_by(JobRow.position), lambda row: str(row[0])
+            database,
+            lambda: JobRow.select(JobRow.name).where(*failed_jobs).order_by(JobRow.position),
+            lambda row: str(row[0]),
         )
         # Numbers are dense, so that the last builds of each pipeline are a range of its index.
         recent = PipelineRow.build_count - slot("count") < BuildRow.number
         self._recent = Query(
             database,
-            past.where(of_organization, PipelineRow.deleted_at.is_null(), recent, counts()).order_by(
+            lambda: past.where(of_organization, PipelineRow.deleted_at.is_null(), recent, counts()).order_by(
                 PipelineRow.id, BuildRow.number
             ),
             _PAST,
         )
         self._of_pipeline = Query(
-            database, past.where(of_pipeline, counts()).order_by(BuildRow.number.desc()).limit(slot("limit")), _PAST
+            database,
+            lambda: past.where(of_pipeline, counts()).order_by(BuildRow.number.desc()).limit(slot("limit")),
+            _PAST,
         )
         seconds = (JobRow.finished_at - JobRow.started_at) / (SECOND * 1.0)
         jobs = JobRow.select(JobRow.name).join(BuildRow).join(PipelineRow).where(of_pipeline, recent)
@@ -106,11 +110,13 @@ class BuildHistory:
         mean = peewee.fn.AVG(seconds)
         self._slowest = Query(
             database,
-            jobs.select_extend(mean, peewee.fn.COUNT(JobRow.id))
-            .where(ran)
-            .group_by(JobRow.step_key)
-            .order_by(mean.desc())
-            .limit(slot("limit")),
+            lambda: (
+                jobs.select_extend(mean, peewee.fn.COUNT(JobRow.id))
+                .where(ran)
+                .group_by(JobRow.step_key)
+                .order_by(mean.desc())
+                .limit(slot("limit"))
+            ),
             lambda row: SlowStep(*row),
         )
         both = (
@@ -124,14 +130,16 @@ class BuildHistory:
         commits = peewee.fn.COUNT(peewee.SQL("*"))
         self._flaky = Query(
             database,
-            peewee.Select([both], [both.c.name, commits])
-            .group_by(both.c.step_key)
-            .order_by(commits.desc(), both.c.name)
-            .limit(slot("limit")),
+            lambda: (
+                peewee.Select([both], [both.c.name, commits])
+                .group_by(both.c.step_key)
+                .order_by(commits.desc(), both.c.name)
+                .limit(slot("limit"))
+            ),
             lambda row: FlakyStep(*row),
         )
         this = BuildRow.id == slot("id")
-        self._price = Query(database, BuildRow.select(_PRICE).where(this), lambda row: int(row[0]))
+        self._price = Query(database, lambda: BuildRow.select(_PRICE).where(this), lambda row: int(row[0]))
 
         numbers = (
             BuildRow.select(BuildRow.number)
@@ -141,33 +149,37 @@ class BuildHistory:
         )
         of_branch = BuildRow.branch == slot("branch")
         of_kind = (BuildRow.source == slot("source"), BuildRow.state == slot("state"))
-        self._numbers = Query(database, numbers, first)
-        self._numbers_of_branch = Query(database, numbers.where(of_branch), first)
-        self._numbers_of_kind = Query(database, numbers.where(*of_kind), first)
-        self._numbers_of_branch_and_kind = Query(database, numbers.where(of_branch, *of_kind), first)
+        self._numbers = Query(database, lambda: numbers, first)
+        self._numbers_of_branch = Query(database, lambda: numbers.where(of_branch), first)
+        self._numbers_of_kind = Query(database, lambda: numbers.where(*of_kind), first)
+        self._numbers_of_branch_and_kind = Query(database, lambda: numbers.where(of_branch, *of_kind), first)
         self._next_source = Query(
             database,
-            BuildRow.select(peewee.fn.MIN(BuildRow.source)).where(of_pipeline, BuildRow.source > slot("after")),
+            lambda: BuildRow.select(peewee.fn.MIN(BuildRow.source)).where(of_pipeline, BuildRow.source > slot("after")),
             lambda row: None if row[0] is None else str(row[0]),
         )
-        self._people = Query(database, _with_people(BuildRow.select(*_PEOPLE.selected).where(this)), _PEOPLE)
+        self._people = Query(database, lambda: _with_people(BuildRow.select(*_PEOPLE.selected).where(this)), _PEOPLE)
         addresses = BuildRow.select(BuildOriginRow.author_email, BuildOriginRow.actor, UserRow.email)
         self._addresses: Query[frozenset[str]] = Query(
-            database, _with_people(addresses.where(this)), lambda row: frozenset(str(each) for each in row if each)
+            database,
+            lambda: _with_people(addresses.where(this)),
+            lambda row: frozenset(str(each) for each in row if each),
         )
         origin, user, wanted = BuildOriginRow, UserRow, peewee.fn.LOWER(slot("author"))
         names = (origin.author_name, origin.author_email, origin.actor, user.name, user.email)
         by_author = reduce(or_, (peewee.fn.INSTR(peewee.fn.LOWER(name), wanted) > 0 for name in names))
         self._filtered = Query(
             database,
-            _with_people(builds.select(*_LISTED.selected))
-            .where(
-                of_pipeline,
-                BuildRow.number.in_(peewee.SQL("(SELECT value FROM json_each(:numbers))")),
-                slot("author").is_null() | by_author,
-            )
-            .order_by(BuildRow.number.desc())
-            .limit(slot("limit")),
+            lambda: (
+                _with_people(builds.select(*_LISTED.selected))
+                .where(
+                    of_pipeline,
+                    BuildRow.number.in_(peewee.SQL("(SELECT value FROM json_each(:numbers))")),
+                    slot("author").is_null() | by_author,
+                )
+                .order_by(BuildRow.number.desc())
+                .limit(slot("limit"))
+            ),
             _LISTED,
         )
 
@@ -329,8 +341,8 @@ class ServiceFailures:
             .order_by(JobRow.id.desc())
             .limit(slot("limit"))
         )
-        self._latest = Query(database, failures.where(LeaseRow.killed_by.is_null()), failure)
-        self._forced = Query(database, failures.where(LeaseRow.killed_by.is_null(is_null=False)), failure)
+        self._latest = Query(database, lambda: failures.where(LeaseRow.killed_by.is_null()), failure)
+        self._forced = Query(database, lambda: failures.where(LeaseRow.killed_by.is_null(is_null=False)), failure)
 
     def latest(self, limit: int) -> list[ServiceFailure]:
         """Return the latest failures through the service among the newest 10 000 jobs, newest first."""

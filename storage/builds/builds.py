@@ -48,19 +48,23 @@ class Builds:
         of_pipeline = BuildRow.pipeline == slot("pipeline_id")
         this = BuildRow.id == slot("id")
         unfinished = BuildRow.finished_at.is_null()
-        self._get = Query(database, builds.where(this), BUILD)
-        self._by_uuid = Query(database, builds.where(BuildRow.uuid == slot("uuid")), BUILD)
-        self._by_number = Query(database, builds.where(of_pipeline, numbered), BUILD)
+        self._get = Query(database, lambda: builds.where(this), BUILD)
+        self._by_uuid = Query(database, lambda: builds.where(BuildRow.uuid == slot("uuid")), BUILD)
+        self._by_number = Query(database, lambda: builds.where(of_pipeline, numbered), BUILD)
         self._find = Query(
             database,
-            builds.where(OrganizationRow.slug == slot("organization"), PipelineRow.slug == slot("pipeline"), numbered),
+            lambda: builds.where(
+                OrganizationRow.slug == slot("organization"), PipelineRow.slug == slot("pipeline"), numbered
+            ),
             BUILD,
         )
         self._page = Query(
             database,
-            builds.where(of_pipeline, BuildRow.number < slot("after"))
-            .order_by(BuildRow.number.desc())
-            .limit(slot("limit")),
+            lambda: (
+                builds.where(of_pipeline, BuildRow.number < slot("after"))
+                .order_by(BuildRow.number.desc())
+                .limit(slot("limit"))
+            ),
             BUILD,
         )
         of_branch: Any = BuildRow.alias()
@@ -72,13 +76,13 @@ class Builds:
         )
         self._latest = Query(
             database,
-            builds.where(BuildRow.id == newest_of_branch),
+            lambda: builds.where(BuildRow.id == newest_of_branch),
             BUILD,
         )
         passed: Any = BuildRow.alias()
         self._latest_passed = Query(
             database,
-            builds.where(
+            lambda: builds.where(
                 BuildRow.id
                 == passed.select(passed.id)
                 .where(
@@ -93,50 +97,58 @@ class Builds:
             ),
             BUILD,
         )
-        self._unfinished = Query(database, builds.where(unfinished).order_by(BuildRow.id), BUILD)
+        self._unfinished = Query(database, lambda: builds.where(unfinished).order_by(BuildRow.id), BUILD)
         self._ended = Query(
             database,
-            builds.where(BuildRow.recorded_at > slot("after")).order_by(BuildRow.recorded_at).limit(slot("limit")),
+            lambda: (
+                builds.where(BuildRow.recorded_at > slot("after")).order_by(BuildRow.recorded_at).limit(slot("limit"))
+            ),
             BUILD,
         )
         self._waiting = Query(
             database,
-            builds.where(unfinished, BuildRow.waits_for.is_null(is_null=False))
-            .order_by(BuildRow.id)
-            .limit(slot("limit")),
+            lambda: (
+                builds.where(unfinished, BuildRow.waits_for.is_null(is_null=False))
+                .order_by(BuildRow.id)
+                .limit(slot("limit"))
+            ),
             BUILD,
         )
         self._unfinished_states = Query(
-            database, BuildRow.select(BuildRow.state).where(unfinished), lambda row: BuildState(row[0])
+            database, lambda: BuildRow.select(BuildRow.state).where(unfinished), lambda row: BuildState(row[0])
         )
         self._to_cancel = Query(
             database,
-            BuildRow.select(BuildRow.id)
-            .where(BuildRow.cancel_requested == 1, unfinished, BuildRow.state != BuildState.CANCELING)
-            .order_by(BuildRow.id),
+            lambda: (
+                BuildRow.select(BuildRow.id)
+                .where(BuildRow.cancel_requested == 1, unfinished, BuildRow.state != BuildState.CANCELING)
+                .order_by(BuildRow.id)
+            ),
             first,
         )
         self._ends: Query[tuple[int | None, bool]] = Query(
             database,
-            JobRow.select(peewee.fn.MAX(JobRow.finished_at), peewee.fn.MAX(JobRow.state == JobState.CANCELED)).where(
-                JobRow.build == slot("build_id")
-            ),
+            lambda: JobRow.select(
+                peewee.fn.MAX(JobRow.finished_at), peewee.fn.MAX(JobRow.state == JobState.CANCELED)
+            ).where(JobRow.build == slot("build_id")),
             tuple,
         )
-        self._env = Query(database, BuildRow.select(BuildRow.env).where(this), lambda row: row[0])
+        self._env = Query(database, lambda: BuildRow.select(BuildRow.env).where(this), lambda row: row[0])
         self._changed_files: Query[str | None] = Query(
-            database, BuildRow.select(BuildRow.changed_files).where(this), lambda row: row[0]
+            database, lambda: BuildRow.select(BuildRow.changed_files).where(this), lambda row: row[0]
         )
         self._pipeline_ir: Query[str | None] = Query(
-            database, BuildRow.select(BuildRow.pipeline_ir).where(this), lambda row: row[0]
+            database, lambda: BuildRow.select(BuildRow.pipeline_ir).where(this), lambda row: row[0]
         )
         self._created_since = Query(
-            database, BuildRow.select(BuildRow.id).where(BuildRow.id > slot("id")).order_by(BuildRow.id), first
+            database, lambda: BuildRow.select(BuildRow.id).where(BuildRow.id > slot("id")).order_by(BuildRow.id), first
         )
-        self._newest = Query(database, BuildRow.select(peewee.fn.COALESCE(peewee.fn.MAX(BuildRow.id), 0)), first)
+        self._newest = Query(
+            database, lambda: BuildRow.select(peewee.fn.COALESCE(peewee.fn.MAX(BuildRow.id), 0)), first
+        )
         self._move = Write(
             database,
-            BuildRow.update(
+            lambda: BuildRow.update(
                 {
                     BuildRow.state: slot("new"),
                     BuildRow.finished_at: slot("finished_at"),
@@ -148,13 +160,13 @@ class Builds:
         )
         self._record_error = Write(
             database,
-            BuildRow.update(
+            lambda: BuildRow.update(
                 {BuildRow.error_code: slot("error_code"), BuildRow.error_message: slot("error_message")}
             ).where(this, unfinished, BuildRow.error_code.is_null()),
         )
         self._set_source = Write(
             database,
-            BuildRow.update(
+            lambda: BuildRow.update(
                 {
                     BuildRow.branch: slot("branch"),
                     BuildRow.commit: slot("commit"),
@@ -170,7 +182,9 @@ class Builds:
                 }
             ).where(BuildRow.id == slot("id")),
         )
-        self._request_cancel = Write(database, BuildRow.update({BuildRow.cancel_requested: 1}).where(this, unfinished))
+        self._request_cancel = Write(
+            database, lambda: BuildRow.update({BuildRow.cancel_requested: 1}).where(this, unfinished)
+        )
 
     def create(self, pipeline: Pipeline, new: NewBuild, jobs: Sequence[NewJob]) -> Build:
         """Write a build, its jobs and their edges in one transaction, after its source archive.
@@ -357,7 +371,7 @@ class Approvals:
         self._groups = groups
         self._approve = Write(
             database,
-            BuildRow.update({BuildRow.approved_by: slot("by"), BuildRow.approved_at: slot("now")}).where(
+            lambda: BuildRow.update({BuildRow.approved_by: slot("by"), BuildRow.approved_at: slot("now")}).where(
                 BuildRow.id == slot("id"),
                 BuildRow.waits_for == WaitsFor.APPROVAL,
                 BuildRow.finished_at.is_null(),

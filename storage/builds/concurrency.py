@@ -73,28 +73,32 @@ class ConcurrencyGroups:
             unfinished,
         )
         count = BuildRow.select(peewee.fn.COUNT(BuildRow.id)).join(PipelineRow)
-        self._running = Query(database, count.where(*in_group, runs, BuildRow.id != slot("id")), first)
-        self._before = Query(database, count.where(*in_group, waits, BuildRow.id < slot("id")), first)
+        self._running = Query(database, lambda: count.where(*in_group, runs, BuildRow.id != slot("id")), first)
+        self._before = Query(database, lambda: count.where(*in_group, waits, BuildRow.id < slot("id")), first)
         self._names: Query[str] = Query(
             database,
-            BuildRow.select(PipelineRow.slug, BuildRow.number)
-            .join(PipelineRow)
-            .where(*in_group, runs)
-            .order_by(BuildRow.id)
-            .limit(slot("limit")),
+            lambda: (
+                BuildRow.select(PipelineRow.slug, BuildRow.number)
+                .join(PipelineRow)
+                .where(*in_group, runs)
+                .order_by(BuildRow.id)
+                .limit(slot("limit"))
+            ),
             lambda row: f"{row[0]}/{row[1]}",
         )
         self._limit = Query(
             database,
-            BuildRow.select(peewee.fn.COALESCE(BuildRow.concurrency_limit, PipelineRow.concurrency_limit))
-            .join(PipelineRow)
-            .where(BuildRow.id == slot("id")),
+            lambda: (
+                BuildRow.select(peewee.fn.COALESCE(BuildRow.concurrency_limit, PipelineRow.concurrency_limit))
+                .join(PipelineRow)
+                .where(BuildRow.id == slot("id"))
+            ),
             first,
         )
         same_group = BuildRow.select(BuildRow.id).join(PipelineRow).where(*in_group, BuildRow.id < slot("id"))
         self._cancel_older = Write(
             database,
-            BuildRow.update(
+            lambda: BuildRow.update(
                 {
                     BuildRow.cancel_requested: 1,
                     BuildRow.error_code: BuildErrorCode.SUPERSEDED,
@@ -104,7 +108,7 @@ class ConcurrencyGroups:
         )
         self._join = Write(
             database,
-            BuildRow.update(
+            lambda: BuildRow.update(
                 {
                     BuildRow.concurrency_group: slot("group"),
                     BuildRow.concurrency_limit: slot("limit"),
@@ -127,14 +131,18 @@ class ConcurrencyGroups:
         )
         self._next = Query(
             database,
-            BuildRow.select(*columns.selected)
-            .join(PipelineRow)
-            .where(BuildRow.concurrency_group.is_null(is_null=False), unfinished, waits, ~peewee.fn.EXISTS(elders))
-            .order_by(BuildRow.id),
+            lambda: (
+                BuildRow.select(*columns.selected)
+                .join(PipelineRow)
+                .where(BuildRow.concurrency_group.is_null(is_null=False), unfinished, waits, ~peewee.fn.EXISTS(elders))
+                .order_by(BuildRow.id)
+            ),
             columns,
         )
         this = BuildRow.id == slot("id")
-        self._set = Write(database, BuildRow.update({BuildRow.waits_for: slot("waits_for")}).where(this, unfinished))
+        self._set = Write(
+            database, lambda: BuildRow.update({BuildRow.waits_for: slot("waits_for")}).where(this, unfinished)
+        )
         before = JobRow.alias()
         is_awaited = before.error_code.is_null() | before.error_code.not_in(SKIPPED_BY_CONDITION)
         prerequisites = (
@@ -144,7 +152,7 @@ class ConcurrencyGroups:
         )
         self._schedule = Write(
             database,
-            JobRow.update(
+            lambda: JobRow.update(
                 {
                     JobRow.state: JobState.SCHEDULED,
                     JobRow.scheduled_at: slot("now"),
@@ -263,13 +271,13 @@ class SupersededBuilds:
         )
         exists = peewee.fn.EXISTS
         self._of_branch = Query(
-            database, cancel.where(unfinished, older, exists(of_branch)).returning(BuildRow.id), first
+            database, lambda: cancel.where(unfinished, older, exists(of_branch)).returning(BuildRow.id), first
         )
         self._of_pull_request = Query(
-            database, cancel.where(unfinished, older, exists(of_pull_request)).returning(BuildRow.id), first
+            database, lambda: cancel.where(unfinished, older, exists(of_pull_request)).returning(BuildRow.id), first
         )
         self._closed = Query(
-            database, cancel.where(unfinished, waits, exists(of_pull_request)).returning(BuildRow.id), first
+            database, lambda: cancel.where(unfinished, waits, exists(of_pull_request)).returning(BuildRow.id), first
         )
 
     def cancel_older(self, build: Build, origin: NewOrigin, *, running: bool) -> list[int]:

@@ -34,24 +34,28 @@ class Environments:
         of_organization = EnvironmentRow.organization == slot("organization_id")
         environments = EnvironmentRow.select(*_ENVIRONMENT.selected)
         self._named = Query(
-            database, environments.where(of_organization, EnvironmentRow.name == slot("name")), _ENVIRONMENT
+            database, lambda: environments.where(of_organization, EnvironmentRow.name == slot("name")), _ENVIRONMENT
         )
         self._page = Query(
             database,
-            environments.where(of_organization, EnvironmentRow.id > slot("after"))
-            .order_by(EnvironmentRow.id)
-            .limit(slot("limit")),
+            lambda: (
+                environments.where(of_organization, EnvironmentRow.id > slot("after"))
+                .order_by(EnvironmentRow.id)
+                .limit(slot("limit"))
+            ),
             _ENVIRONMENT,
         )
         self._count = Query(
-            database, EnvironmentRow.select(peewee.fn.COUNT(EnvironmentRow.id)).where(of_organization), first
+            database, lambda: EnvironmentRow.select(peewee.fn.COUNT(EnvironmentRow.id)).where(of_organization), first
         )
-        self._insert = Write(database, insert_into(EnvironmentRow))
+        self._insert = Write(database, lambda: insert_into(EnvironmentRow))
         self._update = Write(
             database,
-            EnvironmentRow.update({getattr(EnvironmentRow, name): slot(name) for name in _CHANGEABLE}).where(this),
+            lambda: EnvironmentRow.update({getattr(EnvironmentRow, name): slot(name) for name in _CHANGEABLE}).where(
+                this
+            ),
         )
-        self._delete = Write(database, EnvironmentRow.delete().where(this))
+        self._delete = Write(database, lambda: EnvironmentRow.delete().where(this))
 
     def named(self, organization_id: int, name: str) -> Environment | None:
         """Return an organization's environment by name."""

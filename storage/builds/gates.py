@@ -29,9 +29,9 @@ class Gates:
         self._database = database
         this = GateRow.job == slot("job_id")
         gates = GateRow.select(*_GATE.selected)
-        self._get = Query(database, gates.where(this), _GATE)
-        self._of_build = Query(database, gates.join(JobRow).where(JobRow.build == slot("build_id")), _GATE)
-        self._insert = Write(database, insert_into(GateRow))
+        self._get = Query(database, lambda: gates.where(this), _GATE)
+        self._of_build = Query(database, lambda: gates.join(JobRow).where(JobRow.build == slot("build_id")), _GATE)
+        self._insert = Write(database, lambda: insert_into(GateRow))
         waits = (
             JobRow.select(JobRow.id)
             .join(BuildRow)
@@ -44,7 +44,7 @@ class Gates:
         )
         self._decide = Write(
             database,
-            GateRow.update(
+            lambda: GateRow.update(
                 {
                     GateRow.state: slot("state"),
                     GateRow.decided_at: slot("now"),
@@ -53,7 +53,7 @@ class Gates:
                 }
             ).where(this, GateRow.state == GateState.WAITING, peewee.fn.EXISTS(waits)),
         )
-        self._forget = Write(database, GateRow.delete().where(this))
+        self._forget = Write(database, lambda: GateRow.delete().where(this))
         at_gate = JobRow.environment.is_null(is_null=False) & (JobRow.state == JobState.PENDING)
         before = JobRow.alias()
         awaited = (
@@ -71,9 +71,9 @@ class Gates:
         unasked = ~exists(of_job) & ~exists(awaited)
         builds = JobRow.select(JobRow.build).join(BuildRow).where(at_gate, BuildRow.waits_for.is_null()).distinct()
         due = builds.where(exists(decided) | unasked)
-        self._due = Query(database, due, first)
-        self._is_due = Query(database, due.where(JobRow.build == slot("build_id")), first)
-        self._waiting = Query(database, builds.where(exists(waiting)), first)
+        self._due = Query(database, lambda: due, first)
+        self._is_due = Query(database, lambda: due.where(JobRow.build == slot("build_id")), first)
+        self._waiting = Query(database, lambda: builds.where(exists(waiting)), first)
 
     def of_job(self, job_id: int) -> Gate | None:
         """Return the gate of a job; None if the job has none, or still waits for others."""

@@ -59,21 +59,25 @@ class BuildInserter:
         self._jobs = JobInserter(database)
         self._next_number = Query(
             database,
-            PipelineRow.update({PipelineRow.build_count: PipelineRow.build_count + 1})
-            .where(PipelineRow.id == slot("id"), PipelineRow.deleted_at.is_null())
-            .returning(PipelineRow.build_count),
+            lambda: (
+                PipelineRow.update({PipelineRow.build_count: PipelineRow.build_count + 1})
+                .where(PipelineRow.id == slot("id"), PipelineRow.deleted_at.is_null())
+                .returning(PipelineRow.build_count)
+            ),
             first,
         )
         self._strict_shell = Query(
             database,
-            PipelineRow.select(peewee.fn.COALESCE(PipelineRow.strict_shell, OrganizationRow.strict_shell))
-            .join(OrganizationRow)
-            .where(PipelineRow.id == slot("id")),
+            lambda: (
+                PipelineRow.select(peewee.fn.COALESCE(PipelineRow.strict_shell, OrganizationRow.strict_shell))
+                .join(OrganizationRow)
+                .where(PipelineRow.id == slot("id"))
+            ),
             first,
         )
         self._insert = Write(
             database,
-            insert_into(
+            lambda: insert_into(
                 BuildRow,
                 "started_at",
                 "log_bytes",
@@ -88,7 +92,7 @@ class BuildInserter:
                 "told_state",
             ),
         )
-        self._inserted = Query(database, existing_builds().where(BuildRow.id == slot("id")), BUILD)
+        self._inserted = Query(database, lambda: existing_builds().where(BuildRow.id == slot("id")), BUILD)
 
     def insert(
         self,
@@ -171,7 +175,7 @@ class JobInserter:
     def __init__(self, database: Database) -> None:
         self._insert_job = Write(
             database,
-            insert_into(
+            lambda: insert_into(
                 JobRow,
                 "disk",
                 "exit_code",
@@ -181,10 +185,10 @@ class JobInserter:
                 "started_at",
             ),
         )
-        self._insert_edge = Write(database, insert_into(EdgeRow))
+        self._insert_edge = Write(database, lambda: insert_into(EdgeRow))
         self._ids = Query(
             database,
-            JobRow.select(JobRow.id).where(JobRow.build == slot("build_id")).order_by(JobRow.position),
+            lambda: JobRow.select(JobRow.id).where(JobRow.build == slot("build_id")).order_by(JobRow.position),
             first,
         )
 
@@ -258,16 +262,18 @@ class IdempotencyKeys:
         this = (KeyRow.user == slot("user_id")) & (KeyRow.organization == slot("organization_id"))
         self._find = Query(
             database,
-            KeyRow.select(*_USE.selected)
-            .join(BuildRow)
-            .join(PipelineRow)
-            .where(
-                this, KeyRow.key == slot("key"), KeyRow.created_at > slot("after"), PipelineRow.deleted_at.is_null()
+            lambda: (
+                KeyRow.select(*_USE.selected)
+                .join(BuildRow)
+                .join(PipelineRow)
+                .where(
+                    this, KeyRow.key == slot("key"), KeyRow.created_at > slot("after"), PipelineRow.deleted_at.is_null()
+                )
             ),
             _USE,
         )
-        self._forget = Write(database, KeyRow.delete().where(KeyRow.created_at <= slot("before")))
-        self._replace = Write(database, insert_into(KeyRow).on_conflict("REPLACE"))
+        self._forget = Write(database, lambda: KeyRow.delete().where(KeyRow.created_at <= slot("before")))
+        self._replace = Write(database, lambda: insert_into(KeyRow).on_conflict("REPLACE"))
 
     def find(self, key: RequestKey) -> KeyUse | None:
         """Return the earlier use of a key, by the same request or another one."""

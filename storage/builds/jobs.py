@@ -52,27 +52,31 @@ class Jobs:
         jobs = JobRow.select(*columns.selected)
         of_build = JobRow.build == slot("build_id")
         this = JobRow.id == slot("id")
-        self._get = Query(database, jobs.where(this), columns)
-        self._by_uuid = Query(database, jobs.where(JobRow.uuid == slot("uuid")), columns)
-        self._of_build = Query(database, jobs.where(of_build).order_by(JobRow.position), columns)
+        self._get = Query(database, lambda: jobs.where(this), columns)
+        self._by_uuid = Query(database, lambda: jobs.where(JobRow.uuid == slot("uuid")), columns)
+        self._of_build = Query(database, lambda: jobs.where(of_build).order_by(JobRow.position), columns)
         self._edges = Query(
             database,
-            EdgeRow.select(*_EDGE.selected).join(JobRow, on=JobRow.id == EdgeRow.to_job).where(of_build),
+            lambda: EdgeRow.select(*_EDGE.selected).join(JobRow, on=JobRow.id == EdgeRow.to_job).where(of_build),
             _EDGE,
         )
-        self._before = Query(database, EdgeRow.select(*_EDGE.selected).where(EdgeRow.to_job == slot("job_id")), _EDGE)
+        self._before = Query(
+            database, lambda: EdgeRow.select(*_EDGE.selected).where(EdgeRow.to_job == slot("job_id")), _EDGE
+        )
         with_vm = JobRow.select(JobRow.id).where(JobRow.build == BuildRow.id, JobRow.state.in_(_WITH_VM))
         self._builds_with_vms = Query(
             database,
-            BuildRow.select(BuildRow.id)
-            .where(BuildRow.finished_at.is_null(), peewee.fn.EXISTS(with_vm))
-            .order_by(BuildRow.id),
+            lambda: (
+                BuildRow.select(BuildRow.id)
+                .where(BuildRow.finished_at.is_null(), peewee.fn.EXISTS(with_vm))
+                .order_by(BuildRow.id)
+            ),
             first,
         )
         coalesce = peewee.fn.COALESCE
         self._change = Write(
             database,
-            JobRow.update(
+            lambda: JobRow.update(
                 {
                     JobRow.state: slot("new"),
                     JobRow.exit_code: coalesce(slot("exit_code"), JobRow.exit_code),
@@ -248,22 +252,26 @@ class Attempts:
         unfinished = AttemptRow.finished_at.is_null()
         self._of_job = Query(
             database,
-            AttemptRow.select(*_ATTEMPT.selected).where(of_job).order_by(AttemptRow.number),
+            lambda: AttemptRow.select(*_ATTEMPT.selected).where(of_job).order_by(AttemptRow.number),
             _ATTEMPT,
         )
         self._of_build = Query(
             database,
-            AttemptRow.select(*_ATTEMPT.selected)
-            .join(JobRow)
-            .where(JobRow.build == slot("build_id"))
-            .order_by(JobRow.position, AttemptRow.number),
+            lambda: (
+                AttemptRow.select(*_ATTEMPT.selected)
+                .join(JobRow)
+                .where(JobRow.build == slot("build_id"))
+                .order_by(JobRow.position, AttemptRow.number)
+            ),
             _ATTEMPT,
         )
         self._lost = Query(
             database,
-            AttemptRow.select(peewee.fn.COUNT(AttemptRow.number))
-            .join(JobRow)
-            .where(of_job, AttemptRow.number > JobRow.attempts_before, AttemptRow.error_code.is_null(is_null=False)),
+            lambda: (
+                AttemptRow.select(peewee.fn.COUNT(AttemptRow.number))
+                .join(JobRow)
+                .where(of_job, AttemptRow.number > JobRow.attempts_before, AttemptRow.error_code.is_null(is_null=False))
+            ),
             first,
         )
         own, other = AttemptRow.alias(), JobRow.alias()
@@ -282,14 +290,16 @@ class Attempts:
         )
         self._first_of_image = Query(
             database,
-            own.select(own.number)
-            .join(JobRow, on=JobRow.id == own.job)
-            .where(own.job == slot("job_id"), own.number == slot("number"), ~peewee.fn.EXISTS(before)),
+            lambda: (
+                own.select(own.number)
+                .join(JobRow, on=JobRow.id == own.job)
+                .where(own.job == slot("job_id"), own.number == slot("number"), ~peewee.fn.EXISTS(before))
+            ),
             first,
         )
         self._open = Write(
             database,
-            insert_into(
+            lambda: insert_into(
                 AttemptRow,
                 "started_at",
                 "finished_at",
@@ -303,33 +313,39 @@ class Attempts:
             ),
         )
         leased_at = peewee.fn.COALESCE(AttemptRow.leased_at, slot("now"))
-        self._leased = Write(database, AttemptRow.update({AttemptRow.leased_at: leased_at}).where(of_job, unfinished))
+        self._leased = Write(
+            database, lambda: AttemptRow.update({AttemptRow.leased_at: leased_at}).where(of_job, unfinished)
+        )
         exited_at = peewee.fn.COALESCE(AttemptRow.exited_at, slot("at"))
-        self._over = Write(database, AttemptRow.update({AttemptRow.exited_at: exited_at}).where(of_job, unfinished))
-        self._exited_at = Query(database, AttemptRow.select(AttemptRow.exited_at).where(of_job, unfinished), first)
+        self._over = Write(
+            database, lambda: AttemptRow.update({AttemptRow.exited_at: exited_at}).where(of_job, unfinished)
+        )
+        self._exited_at = Query(
+            database, lambda: AttemptRow.select(AttemptRow.exited_at).where(of_job, unfinished), first
+        )
         self._cache_name = Query(
             database,
-            AttemptRow.select(AttemptRow.cache_name).where(of_job, unfinished),
+            lambda: AttemptRow.select(AttemptRow.cache_name).where(of_job, unfinished),
             lambda row: row[0] and str(row[0]),
         )
         self._name = Write(
-            database, AttemptRow.update({AttemptRow.cache_name: slot("cache_name")}).where(of_job, unfinished)
+            database, lambda: AttemptRow.update({AttemptRow.cache_name: slot("cache_name")}).where(of_job, unfinished)
         )
         self._start = Write(
             database,
-            AttemptRow.update({AttemptRow.state: JobState.RUNNING, AttemptRow.started_at: slot("now")}).where(
+            lambda: AttemptRow.update({AttemptRow.state: JobState.RUNNING, AttemptRow.started_at: slot("now")}).where(
                 of_job, unfinished
             ),
         )
         self._exited = Write(
-            database, AttemptRow.update({AttemptRow.exit_code: slot("exit_code")}).where(of_job, unfinished)
+            database, lambda: AttemptRow.update({AttemptRow.exit_code: slot("exit_code")}).where(of_job, unfinished)
         )
         self._collected = Write(
-            database, AttemptRow.update({AttemptRow.collected_at: slot("now")}).where(of_job, unfinished)
+            database, lambda: AttemptRow.update({AttemptRow.collected_at: slot("now")}).where(of_job, unfinished)
         )
         self._close = Write(
             database,
-            AttemptRow.update(
+            lambda: AttemptRow.update(
                 {
                     AttemptRow.state: slot("state"),
                     AttemptRow.finished_at: slot("now"),

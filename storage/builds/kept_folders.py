@@ -35,7 +35,7 @@ class KeptFolders:
         folders = KeptFolderRow.select(*_KEPT.selected)
         self._find = Query(
             database,
-            folders.where(
+            lambda: folders.where(
                 KeptFolderRow.organization_id == slot("organization_id"),
                 KeptFolderRow.scope == slot("scope"),
                 KeptFolderRow.branch == slot("branch"),
@@ -43,11 +43,11 @@ class KeptFolders:
             ),
             _KEPT,
         )
-        self._all = Query(database, folders.order_by(KeptFolderRow.last_used_at, KeptFolderRow.id), _KEPT)
-        self._insert = Write(database, insert_into(KeptFolderRow))
+        self._all = Query(database, lambda: folders.order_by(KeptFolderRow.last_used_at, KeptFolderRow.id), _KEPT)
+        self._insert = Write(database, lambda: insert_into(KeptFolderRow))
         this = KeptFolderRow.id == slot("id")
-        self._use = Write(database, KeptFolderRow.update({KeptFolderRow.last_used_at: slot("now")}).where(this))
-        self._delete = Write(database, KeptFolderRow.delete().where(this))
+        self._use = Write(database, lambda: KeptFolderRow.update({KeptFolderRow.last_used_at: slot("now")}).where(this))
+        self._delete = Write(database, lambda: KeptFolderRow.delete().where(this))
 
     def find(self, organization_id: int, scope: str, branch: str, origin: str) -> KeptFolder | None:
         """Return the folder of a branch; None if there is none, or its file is gone."""

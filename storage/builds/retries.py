@@ -40,14 +40,16 @@ class Retries:
         held = HoldRow.select(HoldRow.lease).where(HoldRow.lease == LeaseRow.id, HoldRow.finished_at.is_null())
         self._live = Query(
             database,
-            LeaseRow.select(LeaseRow.id)
-            .join(JobRow, on=JobRow.id == LeaseRow.job)
-            .where(JobRow.build == slot("build_id"), LeaseRow.state != LeaseState.ENDED, ~peewee.fn.EXISTS(held)),
+            lambda: (
+                LeaseRow.select(LeaseRow.id)
+                .join(JobRow, on=JobRow.id == LeaseRow.job)
+                .where(JobRow.build == slot("build_id"), LeaseRow.state != LeaseState.ENDED, ~peewee.fn.EXISTS(held))
+            ),
             first,
         )
         self._reopen = Write(
             database,
-            BuildRow.update(
+            lambda: BuildRow.update(
                 {
                     BuildRow.state: slot("state"),
                     BuildRow.waits_for: slot("waits_for"),
@@ -71,7 +73,7 @@ class Retries:
         )
         self._again = Write(
             database,
-            JobRow.update(
+            lambda: JobRow.update(
                 {
                     JobRow.state: slot("new"),
                     JobRow.attempts_before: JobRow.attempt,

@@ -39,9 +39,9 @@ class BuildRoom:
                 BuildRow.from_fork >= slot("from_fork"),
             )
         )
-        self._count = Query(database, unfinished.select(peewee.fn.COUNT(BuildRow.id)), first)
+        self._count = Query(database, lambda: unfinished.select(peewee.fn.COUNT(BuildRow.id)), first)
         self._with_source = Query(
-            database, unfinished.select(BuildRow.uuid).where(BuildRow.has_source == 1), lambda row: str(row[0])
+            database, lambda: unfinished.select(BuildRow.uuid).where(BuildRow.has_source == 1), lambda row: str(row[0])
         )
 
     def require(self, organization_id: int, *, from_fork: bool = False) -> None:

@@ -20,8 +20,8 @@ class TakenBuilds:
     def __init__(self, database: Database) -> None:
         self._database = database
         this = (TakenBuildRow.build == slot("build_id")) & (TakenBuildRow.source == slot("source"))
-        self._get = Query(database, TakenBuildRow.select(TakenBuildRow.taken_id).where(this), first)
-        self._insert = Write(database, insert_into(TakenBuildRow).on_conflict_ignore())
+        self._get = Query(database, lambda: TakenBuildRow.select(TakenBuildRow.taken_id).where(this), first)
+        self._insert = Write(database, lambda: insert_into(TakenBuildRow).on_conflict_ignore())
 
     def get(self, build_id: int, source: str) -> int | None:
         """Return the id of the build that a build takes for a source; None if it has taken none yet."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import peewee
@@ -40,55 +41,65 @@ class Told:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._outputs = Query(
-            database, JobOutputsRow.select(*_OUTPUTS.selected).where(JobOutputsRow.job == slot("job_id")), _OUTPUTS
+            database,
+            lambda: JobOutputsRow.select(*_OUTPUTS.selected).where(JobOutputsRow.job == slot("job_id")),
+            _OUTPUTS,
         )
         self._given = Query(
             database,
-            JobOutputsRow.select(*_GIVEN.selected)
-            .join(JobRow, on=JobRow.id == JobOutputsRow.job)
-            .join(EdgeRow, on=EdgeRow.from_job == JobRow.id)
-            .where(EdgeRow.to_job == slot("job_id")),
+            lambda: (
+                JobOutputsRow.select(*_GIVEN.selected)
+                .join(JobRow, on=JobRow.id == JobOutputsRow.job)
+                .join(EdgeRow, on=EdgeRow.from_job == JobRow.id)
+                .where(EdgeRow.to_job == slot("job_id"))
+            ),
             _GIVEN,
         )
         self._summaries = Query(
             database,
-            JobSummaryRow.select(*_SUMMARY.selected)
-            .join(JobRow, on=JobRow.id == JobSummaryRow.job)
-            .where(JobSummaryRow.build == slot("build_id"), JobSummaryRow.job > slot("after"))
-            .order_by(JobSummaryRow.job)
-            .limit(slot("limit")),
+            lambda: (
+                JobSummaryRow.select(*_SUMMARY.selected)
+                .join(JobRow, on=JobRow.id == JobSummaryRow.job)
+                .where(JobSummaryRow.build == slot("build_id"), JobSummaryRow.job > slot("after"))
+                .order_by(JobSummaryRow.job)
+                .limit(slot("limit"))
+            ),
             _SUMMARY,
         )
         self._annotations = Query(
             database,
-            AnnotationRow.select(*_ANNOTATION.selected)
-            .join(JobRow, on=JobRow.id == AnnotationRow.job)
-            .where(
-                AnnotationRow.build == slot("build_id"),
-                AnnotationRow.id > slot("after"),
-                _if_given("level", AnnotationRow.level),
-                _if_given("path", AnnotationRow.path),
-                _if_given("step", JobRow.step_key),
-            )
-            .order_by(AnnotationRow.id)
-            .limit(slot("limit")),
+            lambda: (
+                AnnotationRow.select(*_ANNOTATION.selected)
+                .join(JobRow, on=JobRow.id == AnnotationRow.job)
+                .where(
+                    AnnotationRow.build == slot("build_id"),
+                    AnnotationRow.id > slot("after"),
+                    _if_given("level", AnnotationRow.level),
+                    _if_given("path", AnnotationRow.path),
+                    _if_given("step", JobRow.step_key),
+                )
+                .order_by(AnnotationRow.id)
+                .limit(slot("limit"))
+            ),
             _ANNOTATION,
         )
         self._counts = Query(
             database,
-            AnnotationRow.select(AnnotationRow.level, peewee.fn.COUNT(AnnotationRow.id))
-            .where(AnnotationRow.build == slot("build_id"))
-            .group_by(AnnotationRow.level),
+            lambda: (
+                AnnotationRow.select(AnnotationRow.level, peewee.fn.COUNT(AnnotationRow.id))
+                .where(AnnotationRow.build == slot("build_id"))
+                .group_by(AnnotationRow.level)
+            ),
             lambda row: (str(row[0]), int(row[1])),
         )
-        self._insert_outputs = Write(database, insert_into(JobOutputsRow, "expired").on_conflict_replace())
-        self._insert_summary = Write(database, insert_into(JobSummaryRow).on_conflict_replace())
-        self._insert_annotation = Write(database, insert_into(AnnotationRow))
-        self._any = Query(database, _any_of_job(), first)
-        self._delete = {row: Write(database, row.delete().where(row.job == slot("job_id"))) for row in _ROWS}
-        self._copy = [Write(database, _copied(row)) for row in _ROWS]
+        self._insert_outputs = Write(database, lambda: insert_into(JobOutputsRow, "expired").on_conflict_replace())
+        self._insert_summary = Write(database, lambda: insert_into(JobSummaryRow).on_conflict_replace())
+        self._insert_annotation = Write(database, lambda: insert_into(AnnotationRow))
+        self._any = Query(database, _any_of_job, first)
+        self._delete = {row: Write(database, partial(_of_job, row)) for row in _ROWS}
+        self._copy = [Write(database, partial(_copied, row)) for row in _ROWS]
         disks = SnapshotRow.select(SnapshotRow.name).where(SnapshotRow.job == slot("job_id"))
-        self._uncache = Write(database, CacheRow.delete().where(CacheRow.snapshot.in_(disks)))
+        self._uncache = Write(database, lambda: CacheRow.delete().where(CacheRow.snapshot.in_(disks)))
 
     def outputs(self, job_id: int) -> JobOutputs | None:
         """Return the outputs of a job; None if its last command gave none."""
@@ -168,6 +179,11 @@ def _any_of_job() -> peewee.Query:
     """Return the query of a job's id, if it has told anything."""
     outputs, summary, annotation = (peewee.fn.EXISTS(row.select(row.job).where(row.job == JobRow.id)) for row in _ROWS)
     return JobRow.select(JobRow.id).where(JobRow.id == slot("job_id"), outputs | summary | annotation)
+
+
+def _of_job(row: type[Row]) -> peewee.Delete:
+    """Return a DELETE of one job's rows."""
+    return row.delete().where(row.job == slot("job_id"))
 
 
 def _copied(row: type[Row]) -> peewee.Insert:

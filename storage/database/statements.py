@@ -98,25 +98,25 @@ class Slots(Generic[T]):
 
 
 class _Statement:
-    """A query that is compiled at its first use, because most processes use few of the queries."""
+    """A query that is made and compiled at its first use, because most processes use few of the queries."""
 
-    def __init__(self, database: Database, query: peewee.Query) -> None:
+    def __init__(self, database: Database, make: Callable[[], peewee.Query]) -> None:
         self._database = database
-        self._query = query
+        self._make = make
 
     @cached_property
     def sql(self) -> str:
         """The SQL, with its slots."""
         context = peewee.SqliteDatabase(None).get_sql_context(value_literals=True)
-        sql, _ = context.sql(self._query).query()  # type: ignore[no-untyped-call] # peewee's stubs leave it open
+        sql, _ = context.sql(self._make()).query()  # type: ignore[no-untyped-call] # peewee's stubs leave it open
         return str(sql)
 
 
 class Query(_Statement, Generic[T]):
     """A statement that returns rows; it may also write them."""
 
-    def __init__(self, database: Database, query: peewee.Query, row: Callable[[Sequence[Any]], T]) -> None:
-        super().__init__(database, query)
+    def __init__(self, database: Database, make: Callable[[], peewee.Query], row: Callable[[Sequence[Any]], T]) -> None:
+        super().__init__(database, make)
         self._row = row
 
     def one(self, **slots: SqlValue) -> T | None:

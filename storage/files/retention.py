@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import TYPE_CHECKING
 
 import peewee
@@ -53,27 +54,31 @@ class Retention(ABC):
         place = peewee.Tuple(BuildRow.finished_at, BuildRow.id)
         this = BuildRow.id == slot("id")
         self._bytes = Query(
-            database, BuildRow.select(peewee.fn.COALESCE(peewee.fn.SUM(size), 0)).where(has_some, not_expired), first
+            database,
+            lambda: BuildRow.select(peewee.fn.COALESCE(peewee.fn.SUM(size), 0)).where(has_some, not_expired),
+            first,
         )
         self._kept = Query(
             database,
-            builds.where(has_some, not_expired, place > peewee.Tuple(slot("finished_at"), slot("id")))
-            .order_by(BuildRow.finished_at, BuildRow.id)
-            .limit(_BATCH),
+            lambda: (
+                builds.where(has_some, not_expired, place > peewee.Tuple(slot("finished_at"), slot("id")))
+                .order_by(BuildRow.finished_at, BuildRow.id)
+                .limit(_BATCH)
+            ),
             kept,
         )
         self._expired = Query(
             database,
-            builds.where(has_some, expired_at.is_null(is_null=False)).order_by(BuildRow.id).limit(_BATCH),
+            lambda: builds.where(has_some, expired_at.is_null(is_null=False)).order_by(BuildRow.id).limit(_BATCH),
             kept,
         )
         self._expire = Write(
             database,
-            BuildRow.update({expired_at: slot("now")}).where(
+            lambda: BuildRow.update({expired_at: slot("now")}).where(
                 this, not_expired, BuildRow.finished_at.is_null(is_null=False)
             ),
         )
-        self._forget = Write(database, BuildRow.update({size: None}).where(this))
+        self._forget = Write(database, lambda: BuildRow.update({size: None}).where(this))
 
     def bytes(self) -> int:
         """Return the total size of all builds' files, in bytes."""
@@ -128,13 +133,17 @@ class MeasuredRetention(Retention):
         super().__init__(database, size, expired_at)
         self._to_measure = Query(
             database,
-            BuildRow.select(BuildRow.uuid)
-            .where(*has_files, BuildRow.finished_at.is_null(is_null=False), size.is_null(), expired_at.is_null())
-            .order_by(BuildRow.id)
-            .limit(_BATCH),
+            lambda: (
+                BuildRow.select(BuildRow.uuid)
+                .where(*has_files, BuildRow.finished_at.is_null(is_null=False), size.is_null(), expired_at.is_null())
+                .order_by(BuildRow.id)
+                .limit(_BATCH)
+            ),
             lambda row: str(row[0]),
         )
-        self._note = Write(database, BuildRow.update({size: slot("bytes")}).where(BuildRow.uuid == slot("uuid")))
+        self._note = Write(
+            database, lambda: BuildRow.update({size: slot("bytes")}).where(BuildRow.uuid == slot("uuid"))
+        )
 
     def measure(self) -> None:
         """Note the size of the files of every build that finished since the last call."""
@@ -161,10 +170,10 @@ class ArtifactRetention(Retention):
         self._files = files
         self._uuids = Query(
             database,
-            ArtifactRow.select(ArtifactRow.uuid).join(BuildRow).where(BuildRow.uuid == slot("build_uuid")),
+            lambda: ArtifactRow.select(ArtifactRow.uuid).join(BuildRow).where(BuildRow.uuid == slot("build_uuid")),
             lambda row: str(row[0]),
         )
-        self._delete = Write(database, ArtifactRow.delete().where(ArtifactRow.build == slot("build_id")))
+        self._delete = Write(database, lambda: ArtifactRow.delete().where(ArtifactRow.build == slot("build_id")))
 
     def remove_orphans(self, before: datetime) -> int:
         """Remove the files without a row that are older than an instant; return how many.
@@ -194,26 +203,29 @@ class LogRetention(MeasuredRetention):
     def __init__(self, database: Database, logs: LogFiles) -> None:
         super().__init__(database, BuildRow.log_bytes, BuildRow.logs_expired_at)
         self._logs = logs
-        self._known = Query(database, BuildRow.select(BuildRow.id).where(BuildRow.uuid == slot("uuid")), first)
+        self._known = Query(database, lambda: BuildRow.select(BuildRow.id).where(BuildRow.uuid == slot("uuid")), first)
         cached = (
             SnapshotRow.select(SnapshotRow.name)
             .join(CacheRow, on=CacheRow.snapshot == SnapshotRow.name)
             .where(SnapshotRow.job == JobOutputsRow.job)
         )
         self._expire_outputs = Write(
-            database, JobOutputsRow.update({JobOutputsRow.expired: 1}).where(JobOutputsRow.build == slot("build_id"))
+            database,
+            lambda: JobOutputsRow.update({JobOutputsRow.expired: 1}).where(JobOutputsRow.build == slot("build_id")),
         )
         self._old_outputs = Query(
             database,
-            JobOutputsRow.select(JobOutputsRow.job)
-            .where(JobOutputsRow.expired == 1, ~peewee.fn.EXISTS(cached))
-            .limit(_BATCH),
+            lambda: (
+                JobOutputsRow.select(JobOutputsRow.job)
+                .where(JobOutputsRow.expired == 1, ~peewee.fn.EXISTS(cached))
+                .limit(_BATCH)
+            ),
             first,
         )
-        self._delete_told = [
-            Write(database, row.delete().where(row.build == slot("build_id"))) for row in (JobSummaryRow, AnnotationRow)
-        ]
-        self._forget_outputs = Write(database, JobOutputsRow.delete().where(JobOutputsRow.job == slot("job_id")))
+        self._delete_told = [Write(database, partial(_of_build, row)) for row in (JobSummaryRow, AnnotationRow)]
+        self._forget_outputs = Write(
+            database, lambda: JobOutputsRow.delete().where(JobOutputsRow.job == slot("job_id"))
+        )
 
     def remove_orphans(self) -> list[str]:
         """Remove the logs of builds without a row; return the names of their folders."""
@@ -245,6 +257,11 @@ class LogRetention(MeasuredRetention):
         return self._logs.bytes_of(build_uuid)
 
 
+def _of_build(row: type[JobSummaryRow | AnnotationRow]) -> peewee.Delete:
+    """Return a DELETE of what the jobs of one build told."""
+    return row.delete().where(row.build == slot("build_id"))
+
+
 class SourceRetention(MeasuredRetention):
     """Retention of source archives. Never touches an unfinished build's. Safe in any thread.
 
@@ -256,9 +273,9 @@ class SourceRetention(MeasuredRetention):
         super().__init__(database, BuildRow.source_bytes, BuildRow.source_expired_at, has_source)
         self._sources = sources
         uuids = BuildRow.select(BuildRow.uuid)
-        self._unfinished = Query(database, uuids.where(BuildRow.finished_at.is_null()), lambda row: str(row[0]))
+        self._unfinished = Query(database, lambda: uuids.where(BuildRow.finished_at.is_null()), lambda row: str(row[0]))
         self._kept_uuids = Query(
-            database, uuids.where(has_source, BuildRow.source_expired_at.is_null()), lambda row: str(row[0])
+            database, lambda: uuids.where(has_source, BuildRow.source_expired_at.is_null()), lambda row: str(row[0])
         )
 
     def owners(self) -> set[str]:

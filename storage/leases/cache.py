@@ -90,45 +90,47 @@ class Cache:
         )
         has_disk = JobRow.select(JobRow.id).where(JobRow.build == BuildRow.id, JobRow.disk.is_null(is_null=False))
         exists, builds = peewee.fn.EXISTS, BuildRow.select(BuildRow.id)
-        self._get = Query(database, entries.where(this), _ENTRY)
+        self._get = Query(database, lambda: entries.where(this), _ENTRY)
         self._find = Query(
             database,
-            entries.where(CacheRow.name == slot("name")),
+            lambda: entries.where(CacheRow.name == slot("name")),
             _ENTRY,
         )
         # What a job has left is of its last attempt, which may not be the one that left the disk.
         self._is_older = Query(
             database,
-            LeaseRow.select(LeaseRow.id)
-            .join(JobRow, on=JobRow.id == LeaseRow.job)
-            .where(LeaseRow.uuid == slot("snapshot"), LeaseRow.attempt < JobRow.attempt),
+            lambda: (
+                LeaseRow.select(LeaseRow.id)
+                .join(JobRow, on=JobRow.id == LeaseRow.job)
+                .where(LeaseRow.uuid == slot("snapshot"), LeaseRow.attempt < JobRow.attempt)
+            ),
             first,
         )
         self._entries = Query(
             database,
-            entries.where(
+            lambda: entries.where(
                 organization.is_null() | (OrganizationRow.slug == organization),
                 pipeline.is_null() | (PipelineRow.slug == pipeline),
             ).order_by(CacheRow.last_used_at, CacheRow.id),
             _ENTRY,
         )
         needs_no_vm = exists(may_hit) | all_skipped
-        self._may_hit = Query(database, builds.where(BuildRow.id == slot("build_id"), needs_no_vm), first)
+        self._may_hit = Query(database, lambda: builds.where(BuildRow.id == slot("build_id"), needs_no_vm), first)
         self._begun = Query(
             database,
-            builds.where(
+            lambda: builds.where(
                 BuildRow.finished_at.is_null(),
                 BuildRow.state == BuildState.SCHEDULED,
                 exists(has_disk) | needs_no_vm,
             ),
             first,
         )
-        self._insert = Write(database, insert_into(CacheRow).on_conflict_ignore())
+        self._insert = Write(database, lambda: insert_into(CacheRow).on_conflict_ignore())
         self._use = Write(
             database,
-            CacheRow.update({CacheRow.last_used_at: slot("now"), CacheRow.hits: CacheRow.hits + 1}).where(this),
+            lambda: CacheRow.update({CacheRow.last_used_at: slot("now"), CacheRow.hits: CacheRow.hits + 1}).where(this),
         )
-        self._drop = Write(database, CacheRow.delete().where(this))
+        self._drop = Write(database, lambda: CacheRow.delete().where(this))
 
     def find(self, name: str) -> CacheEntry | None:
         """Return the entry with a name."""
@@ -221,50 +223,56 @@ class Snapshots:
         kept, failed = KeptDiskRow.select(KeptDiskRow.snapshot), SnapshotRow.alias()
         below_kept = failed.select(failed.base).where(failed.name.in_(kept), failed.base.is_null(is_null=False))
         maker, makers_build = JobRow.alias(), BuildRow.alias()
-        self._get = Query(database, snapshots.where(this), _SNAPSHOT)
+        self._get = Query(database, lambda: snapshots.where(this), _SNAPSHOT)
         self._of_job = Query(
             database,
-            snapshots.join(JobRow, on=JobRow.disk == SnapshotRow.name).where(JobRow.id == slot("job_id")),
+            lambda: snapshots.join(JobRow, on=JobRow.disk == SnapshotRow.name).where(JobRow.id == slot("job_id")),
             _SNAPSHOT,
         )
         self._below = Query(
             database,
-            snapshots.join(JobRow, on=JobRow.disk == SnapshotRow.name)
-            .join(EdgeRow, on=EdgeRow.from_job == JobRow.id)
-            .where(EdgeRow.to_job == slot("job_id"), EdgeRow.kind == EdgeKind.BUILDS_IN),
+            lambda: (
+                snapshots.join(JobRow, on=JobRow.disk == SnapshotRow.name)
+                .join(EdgeRow, on=EdgeRow.from_job == JobRow.id)
+                .where(EdgeRow.to_job == slot("job_id"), EdgeRow.kind == EdgeKind.BUILDS_IN)
+            ),
             _SNAPSHOT,
         )
         self._parent = Query(
             database,
-            EdgeRow.select(EdgeRow.from_job).where(
+            lambda: EdgeRow.select(EdgeRow.from_job).where(
                 EdgeRow.to_job == slot("job_id"), EdgeRow.kind == EdgeKind.BUILDS_IN
             ),
             first,
         )
-        self._all = Query(database, snapshots.order_by(SnapshotRow.id), _SNAPSHOT)
+        self._all = Query(database, lambda: snapshots.order_by(SnapshotRow.id), _SNAPSHOT)
         makers = (
             SnapshotRow.select(BuildRow.uuid).join(JobRow, on=JobRow.id == SnapshotRow.job).join(BuildRow).distinct()
         )
-        self._builds = Query(database, makers, lambda row: str(row[0]))
-        self._in_use = Query(database, disks_in_use, lambda row: str(row[0]))
+        self._builds = Query(database, lambda: makers, lambda row: str(row[0]))
+        self._in_use = Query(database, lambda: disks_in_use, lambda row: str(row[0]))
         self._unneeded = Query(
             database,
-            snapshots.join(maker, on=maker.id == SnapshotRow.job)
-            .join(makers_build, on=makers_build.id == maker.build)
-            .where(
-                makers_build.finished_at.is_null(is_null=False),
-                SnapshotRow.name.not_in(disks_in_use),
-                SnapshotRow.name.not_in(CacheRow.select(CacheRow.snapshot)),
-                SnapshotRow.name.not_in(kept),
-                SnapshotRow.name.not_in(below_kept),
-            )
-            .order_by(SnapshotRow.id),
+            lambda: (
+                snapshots.join(maker, on=maker.id == SnapshotRow.job)
+                .join(makers_build, on=makers_build.id == maker.build)
+                .where(
+                    makers_build.finished_at.is_null(is_null=False),
+                    SnapshotRow.name.not_in(disks_in_use),
+                    SnapshotRow.name.not_in(CacheRow.select(CacheRow.snapshot)),
+                    SnapshotRow.name.not_in(kept),
+                    SnapshotRow.name.not_in(below_kept),
+                )
+                .order_by(SnapshotRow.id)
+            ),
             _SNAPSHOT,
         )
-        self._insert = Write(database, insert_into(SnapshotRow, "bytes").on_conflict_replace())
-        self._give = Write(database, JobRow.update({JobRow.disk: slot("name")}).where(JobRow.id == slot("job_id")))
-        self._note = Write(database, SnapshotRow.update({SnapshotRow.bytes: slot("bytes")}).where(this))
-        self._remove = Write(database, SnapshotRow.delete().where(this))
+        self._insert = Write(database, lambda: insert_into(SnapshotRow, "bytes").on_conflict_replace())
+        self._give = Write(
+            database, lambda: JobRow.update({JobRow.disk: slot("name")}).where(JobRow.id == slot("job_id"))
+        )
+        self._note = Write(database, lambda: SnapshotRow.update({SnapshotRow.bytes: slot("bytes")}).where(this))
+        self._remove = Write(database, lambda: SnapshotRow.delete().where(this))
 
     def add(
         self, name: str, job_id: int, provider: str, base: str | None = None, cache_name: str | None = None

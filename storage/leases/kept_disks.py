@@ -31,29 +31,35 @@ class KeptDisks:
         of_snapshot = KeptDiskRow.snapshot == SnapshotRow.name
         self._all = Query(
             database,
-            KeptDiskRow.select(*_KEPT.selected)
-            .join(SnapshotRow, on=of_snapshot)
-            .order_by(KeptDiskRow.created_at, KeptDiskRow.snapshot),
+            lambda: (
+                KeptDiskRow.select(*_KEPT.selected)
+                .join(SnapshotRow, on=of_snapshot)
+                .order_by(KeptDiskRow.created_at, KeptDiskRow.snapshot)
+            ),
             _KEPT,
         )
         self._use = Query(
             database,
-            KeptDiskRow.select(peewee.fn.COUNT(KeptDiskRow.snapshot), peewee.fn.TOTAL(SnapshotRow.bytes))
-            .join(SnapshotRow, on=of_snapshot)
-            .where(KeptDiskRow.organization_id == slot("organization_id")),
+            lambda: (
+                KeptDiskRow.select(peewee.fn.COUNT(KeptDiskRow.snapshot), peewee.fn.TOTAL(SnapshotRow.bytes))
+                .join(SnapshotRow, on=of_snapshot)
+                .where(KeptDiskRow.organization_id == slot("organization_id"))
+            ),
             lambda row: (int(row[0]), int(row[1])),
         )
         self._of_job = Query(
             database,
-            SnapshotRow.select(*_SNAPSHOT.selected)
-            .join(KeptDiskRow, on=of_snapshot)
-            .where(SnapshotRow.job == slot("job_id"))
-            .order_by(SnapshotRow.id.desc())
-            .limit(1),
+            lambda: (
+                SnapshotRow.select(*_SNAPSHOT.selected)
+                .join(KeptDiskRow, on=of_snapshot)
+                .where(SnapshotRow.job == slot("job_id"))
+                .order_by(SnapshotRow.id.desc())
+                .limit(1)
+            ),
             _SNAPSHOT,
         )
-        self._insert = Write(database, insert_into(KeptDiskRow).on_conflict_ignore())
-        self._drop = Write(database, KeptDiskRow.delete().where(KeptDiskRow.snapshot == slot("name")))
+        self._insert = Write(database, lambda: insert_into(KeptDiskRow).on_conflict_ignore())
+        self._drop = Write(database, lambda: KeptDiskRow.delete().where(KeptDiskRow.snapshot == slot("name")))
 
     def keep(self, name: str, build: Build) -> None:
         """Keep the snapshot of a failed job of a build; one that is kept already stays as it is."""

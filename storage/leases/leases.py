@@ -41,21 +41,23 @@ class Leases:
         this = LeaseRow.id == slot("id")
         live = LeaseRow.state != LeaseState.ENDED
         coalesce = peewee.fn.COALESCE
-        self._get = Query(database, leases.where(this), _LEASE)
-        self._by_uuid = Query(database, leases.where(LeaseRow.uuid == slot("uuid")), _LEASE)
+        self._get = Query(database, lambda: leases.where(this), _LEASE)
+        self._by_uuid = Query(database, lambda: leases.where(LeaseRow.uuid == slot("uuid")), _LEASE)
         self._of_job = Query(
-            database, leases.where(LeaseRow.job == slot("job_id")).order_by(LeaseRow.attempt.desc()).limit(1), _LEASE
+            database,
+            lambda: leases.where(LeaseRow.job == slot("job_id")).order_by(LeaseRow.attempt.desc()).limit(1),
+            _LEASE,
         )
-        self._live = Query(database, leases.where(live).order_by(LeaseRow.id), _LEASE)
+        self._live = Query(database, lambda: leases.where(live).order_by(LeaseRow.id), _LEASE)
         self._move = Write(
             database,
-            LeaseRow.update({LeaseRow.state: slot("new"), LeaseRow.member: slot("member")}).where(
+            lambda: LeaseRow.update({LeaseRow.state: slot("new"), LeaseRow.member: slot("member")}).where(
                 this, LeaseRow.state == LeaseState.CREATING
             ),
         )
         self._start = Write(
             database,
-            LeaseRow.update(
+            lambda: LeaseRow.update(
                 {
                     LeaseRow.started_at: slot("now"),
                     LeaseRow.boot: slot("boot"),
@@ -63,14 +65,14 @@ class Leases:
                 }
             ).where(this, LeaseRow.started_at.is_null()),
         )
-        self._kill = Write(database, LeaseRow.update({LeaseRow.killed_by: slot("by")}).where(this, live))
+        self._kill = Write(database, lambda: LeaseRow.update({LeaseRow.killed_by: slot("by")}).where(this, live))
         self._seen_at = Query(
-            database, LeaseRow.select(coalesce(LeaseRow.seen_at, LeaseRow.started_at)).where(this), first
+            database, lambda: LeaseRow.select(coalesce(LeaseRow.seen_at, LeaseRow.started_at)).where(this), first
         )
-        self._seen = Write(database, LeaseRow.update({LeaseRow.seen_at: slot("now")}).where(this))
+        self._seen = Write(database, lambda: LeaseRow.update({LeaseRow.seen_at: slot("now")}).where(this))
         self._end = Write(
             database,
-            LeaseRow.update(
+            lambda: LeaseRow.update(
                 {
                     LeaseRow.state: LeaseState.ENDED,
                     LeaseRow.finished_at: coalesce(LeaseRow.finished_at, slot("now")),
@@ -79,21 +81,23 @@ class Leases:
         )
         self._end_unclaimed = Write(
             database,
-            LeaseRow.update({LeaseRow.state: LeaseState.ENDED, LeaseRow.finished_at: slot("now")}).where(
+            lambda: LeaseRow.update({LeaseRow.state: LeaseState.ENDED, LeaseRow.finished_at: slot("now")}).where(
                 this, live, LeaseRow.job.is_null()
             ),
         )
         self._assign_job = Query(
             database,
-            JobRow.update({JobRow.state: JobState.ASSIGNED, JobRow.attempt: JobRow.attempt + 1})
-            .where(JobRow.id == slot("job_id"), JobRow.state == JobState.SCHEDULED)
-            .returning(JobRow.organization, JobRow.attempt),
+            lambda: (
+                JobRow.update({JobRow.state: JobState.ASSIGNED, JobRow.attempt: JobRow.attempt + 1})
+                .where(JobRow.id == slot("job_id"), JobRow.state == JobState.SCHEDULED)
+                .returning(JobRow.organization, JobRow.attempt)
+            ),
             lambda row: (int(row[0]), int(row[1])),
         )
         build = JobRow.select(JobRow.build).where(JobRow.id == slot("job_id"))
         self._start_build = Write(
             database,
-            BuildRow.update({BuildRow.started_at: slot("now")}).where(
+            lambda: BuildRow.update({BuildRow.started_at: slot("now")}).where(
                 BuildRow.id == build, BuildRow.started_at.is_null()
             ),
         )
@@ -300,13 +304,13 @@ class LeaseClaims:
         self._database = database
         self._insert = Write(
             database,
-            insert_into(
+            lambda: insert_into(
                 LeaseRow, "started_at", "finished_at", "boot", "started_uptime", "killed_by", "seen_at", "member"
             ),
         )
         self._adopt = Write(
             database,
-            LeaseRow.update(
+            lambda: LeaseRow.update(
                 {LeaseRow.state: LeaseState.CREATING}
                 | {column: slot(column.column_name) for column in _CLAIM.columns.values()}
             ).where(LeaseRow.id == slot("id")),

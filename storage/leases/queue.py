@@ -80,22 +80,24 @@ class Queue:
         back_off = Columns(_BackOff, JobRow.not_before, (over, bool))
         self._head_after = Query(
             database,
-            queued.where(waits, JobRow.organization > slot("after")).order_by(JobRow.organization, *turn).limit(1),
+            lambda: (
+                queued.where(waits, JobRow.organization > slot("after")).order_by(JobRow.organization, *turn).limit(1)
+            ),
             _QUEUED,
         )
-        self._head = Query(database, queued.where(waits, of_organization).order_by(*turn).limit(1), _QUEUED)
+        self._head = Query(database, lambda: queued.where(waits, of_organization).order_by(*turn).limit(1), _QUEUED)
         self._following = Query(
-            database, queued.where(waits, of_organization).order_by(*turn).limit(slot("limit")), _QUEUED
+            database, lambda: queued.where(waits, of_organization).order_by(*turn).limit(slot("limit")), _QUEUED
         )
         self._backing_off = Query(
             database,
-            JobRow.select(JobRow.id).where(backs_off).order_by(JobRow.not_before).limit(slot("limit")),
+            lambda: JobRow.select(JobRow.id).where(backs_off).order_by(JobRow.not_before).limit(slot("limit")),
             first,
         )
-        self._length = Query(database, JobRow.select(peewee.fn.COUNT(JobRow.id)).where(waits), first)
+        self._length = Query(database, lambda: JobRow.select(peewee.fn.COUNT(JobRow.id)).where(waits), first)
         self._ahead = Query(
             database,
-            JobRow.select(peewee.fn.COUNT(JobRow.id)).where(
+            lambda: JobRow.select(peewee.fn.COUNT(JobRow.id)).where(
                 waits,
                 of_organization,
                 peewee.Tuple(*turn) < peewee.Tuple(slot("scheduled_at"), slot("position"), slot("job_id")),
@@ -104,94 +106,108 @@ class Queue:
         )
         self._of_organization = Query(
             database,
-            JobRow.select(JobRow.id, JobRow.build).where(waits, of_organization).order_by(*turn),
+            lambda: JobRow.select(JobRow.id, JobRow.build).where(waits, of_organization).order_by(*turn),
             lambda row: (int(row[0]), int(row[1])),
         )
-        self._wake = Write(database, JobRow.update({JobRow.not_before: None}).where(backs_off, over))
+        self._wake = Write(database, lambda: JobRow.update({JobRow.not_before: None}).where(backs_off, over))
         self._next_wake = Query(
             database,
-            JobRow.select(*back_off.selected).where(backs_off).order_by(JobRow.not_before).limit(1),
+            lambda: JobRow.select(*back_off.selected).where(backs_off).order_by(JobRow.not_before).limit(1),
             back_off,
         )
         since: Columns[datetime] = Columns(lambda at: at, JobRow.queued_at)
         self._oldest = Query(
             database,
-            JobRow.select(*since.selected)
-            .where(waits, JobRow.queued_at.is_null(is_null=False))
-            .order_by(JobRow.queued_at)
-            .limit(1),
+            lambda: (
+                JobRow.select(*since.selected)
+                .where(waits, JobRow.queued_at.is_null(is_null=False))
+                .order_by(JobRow.queued_at)
+                .limit(1)
+            ),
             since,
         )
         self._overdue = Query(
             database,
-            queued.where(waits, JobRow.queued_at <= slot("before")).order_by(JobRow.queued_at).limit(slot("limit")),
+            lambda: (
+                queued.where(waits, JobRow.queued_at <= slot("before")).order_by(JobRow.queued_at).limit(slot("limit"))
+            ),
             _QUEUED,
         )
         awaits = scheduled & JobRow.awaited_image.is_null(is_null=False)
         this_image = awaits & (JobRow.awaited_image == slot("awaited"))
         self._image_after = Query(
             database,
-            JobRow.select(JobRow.image).where(waits, JobRow.image > slot("after")).order_by(JobRow.image).limit(1),
+            lambda: (
+                JobRow.select(JobRow.image).where(waits, JobRow.image > slot("after")).order_by(JobRow.image).limit(1)
+            ),
             _text,
         )
         self._await = Write(
             database,
-            JobRow.update({JobRow.awaited_image: slot("awaited")}).where(
+            lambda: JobRow.update({JobRow.awaited_image: slot("awaited")}).where(
                 waits, JobRow.image == slot("image"), ~peewee.fn.EXISTS(_PARENT)
             ),
         )
         has_services = JobRow.services != "{}"
         self._services = Query(
-            database, JobRow.select(JobRow.services).where(JobRow.id == slot("id"), has_services), _images_of_services
+            database,
+            lambda: JobRow.select(JobRow.services).where(JobRow.id == slot("id"), has_services),
+            _images_of_services,
         )
         self._await_alone = Write(
-            database, JobRow.update({JobRow.awaited_image: slot("awaited")}).where(waits, JobRow.id == slot("id"))
+            database,
+            lambda: JobRow.update({JobRow.awaited_image: slot("awaited")}).where(waits, JobRow.id == slot("id")),
         )
         self._awaited_after = Query(
             database,
-            JobRow.select(JobRow.awaited_image)
-            .where(awaits, JobRow.awaited_image > slot("after"))
-            .order_by(JobRow.awaited_image)
-            .limit(1),
+            lambda: (
+                JobRow.select(JobRow.awaited_image)
+                .where(awaits, JobRow.awaited_image > slot("after"))
+                .order_by(JobRow.awaited_image)
+                .limit(1)
+            ),
             _text,
         )
         self._awaiting = Query(
             database,
-            JobRow.select(*_AWAITING.selected).join(BuildRow).where(this_image).order_by(JobRow.scheduled_at),
+            lambda: JobRow.select(*_AWAITING.selected).join(BuildRow).where(this_image).order_by(JobRow.scheduled_at),
             _AWAITING,
         )
-        self._awaits = Query(database, JobRow.select(JobRow.id).where(this_image).limit(1), first)
+        self._awaits = Query(database, lambda: JobRow.select(JobRow.id).where(this_image).limit(1), first)
         self._end_await = Write(
-            database, JobRow.update({JobRow.awaited_image: None, JobRow.queued_at: slot("now")}).where(this_image)
+            database,
+            lambda: JobRow.update({JobRow.awaited_image: None, JobRow.queued_at: slot("now")}).where(this_image),
         )
         awaits_lock = scheduled & (JobRow.awaits_lock == 1)
         self._awaiting_locks = Query(
             database,
-            JobRow.select(*_LOCK.selected).where(awaits_lock).order_by(*turn).limit(slot("limit")),
+            lambda: JobRow.select(*_LOCK.selected).where(awaits_lock).order_by(*turn).limit(slot("limit")),
             _LOCK,
         )
         self._locked = Query(
             database,
-            JobRow.select(peewee.fn.COUNT(JobRow.id)).where(
+            lambda: JobRow.select(peewee.fn.COUNT(JobRow.id)).where(
                 of_organization, JobRow.lock == slot("lock"), JobRow.awaits_lock == 0, JobRow.finished_at.is_null()
             ),
             first,
         )
         self._lock = Write(
             database,
-            JobRow.update({JobRow.awaits_lock: 0, JobRow.queued_at: slot("now")}).where(
+            lambda: JobRow.update({JobRow.awaits_lock: 0, JobRow.queued_at: slot("now")}).where(
                 awaits_lock, JobRow.id == slot("id")
             ),
         )
         self._past_use = Query(
             database,
-            LeaseRow.select(*_USE.selected)
-            .where(
-                LeaseRow.started_at.is_null(is_null=False),
-                LeaseRow.finished_at > slot("since"),
-                LeaseRow.organization.is_null(is_null=False),
-            )
-            .order_by(LeaseRow.finished_at),
+            lambda: (
+                LeaseRow.select(*_USE.selected)
+                .where(
+                    LeaseRow.started_at.is_null(is_null=False),
+                    LeaseRow.finished_at > slot("since"),
+                    LeaseRow.organization.is_null(is_null=False),
+                )
+                .order_by(LeaseRow.finished_at)
+            ),
             _USE,
         )
 

@@ -54,24 +54,30 @@ class Renders:
         self._inserter = JobInserter(database)
         this, unfinished = RenderRow.build == slot("build_id"), RenderRow.finished_at.is_null()
         renders = RenderRow.select(*_RENDER.selected).join(BuildRow).join(PipelineRow)
-        self._get = Query(database, renders.where(this), _RENDER)
-        self._unfinished = Query(database, renders.where(unfinished).order_by(RenderRow.build), _RENDER)
+        self._get = Query(database, lambda: renders.where(this), _RENDER)
+        self._unfinished = Query(database, lambda: renders.where(unfinished).order_by(RenderRow.build), _RENDER)
         at_hand = RenderRow.ref.is_null()
         allowed = BuildRow.waits_for.is_null() | (BuildRow.waits_for != WaitsFor.APPROVAL)
-        self._due = Query(database, renders.where(unfinished, at_hand, allowed).order_by(RenderRow.build), _RENDER)
-        self._to_fetch = Query(database, renders.where(unfinished, ~at_hand).order_by(RenderRow.build), _RENDER)
-        self._set_fetched = Write(database, RenderRow.update({RenderRow.ref: None}).where(this, unfinished, ~at_hand))
-        self._insert = Write(database, insert_into(RenderRow, "lease_id", "finished_at"))
-        self._set_lease = Write(database, RenderRow.update({RenderRow.lease: slot("lease_id")}).where(this, unfinished))
+        self._due = Query(
+            database, lambda: renders.where(unfinished, at_hand, allowed).order_by(RenderRow.build), _RENDER
+        )
+        self._to_fetch = Query(database, lambda: renders.where(unfinished, ~at_hand).order_by(RenderRow.build), _RENDER)
+        self._set_fetched = Write(
+            database, lambda: RenderRow.update({RenderRow.ref: None}).where(this, unfinished, ~at_hand)
+        )
+        self._insert = Write(database, lambda: insert_into(RenderRow, "lease_id", "finished_at"))
+        self._set_lease = Write(
+            database, lambda: RenderRow.update({RenderRow.lease: slot("lease_id")}).where(this, unfinished)
+        )
         self._finish = Write(
             database,
-            RenderRow.update({RenderRow.finished_at: slot("now"), RenderRow.rejected: slot("rejected")}).where(
+            lambda: RenderRow.update({RenderRow.finished_at: slot("now"), RenderRow.rejected: slot("rejected")}).where(
                 this, unfinished
             ),
         )
         self._set_plan = Write(
             database,
-            BuildRow.update(
+            lambda: BuildRow.update(
                 {
                     BuildRow.pipeline_ir: slot("pipeline_ir"),
                     BuildRow.timeout_seconds: slot("timeout_seconds"),
@@ -82,21 +88,24 @@ class Renders:
             ).where(BuildRow.id == slot("build_id")),
         )
         self._refuse = Write(
-            database, BuildRow.update({BuildRow.refused: slot("refused")}).where(BuildRow.id == slot("build_id"))
+            database,
+            lambda: BuildRow.update({BuildRow.refused: slot("refused")}).where(BuildRow.id == slot("build_id")),
         )
-        self._reject_key = Write(database, KeyRow.update({KeyRow.rejected: 1}).where(KeyRow.build == slot("build_id")))
+        self._reject_key = Write(
+            database, lambda: KeyRow.update({KeyRow.rejected: 1}).where(KeyRow.build == slot("build_id"))
+        )
         self._cached = Query(
             database,
-            RenderedRow.select(*_RENDERED.selected).where(
+            lambda: RenderedRow.select(*_RENDERED.selected).where(
                 RenderedRow.name == slot("name"), RenderedRow.expires_at > slot("now")
             ),
             _RENDERED,
         )
-        self._keep = Write(database, insert_into(RenderedRow).on_conflict("REPLACE"))
+        self._keep = Write(database, lambda: insert_into(RenderedRow).on_conflict("REPLACE"))
         newest = RenderedRow.alias()
         last_dropped = newest.select(peewee.fn.MAX(newest.id) - _MAX_KEPT)
-        self._forget_old = Write(database, RenderedRow.delete().where(RenderedRow.id <= last_dropped))
-        self._forget_over = Write(database, RenderedRow.delete().where(RenderedRow.expires_at <= slot("now")))
+        self._forget_old = Write(database, lambda: RenderedRow.delete().where(RenderedRow.id <= last_dropped))
+        self._forget_over = Write(database, lambda: RenderedRow.delete().where(RenderedRow.expires_at <= slot("now")))
 
     def begin(self, pipeline: Pipeline, new: NewBuild, source_url: str | None) -> Build:
         """Add a ``scheduled`` build to render, without jobs. Raises KeyUsed and PipelineGone."""
@@ -247,13 +256,15 @@ class RunnerTokens:
         self._database = database
         self._build = Query(
             database,
-            RunnerTokenRow.select(BuildRow.uuid)
-            .join(BuildRow)
-            .where(RunnerTokenRow.hash == slot("hash"), BuildRow.finished_at.is_null()),
+            lambda: (
+                RunnerTokenRow.select(BuildRow.uuid)
+                .join(BuildRow)
+                .where(RunnerTokenRow.hash == slot("hash"), BuildRow.finished_at.is_null())
+            ),
             lambda row: str(row[0]),
         )
-        self._replace = Write(database, insert_into(RunnerTokenRow).on_conflict("REPLACE"))
-        self._delete = Write(database, RunnerTokenRow.delete().where(RunnerTokenRow.build == slot("build_id")))
+        self._replace = Write(database, lambda: insert_into(RunnerTokenRow).on_conflict("REPLACE"))
+        self._delete = Write(database, lambda: RunnerTokenRow.delete().where(RunnerTokenRow.build == slot("build_id")))
 
     def mint(self, build_id: int) -> str:
         """Return a new token of a build, which replaces an earlier one."""

@@ -50,23 +50,27 @@ class NotificationDeliveries:
         waiting = Row.next_attempt_at.is_null(is_null=False)
         of_notification = Row.notification == slot("notification_id")
         free = peewee.fn.INSTR(slot("busy"), peewee.SQL("',' || notification_id || ','")) == 0
-        self._by_uuid = Query(database, deliveries.where(Row.uuid == slot("uuid")), _DELIVERY)
+        self._by_uuid = Query(database, lambda: deliveries.where(Row.uuid == slot("uuid")), _DELIVERY)
         self._next = Query(
             database,
-            deliveries.where(waiting, Row.next_attempt_at <= slot("now"), free)
-            .order_by(Row.next_attempt_at, Row.id)
-            .limit(1),
+            lambda: (
+                deliveries.where(waiting, Row.next_attempt_at <= slot("now"), free)
+                .order_by(Row.next_attempt_at, Row.id)
+                .limit(1)
+            ),
             _DELIVERY,
         )
         self._page = Query(
             database,
-            deliveries.where(of_notification, Row.id < slot("after")).order_by(Row.id.desc()).limit(slot("limit")),
+            lambda: (
+                deliveries.where(of_notification, Row.id < slot("after")).order_by(Row.id.desc()).limit(slot("limit"))
+            ),
             _DELIVERY,
         )
-        self._insert = Write(database, insert_into(Row, "status", "answer", "duration_ms"))
+        self._insert = Write(database, lambda: insert_into(Row, "status", "answer", "duration_ms"))
         self._note = Write(
             database,
-            Row.update(
+            lambda: Row.update(
                 {
                     Row.attempts: Row.attempts + 1,
                     Row.next_attempt_at: slot("next_attempt_at"),
@@ -80,15 +84,17 @@ class NotificationDeliveries:
         )
         self._end = Write(
             database,
-            Row.update({Row.next_attempt_at: None, Row.last_error: slot("error")}).where(of_notification, waiting),
+            lambda: Row.update({Row.next_attempt_at: None, Row.last_error: slot("error")}).where(
+                of_notification, waiting
+            ),
         )
         self._again = Write(
             database,
-            Row.update({Row.next_attempt_at: slot("now"), Row.attempts: 0, Row.delivered_at: None}).where(
+            lambda: Row.update({Row.next_attempt_at: slot("now"), Row.attempts: 0, Row.delivered_at: None}).where(
                 this, Row.body.is_null(is_null=False)
             ),
         )
-        self._forget = Write(database, Row.delete().where(Row.created_at <= slot("before"), ~waiting))
+        self._forget = Write(database, lambda: Row.delete().where(Row.created_at <= slot("before"), ~waiting))
 
     def add(self, notification_id: int, event: str, build_number: int | None, body: str) -> NotificationDelivery:
         """Add a delivery, to be sent at once, in the caller's transaction if there is one."""
@@ -191,28 +197,32 @@ class EndedBuilds:
         untold = peewee.Expression(BuildRow.recorded_at, "IS NOT", BuildRow.told_at)  # both are null before an end
         self._untold = Query(
             database,
-            BuildRow.select(*_ENDED.selected)
-            .where(untold)
-            .order_by(BuildRow.recorded_at, BuildRow.id)
-            .limit(slot("limit")),
+            lambda: (
+                BuildRow.select(*_ENDED.selected)
+                .where(untold)
+                .order_by(BuildRow.recorded_at, BuildRow.id)
+                .limit(slot("limit"))
+            ),
             _ENDED,
         )
         self._last_told = Query(
             database,
-            BuildRow.select(*_TOLD.selected)
-            .where(
-                BuildRow.pipeline == slot("pipeline_id"),
-                BuildRow.branch == slot("branch"),
-                BuildRow.told_state.is_null(is_null=False),
-                counts(),
-            )
-            .order_by(BuildRow.number.desc())
-            .limit(1),
+            lambda: (
+                BuildRow.select(*_TOLD.selected)
+                .where(
+                    BuildRow.pipeline == slot("pipeline_id"),
+                    BuildRow.branch == slot("branch"),
+                    BuildRow.told_state.is_null(is_null=False),
+                    counts(),
+                )
+                .order_by(BuildRow.number.desc())
+                .limit(1)
+            ),
             _TOLD,
         )
         self._tell = Write(
             database,
-            BuildRow.update(
+            lambda: BuildRow.update(
                 {
                     BuildRow.told_at: slot("recorded_at"),
                     BuildRow.told_state: peewee.fn.COALESCE(slot("state"), BuildRow.told_state),

@@ -72,50 +72,60 @@ class Notifications:
         self._pipelines = pipelines
         this, of_pipeline = NotificationRow.id == slot("id"), NotificationRow.pipeline == slot("pipeline_id")
         notifications = NotificationRow.select(*_NOTIFICATION.selected)
-        self._get = Query(database, notifications.where(this), _NOTIFICATION)
-        self._by_uuid = Query(database, notifications.where(NotificationRow.uuid == slot("uuid")), _NOTIFICATION)
+        self._get = Query(database, lambda: notifications.where(this), _NOTIFICATION)
+        self._by_uuid = Query(
+            database, lambda: notifications.where(NotificationRow.uuid == slot("uuid")), _NOTIFICATION
+        )
         self._page = Query(
             database,
-            notifications.where(of_pipeline, NotificationRow.id > slot("after"))
-            .order_by(NotificationRow.id)
-            .limit(slot("limit")),
+            lambda: (
+                notifications.where(of_pipeline, NotificationRow.id > slot("after"))
+                .order_by(NotificationRow.id)
+                .limit(slot("limit"))
+            ),
             _NOTIFICATION,
         )
         self._enabled = Query(
             database,
-            notifications.where(of_pipeline, NotificationRow.disabled_at.is_null()).order_by(NotificationRow.id),
+            lambda: notifications.where(of_pipeline, NotificationRow.disabled_at.is_null()).order_by(
+                NotificationRow.id
+            ),
             _NOTIFICATION,
         )
         self._failing = Query(
             database,
-            NotificationRow.select(*_FAILING.selected)
-            .join(PipelineRow)
-            .join(OrganizationRow)
-            .where(NotificationRow.failing_since.is_null(is_null=False))
-            .order_by(NotificationRow.failing_since)
-            .limit(slot("limit")),
+            lambda: (
+                NotificationRow.select(*_FAILING.selected)
+                .join(PipelineRow)
+                .join(OrganizationRow)
+                .where(NotificationRow.failing_since.is_null(is_null=False))
+                .order_by(NotificationRow.failing_since)
+                .limit(slot("limit"))
+            ),
             _FAILING,
         )
         self._count = Query(
-            database, NotificationRow.select(peewee.fn.COUNT(peewee.SQL("*"))).where(of_pipeline), first
+            database, lambda: NotificationRow.select(peewee.fn.COUNT(peewee.SQL("*"))).where(of_pipeline), first
         )
         self._sealed = Query(
             database,
-            NotificationRow.select(NotificationRow.uuid, NotificationRow.sealed).where(
+            lambda: NotificationRow.select(NotificationRow.uuid, NotificationRow.sealed).where(
                 this, NotificationRow.sealed.is_null(is_null=False)
             ),
             lambda row: (str(row[0]), bytes(row[1])),
         )
-        self._insert = Write(database, insert_into(NotificationRow, "failing_since", "last_error", "disabled_at"))
+        self._insert = Write(
+            database, lambda: insert_into(NotificationRow, "failing_since", "last_error", "disabled_at")
+        )
         self._seal = Write(
             database,
-            NotificationRow.update(
+            lambda: NotificationRow.update(
                 {NotificationRow.sealed: slot("sealed"), NotificationRow.origin: slot("origin")}
             ).where(this),
         )
         self._update = Write(
             database,
-            NotificationRow.update(
+            lambda: NotificationRow.update(
                 {
                     NotificationRow.events: slot("events"),
                     NotificationRow.to_creator: slot("to_creator"),
@@ -127,11 +137,11 @@ class Notifications:
         )
         self._recovered = Write(
             database,
-            NotificationRow.update({NotificationRow.failing_since: None, NotificationRow.last_error: None}).where(
-                this, NotificationRow.disabled_at.is_null()
-            ),
+            lambda: NotificationRow.update(
+                {NotificationRow.failing_since: None, NotificationRow.last_error: None}
+            ).where(this, NotificationRow.disabled_at.is_null()),
         )
-        self._remove = Write(database, NotificationRow.delete().where(this))
+        self._remove = Write(database, lambda: NotificationRow.delete().where(this))
 
     def create(self, pipeline_id: int, new: NewNotification) -> tuple[Notification, str | None]:
         """Add a notification to a pipeline; return it, and the secret of a webhook, which is not shown again.

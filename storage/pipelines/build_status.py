@@ -50,18 +50,24 @@ class BuildStatus:
         standing = _pipelines(PipelineRow.default_branch).where(~peewee.fn.EXISTS(archived))
         self._of_branch = Query(
             database,
-            _pipelines(peewee.fn.COALESCE(slot("branch"), PipelineRow.default_branch)).where(
+            lambda: _pipelines(peewee.fn.COALESCE(slot("branch"), PipelineRow.default_branch)).where(
                 OrganizationRow.slug == slot("organization"), PipelineRow.slug == slot("pipeline"), public | reads
             ),
             _STATUS,
         )
-        self._public = Query(database, standing.where(public).order_by(PipelineRow.id).limit(slot("limit")), _STATUS)
+        self._public = Query(
+            database, lambda: standing.where(public).order_by(PipelineRow.id).limit(slot("limit")), _STATUS
+        )
         self._of_reader = Query(
             database,
-            standing.join_from(PipelineRow, MembershipRow, on=(MembershipRow.organization == PipelineRow.organization))
-            .where(of_reader)
-            .order_by(MembershipRow.organization, PipelineRow.id)
-            .limit(slot("limit")),
+            lambda: (
+                standing.join_from(
+                    PipelineRow, MembershipRow, on=(MembershipRow.organization == PipelineRow.organization)
+                )
+                .where(of_reader)
+                .order_by(MembershipRow.organization, PipelineRow.id)
+                .limit(slot("limit"))
+            ),
             _STATUS,
         )
 

@@ -48,11 +48,11 @@ class Declarations:
         self._database = database
         self._pipelines = pipelines
         this = DeclarationRow.pipeline == slot("pipeline_id")
-        self._get = Query(database, DeclarationRow.select(*_DECLARATION.selected).where(this), _DECLARATION)
-        self._put = Write(database, insert_into(DeclarationRow, "archived_at").on_conflict("REPLACE"))
+        self._get = Query(database, lambda: DeclarationRow.select(*_DECLARATION.selected).where(this), _DECLARATION)
+        self._put = Write(database, lambda: insert_into(DeclarationRow, "archived_at").on_conflict("REPLACE"))
         self._archive = Write(
             database,
-            DeclarationRow.update(
+            lambda: DeclarationRow.update(
                 {DeclarationRow.archived_at: peewee.fn.COALESCE(DeclarationRow.archived_at, slot("now"))}
             ).where(this),
         )
@@ -60,9 +60,9 @@ class Declarations:
             ScheduleRow.pipeline == slot("pipeline_id"),
             ScheduleRow.declared_in.is_null(is_null=False),
         )
-        self._unschedule = Write(database, ScheduleRow.delete().where(of_pipeline, declared))
+        self._unschedule = Write(database, lambda: ScheduleRow.delete().where(of_pipeline, declared))
         self._untrigger = Write(
-            database, PipelineTriggerRow.delete().where(PipelineTriggerRow.pipeline == slot("pipeline_id"))
+            database, lambda: PipelineTriggerRow.delete().where(PipelineTriggerRow.pipeline == slot("pipeline_id"))
         )
         of_another = RepositoryRow.select(RepositoryRow.id).where(
             RepositoryRow.organization == PipelineRow.organization,
@@ -71,28 +71,32 @@ class Declarations:
         )
         self._candidates = Query(
             database,
-            PipelineRow.select(PipelineRow.id, PipelineRow.source_slug, PipelineRow.repository)
-            .where(
-                PipelineRow.organization == slot("organization_id"),
-                PipelineRow.repo_name == slot("repo_name"),
-                PipelineRow.source_slug.is_null(is_null=False),
-                PipelineRow.deleted_at.is_null(),
-                ~peewee.fn.EXISTS(of_another),
-            )
-            .order_by(PipelineRow.id),
+            lambda: (
+                PipelineRow.select(PipelineRow.id, PipelineRow.source_slug, PipelineRow.repository)
+                .where(
+                    PipelineRow.organization == slot("organization_id"),
+                    PipelineRow.repo_name == slot("repo_name"),
+                    PipelineRow.source_slug.is_null(is_null=False),
+                    PipelineRow.deleted_at.is_null(),
+                    ~peewee.fn.EXISTS(of_another),
+                )
+                .order_by(PipelineRow.id)
+            ),
             lambda row: _Candidate(int(row[0]), str(row[1]), str(row[2])),
         )
         self._address = Query(
             database,
-            PipelineRow.select(PipelineRow.repository)
-            .where(
-                PipelineRow.organization == slot("organization_id"),
-                PipelineRow.repo_name == slot("repo_name"),
-                PipelineRow.source_slug.is_null(is_null=False),
-                PipelineRow.deleted_at.is_null(),
-            )
-            .order_by(PipelineRow.id)
-            .limit(1),
+            lambda: (
+                PipelineRow.select(PipelineRow.repository)
+                .where(
+                    PipelineRow.organization == slot("organization_id"),
+                    PipelineRow.repo_name == slot("repo_name"),
+                    PipelineRow.source_slug.is_null(is_null=False),
+                    PipelineRow.deleted_at.is_null(),
+                )
+                .order_by(PipelineRow.id)
+                .limit(1)
+            ),
             lambda row: str(row[0]),
         )
 

@@ -50,10 +50,12 @@ class PipelineTriggers:
         self._database = database
         this, of_pipeline = PipelineTriggerRow.id == slot("id"), PipelineTriggerRow.pipeline == slot("pipeline_id")
         triggers = PipelineTriggerRow.select(*_TRIGGER.selected)
-        self._of_pipeline = Query(database, triggers.where(of_pipeline).order_by(PipelineTriggerRow.id), _TRIGGER)
+        self._of_pipeline = Query(
+            database, lambda: triggers.where(of_pipeline).order_by(PipelineTriggerRow.id), _TRIGGER
+        )
         self._named = Query(
             database,
-            triggers.join(PipelineRow).where(
+            lambda: triggers.join(PipelineRow).where(
                 PipelineRow.organization == slot("organization_id"),
                 PipelineRow.deleted_at.is_null(),
                 (PipelineTriggerRow.slug == slot("slug")) | (PipelineTriggerRow.slug == slot("source_slug")),
@@ -63,16 +65,18 @@ class PipelineTriggers:
         sibling: Any = PipelineRow.alias()
         self._sibling = Query(
             database,
-            PipelineRow.select(PipelineRow.id)
-            .join(sibling, on=(sibling.repository == PipelineRow.repository))
-            .where(
-                sibling.id == slot("pipeline_id"),
-                PipelineRow.organization == sibling.organization,
-                PipelineRow.source_slug == slot("slug"),
-                PipelineRow.deleted_at.is_null(),
-            )
-            .order_by(PipelineRow.id)
-            .limit(1),
+            lambda: (
+                PipelineRow.select(PipelineRow.id)
+                .join(sibling, on=(sibling.repository == PipelineRow.repository))
+                .where(
+                    sibling.id == slot("pipeline_id"),
+                    PipelineRow.organization == sibling.organization,
+                    PipelineRow.source_slug == slot("slug"),
+                    PipelineRow.deleted_at.is_null(),
+                )
+                .order_by(PipelineRow.id)
+                .limit(1)
+            ),
             first,
         )
         unfinished = BuildRow.select(BuildRow.id).where(
@@ -82,33 +86,39 @@ class PipelineTriggers:
         )
         self._due = Query(
             database,
-            triggers.join(PipelineRow)
-            .where(
-                PipelineTriggerRow.upstream_id.is_null(is_null=False),
-                PipelineTriggerRow.not_before.is_null() | (PipelineTriggerRow.not_before <= slot("now")),
-                PipelineTriggerRow.id.not_in(peewee.SQL("(SELECT value FROM json_each(:firing))")),
-                PipelineRow.organization.not_in(peewee.SQL("(SELECT value FROM json_each(:busy))")),
-                ~peewee.fn.EXISTS(unfinished),
-            )
-            .order_by(PipelineTriggerRow.id)
-            .limit(slot("limit")),
+            lambda: (
+                triggers.join(PipelineRow)
+                .where(
+                    PipelineTriggerRow.upstream_id.is_null(is_null=False),
+                    PipelineTriggerRow.not_before.is_null() | (PipelineTriggerRow.not_before <= slot("now")),
+                    PipelineTriggerRow.id.not_in(peewee.SQL("(SELECT value FROM json_each(:firing))")),
+                    PipelineRow.organization.not_in(peewee.SQL("(SELECT value FROM json_each(:busy))")),
+                    ~peewee.fn.EXISTS(unfinished),
+                )
+                .order_by(PipelineTriggerRow.id)
+                .limit(slot("limit"))
+            ),
             _TRIGGER,
         )
         self._upstream = Query(
             database,
-            BuildUpstreamRow.select(BuildUpstreamRow.upstream_id, BuildRow.pipeline)
-            .join(BuildRow, on=(BuildRow.id == BuildUpstreamRow.upstream_id))
-            .where(BuildUpstreamRow.build == slot("build_id")),
+            lambda: (
+                BuildUpstreamRow.select(BuildUpstreamRow.upstream_id, BuildRow.pipeline)
+                .join(BuildRow, on=(BuildRow.id == BuildUpstreamRow.upstream_id))
+                .where(BuildUpstreamRow.build == slot("build_id"))
+            ),
             lambda row: _Upstream(int(row[0]), int(row[1])),
         )
         self._insert = Write(
             database,
-            insert_into(PipelineTriggerRow, "upstream_id", "not_before", "failures", "last_build_number", "last_error"),
+            lambda: insert_into(
+                PipelineTriggerRow, "upstream_id", "not_before", "failures", "last_build_number", "last_error"
+            ),
         )
-        self._remove = Write(database, PipelineTriggerRow.delete().where(this))
+        self._remove = Write(database, lambda: PipelineTriggerRow.delete().where(this))
         self._mark = Write(
             database,
-            PipelineTriggerRow.update(
+            lambda: PipelineTriggerRow.update(
                 {
                     PipelineTriggerRow.upstream_id: slot("upstream_id"),
                     PipelineTriggerRow.not_before: None,
@@ -118,19 +128,19 @@ class PipelineTriggers:
         )
         self._take = Write(
             database,
-            PipelineTriggerRow.update({PipelineTriggerRow.upstream_id: None}).where(
+            lambda: PipelineTriggerRow.update({PipelineTriggerRow.upstream_id: None}).where(
                 this, PipelineTriggerRow.upstream_id == slot("upstream_id")
             ),
         )
         self._built = Write(
             database,
-            PipelineTriggerRow.update(
+            lambda: PipelineTriggerRow.update(
                 {PipelineTriggerRow.last_build_number: slot("number"), PipelineTriggerRow.last_error: None}
             ).where(this),
         )
         self._failed = Write(
             database,
-            PipelineTriggerRow.update(
+            lambda: PipelineTriggerRow.update(
                 {
                     PipelineTriggerRow.last_error: slot("why"),
                     PipelineTriggerRow.not_before: slot("not_before"),
@@ -138,7 +148,7 @@ class PipelineTriggers:
                 }
             ).where(this),
         )
-        self._record = Write(database, insert_into(BuildUpstreamRow))
+        self._record = Write(database, lambda: insert_into(BuildUpstreamRow))
 
     def declare(self, pipeline_id: int, declared: Iterable[NewPipelineTrigger]) -> None:
         """Let a pipeline have these triggers and no others; one that it has already stays as it is."""

@@ -48,73 +48,85 @@ class Pipelines:
         )
         standing = pipelines.where(~peewee.fn.EXISTS(archived))
         of_organization = PipelineRow.organization == slot("organization_id")
-        self._by_id = Query(database, pipelines.where(this), _PIPELINE)
-        self._by_slug = Query(database, pipelines.where(of_organization, PipelineRow.slug == slot("slug")), _PIPELINE)
+        self._by_id = Query(database, lambda: pipelines.where(this), _PIPELINE)
+        self._by_slug = Query(
+            database, lambda: pipelines.where(of_organization, PipelineRow.slug == slot("slug")), _PIPELINE
+        )
         self._by_source = Query(
             database,
-            standing.where(
-                of_organization,
-                PipelineRow.repo_name == slot("repo_name"),
-                PipelineRow.source_slug == slot("source_slug"),
-            )
-            .order_by(PipelineRow.id)
-            .limit(1),
+            lambda: (
+                standing.where(
+                    of_organization,
+                    PipelineRow.repo_name == slot("repo_name"),
+                    PipelineRow.source_slug == slot("source_slug"),
+                )
+                .order_by(PipelineRow.id)
+                .limit(1)
+            ),
             _PIPELINE,
         )
         own: Any = PipelineRow.alias()
         self._beside = Query(
             database,
-            pipelines.join(own, on=(own.organization == PipelineRow.organization))
-            .where(
-                own.id == slot("pipeline_id"),
-                PipelineRow.repository == own.repository,
-                PipelineRow.source_slug == slot("name"),
-            )
-            .order_by(PipelineRow.id)
-            .limit(1),
+            lambda: (
+                pipelines.join(own, on=(own.organization == PipelineRow.organization))
+                .where(
+                    own.id == slot("pipeline_id"),
+                    PipelineRow.repository == own.repository,
+                    PipelineRow.source_slug == slot("name"),
+                )
+                .order_by(PipelineRow.id)
+                .limit(1)
+            ),
             _PIPELINE,
         )
         self._page = Query(
             database,
-            standing.where(of_organization, PipelineRow.id > slot("after"))
-            .order_by(PipelineRow.id)
-            .limit(slot("limit")),
+            lambda: (
+                standing.where(of_organization, PipelineRow.id > slot("after"))
+                .order_by(PipelineRow.id)
+                .limit(slot("limit"))
+            ),
             _PIPELINE,
         )
         self._unfinished_count = Query(
             database,
-            BuildRow.select(peewee.fn.COUNT(peewee.SQL("*"))).where(
+            lambda: BuildRow.select(peewee.fn.COUNT(peewee.SQL("*"))).where(
                 BuildRow.pipeline == slot("pipeline_id"), BuildRow.finished_at.is_null()
             ),
             first,
         )
         self._fails_fast = Query(
             database,
-            PipelineRow.select(PipelineRow.fail_fast | OrganizationRow.fail_fast).join(OrganizationRow).where(this),
+            lambda: (
+                PipelineRow.select(PipelineRow.fail_fast | OrganizationRow.fail_fast).join(OrganizationRow).where(this)
+            ),
             first,
         )
         superseded = peewee.fn.COALESCE(PipelineRow.cancel_superseded, OrganizationRow.cancel_superseded)
         self._cancel_superseded: Query[CancelSuperseded | None] = Query(
             database,
-            PipelineRow.select(superseded).join(OrganizationRow).where(this),
+            lambda: PipelineRow.select(superseded).join(OrganizationRow).where(this),
             lambda row: None if row[0] is None else CancelSuperseded(row[0]),
         )
         self._update = Write(
             database,
-            PipelineRow.update({getattr(PipelineRow, name): slot(name) for name in _CHANGEABLE}).where(this),
+            lambda: PipelineRow.update({getattr(PipelineRow, name): slot(name) for name in _CHANGEABLE}).where(this),
         )
-        self._delete = Write(database, PipelineRow.update({PipelineRow.deleted_at: slot("now")}).where(this, existing))
-        self._forget_cache = Write(database, CacheRow.delete().where(CacheRow.pipeline == slot("id")))
-        self._forget_disks = Write(database, KeptDiskRow.delete().where(KeptDiskRow.pipeline == slot("id")))
-        self._forget_secrets = Write(database, SecretRow.delete().where(SecretRow.pipeline == slot("id")))
+        self._delete = Write(
+            database, lambda: PipelineRow.update({PipelineRow.deleted_at: slot("now")}).where(this, existing)
+        )
+        self._forget_cache = Write(database, lambda: CacheRow.delete().where(CacheRow.pipeline == slot("id")))
+        self._forget_disks = Write(database, lambda: KeptDiskRow.delete().where(KeptDiskRow.pipeline == slot("id")))
+        self._forget_secrets = Write(database, lambda: SecretRow.delete().where(SecretRow.pipeline == slot("id")))
         self._forget_triggers = Write(
-            database, PipelineTriggerRow.delete().where(PipelineTriggerRow.pipeline == slot("id"))
+            database, lambda: PipelineTriggerRow.delete().where(PipelineTriggerRow.pipeline == slot("id"))
         )
-        self._forget_schedules = Write(database, ScheduleRow.delete().where(ScheduleRow.pipeline == slot("id")))
+        self._forget_schedules = Write(database, lambda: ScheduleRow.delete().where(ScheduleRow.pipeline == slot("id")))
         self._forget_notifications = Write(
-            database, NotificationRow.delete().where(NotificationRow.pipeline == slot("id"))
+            database, lambda: NotificationRow.delete().where(NotificationRow.pipeline == slot("id"))
         )
-        self._insert = Write(database, insert_into(PipelineRow, "last_number", "deleted_at"))
+        self._insert = Write(database, lambda: insert_into(PipelineRow, "last_number", "deleted_at"))
 
     def create(self, organization_id: int, new: NewPipeline) -> Pipeline:
         """Add a pipeline. Raises SlugTaken."""

@@ -39,52 +39,62 @@ class Schedules:
         this, of_pipeline = ScheduleRow.id == slot("id"), ScheduleRow.pipeline == slot("pipeline_id")
         schedules = ScheduleRow.select(*_SCHEDULE.selected)
         enabled = ScheduleRow.next_at.is_null(is_null=False)
-        self._get = Query(database, schedules.where(this), _SCHEDULE)
-        self._by_uuid = Query(database, schedules.where(ScheduleRow.uuid == slot("uuid")), _SCHEDULE)
+        self._get = Query(database, lambda: schedules.where(this), _SCHEDULE)
+        self._by_uuid = Query(database, lambda: schedules.where(ScheduleRow.uuid == slot("uuid")), _SCHEDULE)
         self._page = Query(
             database,
-            schedules.where(of_pipeline, ScheduleRow.id > slot("after")).order_by(ScheduleRow.id).limit(slot("limit")),
+            lambda: (
+                schedules.where(of_pipeline, ScheduleRow.id > slot("after"))
+                .order_by(ScheduleRow.id)
+                .limit(slot("limit"))
+            ),
             _SCHEDULE,
         )
         by_people, by_file = ScheduleRow.declared_in.is_null(), ScheduleRow.declared_in.is_null(is_null=False)
         count = ScheduleRow.select(peewee.fn.COUNT(peewee.SQL("*")))
-        self._count = Query(database, count.where(of_pipeline, by_people), first)
-        self._declared = Query(database, schedules.where(of_pipeline, by_file).order_by(ScheduleRow.id), _SCHEDULE)
+        self._count = Query(database, lambda: count.where(of_pipeline, by_people), first)
+        self._declared = Query(
+            database, lambda: schedules.where(of_pipeline, by_file).order_by(ScheduleRow.id), _SCHEDULE
+        )
         self._due = Query(
             database,
-            schedules.join(PipelineRow)
-            .where(
-                enabled,
-                ScheduleRow.next_at <= slot("now"),
-                ScheduleRow.id.not_in(peewee.SQL("(SELECT value FROM json_each(:firing))")),
-                PipelineRow.organization.not_in(peewee.SQL("(SELECT value FROM json_each(:busy))")),
-            )
-            .order_by(ScheduleRow.next_at)
-            .limit(slot("limit")),
+            lambda: (
+                schedules.join(PipelineRow)
+                .where(
+                    enabled,
+                    ScheduleRow.next_at <= slot("now"),
+                    ScheduleRow.id.not_in(peewee.SQL("(SELECT value FROM json_each(:firing))")),
+                    PipelineRow.organization.not_in(peewee.SQL("(SELECT value FROM json_each(:busy))")),
+                )
+                .order_by(ScheduleRow.next_at)
+                .limit(slot("limit"))
+            ),
             _SCHEDULE,
         )
-        self._later = Query(database, schedules.where(enabled, ScheduleRow.next_at > slot("after")), _SCHEDULE)
-        self._insert = Write(database, insert_into(ScheduleRow, "last_build_number", "last_error"))
+        self._later = Query(database, lambda: schedules.where(enabled, ScheduleRow.next_at > slot("after")), _SCHEDULE)
+        self._insert = Write(database, lambda: insert_into(ScheduleRow, "last_build_number", "last_error"))
         self._update = Write(
             database,
-            ScheduleRow.update(
+            lambda: ScheduleRow.update(
                 {getattr(ScheduleRow, name): slot(name) for name in _CHANGEABLE} | {ScheduleRow.last_error: None}
             ).where(this),
         )
         self._take = Write(
             database,
-            ScheduleRow.update({ScheduleRow.next_at: slot("next_at")}).where(this, ScheduleRow.next_at == slot("due")),
+            lambda: ScheduleRow.update({ScheduleRow.next_at: slot("next_at")}).where(
+                this, ScheduleRow.next_at == slot("due")
+            ),
         )
         self._note = Write(
             database,
-            ScheduleRow.update(
+            lambda: ScheduleRow.update(
                 {
                     ScheduleRow.last_build_number: peewee.fn.COALESCE(slot("number"), ScheduleRow.last_build_number),
                     ScheduleRow.last_error: slot("why"),
                 }
             ).where(this),
         )
-        self._remove = Write(database, ScheduleRow.delete().where(this))
+        self._remove = Write(database, lambda: ScheduleRow.delete().where(this))
 
     def create(self, pipeline_id: int, new: NewSchedule) -> Schedule:
         """Add a schedule to a pipeline. Raises TooManySchedules and PipelineGone."""

@@ -46,18 +46,18 @@ class Secrets:
         this = scope & (SecretRow.name == slot("name"))
         of_job = (AttemptRow.job == slot("job_id")) & (AttemptRow.number == slot("attempt"))
         secrets = SecretRow.select(*_SECRET.selected)
-        self._list = Query(database, secrets.where(scope).order_by(SecretRow.name), _SECRET)
-        self._get = Query(database, secrets.where(this), _SECRET)
-        self._value = Query(database, SecretRow.select(SecretRow.value).where(this), _sealed)
+        self._list = Query(database, lambda: secrets.where(scope).order_by(SecretRow.name), _SECRET)
+        self._get = Query(database, lambda: secrets.where(this), _SECRET)
+        self._value = Query(database, lambda: SecretRow.select(SecretRow.value).where(this), _sealed)
         self._all = Query(
             database,
-            SecretRow.select(SecretRow.organization, SecretRow.pipeline, SecretRow.name, SecretRow.value),
+            lambda: SecretRow.select(SecretRow.organization, SecretRow.pipeline, SecretRow.name, SecretRow.value),
             lambda row: (SecretScope(row[0], row[1]), str(row[2]), bytes(row[3])),
         )
-        self._insert = Write(database, insert_into(SecretRow))
+        self._insert = Write(database, lambda: insert_into(SecretRow))
         self._pipeline = Query(
             database,
-            PipelineRow.select(PipelineRow.id).where(
+            lambda: PipelineRow.select(PipelineRow.id).where(
                 PipelineRow.id == slot("pipeline_id"), PipelineRow.deleted_at.is_null()
             ),
             first,
@@ -65,22 +65,24 @@ class Secrets:
         limits = {getattr(SecretRow, each): slot(each) for each in _LIMITS.columns}
         self._update = Write(
             database,
-            SecretRow.update(
+            lambda: SecretRow.update(
                 {SecretRow.value: slot("value"), SecretRow.updated_at: slot("updated_at"), **limits}
             ).where(this),
         )
-        self._limit = Write(database, SecretRow.update(limits).where(this))
+        self._limit = Write(database, lambda: SecretRow.update(limits).where(this))
         at_hand = SecretRow.pipeline.is_null() | (SecretRow.pipeline == slot("pipeline_id"))
-        self._at_hand = Query(database, secrets.where(of_organization, at_hand), _SECRET)
-        self._delete = Write(database, SecretRow.delete().where(this))
+        self._at_hand = Query(database, lambda: secrets.where(of_organization, at_hand), _SECRET)
+        self._delete = Write(database, lambda: SecretRow.delete().where(this))
         self._of_attempt = Query(
             database,
-            AttemptRow.select(AttemptRow.secrets).where(of_job, AttemptRow.secrets.is_null(is_null=False)),
+            lambda: AttemptRow.select(AttemptRow.secrets).where(of_job, AttemptRow.secrets.is_null(is_null=False)),
             _sealed,
         )
         self._keep = Write(
             database,
-            AttemptRow.update({AttemptRow.secrets: slot("secrets")}).where(of_job, AttemptRow.finished_at.is_null()),
+            lambda: AttemptRow.update({AttemptRow.secrets: slot("secrets")}).where(
+                of_job, AttemptRow.finished_at.is_null()
+            ),
         )
 
     def names(self, scope: SecretScope) -> list[Secret]:

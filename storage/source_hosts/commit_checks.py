@@ -28,22 +28,22 @@ class CommitChecks:
         self._database = database
         this = CommitCheckRow.id == slot("id")
         due = CommitCheckRow.select(*_CHECK.selected).where(CommitCheckRow.report_at <= slot("now"))
-        self._due = Query(database, due.order_by(CommitCheckRow.report_at).limit(slot("limit")), _CHECK)
+        self._due = Query(database, lambda: due.order_by(CommitCheckRow.report_at).limit(slot("limit")), _CHECK)
         self._due_of = Query(
             database,
-            due.where(CommitCheckRow.repository == slot("repository_id")).order_by(CommitCheckRow.report_at),
+            lambda: due.where(CommitCheckRow.repository == slot("repository_id")).order_by(CommitCheckRow.report_at),
             _CHECK,
         )
         self._find = Query(
             database,
-            CommitCheckRow.select(*_CHECK.selected).where(
+            lambda: CommitCheckRow.select(*_CHECK.selected).where(
                 CommitCheckRow.repository == slot("repository_id"), CommitCheckRow.report_id == slot("report_id")
             ),
             _CHECK,
         )
         self._insert = Write(
             database,
-            insert_into(
+            lambda: insert_into(
                 CommitCheckRow, "report_failures", "report_error", "state", "description", "report_id"
             ).on_conflict(
                 conflict_target=[CommitCheckRow.repository, CommitCheckRow.commit],
@@ -52,13 +52,13 @@ class CommitChecks:
         )
         self._forget = Write(
             database,
-            CommitCheckRow.delete().where(
+            lambda: CommitCheckRow.delete().where(
                 CommitCheckRow.report_at.is_null(), CommitCheckRow.recorded_at <= slot("before")
             ),
         )
         self._reported = Write(
             database,
-            CommitCheckRow.update(
+            lambda: CommitCheckRow.update(
                 {
                     CommitCheckRow.report_at: None,
                     CommitCheckRow.report_failures: 0,
@@ -71,7 +71,7 @@ class CommitChecks:
         )
         self._failed = Write(
             database,
-            CommitCheckRow.update(
+            lambda: CommitCheckRow.update(
                 {
                     CommitCheckRow.report_at: slot("next"),
                     CommitCheckRow.report_failures: CommitCheckRow.report_failures + 1,

@@ -38,23 +38,29 @@ class HostConnections:
             .where(OrganizationRow.closed_at.is_null())
         )
         of_provider = HostConnectionRow.provider == slot("provider")
-        self._get = Query(database, connections.where(this), _CONNECTION)
+        self._get = Query(database, lambda: connections.where(this), _CONNECTION)
         self._find = Query(
-            database, connections.where(of_provider, HostConnectionRow.remote_id == slot("remote_id")), _CONNECTION
+            database,
+            lambda: connections.where(of_provider, HostConnectionRow.remote_id == slot("remote_id")),
+            _CONNECTION,
         )
         self._of_organization = Query(
             database,
-            connections.where(of_provider, HostConnectionRow.organization == slot("organization_id")).order_by(
+            lambda: connections.where(of_provider, HostConnectionRow.organization == slot("organization_id")).order_by(
                 HostConnectionRow.id
             ),
             _CONNECTION,
         )
-        self._of_provider = Query(database, connections.where(of_provider), _CONNECTION)
-        self._credential = Query(database, HostConnectionRow.select(HostConnectionRow.credential).where(this), _sealed)
-        self._insert = Write(database, insert_into(HostConnectionRow, "credential", "synced_at", "suspended_at"))
+        self._of_provider = Query(database, lambda: connections.where(of_provider), _CONNECTION)
+        self._credential = Query(
+            database, lambda: HostConnectionRow.select(HostConnectionRow.credential).where(this), _sealed
+        )
+        self._insert = Write(
+            database, lambda: insert_into(HostConnectionRow, "credential", "synced_at", "suspended_at")
+        )
         self._update = Write(
             database,
-            HostConnectionRow.update(
+            lambda: HostConnectionRow.update(
                 {
                     HostConnectionRow.account: slot("account"),
                     HostConnectionRow.account_type: slot("account_type"),
@@ -65,15 +71,15 @@ class HostConnections:
         )
         self._set_credential = Write(
             database,
-            HostConnectionRow.update(
+            lambda: HostConnectionRow.update(
                 {HostConnectionRow.credential: slot("sealed"), HostConnectionRow.updated_at: slot("now")}
             ).where(this),
         )
-        self._set_synced = Write(database, HostConnectionRow.update(synced_at=slot("now")).where(this))
+        self._set_synced = Write(database, lambda: HostConnectionRow.update(synced_at=slot("now")).where(this))
         self._set_suspended = Write(
-            database, HostConnectionRow.update(suspended_at=slot("at"), updated_at=slot("now")).where(this)
+            database, lambda: HostConnectionRow.update(suspended_at=slot("at"), updated_at=slot("now")).where(this)
         )
-        self._remove = Write(database, HostConnectionRow.delete().where(this))
+        self._remove = Write(database, lambda: HostConnectionRow.delete().where(this))
 
     def connect(self, new: NewHostConnection) -> HostConnection:
         """Connect an account, or bring what is known of it up to date.
@@ -173,10 +179,12 @@ class RepositoryCredentials:
         row = RepositoryCredentialRow
         this = row.repository == slot("id")
         self._get = Query(
-            database, row.select(row.username, row.public_key, row.host_key, row.secret).where(this), _stored_credential
+            database,
+            lambda: row.select(row.username, row.public_key, row.host_key, row.secret).where(this),
+            _stored_credential,
         )
-        self._put = Write(database, insert_into(row).on_conflict("REPLACE"))
-        self._remove = Write(database, row.delete().where(this))
+        self._put = Write(database, lambda: insert_into(row).on_conflict("REPLACE"))
+        self._remove = Write(database, lambda: row.delete().where(this))
 
     def of(self, repository: Repository) -> GitCredential | DeployKey | None:
         """Return a repository's credential. Raises SealBroken if the key of the service is another."""

@@ -45,46 +45,54 @@ class Deliveries:
         of_repository = DeliveryRow.repository == slot("repository_id")
         due = peewee.fn.COALESCE(DeliveryRow.retry_at, 0) <= slot("now")
         same = (DeliveryRow.provider == slot("provider"), DeliveryRow.delivery_id == slot("delivery_id"))
-        self._known = Query(database, deliveries.where(*same), _DELIVERY)
-        self._by_uuid = Query(database, deliveries.where(DeliveryRow.uuid == slot("uuid")), _DELIVERY)
+        self._known = Query(database, lambda: deliveries.where(*same), _DELIVERY)
+        self._by_uuid = Query(database, lambda: deliveries.where(DeliveryRow.uuid == slot("uuid")), _DELIVERY)
         self._pending = Query(
             database,
-            deliveries.where(of_repository, waiting, due).order_by(DeliveryRow.id).limit(_AT_ONCE),
+            lambda: deliveries.where(of_repository, waiting, due).order_by(DeliveryRow.id).limit(_AT_ONCE),
             _DELIVERY,
         )
         self._postponed = Query(
             database,
-            deliveries.where(of_repository, waiting, DeliveryRow.retry_at > slot("now"))
-            .order_by(DeliveryRow.id)
-            .limit(_AT_ONCE),
+            lambda: (
+                deliveries.where(of_repository, waiting, DeliveryRow.retry_at > slot("now"))
+                .order_by(DeliveryRow.id)
+                .limit(_AT_ONCE)
+            ),
             _DELIVERY,
         )
         next_due = peewee.fn.MIN(peewee.fn.COALESCE(DeliveryRow.retry_at, slot("now")))
         self._next_due = Query(
-            database, DeliveryRow.select(peewee.fn.COALESCE(next_due, NEWEST)).where(of_repository, waiting), first
+            database,
+            lambda: DeliveryRow.select(peewee.fn.COALESCE(next_due, NEWEST)).where(of_repository, waiting),
+            first,
         )
         self._page = Query(
             database,
-            deliveries.where(of_repository, DeliveryRow.id < slot("after"))
-            .order_by(DeliveryRow.id.desc())
-            .limit(slot("limit")),
+            lambda: (
+                deliveries.where(of_repository, DeliveryRow.id < slot("after"))
+                .order_by(DeliveryRow.id.desc())
+                .limit(slot("limit"))
+            ),
             _DELIVERY,
         )
         self._latest = Query(
             database,
-            deliveries.where(DeliveryRow.id < slot("after")).order_by(DeliveryRow.id.desc()).limit(slot("limit")),
+            lambda: (
+                deliveries.where(DeliveryRow.id < slot("after")).order_by(DeliveryRow.id.desc()).limit(slot("limit"))
+            ),
             _DELIVERY,
         )
         unassigned = (DeliveryRow.provider == slot("provider"), DeliveryRow.repository.is_null(), waiting)
         self._unassigned = Query(
             database,
-            deliveries.where(*unassigned, due).order_by(DeliveryRow.id).limit(1),
+            lambda: deliveries.where(*unassigned, due).order_by(DeliveryRow.id).limit(1),
             _DELIVERY,
         )
-        self._assign = Write(database, DeliveryRow.update(repository_id=slot("repository_id")).where(this))
+        self._assign = Write(database, lambda: DeliveryRow.update(repository_id=slot("repository_id")).where(this))
         self._postpone = Write(
             database,
-            DeliveryRow.update(
+            lambda: DeliveryRow.update(
                 {
                     DeliveryRow.attempts: DeliveryRow.attempts + 1,
                     DeliveryRow.last_error: slot("why"),
@@ -94,11 +102,11 @@ class Deliveries:
             ).where(this),
         )
         self._insert = Write(
-            database, insert_into(DeliveryRow, "attempts", "retry_at", "processed_at", "last_error", "outcome")
+            database, lambda: insert_into(DeliveryRow, "attempts", "retry_at", "processed_at", "last_error", "outcome")
         )
         self._processed = Write(
             database,
-            DeliveryRow.update(
+            lambda: DeliveryRow.update(
                 {
                     DeliveryRow.processed_at: slot("now"),
                     DeliveryRow.attempts: DeliveryRow.attempts + 1,
@@ -109,14 +117,15 @@ class Deliveries:
         )
         self._failed = Write(
             database,
-            DeliveryRow.update(
+            lambda: DeliveryRow.update(
                 {DeliveryRow.attempts: DeliveryRow.attempts + 1, DeliveryRow.last_error: slot("why")}
             ).where(of_repository, waiting, due),
         )
         self._again = Write(
-            database, DeliveryRow.update({DeliveryRow.processed_at: None, DeliveryRow.retry_at: None}).where(this)
+            database,
+            lambda: DeliveryRow.update({DeliveryRow.processed_at: None, DeliveryRow.retry_at: None}).where(this),
         )
-        self._forget = Write(database, DeliveryRow.delete().where(DeliveryRow.received_at <= slot("before")))
+        self._forget = Write(database, lambda: DeliveryRow.delete().where(DeliveryRow.received_at <= slot("before")))
 
     def receive(self, provider: str, event: str, delivery_id: str, repository: Repository | None, body: bytes) -> bool:
         """Store a delivery and make its repository due; False, and nothing else, if it came before."""

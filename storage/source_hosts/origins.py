@@ -35,10 +35,10 @@ class BuildOrigins:
         self._database = database
         this = BuildOriginRow.build == slot("build_id")
         origins = BuildOriginRow.select(*_ORIGIN.selected)
-        self._get = Query(database, origins.where(this), _ORIGIN)
+        self._get = Query(database, lambda: origins.where(this), _ORIGIN)
         self._by_report = Query(
             database,
-            origins.where(
+            lambda: origins.where(
                 BuildOriginRow.repository == slot("repository_id"), BuildOriginRow.report_id == slot("report_id")
             ),
             _ORIGIN,
@@ -48,50 +48,54 @@ class BuildOrigins:
         of_commit = origins.join(BuildRow).where(of_repository, BuildRow.commit == slot("commit_sha"))
         event = (BuildRow.pipeline, BuildOriginRow.event, BuildOriginRow.ref, BuildOriginRow.pull_request)
         latest = BuildOriginRow.build == peewee.fn.MAX(BuildOriginRow.build)
-        self._of_commit = Query(database, of_commit.group_by(*event).having(latest), _ORIGIN)
+        self._of_commit = Query(database, lambda: of_commit.group_by(*event).having(latest), _ORIGIN)
         counts = BuildRow.error_code.is_null() | (BuildRow.error_code != BuildErrorCode.SUPERSEDED)
-        self._counting = Query(database, of_commit.where(counts).group_by(*event).having(latest), _ORIGIN)
+        self._counting = Query(database, lambda: of_commit.where(counts).group_by(*event).having(latest), _ORIGIN)
         self._of_pipeline = Query(
             database,
-            of_commit.where(BuildRow.pipeline == slot("pipeline_id"), counts).group_by(*event).having(latest),
+            lambda: of_commit.where(BuildRow.pipeline == slot("pipeline_id"), counts).group_by(*event).having(latest),
             _ORIGIN,
         )
         differs = peewee.Expression(BuildOriginRow.reported, "IS NOT", BuildRow.state)  # null before the first report
         self._due = Query(
             database,
-            origins.join(BuildRow)
-            .where(BuildOriginRow.report_at <= slot("now"), differs)
-            .order_by(BuildOriginRow.report_at)
-            .limit(slot("limit")),
+            lambda: (
+                origins.join(BuildRow)
+                .where(BuildOriginRow.report_at <= slot("now"), differs)
+                .order_by(BuildOriginRow.report_at)
+                .limit(slot("limit"))
+            ),
             _ORIGIN,
         )
         self._unreported = Query(
-            database, origins.where(BuildOriginRow.report_at > 0, BuildOriginRow.report_failures > 0), _ORIGIN
+            database, lambda: origins.where(BuildOriginRow.report_at > 0, BuildOriginRow.report_failures > 0), _ORIGIN
         )
         number = BuildOriginRow.pull_request
         same = (number == slot("pull_request")) | (number.is_null() & (BuildOriginRow.ref == slot("ref")))
         self._built = Query(
             database,
-            BuildOriginRow.select(BuildOriginRow.build)
-            .join(BuildRow)
-            .where(
-                of_repository,
-                BuildOriginRow.event == slot("event"),
-                same,
-                peewee.Expression(BuildOriginRow.target_branch, "IS", slot("target_branch")),
-                BuildRow.pipeline == slot("pipeline_id"),
-                BuildRow.commit == slot("commit_sha"),
-                counts,
-            )
-            .limit(1),
+            lambda: (
+                BuildOriginRow.select(BuildOriginRow.build)
+                .join(BuildRow)
+                .where(
+                    of_repository,
+                    BuildOriginRow.event == slot("event"),
+                    same,
+                    peewee.Expression(BuildOriginRow.target_branch, "IS", slot("target_branch")),
+                    BuildRow.pipeline == slot("pipeline_id"),
+                    BuildRow.commit == slot("commit_sha"),
+                    counts,
+                )
+                .limit(1)
+            ),
             first,
         )
         self._insert = Write(
-            database, insert_into(BuildOriginRow, "reported", "report_id", "report_failures", "report_error")
+            database, lambda: insert_into(BuildOriginRow, "reported", "report_id", "report_failures", "report_error")
         )
         self._reported = Write(
             database,
-            BuildOriginRow.update(
+            lambda: BuildOriginRow.update(
                 {
                     BuildOriginRow.reported: slot("state"),
                     BuildOriginRow.report_id: slot("report_id"),
@@ -103,7 +107,7 @@ class BuildOrigins:
         )
         self._failed = Write(
             database,
-            BuildOriginRow.update(
+            lambda: BuildOriginRow.update(
                 {
                     BuildOriginRow.report_at: slot("next"),
                     BuildOriginRow.report_failures: BuildOriginRow.report_failures + 1,
@@ -113,7 +117,7 @@ class BuildOrigins:
         )
         self._again = Write(
             database,
-            BuildOriginRow.update({BuildOriginRow.report_at: slot("now")}).where(
+            lambda: BuildOriginRow.update({BuildOriginRow.report_at: slot("now")}).where(
                 this, BuildOriginRow.reported.is_null(is_null=False)
             ),
         )
@@ -236,18 +240,22 @@ class PushOutcomes:
         of_repository = PushOutcomeRow.repository == slot("repository_id")
         self._latest = Query(
             database,
-            outcomes.where(of_repository).order_by(PushOutcomeRow.id.desc()).limit(slot("limit")),
+            lambda: outcomes.where(of_repository).order_by(PushOutcomeRow.id.desc()).limit(slot("limit")),
             _OUTCOME,
         )
         self._of_ref = Query(
             database,
-            outcomes.where(of_repository, PushOutcomeRow.ref == slot("ref"))
-            .order_by(PushOutcomeRow.id.desc())
-            .limit(_OF_ONE_REF),
+            lambda: (
+                outcomes.where(of_repository, PushOutcomeRow.ref == slot("ref"))
+                .order_by(PushOutcomeRow.id.desc())
+                .limit(_OF_ONE_REF)
+            ),
             _OUTCOME,
         )
-        self._insert = Write(database, insert_into(PushOutcomeRow))
-        self._forget = Write(database, PushOutcomeRow.delete().where(PushOutcomeRow.recorded_at <= slot("before")))
+        self._insert = Write(database, lambda: insert_into(PushOutcomeRow))
+        self._forget = Write(
+            database, lambda: PushOutcomeRow.delete().where(PushOutcomeRow.recorded_at <= slot("before"))
+        )
 
     def record(
         self,

@@ -48,16 +48,18 @@ class Repositories:
         standing = OrganizationRow.closed_at.is_null()
         repositories = RepositoryRow.select(*_REPOSITORY.selected).join(OrganizationRow).where(standing)
         this = RepositoryRow.id == slot("id")
-        self._get = Query(database, repositories.where(this), _REPOSITORY)
-        self._all = Query(database, repositories.order_by(RepositoryRow.id), _REPOSITORY)
+        self._get = Query(database, lambda: repositories.where(this), _REPOSITORY)
+        self._all = Query(database, lambda: repositories.order_by(RepositoryRow.id), _REPOSITORY)
         self._by_url = Query(
             database,
-            repositories.where(RepositoryRow.organization == slot("organization_id"), RepositoryRow.url == slot("url")),
+            lambda: repositories.where(
+                RepositoryRow.organization == slot("organization_id"), RepositoryRow.url == slot("url")
+            ),
             _REPOSITORY,
         )
         self._by_name = Query(
             database,
-            repositories.where(
+            lambda: repositories.where(
                 RepositoryRow.organization == slot("organization_id"),
                 peewee.fn.LOWER(RepositoryRow.repo_name) == peewee.fn.LOWER(slot("repo_name")),
             ),
@@ -65,7 +67,7 @@ class Repositories:
         )
         self._insert = Write(
             database,
-            insert_into(
+            lambda: insert_into(
                 RepositoryRow,
                 "checked_at",
                 "failures",
@@ -78,19 +80,21 @@ class Repositories:
             ),
         )
         of_connection = RepositoryRow.connection == slot("connection_id")
-        self._of_connection = Query(database, repositories.where(of_connection).order_by(RepositoryRow.id), _REPOSITORY)
+        self._of_connection = Query(
+            database, lambda: repositories.where(of_connection).order_by(RepositoryRow.id), _REPOSITORY
+        )
         of_organization = RepositoryRow.organization == slot("organization_id")
-        self._of_organization = Query(database, repositories.where(of_organization), _REPOSITORY)
+        self._of_organization = Query(database, lambda: repositories.where(of_organization), _REPOSITORY)
         self._of_remote = Query(
             database,
-            repositories.where(
+            lambda: repositories.where(
                 RepositoryRow.provider == slot("provider"), RepositoryRow.remote_id == slot("remote_id")
             ).order_by(RepositoryRow.id),
             _REPOSITORY,
         )
         self._describe = Write(
             database,
-            RepositoryRow.update(
+            lambda: RepositoryRow.update(
                 {
                     RepositoryRow.url: slot("url"),
                     RepositoryRow.repo_name: slot("repo_name"),
@@ -105,20 +109,22 @@ class Repositories:
         )
         self._move_pipelines = Write(
             database,
-            PipelineRow.update({PipelineRow.repository: slot("url"), PipelineRow.repo_name: slot("repo_name")}).where(
+            lambda: PipelineRow.update(
+                {PipelineRow.repository: slot("url"), PipelineRow.repo_name: slot("repo_name")}
+            ).where(
                 PipelineRow.organization == slot("organization_id"),
                 PipelineRow.repository == slot("before"),
                 PipelineRow.source_slug.is_null(is_null=False),
                 PipelineRow.deleted_at.is_null(),
             ),
         )
-        self._rename = Write(database, RepositoryRow.update({RepositoryRow.url: slot("url")}).where(this))
+        self._rename = Write(database, lambda: RepositoryRow.update({RepositoryRow.url: slot("url")}).where(this))
         self._move = Write(
-            database, RepositoryRow.update({RepositoryRow.connection: slot("connection_id")}).where(this)
+            database, lambda: RepositoryRow.update({RepositoryRow.connection: slot("connection_id")}).where(this)
         )
         self._edit = Write(
             database,
-            RepositoryRow.update(
+            lambda: RepositoryRow.update(
                 {
                     RepositoryRow.poll_seconds: slot("poll_seconds"),
                     RepositoryRow.submodules: slot("submodules"),
@@ -127,9 +133,13 @@ class Repositories:
                 }
             ).where(this),
         )
-        self._remove = Write(database, RepositoryRow.delete().where(this))
-        self._by_token = Query(database, repositories.where(RepositoryRow.token_hash == slot("hash")), _REPOSITORY)
-        self._set_token = Write(database, RepositoryRow.update({RepositoryRow.token_hash: slot("hash")}).where(this))
+        self._remove = Write(database, lambda: RepositoryRow.delete().where(this))
+        self._by_token = Query(
+            database, lambda: repositories.where(RepositoryRow.token_hash == slot("hash")), _REPOSITORY
+        )
+        self._set_token = Write(
+            database, lambda: RepositoryRow.update({RepositoryRow.token_hash: slot("hash")}).where(this)
+        )
 
     def connect(self, organization_id: int, url: str, repo_name: str, poll_seconds: int) -> Repository:
         """Connect a repository, to be checked at once. Raises RepositoryConnected."""
@@ -328,29 +338,33 @@ class RepositoryChecks:
         organization = peewee.NodeList((peewee.SQL("+"), RepositoryRow.organization), glue="")  # not by its index
         self._next = Query(
             database,  # SQLite takes the other columns from the row of the minimum
-            RepositoryRow.select(*_REPOSITORY.selected)
-            .join(OrganizationRow)
-            .where(
-                OrganizationRow.closed_at.is_null(),
-                RepositoryRow.next_check_at <= slot("now"),
-                RepositoryRow.id.not_in(peewee.SQL("(SELECT value FROM json_each(:busy))")),
-            )
-            .group_by(organization)
-            .order_by(oldest),
+            lambda: (
+                RepositoryRow.select(*_REPOSITORY.selected)
+                .join(OrganizationRow)
+                .where(
+                    OrganizationRow.closed_at.is_null(),
+                    RepositoryRow.next_check_at <= slot("now"),
+                    RepositoryRow.id.not_in(peewee.SQL("(SELECT value FROM json_each(:busy))")),
+                )
+                .group_by(organization)
+                .order_by(oldest)
+            ),
             _REPOSITORY,
         )
         self._due = Query(
             database,
-            RepositoryRow.select(*_REPOSITORY.selected)
-            .join(OrganizationRow)
-            .where(OrganizationRow.closed_at.is_null(), RepositoryRow.next_check_at <= slot("now"))
-            .order_by(RepositoryRow.next_check_at)
-            .limit(slot("limit")),
+            lambda: (
+                RepositoryRow.select(*_REPOSITORY.selected)
+                .join(OrganizationRow)
+                .where(OrganizationRow.closed_at.is_null(), RepositoryRow.next_check_at <= slot("now"))
+                .order_by(RepositoryRow.next_check_at)
+                .limit(slot("limit"))
+            ),
             _REPOSITORY,
         )
         self._checked = Write(
             database,
-            RepositoryRow.update(
+            lambda: RepositoryRow.update(
                 {
                     RepositoryRow.default_branch: slot("default_branch"),
                     RepositoryRow.checked_at: slot("now"),
@@ -362,7 +376,7 @@ class RepositoryChecks:
         )
         self._failed = Write(
             database,
-            RepositoryRow.update(
+            lambda: RepositoryRow.update(
                 {
                     RepositoryRow.next_check_at: slot("next"),
                     RepositoryRow.failures: RepositoryRow.failures + 1,
@@ -371,22 +385,22 @@ class RepositoryChecks:
             ).where(this),
         )
         self._put_off = Write(
-            database, RepositoryRow.update(next_check_at=slot("next"), last_error=slot("why")).where(this)
+            database, lambda: RepositoryRow.update(next_check_at=slot("next"), last_error=slot("why")).where(this)
         )
-        self._know_heads = Write(database, RepositoryRow.update(heads_known=1).where(this))
-        self._know_pull_requests = Write(database, RepositoryRow.update(pull_requests_known=1).where(this))
-        self._note = Write(database, RepositoryRow.update(last_error=slot("why")).where(this))
+        self._know_heads = Write(database, lambda: RepositoryRow.update(heads_known=1).where(this))
+        self._know_pull_requests = Write(database, lambda: RepositoryRow.update(pull_requests_known=1).where(this))
+        self._note = Write(database, lambda: RepositoryRow.update(last_error=slot("why")).where(this))
         earlier = peewee.fn.MIN(RepositoryRow.next_check_at, slot("by"))
-        self._hasten = Write(database, RepositoryRow.update({RepositoryRow.next_check_at: earlier}).where(this))
-        self._hasten_all = Write(database, RepositoryRow.update({RepositoryRow.next_check_at: slot("now")}))
+        self._hasten = Write(database, lambda: RepositoryRow.update({RepositoryRow.next_check_at: earlier}).where(this))
+        self._hasten_all = Write(database, lambda: RepositoryRow.update({RepositoryRow.next_check_at: slot("now")}))
         self._heads = Query(
             database,
-            RepositoryHeadRow.select(*_HEAD.selected).where(RepositoryHeadRow.repository == slot("id")),
+            lambda: RepositoryHeadRow.select(*_HEAD.selected).where(RepositoryHeadRow.repository == slot("id")),
             _HEAD,
         )
-        self._head = Query(database, RepositoryHeadRow.select(*_HEAD.selected).where(*head), _HEAD)
-        self._put_head = Write(database, insert_into(RepositoryHeadRow).on_conflict("REPLACE"))
-        self._drop_head = Write(database, RepositoryHeadRow.delete().where(*head))
+        self._head = Query(database, lambda: RepositoryHeadRow.select(*_HEAD.selected).where(*head), _HEAD)
+        self._put_head = Write(database, lambda: insert_into(RepositoryHeadRow).on_conflict("REPLACE"))
+        self._drop_head = Write(database, lambda: RepositoryHeadRow.delete().where(*head))
 
     def due(self, limit: int) -> list[Repository]:
         """Return repositories that are to be checked now, the one that waits longest first."""

@@ -30,50 +30,54 @@ class SkippedPipelines:
         this = SkippedPipelineRow.id == slot("id")
         self._due = Query(
             database,
-            SkippedPipelineRow.select(*_SKIPPED.selected)
-            .where(SkippedPipelineRow.report_at <= slot("now"))
-            .order_by(SkippedPipelineRow.report_at)
-            .limit(slot("limit")),
+            lambda: (
+                SkippedPipelineRow.select(*_SKIPPED.selected)
+                .where(SkippedPipelineRow.report_at <= slot("now"))
+                .order_by(SkippedPipelineRow.report_at)
+                .limit(slot("limit"))
+            ),
             _SKIPPED,
         )
         self._built = Query(
             database,
-            BuildOriginRow.select(BuildOriginRow.build)
-            .join(BuildRow)
-            .where(
-                peewee.Expression(BuildOriginRow.repository, "+ 0 =", slot("repository_id")),
-                BuildRow.pipeline == slot("pipeline_id"),
-                BuildRow.commit == slot("commit_sha"),
-            )
-            .limit(1),
+            lambda: (
+                BuildOriginRow.select(BuildOriginRow.build)
+                .join(BuildRow)
+                .where(
+                    peewee.Expression(BuildOriginRow.repository, "+ 0 =", slot("repository_id")),
+                    BuildRow.pipeline == slot("pipeline_id"),
+                    BuildRow.commit == slot("commit_sha"),
+                )
+                .limit(1)
+            ),
             first,
         )
         self._of_commit = Query(
             database,
-            SkippedPipelineRow.select(*_SKIPPED.selected).where(
+            lambda: SkippedPipelineRow.select(*_SKIPPED.selected).where(
                 SkippedPipelineRow.repository == slot("repository_id"),
                 SkippedPipelineRow.commit == slot("commit_sha"),
             ),
             _SKIPPED,
         )
         self._insert = Write(
-            database, insert_into(SkippedPipelineRow, "report_failures", "report_error").on_conflict("IGNORE")
+            database, lambda: insert_into(SkippedPipelineRow, "report_failures", "report_error").on_conflict("IGNORE")
         )
         self._forget = Write(
             database,
-            SkippedPipelineRow.delete().where(
+            lambda: SkippedPipelineRow.delete().where(
                 SkippedPipelineRow.report_at.is_null(), SkippedPipelineRow.recorded_at <= slot("before")
             ),
         )
         self._reported = Write(
             database,
-            SkippedPipelineRow.update(
+            lambda: SkippedPipelineRow.update(
                 {SkippedPipelineRow.report_at: None, SkippedPipelineRow.report_error: None}
             ).where(this),
         )
         self._failed = Write(
             database,
-            SkippedPipelineRow.update(
+            lambda: SkippedPipelineRow.update(
                 {
                     SkippedPipelineRow.report_at: slot("next"),
                     SkippedPipelineRow.report_failures: SkippedPipelineRow.report_failures + 1,

@@ -206,13 +206,13 @@ def test_lists_and_the_queue_use_their_indexes(storage: Storage, database: Datab
 
 
 def test_a_literal_value_is_written_into_the_sql(storage: Storage, database: Database):
-    query = Query(database, JobRow.select(JobRow.id).where(JobRow.state == "it's"), tuple)
+    query = Query(database, lambda: JobRow.select(JobRow.id).where(JobRow.state == "it's"), tuple)
     assert "'it''s'" in query.sql
     assert query.all() == []
 
 
 def test_a_slot_without_a_value_is_refused(storage: Storage, database: Database):
-    query = Query(database, JobRow.select(JobRow.id).where(JobRow.id == slot("id")), tuple)
+    query = Query(database, lambda: JobRow.select(JobRow.id).where(JobRow.id == slot("id")), tuple)
     with pytest.raises(peewee.PeeweeException, match="bindings"):
         query.one()
 
