@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from api.bodies import answer
 from api.console.builds.debugging import held_vms, shell_line
+from api.console.builds.failures import siblings_of
 from api.console.errors import Page
 from api.errors.catalog import ApiError
 from api.operations.things import job_in_build
@@ -82,6 +83,7 @@ class JobPage(Page):
             cut=size > _SHOWN_BYTES,
             first_bytes=min(size, BLOCK_BYTES) if job.state.terminal else 0,
             gone=gone,
+            siblings=siblings_of(site.storage.jobs.of_build(build.id), job.uuid),
             outputs=site.storage.told.outputs(job.id),
             annotations=site.storage.told.annotations(build.id, _MOST_ANNOTATIONS, step=job.step_key),
             **self._for_members(req, build, job),

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import quote, urlsplit
 
+import falcon
+
+from actors.test_reports import CaseOutcome
 from api.console.artifacts import trees
 from api.console.builds.debugging import held_vms
 from api.console.builds.error_position import cause_of, position_of
+from api.console.builds.failures import failed_jobs
 from api.console.builds.graph import NODE_HEIGHT, NODE_WIDTH, GraphEdge, GraphNode, lay_out
 from api.console.builds.live import Moment
 from api.console.builds.states import MatrixView, view_of
@@ -16,17 +21,16 @@ from api.console.builds.timeline import WIDTH, time_line
 from api.console.errors import Page
 from api.console.pages import whole_number
 from api.operations.coverage import CoverageRecord, listed_files
-from api.state_looks import LOOKS, in_signs, worst
+from api.state_looks import LOOKS, in_signs, look_of, worst
 from storage import RENDER_LOG, BuildPeople, EdgeKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import falcon
-
+    from actors.test_reports import ReadReports
     from api.console.builds.states import BuildView, JobView
     from api.console.site import Site
-    from storage import Build
+    from storage import Build, Repository
 
 _VIEWS = (
     ("jobs", "Jobs"),
@@ -70,6 +74,11 @@ class BuildPage(Page):
         named = req.get_param("view")
         chosen = named if named in _NAMES and (named not in _FOR_MEMBERS or member) else _NAMES[0]
         moment = Moment(view_of(site.storage, site.engine, build))
+        if chosen == "tests" and req.get_param("part") == "count":
+            resp.content_type = falcon.MEDIA_HTML
+            resp.cache_control = ["no-store"]
+            resp.text = count_of_tests(self._reports.reports.of_build(build))
+            return
         site.pages.show(
             req,
             resp,
@@ -80,6 +89,9 @@ class BuildPage(Page):
             views=[each for each in _VIEWS if each[0] not in _FOR_MEMBERS or member],
             sources=_SOURCES,
             people=site.storage.build_history.people(build.id) if member else BuildPeople(),
+            commit_url=self._commit_url(build) if member else None,
+            counts=self._counts(moment.view, member=member),
+            counts_tests=member and site.storage.artifacts.count_ending(build.id, ".xml") > 0,
             form_token=site.form_token(req),
             held=held_vms(site.storage, moment.view.build) if member and build.debug else [],
             **self._rejection(moment.view.build),
@@ -116,7 +128,17 @@ class BuildPage(Page):
                     "annotation_counts": storage.told.annotation_counts(build.id),
                 }
             case _:
-                return {}
+                return {"failed": failed_jobs(view, storage.logs)}
+
+    def _counts(self, view: BuildView, *, member: bool) -> dict[str, int]:
+        """Return how much there is in views, as far as that is known without reading files."""
+        files = self._site.storage.artifacts.count_ending(view.build.id, "") if member else 0
+        return {"jobs": len(view.jobs), "artifacts": files}
+
+    def _commit_url(self, build: Build) -> str | None:
+        pipeline = self._site.storage.pipelines.by_id(build.pipeline_id)
+        repository = None if pipeline is None else self._site.storage.repositories.of_pipeline(pipeline)
+        return None if repository is None or not build.commit else commit_url(repository, build.commit)
 
     def _graph(self, req: falcon.Request, view: BuildView) -> dict[str, object]:
         position = {job.id: job.position for job in view.jobs}
@@ -153,6 +175,30 @@ class BuildPage(Page):
         position = position_of(message, log, storage.builds.pipeline_ir(build.id))
         # The output has the whole traceback.
         return {"why": cause_of(message) if log else message, "render_log": log, "position": position}
+
+
+def count_of_tests(read: ReadReports) -> str:
+    """Return the number of tests that failed with its sign, or of all; empty without tests."""
+    failed = read.counts.get(CaseOutcome.FAILED, 0)
+    return f"{failed} {look_of('failed').sign}" if failed else str(sum(read.counts.values()) or "")
+
+
+_COMMIT_PATHS = {
+    "github": "commit",
+    "forgejo": "commit",
+    "gitea": "commit",
+    "gitlab": "-/commit",
+    "bitbucket": "commits",
+}
+
+
+def commit_url(repository: Repository, commit: str) -> str | None:
+    """Return the address of a commit at its source host; None if the host has no pages that are known."""
+    path, url = _COMMIT_PATHS.get(repository.provider), urlsplit(repository.url)
+    if path is None or url.scheme not in {"http", "https"} or url.hostname is None:
+        return None
+    place = f"{url.hostname}:{url.port}" if url.port else url.hostname
+    return f"{url.scheme}://{place}{url.path.rstrip('/').removesuffix('.git')}/{path}/{quote(commit, safe='')}"
 
 
 def _in_signs(positions: Sequence[int], by_position: Mapping[int, JobView]) -> str:

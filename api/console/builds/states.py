@@ -87,6 +87,14 @@ class MatrixView:
 
 
 @immutable
+class Listed:
+    """The entries of a list, and those that are folded at its end."""
+
+    first: tuple[JobView | MatrixView, ...]
+    folded: tuple[JobView | MatrixView, ...]
+
+
+@immutable
 class BuildView:
     """A build with all of its jobs at one moment; ``why`` says why it waits as a whole."""
 
@@ -108,6 +116,19 @@ class BuildView:
             cells = tuple(found)
             entries += [MatrixView(key, cells)] if key and len(cells) > 1 else cells
         return tuple(entries)
+
+    @property
+    def listed(self) -> Listed:
+        """The entries as its page lists them: once a build has failed, those that passed are folded."""
+        if not (self.build.state.terminal and self.failed):
+            return Listed(self.entries, ())
+        passed = tuple(each for each in self.entries if each.state == JobState.PASSED)
+        return Listed(tuple(each for each in self.entries if each.state != JobState.PASSED), passed)
+
+    @property
+    def passed(self) -> int:
+        """The number of jobs that passed, and have no entry with others."""
+        return sum(len(each.cells) if isinstance(each, MatrixView) else 1 for each in self.listed.folded)
 
     def matrices_of(self, jobs: Collection[JobView]) -> list[MatrixView]:
         """Return the matrices that some jobs are cells of."""

@@ -44,6 +44,11 @@ function setStates(changed) {
   }
 }
 
+// A page that shows the jobs that failed asks for them again.
+function tellOfFailures(changed) {
+  if (Object.values(changed).some(state => ["failed", "timed_out"].includes(state))) document.body.dispatchEvent(new Event("failed"));
+}
+
 function announce() {
   const summary = document.getElementById("summary");
   const announcement = document.getElementById("announcement");
@@ -72,7 +77,11 @@ function connected(yes) {
   if (note) note.hidden = yes;
 }
 
-document.addEventListener("sse:states", event => setStates(JSON.parse(event.detail.data)));
+document.addEventListener("sse:states", event => {
+  const changed = JSON.parse(event.detail.data);
+  setStates(changed);
+  tellOfFailures(changed);
+});
 document.addEventListener("sse:changes", event => replaceChanged(event.detail.data));
 document.addEventListener("htmx:afterSettle", () => { tick(); connected(true); });
 document.addEventListener("htmx:sseOpen", () => connected(true));

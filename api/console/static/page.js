@@ -27,3 +27,26 @@ document.querySelector("form.theme").addEventListener("submit", event => {
   document.dispatchEvent(new Event("theme"));
   fetch(`${form.getAttribute("action")}?theme=${chosen.value}`, {redirect: "manual"});
 });
+
+// j and k go through the list of jobs: from the page of one to that of the next, elsewhere from link to link.
+function move(by) {
+  const links = [...document.querySelectorAll("#siblings .jobs a, #list .jobs a, #builds a, .pipelines a")]
+    .filter(link => link.checkVisibility());
+  const at = links.findIndex(link => link.hasAttribute("aria-current"));
+  const next = links[(at >= 0 ? at : links.indexOf(document.activeElement)) + by];
+  if (!next) return;
+  if (at >= 0) location.assign(next.href);
+  else next.focus();
+}
+
+const KEYS = {j: () => move(1), k: () => move(-1)};
+
+document.addEventListener("keydown", event => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select")) return;
+  const act = KEYS[event.key];
+  if (!act) return;
+  event.preventDefault();
+  act();
+});
+
+document.querySelector("#siblings [aria-current]")?.scrollIntoView({block: "nearest"});

@@ -177,6 +177,7 @@ def test_pages_have_no_barriers(browser: Browser, client: Client, pipeline: Pipe
         check("/", f"/{ada.org}", f"/{ada.org}{above}")
         build = f"{above}/builds/{submit(pipeline, message='A_long_word_' * 20, branch='a/long/branch/' * 10)}"
         expect(ada.open(build).locator("#summary")).to_have_attribute("data-state", "failed")
+        page.get_by_text("2 passed").click()
         page.get_by_role("link", name="Lint").click()
         expect(page.locator(".line").first).to_be_visible()
         found["log"] = ada.barriers()
