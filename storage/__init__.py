@@ -160,6 +160,8 @@ if TYPE_CHECKING:
     from storage.records.environments import (
         ENVIRONMENT_NAME,
         GATE_SECONDS,
+        DeployedEnvironment,
+        Deployment,
         Environment,
         EnvironmentChanges,
         Gate,

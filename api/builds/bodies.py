@@ -6,7 +6,7 @@ import binascii
 from typing import TYPE_CHECKING
 
 from api.errors.catalog import ApiError
-from storage import immutable
+from storage import described, immutable
 
 if TYPE_CHECKING:
     from api.fields import BuildSource, Env, GivenInputs, LongText, RequiredText, Sha256, SourceUrl
@@ -58,6 +58,16 @@ class RebuildRequest:
 
     debug: bool | None = None
     source: BuildSource | None = None
+
+
+@immutable
+class RollBackRequest(RebuildRequest):
+    """The body of ``POST …/environments/{name}/rollback``: the job of an earlier deployment, which passed.
+
+    The rest is as in a request for a rebuild.
+    """
+
+    job_id: RequiredText | None = described("The job of the deployment to go back to.", default=None, word="ID")
 
 
 @immutable

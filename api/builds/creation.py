@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from actors import EngineBusy, add_planned, has_credit, repetition, retry
 from actors.render import RenderFailed
-from api.builds.bodies import CreateBuildRequest, CreateRepoBuildRequest, RepoIdentity, archive_of
+from api.builds.bodies import CreateBuildRequest, CreateRepoBuildRequest, RebuildRequest, RepoIdentity, archive_of
 from api.engine import refuse_while_draining
 from api.errors.catalog import ApiError
+from api.submission import Submission
 from storage import (
     Build,
     BuildBusy,
     BuildErrorCode,
     BuildNotFinished,
     BuildState,
+    Environment,
     Job,
     KeyUse,
     KeyUsed,
@@ -37,13 +39,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from actors.ir import IrSettings
-    from api.builds.bodies import BuildRequest, RebuildRequest, StartBuildRequest
+    from api.builds.bodies import BuildRequest, RollBackRequest, StartBuildRequest
     from api.builds.render_wait import RenderWait
     from api.engine import EngineInterface
     from api.http.slots import StreamSlot
-    from api.submission import Sender, Submission
+    from api.submission import Sender
 
 
+_MOST_DEPLOYMENTS = 1000
 _RETRY = {"Retry-After": "60"}
 
 _NO_SOURCE = "no source to render from: give pipeline_ir, source_b64 or source_url"
@@ -176,6 +179,26 @@ class BuildCreation:
                 raise source_expired(build) from None
 
         return self._once(call, pipeline, submission, repeated)
+
+    def roll_back(self, call: Sender, environment: Environment, submission: Submission[RollBackRequest]) -> Build:
+        """Return a new build that repeats one whose deployment to an environment passed.
+
+        Raises as `rebuild` does, and ApiError ``nothing_to_roll_back``.
+        """
+        asked = submission.body()
+        passed = self._storage.environments.passed(environment, _MOST_DEPLOYMENTS)
+        if asked.job_id is None:
+            earlier = next((each for each in passed[1:] if each.build_id != passed[0].build_id), None)
+            missing = "nothing was deployed to it before the deployment that is there"
+        else:
+            earlier = next((each for each in passed if each.job_uuid == asked.job_id), None)
+            missing = f"none of its last {_MOST_DEPLOYMENTS} deployments that passed is of this job"
+        build = None if earlier is None else self._storage.builds.get(earlier.build_id)
+        pipeline = None if build is None else self._storage.pipelines.by_id(build.pipeline_id)
+        if build is None or pipeline is None:
+            raise ApiError("nothing_to_roll_back", f"{environment.name}: {missing}")
+        repeated = Submission(submission.document, RebuildRequest, submission.key, submission.digest)
+        return self.rebuild(call, pipeline, build, repeated)
 
     def _once(
         self,

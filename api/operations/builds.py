@@ -37,7 +37,7 @@ _BUILDS = f"{PIPELINE}/builds"
 _CREATED = "The build, which is planned and starts by itself."
 _NO_ROOM = ("pipeline_manual_disabled", "billing_insufficient_balance", "too_many_builds")
 _NOT_CREATED = (*_NO_ROOM, "build_invalid", "build_plan_rejected", "draining")
-_NOT_REPEATED = (*_NO_ROOM, "build_plan_rejected", "source_expired", "draining")
+NOT_REPEATED = (*_NO_ROOM, "build_plan_rejected", "source_expired", "draining")
 NOT_RETRIED = (
     *_NO_ROOM,
     "build_not_finished",
@@ -210,7 +210,7 @@ def approve_build(call: Call, build: ThisBuild) -> BuildRecord:
     f"{BUILD}/rebuild",
     _CREATED,
     status=201,
-    errors=_NOT_REPEATED,
+    errors=NOT_REPEATED,
     body_required=False,
 )
 def rebuild_build(

@@ -5,13 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from actors import people_of, refusal
+from api.builds.bodies import RollBackRequest  # noqa: TC001 - read in hints, and by the command
 from api.errors.catalog import ApiError
 from api.operations.body import ABSENT, given
+from api.operations.builds import NOT_REPEATED, BuildRecord
 from api.operations.jobs import JobRecord, job_record
 from api.operations.operation import DELETE, GET, PATCH, POST, Call, Found, HostOwner, Span, operation
 from api.operations.things import JOB, ORGANIZATION, ThisBuild, ThisJob, ThisMembership
+from api.submission import Submission  # noqa: TC001 - a parameter of operations
 from storage import (
     GATE_SECONDS,
+    DeployedEnvironment,
+    Deployment,
     Environment,
     EnvironmentExists,
     GateNotAwaited,
@@ -102,10 +107,36 @@ def create_environment(call: Call, member: ThisMembership, body: CreateEnvironme
         raise ApiError("too_many_environments", str(error)) from None
 
 
-@operation("getEnvironment", GET, _ENVIRONMENT, "The environment.")
-def get_environment(environment: ThisEnvironment) -> Environment:
-    """Get an environment."""
-    return environment
+@operation("getEnvironment", GET, _ENVIRONMENT, "The environment, and what is there.")
+def get_environment(call: Call, environment: ThisEnvironment) -> DeployedEnvironment:
+    """Get an environment: its settings, the deployment that is there now, and those that are to come."""
+    return call.storage.environments.deployed(environment)
+
+
+@operation("listDeployments", GET, f"{_ENVIRONMENT}/deployments", "A page of deployments.")
+def list_deployments(call: Call, environment: ThisEnvironment, span: Span) -> Page[Deployment]:
+    """List the jobs that deployed to an environment, or were to, newest builds first."""
+    return call.storage.environments.deployments(environment, span.limit, span.after)
+
+
+@operation(
+    "rollBackEnvironment",
+    POST,
+    f"{_ENVIRONMENT}/rollback",
+    "The build that repeats the earlier one.",
+    status=201,
+    errors=("nothing_to_roll_back", *NOT_REPEATED),
+    body_required=False,
+)
+def roll_back_environment(
+    call: Call, environment: ThisEnvironment, submission: Submission[RollBackRequest]
+) -> BuildRecord:
+    """Build again what was in the environment before: the same source, plan and inputs as a new build.
+
+    By default it repeats the build of the deployment before the current one; any member can. Its job asks for an
+    approval as always. The source of a build is kept for a while; after that the response is 410.
+    """
+    return BuildRecord.of(call.creation.roll_back(call, environment, submission))
 
 
 @operation("updateEnvironment", PATCH, _ENVIRONMENT, "The environment as it is now.", role=Role.ADMIN)

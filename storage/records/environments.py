@@ -6,8 +6,9 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypedDict
 
-from storage.data_classes import example, hidden, immutable
+from storage.data_classes import example, hidden, immutable, shown_as
 from storage.documents import shown_after
+from storage.records.jobs import JobState  # noqa: TC001 - a model reads the annotations
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -91,3 +92,47 @@ class Gate:
     def expires_at(self) -> datetime:
         """The end of the time that people have for it."""
         return self.asked_at + timedelta(seconds=self.seconds)
+
+
+@immutable
+class Deployment:
+    """A job that deploys to an environment, in one build.
+
+    ``state`` is that of the job. ``approved_by`` is the person who let it run, null if nobody had to or has yet;
+    ``created_by`` is the user who began the build, null if it was a push or the like.
+    """
+
+    id: int
+    build_id: int = hidden()
+    pipeline_slug: str = example("web")
+    number: int
+    branch: str | None
+    commit: str | None
+    job_uuid: str = shown_as("job_id")
+    step_key: str = example("deploy")
+    state: JobState
+    waits: bool
+    """True if its gate waits for an answer."""
+
+    approved_by: str | None = example("grace@example.org")
+    created_by: str | None = example("ada@example.org")
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+    @property
+    def name(self) -> str:
+        """Its build and its job for people: PIPELINE/NUMBER KEY."""
+        return f"{self.pipeline_slug}/{self.number} {self.step_key}"
+
+
+@immutable
+class DeployedEnvironment(Environment):
+    """An environment, with the deployment that is there, and those that are to come.
+
+    The ``current`` one has passed, and none that passed ended later.
+    """
+
+    current: Deployment | None
+    waiting: tuple[Deployment, ...]
+    """Those that wait for an answer, for the environment or for a VM, and the one that runs."""

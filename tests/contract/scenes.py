@@ -13,6 +13,7 @@ from actors.source_hosts import GithubApi, Installations, RepositoryConnector
 from api import HttpSettings, IdentitySettings, RateLimitSettings
 from storage import (
     BuildState,
+    JobState,
     NewBuild,
     NewCoupon,
     NewEnvironment,
@@ -26,7 +27,7 @@ from storage import (
 )
 from tests.api.conformity import conformity
 from tests.api.passkeys import with_passkey
-from tests.api.world import World
+from tests.api.world import HELLO, World
 from tests.clock import ManualClock
 from tests.contract.scene import COUPON, Scene
 from tests.forges.bitbucket import BitbucketServer
@@ -108,14 +109,25 @@ class Scenes:
 
 
 def _at_gate(storage: Storage, organization_id: int) -> str:
-    """Make a job that waits at the gate of the environment "staging"; return its id."""
+    """Make a job that waits at the gate of the environment "staging", and two that have passed it.
+
+    Return its id.
+    """
     storage.environments.create(organization_id, NewEnvironment("staging", approvers=("member",)))
     new = NewPipeline("deployed", "Deployed", "https://x.org/a/b", "main")
     deployed = storage.pipelines.create(organization_id, new)
-    build = storage.builds.create(deployed, NewBuild("main", "c0ffee"), [new_job(environment="staging")])
-    (job,) = storage.jobs.of_build(build.id)
-    storage.gates.ask(job.id, 600)
-    return job.uuid
+    uuids = []
+    for ends in (False, True, True):
+        build = storage.builds.create(
+            deployed, NewBuild("main", "c0ffee", pipeline_ir=HELLO), [new_job(environment="staging")]
+        )
+        (job,) = storage.jobs.of_build(build.id)
+        storage.gates.ask(job.id, 600)
+        uuids.append(job.uuid)
+        if ends:
+            assert storage.jobs.move(job.id, JobState.PENDING, JobState.SCHEDULED)
+            assert storage.jobs.move(job.id, JobState.SCHEDULED, JobState.PASSED)
+    return uuids[0]
 
 
 def _filled(world: World, outside: Outside) -> Scene:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from api.operations import jobs
+from api.operations import environments, jobs
 from ci_daemon.command.builds.build_documents import build_document, job_document, reason
+from ci_daemon.command.support.body_options import body_option, given
 from ci_daemon.command.support.command_classes import Group, SharedCommand
 from ci_daemon.command.support.names import BuildName, build_argument
 from ci_daemon.command.support.session import Failure, Session, pass_session
@@ -67,6 +68,35 @@ def retry(session: Session, *, name: BuildName, step: str) -> None:
     start = session.service_start()
     when = "now" if start is None else f"when the service runs: start it with {start}"
     session.answer(build_document(name.of_pipeline, retried), f"{step} of build {name} runs again {when}")
+
+
+@job.command(cls=SharedCommand)
+@build_argument
+@click.argument("step")
+@body_option(environments.AnswerGateRequest, "reason")
+@pass_session
+def approve(session: Session, /, *, name: BuildName, step: str, **terms: object) -> None:
+    """Let the job with the key STEP of a build run, which waits at the gate of its environment.
+
+    The approval is of this job of this build. A running service begins within a second.
+    """
+    with session.door() as door:
+        found = _job_of(door, name, step)
+        approved = door.perform(environments.approve_job, {**name.names, "job_id": found.uuid}, given(terms))
+    session.answer(job_document(approved), f"{step} of build {name} may deploy to {approved.environment}")
+
+
+@job.command(cls=SharedCommand)
+@build_argument
+@click.argument("step")
+@body_option(environments.AnswerGateRequest, "reason")
+@pass_session
+def reject(session: Session, /, *, name: BuildName, step: str, **terms: object) -> None:
+    """Fail the job with the key STEP of a build, which waits at the gate of its environment."""
+    with session.door() as door:
+        found = _job_of(door, name, step)
+        rejected = door.perform(environments.reject_job, {**name.names, "job_id": found.uuid}, given(terms))
+    session.answer(job_document(rejected), f"{step} of build {name} does not deploy to {rejected.environment}")
 
 
 def _job_of(door: Door, name: BuildName, step: str) -> JobRecord:

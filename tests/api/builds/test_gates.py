@@ -8,8 +8,8 @@ import pytest
 from falcon import testing
 
 from actors import refusal
-from storage import Environment, Job, NewBuild, NewEnvironment, Role, Storage
-from tests.api.world import Account, BuildPath, PipelinePath
+from storage import Environment, Job, JobState, NewBuild, NewEnvironment, Role, Storage
+from tests.api.world import HELLO, Account, BuildPath, PipelinePath
 from tests.clock import ManualClock
 from tests.records import new_job
 
@@ -186,3 +186,70 @@ def test_environments_are_made_changed_and_deleted(ada: Account, storage: Storag
 def test_a_wrong_environment_is_refused(ada: Account, wrong: dict[str, Any]):
     answered = ada.client.simulate_post(f"{ada.path}/environments", json={"name": "production", **wrong})
     assert code(answered) == (422, "invalid_body")
+
+
+def deployed(pipeline: PipelinePath, storage: Storage, commit: str, end: JobState = JobState.PASSED) -> Job:
+    """Deploy a commit to production, as an approver lets it, and end the job."""
+    found = storage.pipelines.by_slug(pipeline.account.org_id, "demo")
+    assert found is not None
+    new = NewBuild("main", commit, pipeline_ir=HELLO, created_by=pipeline.account.user.id)
+    build = storage.builds.create(found, new, [new_job("deploy", environment="production")])
+    (job,) = storage.jobs.of_build(build.id)
+    storage.gates.ask(job.id, 600)
+    storage.gates.decide(job.id, approved=True, by="grace@example.org", reason=None)
+    assert storage.jobs.move(job.id, JobState.PENDING, JobState.SCHEDULED)
+    assert storage.jobs.move(job.id, JobState.SCHEDULED, end)
+    return job
+
+
+def test_an_environment_knows_what_is_there(ada: Account, pipeline: PipelinePath, storage: Storage, clock: ManualClock):
+    """The deployment is there that ended last and passed; what failed later is history alone."""
+    production(storage, ada, "owner")
+    path = f"{ada.path}/environments/production"
+    assert ada.client.simulate_get(path).json["current"] is None
+    for commit, end in (("c1", JobState.PASSED), ("c2", JobState.PASSED), ("c3", JobState.TIMED_OUT)):
+        deployed(pipeline, storage, commit, end)
+        clock.advance(60)
+    _, waiting = gated(pipeline, storage)
+    shown = ada.client.simulate_get(path).json
+    now = shown["current"]
+    assert (now["commit"], now["approved_by"], now["created_by"]) == ("c2", "grace@example.org", ada.email)
+    assert [(each["job_id"], each["waits"]) for each in shown["waiting"]] == [(waiting.uuid, True)]
+    listed = ada.client.simulate_get(f"{path}/deployments").json["data"]
+    assert [(each["commit"], each["state"]) for each in listed] == [
+        ("c0ffee", "pending"),
+        ("c3", "timed_out"),
+        ("c2", "passed"),
+        ("c1", "passed"),
+    ]
+    first = ada.client.simulate_get(f"{path}/deployments", params={"limit": 3}).json
+    after = ada.client.simulate_get(f"{path}/deployments", params={"cursor": first["next_cursor"]}).json
+    assert [each["commit"] for each in after["data"]] == ["c1"]
+
+
+def test_an_environment_is_rolled_back(ada: Account, pipeline: PipelinePath, storage: Storage, clock: ManualClock):
+    """Its earlier build is built again; the job of the new build is asked for as any other."""
+    production(storage, ada, "owner")
+    path = f"{ada.path}/environments/production/rollback"
+    assert code(ada.client.simulate_post(path)) == (409, "nothing_to_roll_back")
+    jobs = []
+    for commit in ("c1", "c2", "failed", "c3"):
+        clock.advance(60)
+        end = JobState.FAILED if commit == "failed" else JobState.PASSED
+        jobs.append(deployed(pipeline, storage, commit, end).uuid)
+    back = ada.client.simulate_post(path)
+    assert (back.status_code, back.json["commit"], back.json["rebuild_of"]) == (201, "c2", 2)
+    further = ada.client.simulate_post(path, json={"job_id": jobs[0]}).json
+    assert (further["commit"], further["rebuild_of"]) == ("c1", 1)
+    for job_id in (jobs[2], "00000000-0000-0000-0000-000000000000"):
+        assert code(ada.client.simulate_post(path, json={"job_id": job_id})) == (409, "nothing_to_roll_back")
+
+
+def test_an_environment_is_its_organizations(ada: Account, bob: Account, pipeline: PipelinePath, storage: Storage):
+    """Neither the settings of a namesake elsewhere nor its history are shown."""
+    production(storage, ada, "owner")
+    production(storage, bob)
+    deployed(pipeline, storage, "c1")
+    assert bob.client.simulate_get(f"{ada.path}/environments/production").status_code == 404
+    assert bob.client.simulate_get(f"{bob.path}/environments/production").json["current"] is None
+    assert bob.client.simulate_get(f"{bob.path}/environments/production/deployments").json["data"] == []

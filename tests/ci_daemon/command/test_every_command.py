@@ -24,7 +24,9 @@ from ci_daemon.manual import pages
 from ci_daemon.manual.reference import reference
 from storage import (
     AuditEntry,
+    JobState,
     NewBuild,
+    NewEnvironment,
     NewNotification,
     NewPipeline,
     NewSchedule,
@@ -179,6 +181,15 @@ CALLS = """
     job retry acme/web/1 step
     build force-finish acme/web/1 --state canceled --note stuck
     build retry acme/web/1
+    environment create acme staging --approver admin --url https://example.org
+    environment set acme staging --not-author --gate-seconds 3600
+    environment list acme
+    environment history acme production
+    environment show acme production
+    environment rollback acme production
+    environment remove acme staging
+    job approve acme/web/3 deploy --reason tested
+    job reject acme/web/4 deploy
     secret set acme TOKEN
     secret limit acme TOKEN --branch main
     secret list acme
@@ -199,6 +210,12 @@ THEIR_OWN_WORDS = {
     "build retry": "retryBuild",
     "build start": "startBuild",
     "job retry": "retryJob",
+    "job approve": "approveJob",
+    "job reject": "rejectJob",
+    "environment create": "createEnvironment",
+    "environment remove": "deleteEnvironment",
+    "environment rollback": "rollBackEnvironment",
+    "environment set": "updateEnvironment",
     "cache clear": "clearCaches",
     "coupon create": "createCoupon",
     "coupon disable": "disableCoupon",
@@ -309,6 +326,15 @@ def state(tmp_path: Path) -> Path:
     with_storage.builds.create(pipeline, NewBuild("main", "c0ffee", pipeline_ir=one("true")), [new_job()])
     of_fork = NewBuild("eve:main", "c0ffee", untrusted_origin="pull/1/7", approval_reason="eve is not a member")
     with_storage.builds.create(pipeline, of_fork, [new_job()])
+    with_storage.environments.create(acme.id, NewEnvironment("production", approvers=("admin",)))
+    for gated in range(4):
+        new = NewBuild("main", "c0ffee", pipeline_ir=one("true"))
+        deploys = with_storage.builds.create(pipeline, new, [new_job("deploy", environment="production")])
+        (job,) = with_storage.jobs.of_build(deploys.id)
+        with_storage.gates.ask(job.id, 3600)
+        if gated >= 2:
+            for before, after in ((JobState.PENDING, JobState.SCHEDULED), (JobState.SCHEDULED, JobState.PASSED)):
+                assert with_storage.jobs.move(job.id, before, after)
     connected = with_storage.repositories.connect(acme.id, "https://example.org/acme/web.git", "acme/web", 60)
     with_storage.deliveries.receive("git", "push", "1", connected, b"")
     (tmp_path / "delivery").write_text(with_storage.deliveries.latest(1)[0].uuid)
