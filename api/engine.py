@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from api.errors.catalog import ApiError
+from storage import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from actors.forks import ForkRun, RunOutcome
     from actors.render import Envelope
-    from storage import Build, Job
+    from storage import Build, Gate, Job, Storage
 
 _RETRY_SECONDS = "5"
 
@@ -100,6 +101,16 @@ class EngineInterface(Protocol):
     def pending_reason(self, job: Job) -> str | None:
         """Return why a job waits; None if it does not. Never blocks."""
         ...
+
+
+def waiting_reason(storage: Storage, engine: EngineInterface, job: Job, gate: Gate | None) -> str | None:
+    """Return why a job waits: for an answer to its gate, or as the engine says; None if it does not."""
+    if gate is not None and job.state is JobState.PENDING:
+        from actors import gate_reason  # noqa: PLC0415 - few jobs have gates
+
+        if (own := gate_reason(storage, job, gate)) is not None:
+            return own
+    return engine.pending_reason(job)
 
 
 def refuse_while_draining(engine: EngineInterface) -> None:

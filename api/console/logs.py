@@ -12,9 +12,10 @@ from api.bodies import answer
 from api.console.builds.debugging import held_vms, shell_line
 from api.console.builds.failures import siblings_of
 from api.console.errors import Page
+from api.engine import waiting_reason
 from api.errors.catalog import ApiError
 from api.operations.things import job_in_build
-from storage import JsonModel, immutable
+from storage import GateState, JsonModel, immutable
 
 if TYPE_CHECKING:
     import falcon
@@ -61,6 +62,7 @@ class JobPage(Page):
         site = self._site
         build = site.access.readable_build(req, org, pipeline, number)
         job = job_in_build(site.storage, build, job_id)
+        asked = None if job.environment is None else site.storage.gates.of_job(job.id)
         tail, size, gone = "", 0, ""
         try:
             readable = self._access.by_path(req, org, pipeline, number, job_id)
@@ -77,7 +79,9 @@ class JobPage(Page):
             "logs/job",
             build=build,
             job=job,
-            why=site.engine.pending_reason(job) or "",
+            why=waiting_reason(site.storage, site.engine, job, asked) or "",
+            asked=asked,
+            waits=asked is not None and asked.state is GateState.WAITING and not job.state.terminal,
             tail=tail,
             size=size,
             cut=size > _SHOWN_BYTES,
@@ -92,7 +96,7 @@ class JobPage(Page):
     def _for_members(self, req: falcon.Request, build: Build, job: Job) -> dict[str, object]:
         """Return for members the lease of the VM, the line that opens a shell in it, and the VM that is held."""
         if not self._site.is_member(req, build.organization_id):
-            return {"member": False, "lease": None, "shell": "", "held": [], "may_retry": False}
+            return {"member": False, "lease": None, "shell": "", "held": [], "may_retry": False, "form_token": ""}
         held = held_vms(self._site.storage, build) if build.debug else []
         return {
             "member": True,

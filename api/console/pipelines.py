@@ -11,6 +11,7 @@ from actors import wait_reason
 from api.console.builds.error_position import cause_of
 from api.console.errors import Page
 from api.console.pages import redirect, title_of, whole_number
+from api.engine import waiting_reason
 from api.errors.catalog import ApiError
 from storage import RESERVED_SLUGS, BuildState, Role, SecretScope, Visibility, immutable, slugify
 
@@ -83,7 +84,9 @@ def _wait(site: Site, build: Build) -> str:
         return reason
     if site.storage.renders.pending(build.id):
         return site.engine.renders_wait() or "its pipeline files are being rendered"
-    reasons = (site.engine.pending_reason(job) for job in site.storage.jobs.of_build(build.id))
+    storage, jobs = site.storage, site.storage.jobs.of_build(build.id)
+    gates = storage.gates.of_build(build.id) if any(job.environment is not None for job in jobs) else {}
+    reasons = (waiting_reason(storage, site.engine, job, gates.get(job.id)) for job in jobs)
     return next((reason for reason in reasons if reason), "")
 
 

@@ -9,6 +9,7 @@ from api.console.artifacts import ArtifactPage
 from api.console.builds.events import BuildEvents
 from api.console.builds.page import BuildPage
 from api.console.cli_login import add_cli_login_pages
+from api.console.environments import add_environment_pages
 from api.console.login import LinkPage, LoginPage, SentPage, SessionCookieResource
 from api.console.logs import JobPage, LogParts
 from api.console.mail_stop import MailStopPage
@@ -121,6 +122,7 @@ def _add_build_pages(routes: Routes, site: Site) -> None:
     add_operation_pages(routes, site, url)
     add_notification_pages(routes, site)
     add_organization_pages(routes, site, url)
+    add_environment_pages(routes, site)
     add_source_host_pages(routes, site)
 
     build = "/{org}/pipelines/{pipeline}/builds/{number}"

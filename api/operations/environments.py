@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from actors import people_of, refusal
 from api.builds.bodies import RollBackRequest  # noqa: TC001 - read in hints, and by the command
 from api.errors.catalog import ApiError
 from api.operations.body import ABSENT, given
@@ -202,6 +201,8 @@ def _answer(
 
 def _check(call: Call, organization_id: int, build: Build, job: Job, *, approved: bool) -> None:
     """Raise ApiError ``not_an_approver`` if the caller may not answer the gate of a job."""
+    from actors import people_of, refusal  # noqa: PLC0415 - commands that list need them not
+
     storage = call.storage
     if job.environment is None:
         raise GateNotAwaited("it has no gate")

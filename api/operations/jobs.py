@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from actors import gate_reason
+from api.engine import waiting_reason
 from api.errors.catalog import ApiError
 from api.openapi.operations import Parameter
 from api.operations.builds import NOT_RETRIED, BuildRecord, pending_reason
@@ -219,6 +219,4 @@ def job_record(call: Call, build: Build, uuid: str) -> JobRecord:
 
 def _record(call: Call, job: Job, build_waits: str | None, position: int | None, gate: Gate | None) -> JobRecord:
     waits = build_waits if job.state is JobState.PENDING else None
-    if waits is None and job.state is JobState.PENDING:
-        waits = gate_reason(call.storage, job, gate)
-    return JobRecord.of(job, waits or call.engine.pending_reason(job), position, gate)
+    return JobRecord.of(job, waits or waiting_reason(call.storage, call.engine, job, gate), position, gate)

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 
 from actors import wait_reason
 from api.console.pages import title_of
+from api.engine import waiting_reason
 from api.state_looks import worst
-from storage import BuildState, JobState, duration, immutable
+from storage import BuildState, GateState, JobState, duration, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import datetime
 
     from api.engine import EngineInterface
-    from storage import Build, Job, Storage
+    from storage import Build, Gate, Job, Storage
 
 
 _COUNTED = {
@@ -43,6 +44,8 @@ class JobView:
     started_at: datetime | None
     finished_at: datetime | None
     matrix_job: str = ""
+    at_gate: bool = False
+    """True if it waits for an approval."""
 
     @property
     def runs(self) -> bool:
@@ -146,6 +149,11 @@ class BuildView:
         return tuple(job for job in self.jobs if job.state.failed and not job.soft_failed)
 
     @property
+    def at_gates(self) -> tuple[JobView, ...]:
+        """The jobs that wait for approvals."""
+        return tuple(job for job in self.jobs if job.at_gate)
+
+    @property
     def lasted(self) -> str:
         """The time that it ran; empty if it has not started or not ended."""
         start, end = self.build.started_at, self.build.finished_at
@@ -171,34 +179,36 @@ def view_of(storage: Storage, engine: EngineInterface, build: Build) -> BuildVie
     """Return a build as it is now."""
     current = storage.builds.get(build.id) or build
     jobs = storage.jobs.of_build(build.id)
+    gates = storage.gates.of_build(build.id) if any(job.environment is not None for job in jobs) else {}
     return BuildView(
         current,
-        tuple(_job_view(job, engine) for job in jobs),
+        tuple(_job_view(job, _detail(job, storage, engine, gates.get(job.id)), gates.get(job.id)) for job in jobs),
         storage.build_history.amount_cents(build.id),
         wait_reason(storage, current) or "",
     )
 
 
-def _job_view(job: Job, engine: EngineInterface) -> JobView:
+def _job_view(job: Job, detail: str, gate: Gate | None) -> JobView:
     return JobView(
         id=job.id,
         position=job.position,
         uuid=job.uuid,
         name=job.name,
         state=job.state,
-        detail=_detail(job, engine),
+        detail=detail,
         soft_failed=job.soft_failed,
         started_at=job.started_at,
         finished_at=job.finished_at,
         matrix_job=job.matrix_job or "",
+        at_gate=gate is not None and gate.state is GateState.WAITING and not job.state.terminal,
     )
 
 
-def _detail(job: Job, engine: EngineInterface) -> str:
+def _detail(job: Job, storage: Storage, engine: EngineInterface, gate: Gate | None) -> str:
     """Return what is to know about a job besides its state, in a few words."""
     parts = []
     if job.state.waiting:
-        parts.append(engine.pending_reason(job) or "")
+        parts.append(waiting_reason(storage, engine, job, gate) or "")
     if job.cache_hit:
         parts.append("from the cache")
     if job.error_message:
