@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ci_daemon.local.rendering import RenderedTree, render_tree
     from ci_daemon.local.request import Request
     from ci_daemon.local.requirements import HostUnfit, check_host, make_images
-    from ci_daemon.local.selection import UnknownStep, select_steps, step_named
+    from ci_daemon.local.selection import UnknownStep, select_steps, step_named, without_deployments
     from ci_daemon.local.service import ORGANIZATION, LocalService, local_config, local_service
 else:
     __getattr__ = on_first_use(__name__)

@@ -153,6 +153,7 @@ class LocalRun:
         try:
             plan = ir.load(pipeline_ir, self.service.config.ir, built)
             plan = local.select_steps(plan, self.request.steps) if self.request.steps else plan
+            plan = local.without_deployments(plan, self.request.steps)
             if self.request.shell is not None:
                 local.step_named(plan.jobs, self.request.shell)
             return plan

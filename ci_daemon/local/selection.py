@@ -43,3 +43,21 @@ def _moved(job: NewJob, places: dict[int, int]) -> NewJob:
     """Return a job whose dependencies are at new places."""
     depends_on = (each._replace(position=places[each.position]) for each in job.depends_on)
     return replace(job, depends_on=tuple(depends_on))
+
+
+def without_deployments(plan: Plan, chosen: Iterable[str]) -> Plan:
+    """Return the plan in which jobs with a gate are skipped, unless they are chosen.
+
+    Nobody approves anything here, and no pipeline deploys because somebody tried it.
+    """
+    wanted = {step_named(plan.jobs, each).step_key for each in chosen}
+    return replace(plan, jobs=tuple(_without_gate(job, chosen=job.step_key in wanted) for job in plan.jobs))
+
+
+def _without_gate(job: NewJob, *, chosen: bool) -> NewJob:
+    if job.environment is None:
+        return job
+    if chosen:
+        return replace(job, environment=None)
+    why = f'it deploys to "{job.environment}": name the step to run it here, without an approval'
+    return replace(job, environment=None, skipped=job.skipped or why)

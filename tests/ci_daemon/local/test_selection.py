@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from actors.ir import IrSettings, Plan, load
-from ci_daemon.local.selection import UnknownStep, select_steps, step_named
+from ci_daemon.local.selection import UnknownStep, select_steps, step_named, without_deployments
 from storage import EdgeKind
 from tests.e2e.pipelines import Graph
 
@@ -52,3 +54,17 @@ def test_a_name_of_two_steps_chooses_neither():
     plan = load(Graph().step("a", "1", label="Test").step("b", "2", label="Test").ir(), IrSettings())
     with pytest.raises(UnknownStep, match=r'several steps are named "Test": .* a \(Test\), b \(Test\)'):
         step_named(plan.jobs, "Test")
+
+
+def test_a_job_with_a_gate_runs_only_if_it_is_chosen():
+    deploy = {"run": "d", "gate": {"environment": "production"}}
+    jobs = {"test": {"run": "t"}, "deploy": {**deploy, "needs": "test"}, "after": {"run": "a", "needs": "deploy"}}
+    plan = load(json.dumps({"version": "1", "jobs": jobs}), IrSettings())
+    left_out = {job.step_key: job.skipped for job in without_deployments(plan, []).jobs}
+    why = 'it deploys to "production": name the step to run it here, without an approval'
+    assert left_out == {"test": None, "deploy": why, "after": None}
+    chosen = without_deployments(select_steps(plan, ["deploy"]), ["deploy"])
+    assert [(job.step_key, job.skipped, job.environment) for job in chosen.jobs] == [
+        ("test", None, None),
+        ("deploy", None, None),
+    ]

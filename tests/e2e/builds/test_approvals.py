@@ -1,15 +1,18 @@
-"""A build of a pull request from a fork, from its wait for an approval to its end."""
+"""Approvals, from the wait to the end: of a fork's pull request, and of jobs that deploy."""
 
 from __future__ import annotations
 
+import json
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from storage import NewBuild, Storage, SystemClock
 from tests.e2e.daemon import Build, Daemon, Pipeline
 from tests.e2e.sources import archive
+from tests.waiting import until
 
 HOSTILE = """
 import harmont as hm
@@ -70,3 +73,61 @@ def test_a_build_that_waits_is_canceled(pipeline: Pipeline, of_fork: Build):
     again = pipeline.client.request("POST", f"{of_fork.path}/rebuild")
     assert again.status_code == 201
     assert again.json()["pending_reason"] == "waiting for approval: eve may not push to acme/web"
+
+
+def at_gate(build: Build) -> Any:
+    """Wait until the gate of `deploy` waits for an answer; return the job."""
+
+    def look() -> Any:
+        job = build.jobs()["deploy"]
+        return job if job["gate"] is not None and job["gate"]["state"] == "waiting" else None
+
+    return until(look, "the gate")
+
+
+def test_an_approval_is_asked_refused_given_and_rolled_back(daemon: Daemon, pipeline: Pipeline):
+    """The daemon is killed while a job waits, and just after the answer."""
+    org = pipeline.client.org
+    daemon.json("environment", "create", org, "production", "--approver", "owner", "--not-author")
+    deploy = {"image": "debian:12", "run": "echo deployed", "gate": {"environment": "production"}}
+    ir = json.dumps({"version": "1", "jobs": {"test": {"image": "debian:12", "run": "true"}, "deploy": deploy}})
+    ir = ir.replace('"gate"', '"needs": ["test"], "gate"')
+    first = pipeline.build(ir)
+    job = at_gate(first)
+    daemon.kill()
+    daemon.start()
+    assert at_gate(first)["state"] == "pending"
+    own = pipeline.client.request("POST", f"{first.path}/jobs/{job['id']}/approve")
+    assert (own.status_code, own.json()["error"]["code"]) == (403, "not_an_approver")
+
+    name = f"{org}/{pipeline.slug}/1"
+    daemon.json("job", "approve", name, "deploy", "--reason", "seen on staging")
+    daemon.kill()
+    daemon.start()
+    assert first.finish()["state"] == "passed"
+    assert first.log("deploy") == "deployed\n"
+    assert first.jobs()["deploy"]["gate"]["reason"] == "seen on staging"
+    replayed = daemon.command("job", "approve", name, "deploy", check=False)
+    assert replayed.returncode == 1
+
+    second, third = pipeline.build(ir), pipeline.build(ir)
+    for build in (second, third):
+        at_gate(build)
+    daemon.json("job", "reject", f"{org}/{pipeline.slug}/2", "deploy", "--reason", "not on a Friday")
+    assert second.finish()["state"] == "failed"
+    assert second.jobs()["deploy"]["error_code"] == "gate_rejected"
+    daemon.json("job", "approve", f"{org}/{pipeline.slug}/3", "deploy")
+    assert third.finish()["state"] == "passed"
+
+    shown = daemon.json("environment", "show", org, "production")
+    assert (shown["current"]["number"], shown["waiting"]) == (3, [])
+    back = daemon.json("environment", "rollback", org, "production")
+    assert (back["number"], back["rebuild_of"]) == (4, 1)
+    at_gate(Build(pipeline.client, f"pipelines/{pipeline.slug}/builds/4"))
+    actions = [each["action"] for each in daemon.json("audit")]
+    assert [each for each in actions if each in {"approveJob", "rejectJob"}] == [
+        "approveJob",
+        "rejectJob",
+        "approveJob",
+    ]
+    Build(pipeline.client, f"pipelines/{pipeline.slug}/builds/4").cancel()
