@@ -62,7 +62,9 @@ def end_holds(storage: Storage, providers: Providers) -> None:
 
 
 def _is_lost(providers: Providers, lease: Lease) -> bool:
-    """Tell whether a VM is gone; not while nobody can tell."""
+    """Tell whether a VM is gone; not while nobody can tell, or while it is being made, as that of a fork."""
+    if lease.state is LeaseState.CREATING:
+        return False
     try:
         return not providers.of(lease).alive(lease.uuid)
     except ProviderAway:

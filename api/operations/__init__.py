@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from api.operations.artifacts import ArtifactRecord
     from api.operations.body import ABSENT, MAX_LONG_TEXT, MAX_TEXT, BodyField, body_fields
     from api.operations.builds import BuildRecord
-    from api.operations.debugging import NoTarget, Target, find_target
+    from api.operations.debugging import NoTarget, Shell, Target, find_target
     from api.operations.jobs import JobRecord
     from api.operations.operation import Box, Download, Operation, Refused, Service
     from api.operations.things import LOG_PATH, RENDER_LOG_PATH, SERVICE_LOG_PATH

@@ -65,6 +65,13 @@ class OpenShellRequest:
 
 
 @immutable
+class OpenForkRequest:
+    """The body of `open_fork_shell`: whether the disk is that from before the command."""
+
+    before: bool
+
+
+@immutable
 class OpenedShell:
     """A shell that the caller closes."""
 
@@ -91,6 +98,16 @@ def open_shell(call: Call, build: ThisBuild, step: str, body: OpenShellRequest) 
     """Connect to the VM of a step, as root. Raises NoTarget and VmError."""
     shell = call.box.open_shell(find_target(call.storage, build, step))
     return OpenedShell(shell, "a command" if body.command else "a shell")
+
+
+@owners_operation("openForkShell", POST, f"{_OF_STEP}/fork")
+def open_fork_shell(call: Call, build: ThisBuild, step: str, body: OpenForkRequest) -> OpenedShell:
+    """Open a shell in a VM of its own, with a fork of the disk of a step. Raises Refused and VmError."""
+    job = next((each for each in call.storage.jobs.of_build(build.id) if each.step_key == step), None)
+    if job is None:
+        raise Refused(f'the build has no step "{step}": `ci-daemon job list {build.name}` shows all')
+    shell = call.box.open_fork(build, job, before=body.before, opened_by=call.actor)
+    return OpenedShell(shell, "before its command" if body.before else "as its command left it")
 
 
 @owners_operation("releaseVm", DELETE, _OF_STEP)

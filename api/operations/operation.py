@@ -153,6 +153,10 @@ class Box(Protocol):
         """Connect to a job's VM. Raises VmError."""
         ...
 
+    def open_fork(self, build: Build, job: Job, *, before: bool, opened_by: str) -> Shell:
+        """Make a VM with a fork of a job's disk, and connect to it. Raises Refused and VmError."""
+        ...
+
     def run_on_fork(
         self, build: Build, job: Job, run: ForkRun, *, opened_by: str, gone: Callable[[], bool]
     ) -> RunOutcome:

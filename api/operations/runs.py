@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from api.errors.catalog import ApiError
 from api.operations.operation import POST, Call, operation
-from api.operations.things import JOB, ThisBuild, ThisJob
-from storage import described, example, immutable, showing
+from api.operations.things import JOB, ThisBuild, ThisJob, ThisMembership
+from storage import Role, described, example, immutable, showing
 
 if TYPE_CHECKING:
     from api.fields import Command, Env, Patch, RunSeconds
+    from storage import Build, Storage
 
-_SECONDS = 60
+USUAL_SECONDS = 60
 _RETRY = {"Retry-After": "10"}
 
 
@@ -42,12 +43,19 @@ class RunRecord:
     seconds: float = example(0.4)
 
 
+def is_guarded(storage: Storage, build: Build) -> bool:
+    """Tell whether the disks of a build's jobs may hold what is not for every member."""
+    jobs = storage.jobs.of_build(build.id)
+    return any(job.environment for job in jobs) or storage.secrets.names_limited(build, jobs)
+
+
 @operation(
     "runOnFork",
     POST,
     f"{JOB}/runs",
     "The end of the command.",
     errors=(
+        "insufficient_org_role",
         "billing_insufficient_balance",
         "disk_not_kept",
         "patch_refused",
@@ -56,22 +64,31 @@ class RunRecord:
         "busy",
     ),
 )
-def run_on_fork(call: Call, build: ThisBuild, job: ThisJob, body: RunOnForkRequest) -> RunRecord:
+def run_on_fork(
+    call: Call, member: ThisMembership, build: ThisBuild, job: ThisJob, body: RunOnForkRequest
+) -> RunRecord:
     """Run a command on a fork of the disk that a job has left, and answer with its end; any member can.
 
     The disks of failed jobs are kept for some days. Each run has a VM and a fork of its own, at the price of the job's,
     so that runs do not disturb each other, and nothing that is recorded changes. It has the variables of the job but
-    not its secrets, and none of its services.
+    not its secrets, and none of its services. If the build has jobs of an environment, or with limited secrets, it
+    needs the role admin: they may have left something of these on the disk.
     """
     from actors import EngineBusy, forks  # noqa: PLC0415 - what makes VMs, which few calls need
     from api.builds.creation import require_credit  # noqa: PLC0415 - planning takes long to import
     from api.engine import refuse_while_draining  # noqa: PLC0415 - as above
 
+    if is_guarded(call.storage, build):
+        member.require(Role.ADMIN)
     refuse_while_draining(call.engine)
     require_credit(call.storage, build.organization_id)
     call.client_gone()  # another thread serves meanwhile
     wanted = forks.ForkRun(
-        body.command, body.patch, body.env or {}, before=bool(body.before), seconds=body.timeout_seconds or _SECONDS
+        body.command,
+        body.patch,
+        body.env or {},
+        before=bool(body.before),
+        seconds=body.timeout_seconds or USUAL_SECONDS,
     )
     try:
         runner = call.engine if call.service.box is None else call.box

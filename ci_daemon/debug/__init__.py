@@ -1,4 +1,4 @@
-"""A shell in a job's VM for the owner of the host: the shell, and the terminal."""
+"""Shells in VMs for the owner of the host: in that of a job or of a fork, and the terminal."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from storage import on_first_use
 
 if TYPE_CHECKING:
+    from ci_daemon.debug.fork_shell import ForkShell
     from ci_daemon.debug.shell import Shell, open_shell
     from ci_daemon.debug.terminal import has_terminal
 else:

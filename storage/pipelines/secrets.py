@@ -203,6 +203,12 @@ class Secrets:
             if why is not None:
                 raise SecretNotAllowed(name, why)
 
+    def names_limited(self, build: Build, jobs: Sequence[Job]) -> bool:
+        """Tell whether one of some jobs of a build names a secret that is not for every job."""
+        named = {name for job in jobs for name in job.secrets}
+        known = (each for scope in _scopes(build) for each in self.names(scope) if each.name in named)
+        return any(is_limited(limits_of(each)) for each in known)
+
     def current(self, build: Build, job: Job) -> dict[str, str]:
         """Return the present values of the secrets that a job names, without those that were removed.
 

@@ -1,4 +1,4 @@
-"""`ci-daemon debug` on a pseudo-terminal."""
+"""`ci-daemon debug`, or another command, on a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tests.e2e.daemon import Daemon
 class Terminal:
     """The command as a process, and the keyboard and the screen of its terminal."""
 
-    def __init__(self, daemon: Daemon, *arguments: str) -> None:
+    def __init__(self, daemon: Daemon, *arguments: str, command: str = "debug") -> None:
         self._ours, self.theirs = pty.openpty()
         self.resize(40, 100)
         self.before = termios.tcgetattr(self.theirs)
-        program = (sys.executable, "-m", "ci_daemon", "--state-dir", str(daemon.state), "debug", *arguments)
+        program = (sys.executable, "-m", "ci_daemon", "--state-dir", str(daemon.state), command, *arguments)
         self.process = subprocess.Popen(
             ("setsid", "--ctty", "--wait", *program),
             stdin=self.theirs,

@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from actors.repositories import RepositorySettings
     from actors.source_hosts import Installations
     from actors.vms import Images, Providers
-    from api.operations import Target
+    from api.operations import Shell, Target
     from ci_daemon.config import Config
-    from ci_daemon.debug import Shell
     from storage import Build, Clock, Job, Storage
 
 
@@ -102,6 +101,17 @@ class OwnersBox:
             return forks.run(self._forks, build, job, run, opened_by=opened_by, gone=gone)
         except (forks.ForkBusy, VmError) as error:
             raise EngineBusy(f"no VM can be made for the fork: {error}") from error
+
+    def open_fork(self, build: Build, job: Job, *, before: bool, opened_by: str) -> Shell:
+        """Make a VM with a fork of a job's disk, and connect to it. Raises Refused and VmError."""
+        from actors.forks import DiskGone, ForkBusy  # noqa: PLC0415 - what makes VMs, as above
+        from api.operations import Refused  # noqa: PLC0415 - as above
+        from ci_daemon.debug import ForkShell  # noqa: PLC0415 - as above
+
+        try:
+            return ForkShell(self._forks, self.providers, build, job, before=before, opened_by=opened_by)
+        except (DiskGone, ForkBusy) as error:
+            raise Refused(str(error)) from error
 
     def open_shell(self, target: Target) -> Shell:
         """Connect to a job's VM. Raises VmError."""

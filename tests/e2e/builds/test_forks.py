@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.e2e.daemon import Build, Client, Daemon, Pipeline
-from tests.e2e.pipelines import Graph
+from tests.e2e.pipelines import Graph, one
 from tests.e2e.sources import archive
+from tests.e2e.terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,3 +77,31 @@ def test_two_forks_of_a_failure_and_one_before_it(daemon: Daemon, pipeline: Pipe
     assert daemon.command("ledger", "verify").returncode == 0
     acts = [(each["action"], each["actor"]) for each in daemon.json("audit", "--limit", "100")]
     assert acts.count(("runOnFork", client.email)) == 7
+
+
+def test_a_shell_is_a_fork_that_ends_with_it(daemon: Daemon, pipeline: Pipeline):
+    build = pipeline.build(one("echo hello >made; exit 3"))
+    assert build.finish()["state"] == "failed"
+    named = f"{build.client.org}/{pipeline.slug}/{build.record()['number']}/only"
+    looked = daemon.command("shell", named, "--command", "cat made; exit 4", check=False)
+    assert (looked.returncode, looked.stdout) == (4, "hello\n")
+    again = daemon.json("shell", named, "--before", "--command", "ls | wc -l")
+    assert (again["exit_code"], again["output"].strip()) == (0, "0")
+    refused = daemon.command("shell", named, check=False)
+    assert (refused.returncode, "a shell needs a terminal" in refused.stderr) == (1, True)
+    terminals = [Terminal(daemon, named, command="shell") for _ in range(2)]
+    try:
+        for terminal in terminals:
+            terminal.shows("# ")
+        assert len(daemon.vms()) == 2
+        for number, terminal in enumerate(terminals):
+            terminal.type(f"echo {number} >>made; cat made | tr '\\n' -\r")
+            terminal.shows(f"hello-{number}-")
+            terminal.type("exit 5\r")
+            assert terminal.process.wait(30) == 5
+    finally:
+        for terminal in terminals:
+            terminal.close()
+    daemon.wait_until_idle()
+    acts = [each["action"] for each in daemon.json("audit", "--limit", "100")]
+    assert acts.count("openForkShell") == 2
