@@ -4,8 +4,8 @@ A request waits for at most one of each other caller, however many those send: n
 Everybody without a token or a session is one caller, a stranger, and rests after each request for as long as it took,
 so that strangers take half of the service's time at most; among themselves, their addresses take turns.
 
-A user rests after each request for as long as its thread had to wait for a CPU. Where the host has more to do than it
-can, a user who asks again and again gives way to builds; elsewhere nobody rests.
+A user rests after each request for as long as its thread did not compute: it waited for a CPU, or for the interpreter.
+Where builds want either, a user who asks again and again gives way to them; elsewhere nobody rests.
 
 A thread gives up the GIL in every query and system call, and has it back at once unless another thread wants it. With
 several threads at work, each of those calls waits for switches between threads, which together take longer than the
@@ -15,7 +15,6 @@ rest of a short request. So while requests are short only one thread works. If o
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 from collections import OrderedDict, deque
@@ -38,7 +37,7 @@ _REPORT_SECONDS = 0.004
 
 _MOST_REST_SECONDS = 0.05
 _USUAL_DELAY = 0.0005
-"""Seconds that a request may wait for a CPU on a host that has enough: its own client wants one, too."""
+"""Seconds that a request may wait where there is enough: its own client wants a CPU, and its queries read files."""
 
 _TURN_SECONDS = 1.0
 """Seconds for which a caller's turn counts, longer than a request should ever wait."""
@@ -220,7 +219,7 @@ class Turns:
     def end(self, task: Task, *, waits: bool = False, delay: float = 0.0) -> bool:
         """Note that a task has ended, or needs no CPU for it waits; tell whether others waited for it.
 
-        ``delay`` is for how many seconds its thread could run and had no CPU.
+        ``delay`` is for how many seconds its thread did not compute.
         """
         now = self._clock()
         with self._lock:
@@ -251,25 +250,6 @@ class Turns:
 def _line_of(caller: Caller) -> Caller:
     """Return whose line a caller is in: strangers are in one."""
     return caller if caller.kind is CallerKind.KNOWN else Caller(caller.kind)
-
-
-class _CpuQueue:
-    """The time for which the thread that makes it could run and had no CPU. Only that thread may use it."""
-
-    def __init__(self) -> None:
-        try:
-            self._file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:  # a kernel that does not measure it, or no file handle is left
-            self._file = -1
-
-    def seconds(self) -> float:
-        """Return the time so far, always 0 where nobody measures it."""
-        return int(os.pread(self._file, 64, 0).split()[1]) / 1e9 if self._file >= 0 else 0.0
-
-    def close(self) -> None:
-        """Close the kernel's file."""
-        if self._file >= 0:
-            os.close(self._file)
 
 
 # Considered: waitress's `ThreadedTaskDispatcher` and other pools switch threads twice for each request, from the one
@@ -358,19 +338,17 @@ class Workers:
 
     def _work(self) -> None:
         own = threading.get_ident()
-        queue = _CpuQueue()
         try:
             while (task := self._next()) is not None:
                 self._served[own] = task
-                delay = queue.seconds()
+                began, computed = time.monotonic(), time.thread_time()
                 try:
                     copy_context().run(task.service)
                 except Exception:  # noqa: BLE001 - the boundary of a request; the worker serves the next one
                     _log.exception("a request failed in its worker thread")
                 del self._served[own]
-                self._turns.end(task, delay=queue.seconds() - delay)
+                self._turns.end(task, delay=time.monotonic() - began - (time.thread_time() - computed))
         finally:
-            queue.close()
             if self.leads:
                 self._end()
 
