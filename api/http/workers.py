@@ -37,7 +37,7 @@ _REPORT_SECONDS = 0.004
 
 _MOST_REST_SECONDS = 0.05
 _USUAL_DELAY = 0.0005
-"""Seconds that a request may wait where there is enough: its own client wants a CPU, and its queries read files."""
+"""Seconds that a request may wait on an idle host: its client wants a CPU, and its queries read files."""
 
 _TURN_SECONDS = 1.0
 """Seconds for which a caller's turn counts, longer than a request should ever wait."""

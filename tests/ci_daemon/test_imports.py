@@ -62,10 +62,16 @@ FORBIDDEN = {
 
 
 @cache
+def parsed(file: Path) -> ast.Module:
+    """Return the tree of a module, which several tests read."""
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+@cache
 def imported(file: Path) -> tuple[str, ...]:
     """Return what a module imports. Each is parsed once: the rules below ask for all of them ten times."""
     names: list[str] = []
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(file)):
         if isinstance(node, ast.Import):
             names += (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -109,7 +115,7 @@ def declared(file: Path) -> set[str]:
     source = file.read_text(encoding="utf-8")
     is_facade = file.name == "__init__.py" or "on_first_use(__name__)" in source
     names = {each.stem for each in file.parent.iterdir()} if file.name == "__init__.py" else set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(file)):
         match node:
             case ast.FunctionDef(name) | ast.ClassDef(name) | ast.Name(name, ast.Store()):
                 names.add(name)
@@ -126,7 +132,7 @@ def test_a_name_is_imported_from_where_it_is_declared():
         for floor in (*sorted(OURS), "tests", "benchmarks")
         for file in files(floor)
         if "data" not in file.parts
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        for node in ast.walk(parsed(file))
         if isinstance(node, ast.ImportFrom) and node.module in names
         for alias in node.names
         if alias.name not in names[node.module]
@@ -140,7 +146,7 @@ def test_what_is_imported_at_first_use_exists(floor: str):
     wrong = {
         f"{file.relative_to(CHECKOUT)} imports {alias.name} from {node.module}"
         for file in files(floor)
-        for function in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        for function in ast.walk(parsed(file))
         if isinstance(function, ast.FunctionDef)
         for node in ast.walk(function)
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in OURS
@@ -194,7 +200,7 @@ def test_modules_do_not_import_each_other_in_a_circle(package: str, for_types: b
     known = modules(package)
     circles = TopologicalSorter[str]()
     for module, file in known.items():
-        names = at_import(ast.parse(file.read_text(encoding="utf-8")).body, for_types=for_types)
+        names = at_import(parsed(file).body, for_types=for_types)
         found = {name if name in known else name.rpartition(".")[0] for name in names}
         circles.add(module, *(found & known.keys() - {module}))
     circles.prepare()  # raises CycleError, whose message has the circle
@@ -205,7 +211,7 @@ def folders_of(known: dict[str, Path], *, for_types: bool) -> dict[str, set[str]
     folders: dict[str, set[str]] = {}
     for module, file in known.items():
         folder = ".".join(file.relative_to(CHECKOUT).parent.parts)
-        names = at_import(ast.parse(file.read_text(encoding="utf-8")).body, for_types=for_types)
+        names = at_import(parsed(file).body, for_types=for_types)
         found = {name if name in known else name.rpartition(".")[0] for name in names} & known.keys()
         inside = {".".join(known[name].relative_to(CHECKOUT).parent.parts) for name in found - {module}}
         offers = f"{folder}." if file.name == "__init__.py" else "/"
