@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         HostConnectedElsewhere,
         InviteInvalid,
         InviteUnacceptable,
+        JobsJoined,
         KeyUnreadable,
         KeyUsed,
         LastIdentity,

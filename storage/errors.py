@@ -122,6 +122,10 @@ class TooManyEnvironments(StorageError):
     """The organization has as many environments as it may."""
 
 
+class JobsJoined(StorageError):
+    """The build has more jobs than were known as others were planned for it."""
+
+
 class PipelineGone(StorageError):
     """The pipeline was deleted."""
 

@@ -114,6 +114,22 @@ def _add_planned(
     return storage.builds.create(pipeline, planned_build, planned.jobs)
 
 
+def built_of(storage: Storage, build: Build, pipeline: Pipeline) -> Built:
+    """Return what a stored build is of."""
+    return Built.of(
+        branch=build.branch or "",
+        commit=build.commit or "",
+        source=build.source,
+        env=storage.builds.env(build.id),
+        fork=build.from_fork,
+        default_branch=pipeline.default_branch,
+        repository=pipeline.repository,
+        number=build.number,
+        inputs=build.inputs,
+        changed=storage.builds.changed_files(build.id),
+    )
+
+
 def _built(pipeline: Pipeline, new: NewBuild, changed: Collection[str] | None) -> Built:
     return Built.of(
         branch=new.branch,

@@ -58,6 +58,12 @@ class EarlyEnd:
             self._end(JobEvent.CANCEL, jobs)
             self._failing_fast |= jobs
 
+    def end_joined(self, build: Build) -> None:
+        """End the jobs that have joined a build which is being ended as a whole."""
+        for job_id in self._transitions.joined():
+            if (event := self.event(build, job_id)) is not None:
+                self._transitions.move(job_id, event)
+
     def due_to(self, job_id: int) -> bool:
         """Tell whether a job's VM has ended the command for the build's time-out before this process did."""
         over = self._graph[job_id].progress.state in {JobState.TIMING_OUT, JobState.TIMED_OUT}

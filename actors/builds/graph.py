@@ -29,11 +29,20 @@ class Graph:
     """Maps row ids of jobs to nodes, in DAG creation order."""
 
     def __init__(self, jobs: Iterable[Job], edges: Iterable[Edge]) -> None:
-        self._nodes = {job.id: Node(job, Progress.of(job)) for job in jobs}
+        self._nodes: dict[int, Node] = {}
+        self._continuing: set[int] = set()
+        self.add(jobs, edges)
+
+    def add(self, jobs: Iterable[Job], edges: Iterable[Edge]) -> list[int]:
+        """Add the jobs that are not known yet, with the edges to them; return their ids."""
+        new = {job.id: Node(job, Progress.of(job)) for job in jobs if job.id not in self._nodes}
+        self._nodes |= new
         for edge in edges:
-            self._nodes[edge.from_id].dependents.append(edge)
-            self._nodes[edge.to_id].prerequisites.append(edge)
+            if edge.to_id in new:
+                self._nodes[edge.from_id].dependents.append(edge)
+                self._nodes[edge.to_id].prerequisites.append(edge)
         self._continuing = self._after_failures()
+        return list(new)
 
     def __getitem__(self, job_id: int) -> Node:
         return self._nodes[job_id]
@@ -42,7 +51,7 @@ class Graph:
         return job_id in self._nodes
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._nodes)
+        return iter(tuple(self._nodes))  # jobs may join meanwhile
 
     def progress(self) -> Iterator[Progress]:
         """Return the progress of each job."""

@@ -73,7 +73,9 @@ class JobActor(Supervised[JobMessage, JobTask]):
         settings = parts.live_settings.now
         self._assignment = assignment
         self._attempt = AttemptRunner(parts, assignment, settings=settings, names=names)
-        self._finalizer = Finalizer(parts, assignment, self._attempt, settings=settings.jobs, cache=cache)
+        self._finalizer = Finalizer(
+            parts, assignment, self._attempt, settings=settings.jobs, limits=settings.ir, cache=cache
+        )
         self._state = AttemptState(parts, assignment, self._finalizer, supervisor)
         self._storage = parts.storage
         self._attempts = parts.storage.attempts

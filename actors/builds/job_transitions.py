@@ -72,6 +72,7 @@ class JobTransitions:
         self._metrics = metrics
         self._gates = gates
         self._to_check = dict.fromkeys(graph)
+        self._joined: list[int] = []
 
     def has_vm(self, job_id: int) -> bool:
         """Tell whether a job is in a state in which it has a VM."""
@@ -118,8 +119,13 @@ class JobTransitions:
             self.note(job_id, Progress.of(job))
 
     def note(self, job_id: int, progress: Progress) -> None:
-        """Note a job's progress from the storage; if it is over, mark its dependents to be checked."""
+        """Note a job's progress from the storage; if it is over, mark its dependents to be checked.
+
+        The jobs that it has generated join first: with its end noted, and not they, the build might count as over.
+        """
         node = self._graph[job_id]
+        if node.job.generates is not None and progress.state is JobState.PASSED:
+            self._take_in_generated()
         node.progress = progress
         if progress.state.terminal:
             self._to_check.update(dict.fromkeys(edge.to_id for edge in node.dependents))
@@ -128,6 +134,17 @@ class JobTransitions:
         """Mark the jobs with a gate to be checked."""
         at_gates = (job_id for job_id in self._graph if self._graph[job_id].job.environment is not None)
         self._to_check.update(dict.fromkeys(at_gates))
+
+    def _take_in_generated(self) -> None:
+        jobs, build_id = self._storage.jobs, self._build.id
+        joined = self._graph.add(jobs.of_build(build_id), jobs.edges(build_id))
+        self._to_check.update(dict.fromkeys(joined))
+        self._joined += joined
+
+    def joined(self) -> list[int]:
+        """Return the jobs that have joined the build since the last call."""
+        joined, self._joined = self._joined, []
+        return joined
 
     def schedule_ready(self) -> bool:
         """Schedule or skip the jobs whose prerequisites have ended; return whether one of them needs a VM now.

@@ -245,6 +245,7 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
 
     def _follow_up(self) -> None:
         """Apply the effects of changed jobs: fail fast, schedule or skip dependents, roll up."""
+        self._early_end.end_joined(self._build)
         self._early_end.fail_fast(self._build)
         if self._transitions.schedule_ready():
             self._pool.post(Reschedule())

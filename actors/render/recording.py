@@ -8,7 +8,8 @@ import logging
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from actors.ir import Built, IrError, load
+from actors.builds.adding import built_of
+from actors.ir import IrError, load
 from actors.messages import BuildCreated
 from actors.render.envelope import Envelope, RenderFailed
 from actors.render.guest import program
@@ -19,6 +20,7 @@ from storage import RENDER_LOG, BuildErrorCode, DeclaringRepository
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from actors.ir import Built
     from actors.parts import VmParts
     from actors.vms import Images
     from storage import Build, Clock, Pipeline, Rendered, Storage
@@ -96,7 +98,7 @@ class RenderRecorder:
         try:
             envelope = Envelope.parse(rendered.envelope)
             pipeline_ir = envelope.select(pipeline.source_slug or pipeline.slug).pipeline_ir
-            planned = load(pipeline_ir, self._live_settings.now.ir, self._built(build, pipeline))
+            planned = load(pipeline_ir, self._live_settings.now.ir, built_of(self._storage, build, pipeline))
         except RenderFailed as failure:
             self.refuse(build, BuildErrorCode.RENDER_FAILED, str(failure), rendered.log)
         except IrError as error:
@@ -121,21 +123,7 @@ class RenderRecorder:
     def built(self, build: Build) -> Built | None:
         """Return what a build is of; None if its pipeline is deleted."""
         pipeline = self._storage.pipelines.by_id(build.pipeline_id)
-        return None if pipeline is None else self._built(build, pipeline)
-
-    def _built(self, build: Build, pipeline: Pipeline) -> Built:
-        return Built.of(
-            branch=build.branch or "",
-            commit=build.commit or "",
-            source=build.source,
-            env=self._storage.builds.env(build.id),
-            fork=build.from_fork,
-            default_branch=pipeline.default_branch,
-            repository=pipeline.repository,
-            number=build.number,
-            inputs=build.inputs,
-            changed=self._storage.builds.changed_files(build.id),
-        )
+        return None if pipeline is None else built_of(self._storage, build, pipeline)
 
     def _follow(self, build: Build, pipeline: Pipeline, envelope: Envelope) -> None:
         """Store the pipelines that the repository declares, if the build is of its default branch."""

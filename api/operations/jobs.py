@@ -32,7 +32,8 @@ class JobRecord:
     ``queue_position`` is 1 for the job of its organization that gets the next VM, and null if the job is not queued.
     ``services`` names those that run beside its command. ``matrix_job`` is the key of the job with a matrix that it is
     a cell of, ``matrix`` the cell's values; both are null for others. ``environment`` is where it deploys to, and
-    ``gate`` the approval that this asks for, null until it is ready for all else.
+    ``gate`` the approval that this asks for, null until it is ready for all else. ``generated_by`` is the UUID of the
+    job whose file declares it, null for a job of the pipeline itself.
     """
 
     uuid: Uuid
@@ -55,6 +56,7 @@ class JobRecord:
     image: str | None
     matrix_job: str | None
     matrix: Mapping[str, str] | None
+    generated_by: Uuid | None
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None

@@ -15,7 +15,7 @@ from storage.builds.build_rows import BUILD, existing_builds
 from storage.builds.concurrency import group_of, shared_name
 from storage.database.clock import DAY
 from storage.database.statements import Columns, Query, Slots, SqlValue, Write, first, insert_into, slot, written
-from storage.errors import DatabaseNotSynced, KeyUsed, PipelineGone, SourceGone
+from storage.errors import DatabaseNotSynced, JobsJoined, KeyUsed, PipelineGone, SourceGone
 from storage.models.accounts import OrganizationRow
 from storage.models.builds import BuildRow, EdgeRow, JobRow, KeyRow
 from storage.models.pipelines import PipelineRow
@@ -170,7 +170,7 @@ _NEW_JOB: Slots[NewJob] = Slots(NewJob, JobRow, shape=Slots(Shape, JobRow))
 
 
 class JobInserter:
-    """Inserts the jobs of a new build, inside the caller's transaction."""
+    """Inserts jobs of a build, inside the caller's transaction."""
 
     def __init__(self, database: Database) -> None:
         self._insert_job = Write(
@@ -193,12 +193,33 @@ class JobInserter:
         )
 
     def insert(self, build: Build, jobs: Sequence[NewJob], now: int) -> None:
-        """Insert jobs, with their index in the list as position, and an edge for each dependency.
+        """Insert the jobs of a new build, with their index in the list as position.
 
         The cached disks of an untrusted build have keys that only its pull request's builds have.
         """
-        self._insert_job.run_many(_job_slots(jobs, position, build, now) for position in range(len(jobs)))
-        ids = self._ids.all(build_id=build.id)
+
+        def ready(job: NewJob) -> bool:
+            return build.waits_for is None and all(jobs[each.position].skipped is not None for each in job.depends_on)
+
+        rows = (_job_slots(job, place, build, now, ready=ready(job)) for place, job in enumerate(jobs))
+        self._insert_job.run_many(rows)
+        self._insert_edges(self._ids.all(build_id=build.id), jobs)
+
+    def append(self, build: Build, before: int, jobs: Sequence[NewJob], now: int, *, generated_by: str) -> None:
+        """Insert jobs after those that a build has, for a job with this UUID.
+
+        They are pending: its supervisor schedules them. Raises JobsJoined if it has not so many jobs ``before`` them.
+        """
+        if len(self._ids.all(build_id=build.id)) != before:
+            raise JobsJoined(f"the build has not {before} jobs any more")
+        self._insert_job.run_many(
+            _job_slots(job, place, build, now, ready=False, generated_by=generated_by)
+            for place, job in enumerate(jobs, start=before)
+        )
+        self._insert_edges(self._ids.all(build_id=build.id), jobs)
+
+    def _insert_edges(self, ids: Sequence[int], jobs: Sequence[NewJob]) -> None:
+        """Insert an edge for each dependency of the last jobs of a build, which has these ids."""
         self._insert_edge.run_many(
             {
                 "from_id": ids[each.position],
@@ -207,16 +228,16 @@ class JobInserter:
                 "continue_on_failure": each.continue_on_failure,
                 "workspace": each.workspace,
             }
-            for job_id, job in zip(ids, jobs, strict=True)
+            for job_id, job in zip(ids[len(ids) - len(jobs) :], jobs, strict=True)
             for each in job.depends_on
         )
 
 
-def _job_slots(jobs: Sequence[NewJob], position: int, build: Build, now: int) -> Mapping[str, SqlValue]:
-    job = jobs[position]
+def _job_slots(
+    job: NewJob, position: int, build: Build, now: int, *, ready: bool, generated_by: str | None = None
+) -> Mapping[str, SqlValue]:
     values = _NEW_JOB(job)
-    awaited = any(jobs[prerequisite].skipped is None for prerequisite, *_ in job.depends_on)
-    ready = not awaited and build.waits_for is None and job.skipped is None and job.environment is None
+    ready = ready and job.skipped is None and job.environment is None
     if job.cache_key is not None and build.untrusted_origin is not None:
         values["cache_key"] = f"{build.untrusted_origin}:{job.cache_key}"
     values |= {
@@ -236,6 +257,7 @@ def _job_slots(jobs: Sequence[NewJob], position: int, build: Build, now: int) ->
         "queued_at": now if ready else None,
         "lock": _lock(job, build),
         "awaits_lock": job.lock is not None or job.environment is not None,
+        "generated_by": generated_by,
     }
     return values
 

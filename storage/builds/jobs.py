@@ -310,6 +310,7 @@ class Attempts:
                 "leased_at",
                 "exited_at",
                 "cache_name",
+                "generated",
             ),
         )
         leased_at = peewee.fn.COALESCE(AttemptRow.leased_at, slot("now"))
@@ -352,6 +353,7 @@ class Attempts:
                     AttemptRow.exit_code: slot("exit_code"),
                     AttemptRow.error_code: slot("error_code"),
                     AttemptRow.secrets: None,
+                    AttemptRow.generated: None,
                 }
             ).where(of_job, unfinished),
         )

@@ -65,6 +65,7 @@ class AttemptRow(Row, table="attempts", record=Attempt, key=("job", "number")):
 
     job = peewee.ForeignKeyField(JobRow)
     secrets = peewee.BlobField(null=True)
+    generated = peewee.TextField(null=True)
 
 
 class JobOutputsRow(Row, table="job_outputs", record=JobOutputs, key=("job",)):

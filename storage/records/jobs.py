@@ -186,6 +186,9 @@ class NewJob(Step):
     environment: str | None = None
     """The environment that it deploys to, whose gate is before it."""
 
+    generates: str | None = None
+    """The file of its workspace that declares more jobs of the build."""
+
 
 @immutable
 class Job(Step):
@@ -195,7 +198,8 @@ class Job(Step):
     ``not_before`` is the end of the back-off before the next attempt, None if there is
     none. ``awaited_image`` is the image that a scheduled job waits for before it waits for a VM. At most ``lock_limit``
     jobs of the organization have its ``lock`` at a time; one that ``awaits_lock`` is in no queue. The gate of its
-    ``environment`` is before it.
+    ``environment`` is before it. ``generated_by`` is the UUID of the job whose file declares it, None for those of the
+    pipeline itself.
     """
 
     id: int
@@ -229,6 +233,8 @@ class Job(Step):
     lock_limit: int = 1
     awaits_lock: bool = False
     environment: str | None = None
+    generates: str | None = None
+    generated_by: str | None = None
 
     @property
     def all_services(self) -> dict[str, Service]:
@@ -417,6 +423,7 @@ class JobErrorCode(StrEnum):
     FILES_MISSING = "files_missing"
     GATE_EXPIRED = "gate_expired"
     GATE_REJECTED = "gate_rejected"
+    GENERATED_INVALID = "generated_invalid"
     IMAGE_NOT_FOUND = "image_not_found"
     INTERNAL_ERROR = "internal_error"
     LEASE_FAILED = "lease_failed"

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from actors.builds.attempt.artifacts import Collected
+from actors.builds.attempt.generating import JobGeneration
 from actors.builds.outcome import JobFailure, disk_failure, result_of_exit
 from actors.builds.states import JobEvent
 from actors.cleanup.reaper import seconds_to_hold
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from actors.builds.attempt.disk_cache import DiskCache
     from actors.builds.attempt.runner import AttemptRunner
     from actors.builds.outcome import AttemptResult
+    from actors.ir import IrSettings
     from actors.parts import Parts
     from actors.settings import JobSettings
 
@@ -36,7 +38,14 @@ class Finalizer:
     """
 
     def __init__(
-        self, parts: Parts, assignment: Assignment, attempt: AttemptRunner, *, settings: JobSettings, cache: DiskCache
+        self,
+        parts: Parts,
+        assignment: Assignment,
+        attempt: AttemptRunner,
+        *,
+        settings: JobSettings,
+        limits: IrSettings,
+        cache: DiskCache,
     ) -> None:
         self._assignment = assignment
         self._attempt = attempt
@@ -47,6 +56,7 @@ class Finalizer:
         self._metrics = parts.metrics
         self._pool = parts.addresses.pool
         self._job = assignment.job
+        self._generation = JobGeneration(parts.storage, limits, assignment.build, assignment.job)
         self._disk_kept = False
 
     def recorded_exit(self) -> int | None:
@@ -57,7 +67,8 @@ class Finalizer:
     def record(self, state: JobState, target: JobState, result: AttemptResult) -> bool:
         """Move the job from ``state`` to ``target``, with its lease's price, and its debit if it is over.
 
-        All in one transaction; False and no change if the job is not in ``state`` (any more).
+        All in one transaction, with the jobs that it has generated; False and no change if the job is not in ``state``
+        (any more). Raises JobsJoined if that needs another plan of those jobs.
         """
         jobs, lease = self._storage.jobs, self._assignment.lease
         self._attempt.log.close()  # the notices of an attempt that was not finalized are on the disk, too
@@ -76,21 +87,32 @@ class Finalizer:
         why = result.outcome.error_message
         outcome = replace(result.outcome, error_message=why and self._attempt.log.masked(why))
         held = result.held_in(target)
-        finished = jobs.finish(
-            self._job.id,
-            state,
-            target,
-            outcome,
-            lease_id=lease.id,
-            billable=result.billable,
-            held_seconds=held,
-            attempt=self._job.attempt,
-        )
+        with self._storage.transaction():
+            finished = jobs.finish(
+                self._job.id,
+                state,
+                target,
+                outcome,
+                lease_id=lease.id,
+                billable=result.billable,
+                held_seconds=held,
+                attempt=self._job.attempt,
+            )
+            if finished and target is JobState.PASSED:
+                self._generation.add()
         if finished and target is JobState.PASSED and self._disk_kept:
             self._cache.keep(self._assignment.build, self._job, lease)
         if finished and held:
             self._observe_lease()
         return finished
+
+    def settled(self, result: AttemptResult) -> AttemptResult:
+        """Return the result to record.
+
+        A job fails if another one has generated jobs of the same names meanwhile.
+        """
+        failure = self._generation.settle() if result.event is JobEvent.PASSED else None
+        return result if failure is None else result.lacking(failure, self._job)
 
     def release_lease(self) -> None:
         """Return the lease, whose VM is gone, to the pool."""
@@ -109,6 +131,7 @@ class Finalizer:
         result = result_of_exit(exit_code, self._job, failure, lost_before=lost)
         if result.event is not JobEvent.RETRY:
             result = self._judge_outputs(self._collect(result))
+            result = self._generate(result)
             self._keep_folders(result)
             result = self._keep_disk(self._keep_workspace(result))
         self._attempt.log.settle()
@@ -153,6 +176,14 @@ class Finalizer:
         if outputs is None or outputs.error is None:
             return result
         return result.lacking(JobFailure(JobErrorCode.OUTPUTS_INVALID, outputs.error), self._job)
+
+    def _generate(self, result: AttemptResult) -> AttemptResult:
+        """Plan the jobs that a job which passes generates; one whose file is wrong fails. Raises VmLost."""
+        if self._job.generates is None or result.event is not JobEvent.PASSED:
+            return result
+        failure, notice = self._generation.read(self._attempt.generated_file, self._attempt.log.masker)
+        self._attempt.log.notice(notice)
+        return result if failure is None else result.lacking(failure, self._job)
 
     def _keep_folders(self, result: AttemptResult) -> None:
         """Keep folders of a job that passes for later builds; if its VM is lost meanwhile, that is only noted."""
@@ -201,6 +232,7 @@ class Finalizer:
         If it cannot be kept, the job fails if other jobs need it; otherwise that is only noted in the log.
         """
         needed = self._assignment.disk_children and (result.satisfies or self._assignment.disk_children_of_failure)
+        needed = needed or self._generation.needs_disk
         if not needed and not (
             result.event is JobEvent.PASSED
             and self._cache.lacks(self._assignment.build, self._job, self._assignment.lease)

@@ -16,6 +16,7 @@ from actors.builds.attempt import told
 from actors.builds.attempt.artifacts import ArtifactStore, Collection
 from actors.builds.attempt.assignment import parent_disk, spec_of
 from actors.builds.attempt.environment import builds_images, job_environment
+from actors.builds.attempt.generating import generated_file
 from actors.builds.attempt.kept_folders import JobFolders
 from actors.builds.attempt.log import NO_ROOM, AttemptLog, LogNotKept, opening_notices
 from actors.builds.attempt.services import JobServices
@@ -419,6 +420,19 @@ class AttemptRunner:
         except BaseException:
             collection.discard()
             raise
+
+    def generated_file(self) -> bytes:
+        """Return the file by which the job generates others, over as many connections as needed.
+
+        Raises NotGenerated, VmLost and Abandoned.
+        """
+        path, timeout = self._job.generates or "", self._settings.artifacts.timeout
+        while True:
+            try:
+                connection = self._connection.patiently(self._connection.connected)
+                return generated_file(connection, path, timeout=timeout)
+            except vms.ConnectionLost:
+                self._connection.reconnect()
 
     def keep_folders(self) -> list[str]:
         """Keep folders for later builds; return a line for each. Raises VmLost and Abandoned."""

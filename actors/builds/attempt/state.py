@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from actors.builds.outcome import build_timeout, outcome_of
 from actors.builds.states import JobEvent, Progress, next_state
 from actors.messages import JobChanged
-from storage import JobState
+from storage import JobsJoined, JobState
 
 if TYPE_CHECKING:
     from actors.addresses import Address
@@ -76,11 +76,18 @@ class AttemptState:
 
     def record(self, result: AttemptResult) -> bool:
         """Record the attempt's result, its lease's price and its debit in one transaction."""
-        target = next_state(self.now, result.event)
-        if target is None:
-            self._metrics.dropped(self._job.uuid, self.now, result.event)
-            return True
-        if not self._finalizer.record(self.now, target, result):
+        while True:
+            result = self._finalizer.settled(result)
+            target = next_state(self.now, result.event)
+            if target is None:
+                self._metrics.dropped(self._job.uuid, self.now, result.event)
+                return True
+            try:
+                recorded = self._finalizer.record(self.now, target, result)
+            except JobsJoined:
+                continue
+            break
+        if not recorded:
             return self._reload()
         self._metrics.attempted(target, result)
         return self._change(target, soft_failed=result.soft_failed)

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from actors.ir.built import NAMED
 from actors.ir.decoding import Fault, IrError, quoted
+from actors.ir.language.beside import ALONE
 from actors.ir.language.expansion import MOST_COMBINATIONS, cells_of, combinations_of, matrix_values
 from actors.ir.language.inputs import misfit, variable_of
 from actors.ir.language.model import Common, Condition, Input, Job, JobFile, Pipeline
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from pydantic_core import ErrorDetails
+
+    from actors.ir.language.beside import Beside, KnownJob
 
 _Path = tuple[str | int, ...]
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -103,16 +106,11 @@ _OF_STRANGERS: Mapping[str, str | None] = {
 _INPUTS = "inputs."
 """The beginning of the names of inputs in texts."""
 
-_NOT_YET = {
-    "generates": "jobs cannot generate jobs yet",
-}
-"""Keys of the language that this version of the service does not know."""
 
-
-def check(document: object) -> Pipeline:
+def check(document: object, beside: Beside = ALONE) -> Pipeline:
     """Return the pipeline that a document describes, in which every reference holds.
 
-    Raises IrError with all mistakes; their paths lead into the document.
+    It may refer to the jobs ``beside`` it, too. Raises IrError with all mistakes; their paths lead into the document.
     """
     if not isinstance(document, dict):
         raise refusal([Fault(BuildErrorCode.INVALID_IR, "expected a mapping with jobs")])
@@ -127,7 +125,8 @@ def check(document: object) -> Pipeline:
         pipeline = pipeline.model_copy(update={"jobs": whole})
         jobs = known.get("jobs")
         names = dict.fromkeys(map(str, jobs)) if isinstance(jobs, dict) else {}
-        faults += islice(_of_references(pipeline, names), _MOST_FAULTS)
+        names |= dict.fromkeys(beside.by_name)
+        faults += islice(_of_references(pipeline, names, beside), _MOST_FAULTS)
         faults += islice(_of_texts(pipeline), _MOST_FAULTS)
     if faults or pipeline is None:
         raise refusal(faults)
@@ -275,8 +274,6 @@ def _message(details: ErrorDetails, path: _Path, document: object, model: type[B
 
 
 def _of_unknown_key(name: str, model: type[BaseModel] | None) -> str:
-    if name in _NOT_YET:
-        return f"{quoted(name)} has no effect here: {_NOT_YET[name]}"
     known = [] if model is None else [field.alias or key for key, field in model.model_fields.items()]
     other = _OTHER_WORDS.get(name)
     if other in known:
@@ -329,8 +326,9 @@ def _at(value: object, path: _Path) -> object:
     return value
 
 
-def _of_references(pipeline: Pipeline, names: Mapping[str, None]) -> Iterator[Fault]:
+def _of_references(pipeline: Pipeline, names: Mapping[str, None], beside: Beside) -> Iterator[Fault]:
     """Yield the mistakes in what refers to jobs. ``names`` are those of all, also of jobs with mistakes."""
+    known = beside.by_name
     few = sum(map(combinations_of, pipeline.jobs.values())) <= MOST_COMBINATIONS
     if not few:
         message = f"expected at most {MOST_COMBINATIONS} combinations of all matrices together"
@@ -338,14 +336,15 @@ def _of_references(pipeline: Pipeline, names: Mapping[str, None]) -> Iterator[Fa
     for key, job in pipeline.jobs.items():
         path = "jobs", key
         if job.from_ is not None:
-            yield from _of_parent(pipeline, key, job, names)
+            yield from _of_parent(pipeline, key, job, names, known)
         for name, place in _needed(job, path):
             if name not in names:
                 message = f"unknown job {quoted(name)}{nearest(name, [each for each in names if each != key])}"
                 yield Fault(BuildErrorCode.UNKNOWN_DEPENDENCY, message, place)
             elif name == key:
                 yield Fault(BuildErrorCode.CYCLE, "a job cannot need itself", place)
-        yield from _of_files(pipeline, job, path)
+        yield from _of_files(pipeline, job, path, known)
+        yield from _of_generation(job, path, beside)
         if few and job.matrix is not None and not cells_of(job):
             message = "the matrix has no cells: every axis needs a value, and not all may be excluded"
             yield Fault(BuildErrorCode.INVALID_IR, message, (*path, "matrix"))
@@ -355,6 +354,7 @@ def _of_references(pipeline: Pipeline, names: Mapping[str, None]) -> Iterator[Fa
         if job.when is not None and job.when.status == "failed" and not (job.needs or job.from_ or job.files):
             message = '"failed" is about what the job needs: name that in "needs"'
             yield Fault(BuildErrorCode.INVALID_IR, message, (*path, "when", "status"))
+    yield from _of_taken(pipeline, beside)
     if pipeline.defaults is not None:
         yield from _of_services(pipeline.defaults, ("defaults",))
     yield from (list(_of_cycle(pipeline)) or workspaces_of(pipeline).faults()) if few else _of_cycle(pipeline)
@@ -377,6 +377,13 @@ def workspaces_of(pipeline: Pipeline) -> Workspaces:
     """Return whose workspace each job takes. Raises IrError for a cycle."""
     jobs = {key: with_defaults(job, pipeline.defaults) for key, job in pipeline.jobs.items()}
     return Workspaces(jobs, in_order(pipeline))
+
+
+def _of_taken(pipeline: Pipeline, beside: Beside) -> Iterator[Fault]:
+    taken = beside.taken
+    for key in filter(taken.__contains__, pipeline.jobs):
+        message = f"the build has a job {quoted(key)} already: give this one another key"
+        yield Fault(BuildErrorCode.DUPLICATE_KEY, message, ("jobs", key))
 
 
 def _of_inputs(pipeline: Pipeline) -> Iterator[Fault]:
@@ -415,24 +422,47 @@ def _needed(job: Job, path: _Path) -> Iterator[tuple[str, _Path]]:
     yield from ((name, (*path, "files", name)) for name in job.files or ())
 
 
-def _of_files(pipeline: Pipeline, job: Job, path: _Path) -> Iterator[Fault]:
+def _of_files(pipeline: Pipeline, job: Job, path: _Path, known: Mapping[str, list[KnownJob]]) -> Iterator[Fault]:
     """Yield the jobs whose files a job takes, and which keep none."""
     for name in job.files or ():
         of = pipeline.jobs.get(name)
-        if of is not None and of.use is None and not with_defaults(of, pipeline.defaults).artifacts:
+        if of is None:
+            keeps_none = name in known and not any(each.keeps_files for each in known[name])
+        else:
+            keeps_none = of.use is None and not with_defaults(of, pipeline.defaults).artifacts
+        if keeps_none:
             message = f'{quoted(name)} keeps no files: name them in its "artifacts"'
             yield Fault(BuildErrorCode.INVALID_IR, message, (*path, "files", name))
 
 
-def _of_parent(pipeline: Pipeline, key: str, job: Job, names: Mapping[str, None]) -> Iterator[Fault]:
+def _of_generation(job: Job, path: _Path, beside: Beside) -> Iterator[Fault]:
+    if job.generates is None:
+        return
+    if job.cache is not None:
+        message = "a job that generates jobs is not cached: it would pass without its file"
+        yield Fault(BuildErrorCode.INVALID_IR, message, (*path, "cache"))
+    if not beside.may_generate:
+        message = "this is as deep as jobs may generate jobs: declare what it would generate here"
+        yield Fault(BuildErrorCode.INVALID_IR, message, (*path, "generates"))
+
+
+def _of_parent(
+    pipeline: Pipeline, key: str, job: Job, names: Mapping[str, None], known: Mapping[str, list[KnownJob]]
+) -> Iterator[Fault]:
     parent, path = job.from_ or "", ("jobs", key, "from")
+    cells = [] if parent in pipeline.jobs else known.get(parent, [])
     if parent not in names:
         message = f"unknown job {quoted(parent)}{nearest(parent, [each for each in names if each != key])}"
         yield Fault(BuildErrorCode.UNKNOWN_DEPENDENCY, message, path)
     elif parent == key:
         yield Fault(BuildErrorCode.CYCLE, "a job cannot start from its own disk", path)
-    elif parent in pipeline.jobs and pipeline.jobs[parent].matrix is not None:
+    elif any(each.key != parent for each in cells) or (
+        parent in pipeline.jobs and pipeline.jobs[parent].matrix is not None
+    ):
         message = f"{quoted(parent)} has a matrix, and so several disks: start from a job without one"
+        yield Fault(BuildErrorCode.INVALID_IR, message, path)
+    elif cells and not cells[0].has_disk:
+        message = f"{quoted(parent)} has left no disk: start from the job that generates this one, or from an image"
         yield Fault(BuildErrorCode.INVALID_IR, message, path)
     if job.image is not None:
         message = f"the image has no effect: the job starts from the disk of {quoted(parent)}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from actors.ir.built import CONTAINERS_VARIABLE, NAMED
 from actors.ir.decoding import Fault, quoted
+from actors.ir.language.beside import ALONE
 from actors.ir.language.checking import check, in_order, refusal, with_defaults, workspaces_of
 from actors.ir.language.conditions import matchable, unmet
 from actors.ir.language.expansion import Cell, Template, cells_of, with_names
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from actors.ir.built import Built
     from actors.ir.language import model
+    from actors.ir.language.beside import Beside
     from actors.ir.language.model import Cache, Job, Pipeline
     from actors.ir.language.workspaces import Workspaces
     from actors.ir.settings import IrSettings
@@ -37,10 +39,11 @@ def read_pipeline(document: object, limits: IrSettings, built: Built | None) -> 
     return lowered(check(document), limits, built)
 
 
-def lowered(pipeline: Pipeline, limits: IrSettings, built: Built | None) -> Definition:
+def lowered(pipeline: Pipeline, limits: IrSettings, built: Built | None, beside: Beside = ALONE) -> Definition:
     """Return the jobs of a pipeline for a build, in its order. Raises IrError with what is over a limit.
 
-    If it is not known what is ``built``, every condition holds, and names of the build stand for themselves.
+    If it is not known what is ``built``, every condition holds, and names of the build stand for themselves. The jobs
+    ``beside`` these come before them in the build.
     """
     inputs, faults = fitting(pipeline.inputs, {} if built is None else built.inputs, asked=bool(built and built.asked))
     if faults:
@@ -54,9 +57,9 @@ def lowered(pipeline: Pipeline, limits: IrSettings, built: Built | None) -> Defi
     env = with_names(dict(pipeline.env or {}), names)
     jobs = {key: with_defaults(job, pipeline.defaults) for key, job in pipeline.jobs.items()}
     built = matchable(built, (job.when for job in jobs.values() for _ in cells_of(job)))
-    conditions = _Conditions(built)
+    conditions = _Conditions(built, beside)
     cells: list[_Planned] = []
-    left = limits.max_bytes
+    left = limits.max_bytes - sum(each.bytes for each in beside.jobs)
     for key in in_order(pipeline):
         job, template = jobs[key], Template(jobs[key])
         for cell in cells_of(job):
@@ -64,21 +67,24 @@ def lowered(pipeline: Pipeline, limits: IrSettings, built: Built | None) -> Defi
             planned = _Planned(key, cell, named, env, variables, job.name, conditions.skip_reason(key, job, cell))
             cells.append(planned)
             left -= planned.bytes
-            if len(cells) > limits.max_jobs:
-                raise refusal([Fault(BuildErrorCode.INVALID_IR, f"expected at most {limits.max_jobs} jobs", ("jobs",))])
+            if len(beside.jobs) + len(cells) > limits.max_jobs:
+                message = f"expected at most {limits.max_jobs} jobs{' in the build' if beside.jobs else ''}"
+                raise refusal([Fault(BuildErrorCode.INVALID_IR, message, ("jobs",))])
             if left < 0:
                 message = f"expected at most {limits.max_bytes} bytes of commands and env in all jobs together"
                 raise refusal([Fault(BuildErrorCode.INVALID_IR, message, ("jobs",))])
     found = [fault for planned in cells for fault in planned.faults(limits)]
     seen: dict[str, _Planned] = {}
+    taken = beside.taken
     for planned in cells:
-        if seen.setdefault(planned.key, planned) is not planned:
+        if planned.key in taken or seen.setdefault(planned.key, planned) is not planned:
             message = f"two jobs have the key {quoted(planned.key)}, as the matrix makes them"
             found.append(Fault(BuildErrorCode.DUPLICATE_KEY, message, ("jobs", planned.of)))
     if found:
         raise refusal(found)
     timeout = None if pipeline.timeout is None else seconds_of(pipeline.timeout)
-    awaited = zip(cells, _with_workspaces(cells, _dependencies(cells), workspaces_of(pipeline)), strict=True)
+    dependencies = _dependencies(cells, beside)
+    awaited = zip(cells, _with_workspaces(cells, dependencies, workspaces_of(pipeline), beside), strict=True)
     new_jobs = tuple(cell.new_job(each, limits) for cell, each in awaited)
     return Definition(new_jobs, timeout, strict_shell=True, concurrency=_concurrency(pipeline))
 
@@ -93,10 +99,10 @@ def _concurrency(pipeline: Pipeline) -> Concurrency | None:
 class _Conditions:
     """The conditions of jobs, asked in the order of the plan; it remembers what came before each."""
 
-    def __init__(self, built: Built | None) -> None:
+    def __init__(self, built: Built | None, beside: Beside) -> None:
         self._built = built
-        self._running: set[str] = set()
-        self._awaiting: set[str] = set()
+        self._running = {each.of for each in beside.jobs if not each.skipped}
+        self._awaiting = self._running | {each.of for each in beside.jobs if each.awaits}
 
     def skip_reason(self, key: str, job: Job, cell: Cell) -> str | None:
         """Return why a cell of a job is skipped, perhaps for want of its disk; None if it is not."""
@@ -226,6 +232,7 @@ class _Planned:
             files=dict(job.files or {}),
             files_of=dict(job.files_of or {}),
             keep=dict(job.keep or {}),
+            generates=job.generates,
         )
 
 
@@ -297,44 +304,57 @@ def _cache(cache: Cache | None) -> tuple[str, str | None]:
     return ("ttl" if cache.days is not None else "forever"), cache.key or "true"
 
 
-def _dependencies(cells: Sequence[_Planned]) -> list[tuple[Dependency, ...]]:
+def _dependencies(cells: Sequence[_Planned], beside: Beside) -> list[tuple[Dependency, ...]]:
     """Return what each cell waits for, sorted by position; cells of one job wait for the same.
 
     One that its own condition skips counts as passed, so any end of it will do. It would have passed after what it
-    needs itself, so that is waited for as well: no job runs before tests because a job between them is skipped.
+    needs itself, so that is waited for as well: no job runs before tests because a job between them is skipped. Cells
+    come after the jobs beside them, and wait for the one that generates them.
     """
+    before = len(beside.jobs)
+    skipped = [each.skipped for each in beside.jobs] + [cell.skipped is not None for cell in cells]
     positions: dict[str, list[int]] = {}
-    for position, cell in enumerate(cells):
-        positions.setdefault(cell.of, []).append(position)
-    beyond: dict[int, dict[int, Dependency]] = {}
+    for position, name in enumerate([*(each.of for each in beside.jobs), *(cell.of for cell in cells)]):
+        positions.setdefault(name, []).append(position)
+    beyond = {
+        position: _running(each.awaits, skipped, lenient=False)
+        for position, each in enumerate(beside.jobs)
+        if each.skipped
+    }
     found: dict[str, tuple[Dependency, ...]] = {}
-    for position, cell in enumerate(cells):
+    for position, cell in enumerate(cells, start=before):
         if cell.of not in found:
             own = {each.position: each for each in _own_dependencies(cell.job, positions)}
-            further = _beyond_skipped(own.values(), cells, beyond)
+            further = _beyond_skipped(own.values(), skipped, beyond)
             lenient = {
                 each.position: each._replace(continue_on_failure=True)
                 for each in own.values()
-                if cells[each.position].skipped is not None and each.kind is EdgeKind.DEPENDS_ON
+                if skipped[each.position] and each.kind is EdgeKind.DEPENDS_ON
             }
             awaited = {**further, **own, **lenient}
+            if before and all(each < before for each in awaited):
+                awaited.setdefault(beside.maker, Dependency(beside.maker))
             found[cell.of] = tuple(awaited[each] for each in sorted(awaited))
         if cell.skipped is not None:
-            beyond[position] = _running(found[cell.of], cells, lenient=_status(cell.job) == "failed")
+            beyond[position] = _running(found[cell.of], skipped, lenient=_status(cell.job) == "failed")
     return [found[cell.of] for cell in cells]
 
 
 def _with_workspaces(
-    cells: Sequence[_Planned], dependencies: Sequence[tuple[Dependency, ...]], workspaces: Workspaces
+    cells: Sequence[_Planned],
+    dependencies: Sequence[tuple[Dependency, ...]],
+    workspaces: Workspaces,
+    beside: Beside,
 ) -> Iterator[tuple[Dependency, ...]]:
     """Yield the dependencies of each cell, with a mark at the one whose workspace it takes.
 
     That is the next of the chain that is not skipped: a job that does not run leaves the workspace as it was.
     """
-    positions = {cell.of: position for position, cell in enumerate(cells)}
+    before = len(beside.jobs)
+    positions = {cell.of: position for position, cell in enumerate(cells, start=before)}
     for cell, awaited in zip(cells, dependencies, strict=True):
         chain = (positions[key] for key in workspaces.taken_by(cell.of))
-        taken = next((position for position in chain if cells[position].skipped is None), None)
+        taken = next((position for position in chain if cells[position - before].skipped is None), None)
         found = {each.position: each for each in awaited}
         if taken is not None and cell.skipped is None:
             found[taken] = found.get(taken, Dependency(taken))._replace(workspace=True)
@@ -355,17 +375,17 @@ def _own_dependencies(job: Job, positions: Mapping[str, list[int]]) -> list[Depe
     return found
 
 
-def _running(dependencies: Iterable[Dependency], cells: Sequence[_Planned], *, lenient: bool) -> dict[int, Dependency]:
+def _running(dependencies: Iterable[Dependency], skipped: Sequence[bool], *, lenient: bool) -> dict[int, Dependency]:
     """Return the dependencies on what is not skipped; with ``lenient`` any end satisfies them."""
     return {
         each.position: each._replace(continue_on_failure=lenient or each.continue_on_failure)
         for each in dependencies
-        if cells[each.position].skipped is None
+        if not skipped[each.position]
     }
 
 
 def _beyond_skipped(
-    own: Iterable[Dependency], cells: Sequence[_Planned], beyond: Mapping[int, Mapping[int, Dependency]]
+    own: Iterable[Dependency], skipped: Sequence[bool], beyond: Mapping[int, Mapping[int, Dependency]]
 ) -> dict[int, Dependency]:
     """Return the dependencies of the skipped ones among some; of two on one job the stricter counts.
 
@@ -373,7 +393,7 @@ def _beyond_skipped(
     """
     found: dict[int, Dependency] = {}
     for each in own:
-        if cells[each.position].skipped is not None:
+        if skipped[each.position]:
             for further in beyond[each.position].values():
                 lenient = each.continue_on_failure or further.continue_on_failure
                 known = found.get(further.position)

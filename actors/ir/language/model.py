@@ -485,6 +485,10 @@ class Job(Common):
         description="Folders that later builds get, such as `node_modules`. In a mapping each has a name by which"
         " pipelines of the organization share it.",
     )
+    generates: Path | None = Field(
+        None,
+        description="A file that the command writes, such as `more.yml`. Its jobs join the build once this one passed.",
+    )
 
 
 class JobFile(Job):

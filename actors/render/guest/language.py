@@ -528,6 +528,8 @@ class JobKeys(Defaults, total=False):
 
     In a mapping each has a name by which pipelines of the organization share it.
     """
+    generates: str
+    """A file that the command writes, such as `more.yml`. Its jobs join the build once this one passed."""
 
 
 class Condition(TypedDict, total=False):

@@ -83,11 +83,13 @@ class LiveBuild:
         changed = tuple(job for job in now.view.jobs if known.get(job.position) != job)
         html = self._write(now.view, changed)
         states = {job.position: job.state for job in changed}
+        have_joined = any(job.position not in known and job.generated_by for job in changed)
         return (
             f"id: {now.tag}\nevent: states\ndata: {json.dumps(states)}\n\n".encode()
             + b"event: changes\n"
             + b"".join(b"data: %s\n" % line.encode() for line in html.splitlines())
             + b"\n"
+            + (b"event: joined\ndata: joined\n\n" if have_joined else b"")
         )
 
 

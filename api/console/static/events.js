@@ -2,7 +2,7 @@
 // each stream holds one of them for as long as it lasts: a seventh tab would load nothing. So a tab that is not seen holds
 // none, and goes on where it was when it is seen again.
 
-const NAMES = ["states", "changes", "restarting", "end"];
+const NAMES = ["states", "changes", "joined", "restarting", "end"];
 const LATE_MS = 5000;
 
 class SeenEvents extends EventTarget {

@@ -70,7 +70,10 @@ def show(session: Session, *, name: BuildName) -> None:
     for warning in warnings if isinstance(warnings, list) else ():
         click.echo(f"warning: {printable(str(warning))}")
     click.echo()
-    session.table([{**each, "reason": reason(each)} for each in steps], _JOB_COLUMNS, "it has no jobs")
+    keys = {each["id"]: each["key"] for each in steps}
+    rows = [{**each, "reason": reason(each), "generated_by": keys.get(each["generated_by"])} for each in steps]
+    generated = ("generated_by",) if any(row["generated_by"] for row in rows) else ()
+    session.table(rows, (*_JOB_COLUMNS, *generated), "it has no jobs")
 
 
 @build.command(name="open", cls=SharedCommand, reads=True)

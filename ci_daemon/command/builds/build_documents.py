@@ -37,6 +37,7 @@ _SHOWN_OF_JOB = (
     "exit_code",
     "error_code",
     "error_message",
+    "generated_by",
     "started_at",
     "finished_at",
 )

@@ -109,6 +109,7 @@ def _rendering(build: BuildRecord) -> JobRecord:
         image=None,
         matrix_job=None,
         matrix=None,
+        generated_by=None,
         created_at=build.created_at,
         started_at=build.started_at,
         finished_at=build.finished_at,

@@ -327,7 +327,7 @@ class Everything:
         cell: dict[str, Any] = {"matrix_job": "second", "matrix": {"n": "1"}}
         second = new_job("second", (0, EdgeKind.BUILDS_IN, False), soft_fail_policy={"exit_codes": [1]}, **cell)
         third = new_job("third", (0, EdgeKind.DEPENDS_ON, True), retry_policy={"limit": 1})
-        lent = new_job("lent", secrets=("OF_ALL", "OF_ONE"))
+        lent = new_job("lent", secrets=("OF_ALL", "OF_ONE"), generates="more.yml")
         running = self.build(
             first,
             second,
@@ -351,6 +351,8 @@ class Everything:
         job = storage.jobs.get(self.job(running, 3).id)
         assert job is not None
         assert storage.secrets.resolve(running, job)
+        storage.generated.keep(job.id, "jobs: {more: {run: make}}")
+        storage.generated.add(running, job, 4, [new_job("more", (3, EdgeKind.DEPENDS_ON, False))])
         self.assign(self.job(self.build()))
         for state in JobState:
             build = self.build()
