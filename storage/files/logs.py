@@ -114,6 +114,11 @@ class JobLog:
         """Tell whether any attempt's log exists, even an empty one."""
         return bool(_parts(self.directory))
 
+    @property
+    def files(self) -> list[Path]:
+        """The files of its attempts that there are, in order."""
+        return [each.log for each in _parts(self.directory)]
+
     def size(self) -> int:
         """Return how many bytes the log has now."""
         self._known = _parts(self.directory)

@@ -177,6 +177,7 @@ class NewJob(Step):
     files: Mapping[str, object] = field(default_factory=dict)
     files_of: Mapping[str, object] = field(default_factory=dict)
     keep: Mapping[str, str] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
     lock: str | None = None
     """The lock that it needs while it runs, in which ``{branch}`` stands for the branch."""
 
@@ -228,6 +229,7 @@ class Job(Step):
     started_at: datetime | None
     finished_at: datetime | None
     services: Mapping[str, object] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
     files_of: Mapping[str, object] = field(default_factory=dict)
     lock: str | None = None
     lock_limit: int = 1

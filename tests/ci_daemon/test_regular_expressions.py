@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from actors.ir.problems import MATCHERS
 from storage.patterns import Deferred
 
 _CHECKOUT = Path(__file__).parent.parent.parent
@@ -138,6 +139,13 @@ def _all_uses() -> Iterator[Any]:
                 yield pytest.param(use.pattern, use.method, id=f"{name}.{use.name}.{use.method}")
 
 
+def _of_matchers() -> Iterator[Any]:
+    """Yield the patterns of problem matchers, which a table has."""
+    for name, matcher in MATCHERS.items():
+        for number, each in enumerate((*matcher.lines, *filter(None, (matcher.head,)))):
+            yield pytest.param(re.compile(each.pattern, each.flags), "fullmatch", id=f"{name}.{number}")
+
+
 @contextmanager
 def _bounded_cpu(what: str) -> Iterator[None]:
     """Fail if the body takes too much CPU time; the engine of regular expressions looks for signals."""
@@ -154,7 +162,7 @@ def _bounded_cpu(what: str) -> Iterator[None]:
         signal.signal(signal.SIGVTALRM, before)
 
 
-@pytest.mark.parametrize(("pattern", "method"), _all_uses())
+@pytest.mark.parametrize(("pattern", "method"), [*_all_uses(), *_of_matchers()])
 def test_no_text_makes_a_regular_expression_slow(pattern: re.Pattern[Any], method: str):
     arguments = ("",) if method in {"sub", "subn"} else ()
     for text in _texts(pattern):

@@ -9,8 +9,11 @@ import contextlib
 import errno
 import logging
 import threading
+from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from actors.ir import problems
 from storage import Masker
 
 if TYPE_CHECKING:
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 
     from actors.builds.attempt.assignment import Assignment
     from actors.builds.attempt.vm import VmConnection
+    from actors.ir import ProblemRow
     from actors.vms import Images
     from storage import Build, Clock, Job, LogWriter, OutputShare, Storage
 
@@ -30,6 +34,10 @@ _PASSING = NO_ROOM | {errno.EBADF}
 """Errors after which a log is opened again: another thread had no room in it, too, and has closed it."""
 
 _PAUSE = 1.0
+_SEARCHED_BYTES = 16 << 20
+"""The bytes of a log that are searched for problems: its first."""
+
+MOST_FOUND = 1_000
 
 
 class LogNotKept(Exception):
@@ -179,3 +187,32 @@ def _is_new_substitute(job: Job, used: str | None, images: Images, storage: Stor
     if job.image is None or used is None or not images.is_substitute(job.image, used):
         return False
     return storage.attempts.is_first_of_image(job.id, job.attempt)
+
+
+def problems_of_logs(logs: list[str], names: list[str]) -> tuple[list[ProblemRow], int]:
+    """Return the first problems that the last of a job's logs names, and the number of the others.
+
+    Their lines count through all the logs. Runs in another process.
+    """
+    before = 0
+    for each in logs[:-1]:
+        with Path(each).open("rb") as log:
+            while piece := log.read(1 << 20):
+                before += piece.count(b"\n")
+    with Path(logs[-1]).open("rb") as log:
+        text = log.read(_SEARCHED_BYTES).decode("utf-8", "replace")
+    found = problems(text.split("\n"), names)
+    rows = [
+        (
+            each.matcher,
+            before + each.log_line,
+            str(each.level),
+            each.message,
+            each.path,
+            each.line,
+            each.column,
+            each.title,
+        )
+        for each in islice(found, MOST_FOUND)
+    ]
+    return rows, sum(1 for _ in found)

@@ -18,13 +18,14 @@ from actors.builds.attempt.assignment import parent_disk, spec_of
 from actors.builds.attempt.environment import builds_images, job_environment
 from actors.builds.attempt.generating import generated_file
 from actors.builds.attempt.kept_folders import JobFolders
-from actors.builds.attempt.log import NO_ROOM, AttemptLog, LogNotKept, opening_notices
+from actors.builds.attempt.log import NO_ROOM, AttemptLog, LogNotKept, opening_notices, problems_of_logs
 from actors.builds.attempt.services import JobServices
 from actors.builds.attempt.shared_workspaces import SharedWorkspace
 from actors.builds.attempt.vm import VmConnection, VmMaker
 from actors.builds.attempt.workspace import lay_taken_files, populate_workspace
 from actors.builds.outcome import DiskUse, TimeLimit, may_have_filled, time_limit
-from storage import JobOutputs, JobSummary, Masker, error_reason, immutable, why_no_files
+from storage import Annotation, JobOutputs, JobSummary, Masker, error_reason, immutable, why_no_files
+from storage.files import Bounds, WorkFailed
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _GB = 2**30
+_OF_PROBLEMS = Bounds(cpu_seconds=20, memory_bytes=512 << 20, seconds=60)
 _FLOOD_BYTES = 1 << 14
 _HOST_PAUSE = 1.0
 _FLOOD_PAUSE = 0.001
@@ -289,12 +291,37 @@ class AttemptRunner:
             stored.store_summary(JobSummary(job, build, text, is_cut))
             if is_cut:
                 self.log.notice(f"the summary has {file.size:,} bytes, of which the first {told.MAX_BYTES:,} are kept")
+        said: tuple[Annotation, ...] = ()
         if told.ANNOTATIONS in names:
             file = self._told(told.ANNOTATIONS, told.MAX_ANNOTATION_BYTES)
             written = told.written_annotations(file.content, file.size, masker)
-            stored.store_annotations(job, build, told.bounded(written.annotations))
+            said = written.annotations
             if written.fault:
                 self.log.notice(written.fault)
+        found, more = self._problems()
+        if said or found:
+            stored.store_annotations(job, build, told.bounded((*said, *found), more))
+
+    def _problems(self) -> tuple[tuple[Annotation, ...], int]:
+        """Return the first problems that the log names, and the number of the others.
+
+        Another process searches the log, which is masked already.
+        """
+        if not self._job.problems:
+            return (), 0
+        logs = self._storage.logs.reader(self._build.uuid, self._job.uuid).files
+        try:
+            rows, more = self._storage.confinement.run(
+                problems_of_logs,
+                list(map(str, logs)),
+                list(self._job.problems),
+                bounds=_OF_PROBLEMS,
+                owner=self._build.organization_slug,
+            )
+        except WorkFailed as error:
+            self.log.notice(f"the log is not searched for problems: {error}")
+            return (), 0
+        return tuple(map(told.of_problem, rows)), more
 
     def _told(self, name: str, most_bytes: int) -> vms.Told:
         """Return what the command has told by a file, over as many connections as needed."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from storage import Annotation, AnnotationLevel, immutable, pattern
@@ -16,6 +17,7 @@ from storage import Annotation, AnnotationLevel, immutable, pattern
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from actors.ir import ProblemRow
     from storage import GivenOutputs, Masker
 
 OUTPUTS = "output"
@@ -155,12 +157,15 @@ def written_annotations(content: bytes, size: int, masker: Masker) -> WrittenAnn
     return WrittenAnnotations(tuple(found), f"$CI_ANNOTATIONS: {'; '.join(said)}" if said else None)
 
 
-def bounded(annotations: tuple[Annotation, ...]) -> tuple[Annotation, ...]:
-    """Return as many annotations as a job may have; the last one then counts those that are left out."""
-    if len(annotations) <= MOST_ANNOTATIONS:
+def bounded(annotations: tuple[Annotation, ...], more: int = 0) -> tuple[Annotation, ...]:
+    """Return as many annotations as a job may have; the last one then counts those that are left out.
+
+    There are ``more`` beside these.
+    """
+    if len(annotations) + more <= MOST_ANNOTATIONS:
         return annotations
     kept = annotations[: MOST_ANNOTATIONS - 1]
-    left_out = f"{len(annotations) - len(kept):,} more annotations of this job are not kept"
+    left_out = f"{len(annotations) + more - len(kept):,} more annotations of this job are not kept"
     return (*kept, Annotation(AnnotationLevel.NOTICE, left_out))
 
 
@@ -186,6 +191,13 @@ def annotation(
         column if at and column and 0 < column < _MAX_LINE else None,
         (_CONTROLS.sub("", title).strip()[:_MAX_TITLE_CHARS] or None) if title else None,
     )
+
+
+def of_problem(row: ProblemRow) -> Annotation:
+    """Return the annotation of a problem that another process has found."""
+    matcher, log_line, level, message, path, line, column, title = row
+    found = annotation(AnnotationLevel(level), message, path, line, column, title)
+    return replace(found, matcher=matcher, log_line=log_line)
 
 
 def _relative(path: str) -> str | None:

@@ -233,6 +233,7 @@ class _Planned:
             files_of=dict(job.files_of or {}),
             keep=dict(job.keep or {}),
             generates=job.generates,
+            problems=tuple(dict.fromkeys(job.problems or ())),
         )
 
 

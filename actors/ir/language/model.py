@@ -49,6 +49,7 @@ from actors.ir.language.scalars import (
     whole_of,
     wrong,
 )
+from actors.ir.problems import MATCHERS
 from actors.ir.triggers import PULL_REQUEST_TYPES
 from storage import MOST_SCHEDULES, TriggerState
 
@@ -118,6 +119,13 @@ def _types(value: object) -> object:
     return one_or_many(value)
 
 
+def _problems(value: object) -> object:
+    for each in value if isinstance(value, list) else [value]:
+        if each not in MATCHERS:
+            raise wrong(f"there is no problem matcher {quoted(each)}{nearest(str(each), MATCHERS)}")
+    return one_or_many(value)
+
+
 def _kind(value: object) -> bool:
     if flag_of(value) is not True:
         raise wrong(f"it says what kind of input this is: expected true, got {quoted(value)}")
@@ -136,6 +144,7 @@ Choices = Annotated[
     list[Line], Field(min_length=1, max_length=_MOST_CHOICES), Spelling(one_or_many, ({"type": "string"},))
 ]
 Types = Annotated[list[Line], Field(min_length=1), Spelling(_types, ({"enum": list(PULL_REQUEST_TYPES)},))]
+Problems = Annotated[list[Line], Field(min_length=1), Spelling(_problems, ({"type": "string"},))]
 SomeLines = Annotated[Lines, Field(min_length=1)]
 SomeValues = Annotated[Values, Field(min_length=1)]
 SomePaths = Annotated[Paths, Field(min_length=1)]
@@ -352,6 +361,10 @@ class Common(Strict):
     network: Flag | None = Field(None, description="`false` for no network.")
     containers: Flag | None = Field(
         None, description="`true` for a job that builds and runs images with Buildah or Podman."
+    )
+    problems: Problems | None = Field(
+        None,
+        description="Names of compilers and linters whose lines in the log are annotations, such as `gcc`.",
     )
     services: Services | None = Field(
         None, description="Programs beside the command, by host names; the command also reaches them at `localhost`."

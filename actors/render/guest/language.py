@@ -447,6 +447,8 @@ class Defaults(TypedDict, total=False):
     """`false` for no network."""
     containers: bool
     """`true` for a job that builds and runs images with Buildah or Podman."""
+    problems: str | Sequence[str]
+    """Names of compilers and linters whose lines in the log are annotations, such as `gcc`."""
     services: Mapping[str, Service]
     """Programs beside the command, by host names; the command also reaches them at `localhost`."""
     workspace: Literal["shared"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from actors.builds.attempt import runner
 from actors.builds.attempt.told import (
     MAX_ANNOTATION_BYTES,
     MOST_ANNOTATIONS,
@@ -15,6 +16,7 @@ from actors.builds.attempt.told import (
     written_annotations,
 )
 from storage import Annotation, AnnotationLevel, Build, Masker
+from storage.files import Bounds
 from tests.actors.conftest import Host
 
 ERROR, WARNING, NOTICE = AnnotationLevel
@@ -121,3 +123,33 @@ def test_the_beginning_of_many_annotations_is_kept(host: Host):
 def test_a_second_attempt_begins_without_annotations(host: Host):
     run = "test $CI_ATTEMPT = 2 && exit; echo error a:1 x >$CI_ANNOTATIONS; exit 1"
     assert shown(host, built(host, only={"run": run, "retry": {"limit": 1}})) == []
+
+
+@pytest.mark.sandbox
+def test_the_lines_of_compilers_are_annotations(host: Host):
+    build = built(
+        host,
+        only={
+            "run": "echo compiling; echo src/a.c:3:7: error: bad; echo 'x.py:1:1: F401 no'; exit 1",
+            "problems": ["gcc", "ruff"],
+            "retry": {"limit": 1},
+        },
+        unasked={"run": "echo src/a.c:3:7: error: bad; echo notice a:1 x >$CI_ANNOTATIONS"},
+    )
+    assert sorted(shown(host, build), key=lambda each: each[0]) == [
+        ("only", Annotation(ERROR, "bad", "src/a.c", 3, 7, matcher="gcc", log_line=6)),
+        ("only", Annotation(ERROR, "no", "x.py", 1, 1, "F401", "ruff", 7)),
+        ("unasked", Annotation(NOTICE, "x", "a", 1)),
+    ]
+
+
+@pytest.mark.sandbox
+def test_a_log_that_takes_too_much_is_searched_no_more(host: Host, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(runner, "_OF_PROBLEMS", Bounds(cpu_seconds=1, memory_bytes=1 << 20, seconds=5))
+    build = built(host, only={"run": "yes 'a.c:3: error: bad' | head -c 4M", "problems": "gcc"})
+    assert (build.state, shown(host, build)) == ("passed", [])
+    assert b"the log is not searched for problems: it took more than 1 MiB of memory" in host.log(build)
+
+
+def test_problems_beyond_the_bound_are_counted():
+    assert bounded((Annotation(ERROR, "x"),) * MOST_ANNOTATIONS, 100)[-1].message.startswith("101 more annotations")

@@ -153,6 +153,14 @@ def test_a_job_that_builds_images_says_so_in_its_environment():
     assert [each.env for each in found] == [{"CI_CONTAINERS": "true"}, {}]
 
 
+def test_problem_matchers_are_known_by_name():
+    assert job("run: x, problems: gcc").problems == ("gcc",)
+    assert job("run: x, problems: [ruff, mypy, ruff]").problems == ("ruff", "mypy")
+    (found,) = mistakes("jobs: {a: {run: x, problems: [gcc, ruf]}}")
+    assert 'there is no problem matcher "ruf"' in found
+    assert "ruff" in found
+
+
 def test_folders_are_kept_with_or_without_a_name():
     assert job("run: x, keep: node_modules").keep == {"node_modules": ""}
     assert job("run: x, keep: [~/.cache/pip, a/b/]").keep == {"~/.cache/pip": "", "a/b": ""}
