@@ -1,4 +1,4 @@
-"""Outputs of jobs, from the command to other jobs and the API, also if the daemon is killed."""
+"""Outputs, summaries and annotations of jobs, from the command to the API, over kills of the daemon."""
 
 from __future__ import annotations
 
@@ -13,6 +13,12 @@ DOCUMENT = {
         "slow": {"needs": ["make"], "run": 'echo "$EARLY $LATE"; sleep 1; echo THIRD=$((EARLY + LATE)) >>$CI_OUTPUT'},
         "last": {"needs": ["make", "slow"], "run": 'echo "$EARLY $LATE $THIRD"'},
         "bad": {"run": "echo nonsense >>$CI_OUTPUT", "soft_fail": True},
+        "said": {
+            "needs": ["slow"],
+            "run": "echo '# <b>Done</b>' >>$CI_SUMMARY; echo warning a.py:2 odd >>$CI_ANNOTATIONS\n"
+            "echo a.c:3:7: error: bad",
+            "problems": "gcc",
+        },
     },
 }
 
@@ -30,7 +36,20 @@ def test_outputs_reach_other_jobs_over_kills(daemon: Daemon, pipeline: Pipeline)
         key: build.client.get(f"{build.path}/jobs/{job['id']}/outputs")["variables"]
         for key, job in build.jobs().items()
     }
-    assert given == {"make": {"EARLY": "1", "LATE": "2"}, "slow": {"THIRD": "3"}, "last": {}, "bad": {}}
+    assert {key: variables for key, variables in given.items() if variables} == {
+        "make": {"EARLY": "1", "LATE": "2"},
+        "slow": {"THIRD": "3"},
+    }
+    (summary,) = build.client.get(f"{build.path}/summaries")["data"]
+    assert (summary["job_name"], summary["text"]) == ("said", "# <b>Done</b>\n")
+    found = [
+        tuple(each[key] for key in ("level", "path", "line", "column", "message", "matcher", "log_line"))
+        for each in build.client.get(f"{build.path}/annotations")["data"]
+    ]
+    assert found == [
+        ("warning", "a.py", 2, None, "odd", None, None),
+        ("error", "a.c", 3, 7, "bad", "gcc", 1),
+    ]
     bad = build.jobs()["bad"]
     assert (bad["state"], bad["error_code"]) == ("failed", "outputs_invalid")
     error = build.client.get(f"{build.path}/jobs/{bad['id']}/outputs")["error_message"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,9 +16,11 @@ from actors.builds.attempt.told import (
     bounded,
     written_annotations,
 )
+from actors.ir import PipelineFile
 from storage import Annotation, AnnotationLevel, Build, Masker
 from storage.files import Bounds
 from tests.actors.conftest import Host
+from tests.e2e.sources import archive
 
 ERROR, WARNING, NOTICE = AnnotationLevel
 SECRET = "a-secret-value"
@@ -149,6 +152,32 @@ def test_a_log_that_takes_too_much_is_searched_no_more(host: Host, monkeypatch: 
     build = built(host, only={"run": "yes 'a.c:3: error: bad' | head -c 4M", "problems": "gcc"})
     assert (build.state, shown(host, build)) == ("passed", [])
     assert b"the log is not searched for problems: it took more than 1 MiB of memory" in host.log(build)
+
+
+PAGE = Path(__file__).parents[4] / "docs" / "language.md"
+SOURCE = {"version.txt": "1.2\n"}
+FOLDER = {"src/a.py": "x = 1  # TODO: more\n"}
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize("heading", ["Outputs", "Summaries", "Annotations"])
+def test_the_examples_of_the_page_work(host: Host, heading: str):
+    section = PAGE.read_text().partition(f"\n## {heading}\n")[2]
+    text = section.partition("```yaml\n")[2].partition("```")[0]
+    definition = PipelineFile.parse(".hm/ci.yml", text).declared({}, 0)["definition"]
+    build = host.finish(
+        host.build(
+            json.dumps(definition), source_archive=archive(SOURCE if heading == "Summaries" else SOURCE | FOLDER)
+        )
+    )
+    assert build.state == "passed"
+    kept = {each.path for each in host.storage.artifacts.page_of_build(build.id, 9, None).rows}
+    summaries = [each.text for each in host.storage.told.summaries(build.id, 9).rows]
+    assert (kept, summaries, shown(host, build)) == {
+        "Outputs": ({"app-1.2.tar.gz"}, [], []),
+        "Summaries": (set(), ["## Sizes\n\n| File | Bytes |\n|---|---|\n| version.txt | 4 |\n"], []),
+        "Annotations": (set(), [], [("words", Annotation(NOTICE, "x = 1  # TODO: more", "src/a.py", 1))]),
+    }[heading]
 
 
 def test_problems_beyond_the_bound_are_counted():
