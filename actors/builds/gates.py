@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING
 
 from actors.builds.outcome import JobFailure
 from actors.builds.states import JobEvent
-from storage import Environment, Gate, GateState, JobErrorCode, Role
+from storage import Environment, Gate, GateState, JobErrorCode, Role, duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from actors.settings import LiveSettings
     from storage import Build, Job, Storage
+
+_MOST_MAILS = 50
 
 
 def opens_by_itself(environment: Environment, *, from_fork: bool) -> bool:
@@ -67,16 +70,54 @@ def gate_reason(storage: Storage, job: Job, gate: Gate | None) -> str | None:
     return f'waiting for approval to deploy to "{job.environment}", until {until}, by {asked}'
 
 
+class GateMails:
+    """Writes to the approvers of a gate that waits, if the service has a mail server.
+
+    Not for forks, whose names are a stranger's.
+    """
+
+    def __init__(self, storage: Storage, live_settings: LiveSettings) -> None:
+        self._storage = storage
+        self._live_settings = live_settings
+
+    def prepared(self, build: Build, job: Job, environment: Environment) -> Callable[[], None]:
+        """Return what writes the mails, in the caller's transaction; their texts are made here."""
+        settings, storage = self._live_settings.now, self._storage
+        if not settings.mail.host or build.from_fork:
+            return lambda: None
+        from actors.mail import Mails  # noqa: PLC0415 - few builds have gates
+        from actors.notifications.messages import subject_line  # noqa: PLC0415 - the same
+
+        mails, people = Mails(storage, settings.base_url, settings.pages), people_of(storage, build)
+        approvers = [
+            each.email
+            for each in storage.members.all(build.organization_id)
+            if refusal(environment, each.email, each.role, people) is None and not storage.mail_opt_outs.has(each.email)
+        ]
+        headline = f'{build.name}: "{job.step_key}" waits for your approval to deploy to {environment.name}'
+        within, link = duration(environment.gate_seconds), settings.pages.page_of(build)
+        letters = [
+            (to, mails.gate_letter(to, headline, subject_line(build), within, link)) for to in approvers[:_MOST_MAILS]
+        ]
+
+        def write() -> None:
+            for to, letter in letters:
+                mails.gate(to, letter)
+
+        return write
+
+
 class GateKeeper:
     """Asks the gates of a build's jobs, and tells what follows from the answers.
 
-    For the supervisor's thread only.
-    ``await_answer`` is called with the seconds until a gate that waits is to be looked at again.
+    For the supervisor's thread only. ``await_answer`` is called with the seconds until a gate that waits is to be
+    looked at again.
     """
 
-    def __init__(self, build: Build, storage: Storage, await_answer: Callable[[float], None]) -> None:
+    def __init__(self, build: Build, storage: Storage, mails: GateMails, await_answer: Callable[[float], None]) -> None:
         self._build = build
         self._storage = storage
+        self._mails = mails
         self._await_answer = await_answer
 
     def event(self, job: Job) -> tuple[JobEvent | None, JobFailure | None]:
@@ -108,7 +149,10 @@ class GateKeeper:
             environment = self._storage.environments.named(self._build.organization_id, name)
             if environment is None:
                 return None
-            free = opens_by_itself(environment, from_fork=self._build.from_fork)
-            opened = "the environment needs no approval" if free else None
-            gate = gates.ask(job.id, environment.gate_seconds, opened=opened)
+            if opens_by_itself(environment, from_fork=self._build.from_fork):
+                return gates.ask(job.id, environment.gate_seconds, opened="the environment needs no approval")
+            write = self._mails.prepared(self._build, job, environment)
+            with self._storage.transaction():
+                gate = gates.ask(job.id, environment.gate_seconds)
+                write()
         return gates.expire(gate)

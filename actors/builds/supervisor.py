@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Never, assert_never
 
 from actors.builds.early_end import EarlyEnd, fail_job
-from actors.builds.gates import GateKeeper
+from actors.builds.gates import GateKeeper, GateMails
 from actors.builds.graph import Graph
 from actors.builds.job import JobActor
 from actors.builds.job_actors import JobActors
@@ -66,6 +66,7 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
         self._cache = cache
         self._watchers = parts.watchers
         self._metrics = parts.metrics
+        self._gate_mails = GateMails(parts.storage, parts.live_settings)
         self._received = 0
         self._job_actors = JobActors(partial(job_actor, self.address))
         self._build: Build
@@ -108,7 +109,7 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
             cache=self._cache,
             watchers=self._watchers,
             metrics=self._metrics,
-            gates=GateKeeper(build, storage, self._await_answer),
+            gates=GateKeeper(build, storage, self._gate_mails, self._await_answer),
         )
         self._early_end = EarlyEnd(self._graph, self._transitions, self._job_actors, storage)
 

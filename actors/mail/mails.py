@@ -31,6 +31,7 @@ _MOST = 3
 """Mails of one kind to one address in 15 minutes, so that nobody can fill a stranger's mailbox."""
 
 _BUILD = "build"
+_GATE = "gate"
 _MOST_BUILDS = 10
 """Mails about builds to one address in 15 minutes."""
 
@@ -175,6 +176,21 @@ class Mails:
             link=link,
             stop_link=f"{self._url}/account/mail/stop?token={self._storage.mail_opt_outs.token(to)}",
         )
+
+    def gate_letter(self, to: str, headline: str, subject_line: str, within: str, link: str) -> Letter:
+        """Return the letter about a job that waits at a gate; ``within`` is the time that it waits."""
+        return self._letters.write(
+            _GATE,
+            headline=headline,
+            subject_line=subject_line,
+            within=within,
+            link=link,
+            stop_link=f"{self._url}/account/mail/stop?token={self._storage.mail_opt_outs.token(to)}",
+        )
+
+    def gate(self, to: str, letter: Letter) -> bool:
+        """Write the mail about a job that waits at a gate; False if the address had too many of them."""
+        return self._store(to, _GATE, letter, None, _MOST_BUILDS)
 
     def build(self, to: str, letter: Letter) -> bool:
         """Write the mail about the end of a build; False if the address had too many of them."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from actors import gate_reason, root
-from storage import Build, BuildState, Gate, GateNotAwaited, GateState, JobState, NewEnvironment
+from actors.mail import MailSettings
+from storage import Build, BuildState, Gate, GateNotAwaited, GateState, JobState, NewEnvironment, Role
 from tests.actors.conftest import Host
 from tests.waiting import until
 
@@ -190,3 +192,35 @@ def test_a_gate_without_approvers_opens_but_not_for_a_fork(host: Host):
     assert (held.state, held.lock) == (JobState.PENDING, "environment production")
     answer(host, fork, approved=True)
     assert host.finish(fork).state is BuildState.PASSED
+
+
+def recipients(host: Host) -> list[str]:
+    """Return whom the mails that wait go to; strike them off."""
+    found = []
+    while (mail := host.storage.mail.next()) is not None:
+        found.append(mail.recipient)
+        host.storage.mail.sent(mail)
+    return sorted(found)
+
+
+def test_approvers_get_one_mail_even_over_a_restart(host: Host):
+    """Its people do not, where they may not approve; a fork's names are mailed to nobody."""
+    organization = host.pipeline.organization_id
+    for name, role in (("bob", Role.ADMIN), ("cyd", Role.ADMIN), ("dan", Role.MEMBER), ("eve", Role.ADMIN)):
+        user = host.storage.users.create(f"{name}@example.org", name)
+        host.storage.organizations.add_member(organization, user.id, role)
+        if name == "cyd":
+            author = user.id
+    host.storage.mail_opt_outs.set("eve@example.org", out=True)
+    host.settings = replace(host.settings, mail=MailSettings(host="mail.example.org", sender="ci@example.org"))
+    host.pollers = lambda _parts: ()  # type: ignore[method-assign] # nobody sends them
+    host.restart()
+    production(host, "admin", not_author=True)
+    fork = host.build(document(), untrusted_origin="pull/1/7", from_fork=True)
+    asked(host, fork)
+    assert recipients(host) == []
+    build = host.build(document(), created_by=author)
+    asked(host, build)
+    host.restart()
+    host.finish(host.build(json.dumps({"version": "1", "jobs": {"other": {"run": "true"}}})))
+    assert recipients(host) == [ADA, "bob@example.org"]
