@@ -332,6 +332,7 @@ def settings_of(fields: Mapping[str, str]) -> dict[str, object]:
         "visibility": fields.get("visibility", ""),
         "allow_manual": fields.get("allow_manual") == "yes",
         "fail_fast": fields.get("fail_fast") == "yes",
+        "artifacts_public": fields.get("artifacts_public") == "yes",
     }
 
 

@@ -36,7 +36,8 @@ class CreatePipelineRequest:
 
     Without ``repo_name`` it is taken from the repository. ``source_slug`` is the pipeline's name within the repository.
     With ``fail_fast`` the first failure cancels the rest of a build; the default is false. With ``strict_shell`` each
-    line of a command that fails fails its step; null leaves it to organization and host.
+    line of a command that fails fails its step; null leaves it to organization and host. With ``artifacts_public``
+    anybody can read the latest artifacts of the repository's own branches; the default is false.
     """
 
     name: RequiredText
@@ -49,6 +50,7 @@ class CreatePipelineRequest:
     allow_manual: bool | None = None
     fail_fast: bool | None = None
     strict_shell: bool | None = None
+    artifacts_public: bool | None = None
 
 
 @immutable
@@ -80,6 +82,9 @@ class UpdatePipelineRequest:
     )
     cancel_superseded: CancelSuperseded | None = described(SUPERSEDED, default=ABSENT)
     strict_shell: bool | None = described(STRICT_SHELL, default=ABSENT)
+    artifacts_public: bool = described(
+        "Whether anybody can read the latest artifacts of the repository's own branches.", default=ABSENT
+    )
 
 
 @operation("listPipelines", GET, _PIPELINES, "A page of pipelines.")
@@ -106,6 +111,7 @@ def create_pipeline(call: Call, member: ThisMembership, body: CreatePipelineRequ
         fail_fast=bool(body.fail_fast),
         source_slug=body.source_slug or None,
         strict_shell=body.strict_shell,
+        artifacts_public=bool(body.artifacts_public),
     )
     try:
         return call.storage.pipelines.create(member.organization.id, new)

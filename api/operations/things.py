@@ -109,6 +109,21 @@ def readable_pipeline(storage: Storage, caller: Somebody | None, org: str, slug:
     return pipeline
 
 
+def published_pipeline(storage: Storage, caller: Somebody | None, org: str, slug: str) -> Pipeline:
+    """Return a pipeline whose latest artifacts the caller may read. Raises ApiError for 401 and 404."""
+    organization = storage.organizations.by_slug(org)
+    pipeline = None if organization is None else storage.pipelines.by_slug(organization.id, slug)
+    if organization is not None and is_member(storage, caller, organization.id):
+        return member_pipeline(storage, organization.id, slug)
+    if pipeline is not None and pipeline.artifacts_public:
+        return pipeline
+    if caller is None:
+        raise ApiError.unauthorized(
+            "send `Authorization: Bearer <token>`; only public artifacts can be read without a token"
+        )
+    raise ApiError.not_found("organization", org)
+
+
 def readable_build(storage: Storage, caller: Somebody | None, org: str, pipeline: str, number: str) -> Build:
     """Return a build that the caller may read, as a member or because the pipeline is public.
 
@@ -189,6 +204,14 @@ def _readable_pipeline(call: Call, org: str, pipeline: str) -> Pipeline:
 
 ReadablePipeline = Annotated[Pipeline, Found(_readable_pipeline, _PIPELINE_ERRORS)]
 """The pipeline ``{pipeline}``, whose builds the caller may read."""
+
+
+def _published_pipeline(call: Call, org: str, pipeline: str) -> Pipeline:
+    return published_pipeline(call.storage, call.caller, org, pipeline)
+
+
+PublishedPipeline = Annotated[Pipeline, Found(_published_pipeline, _PIPELINE_ERRORS)]
+"""The pipeline ``{pipeline}``, whose latest artifacts the caller may read."""
 
 
 def _build(call: Call, org: str, pipeline: str, number: str) -> Build:

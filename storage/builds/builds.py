@@ -19,8 +19,10 @@ from storage.models.accounts import OrganizationRow
 from storage.models.builds import BuildRow, JobRow
 from storage.models.fields import ListField
 from storage.models.pipelines import PipelineRow
+from storage.models.source_hosts import BuildOriginRow
 from storage.records.builds import HEADS, TAGS, BuildState, VerifiedEvent, WaitsFor
 from storage.records.jobs import JobState
+from storage.records.source_hosts import OriginEvent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,21 +82,25 @@ class Builds:
             BUILD,
         )
         passed: Any = BuildRow.alias()
-        self._latest_passed = Query(
+
+        def latest_passed(*conditions: Any) -> Any:  # noqa: ANN401 - peewee's
+            newest = passed.select(passed.id).where(
+                passed.pipeline == slot("pipeline_id"),
+                passed.branch == slot("branch"),
+                passed.state == BuildState.PASSED,
+                passed.from_fork == 0,
+                passed.number < slot("before"),
+                *conditions,
+            )
+            return builds.where(BuildRow.id == newest.order_by(passed.number.desc()).limit(1))
+
+        of_pull_request = BuildOriginRow.select(peewee.SQL("1")).where(
+            BuildOriginRow.build == passed.id, BuildOriginRow.event == OriginEvent.PULL_REQUEST
+        )
+        self._latest_passed = Query(database, latest_passed, BUILD)
+        self._latest_published = Query(
             database,
-            lambda: builds.where(
-                BuildRow.id
-                == passed.select(passed.id)
-                .where(
-                    passed.pipeline == slot("pipeline_id"),
-                    passed.branch == slot("branch"),
-                    passed.state == BuildState.PASSED,
-                    passed.from_fork == 0,
-                    passed.number < slot("before"),
-                )
-                .order_by(passed.number.desc())
-                .limit(1)
-            ),
+            lambda: latest_passed(~peewee.fn.EXISTS(of_pull_request)),
             BUILD,
         )
         self._unfinished = Query(database, lambda: builds.where(unfinished).order_by(BuildRow.id), BUILD)
@@ -237,6 +243,10 @@ class Builds:
     def latest_passed(self, pipeline_id: int, branch: str, before: int = NEWEST) -> Build | None:
         """Return the newest build of a branch that passed and has a lower number; no build of a fork."""
         return self._latest_passed.one(pipeline_id=pipeline_id, branch=branch, before=before)
+
+    def latest_published(self, pipeline_id: int, branch: str) -> Build | None:
+        """Return the newest build of a branch that passed, none of a fork or pull request."""
+        return self._latest_published.one(pipeline_id=pipeline_id, branch=branch, before=NEWEST)
 
     def unfinished(self) -> list[Build]:
         """Return every build that is not terminal, oldest first."""

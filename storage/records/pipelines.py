@@ -53,6 +53,7 @@ class NewPipeline:
     concurrency_limit: int = 1
     cancel_superseded: CancelSuperseded | None = None
     strict_shell: bool | None = None
+    artifacts_public: bool = False
 
 
 class PipelineChanges(TypedDict, total=False):
@@ -71,6 +72,7 @@ class PipelineChanges(TypedDict, total=False):
     concurrency_limit: int
     cancel_superseded: CancelSuperseded | None
     strict_shell: bool | None
+    artifacts_public: bool
 
 
 @immutable
@@ -78,7 +80,8 @@ class Pipeline:
     """A pipeline.
 
     Builds of the organization with the same ``concurrency_group`` run at most ``concurrency_limit`` at a time. Where
-    ``strict_shell`` is null, the setting of the organization or host applies.
+    ``strict_shell`` is null, the setting of the organization or host applies. With ``artifacts_public`` anybody can
+    read the latest artifacts of the repository's own branches, also of a private pipeline.
     """
 
     id: int
@@ -106,6 +109,7 @@ class Pipeline:
 
     fail_fast: bool
     strict_shell: bool | None
+    artifacts_public: bool
 
 
 @immutable

@@ -119,14 +119,15 @@ def _taken_build(storage: Storage, build: Build, source: str) -> Build:
     pipeline = storage.pipelines.named(build.organization_id, build.pipeline_id, name)
     if pipeline is None:
         raise FilesMissing(f'there is no pipeline "{name}" in {build.organization_slug} to take files of')
-    if build.untrusted:
+    if build.untrusted and not pipeline.artifacts_public:
         raise FilesMissing(
-            f'it takes files of "{name}", which are for members: a fork\'s pull request gets none of other builds'
+            f'it takes files of "{name}", which are for members: a fork\'s pull request gets public artifacts alone'
         )
     taken_id = storage.taken_builds.get(build.id, source)
     if taken_id is None:
         named = branch or pipeline.default_branch
-        latest = storage.builds.latest_passed(pipeline.id, named)
+        latest_of = storage.builds.latest_published if build.untrusted else storage.builds.latest_passed
+        latest = latest_of(pipeline.id, named)
         if latest is None:
             of_pipeline = f"{build.organization_slug}/{pipeline.slug}"
             raise FilesMissing(f'no build of {of_pipeline} on the branch "{named}" has passed yet')

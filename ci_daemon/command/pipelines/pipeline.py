@@ -14,7 +14,14 @@ from ci_daemon.terminal import counted
 from storage import document_of
 
 _COLUMNS = ("slug", "name", "repository", "visibility", "fail_fast")
-_SETTINGS = ("fail_fast", "concurrency_group", "concurrency_limit", "cancel_superseded", "strict_shell")
+_SETTINGS = (
+    "fail_fast",
+    "concurrency_group",
+    "concurrency_limit",
+    "cancel_superseded",
+    "strict_shell",
+    "artifacts_public",
+)
 
 
 @click.group(cls=Group)
@@ -77,7 +84,9 @@ def create(session: Session, /, *, org: str, **fields: str) -> None:
     "concurrency_group",
 )
 @click.option("--no-concurrency-group", is_flag=True, help="No concurrency group for builds from now on.")
-@body_options(pipelines.UpdatePipelineRequest, "concurrency_limit", "cancel_superseded", "strict_shell")
+@body_options(
+    pipelines.UpdatePipelineRequest, "concurrency_limit", "cancel_superseded", "strict_shell", "artifacts_public"
+)
 @pass_session
 def edit(
     session: Session,

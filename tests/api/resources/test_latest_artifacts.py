@@ -10,7 +10,8 @@ from urllib.parse import quote
 import pytest
 from falcon import testing
 
-from storage import BuildState
+from actors.ir import IrSettings, load
+from storage import BuildState, NewBuild, NewOrigin, OriginEvent
 from tests.api.console.browser import Browser
 from tests.api.world import Account, BuildPath, PipelinePath, World, steps
 from tests.clock import ManualClock
@@ -89,6 +90,45 @@ def test_they_are_for_members_also_of_a_public_pipeline(
     for path in (f"{pipeline.path}/latest-artifacts", f"{pipeline.path}/latest-artifacts/file?path=a"):
         assert world.anonymous.simulate_get(path).status_code == 401
         assert bob.client.simulate_get(path).status_code == 404
+
+
+@pytest.fixture
+def published(ada: Account, pipeline: PipelinePath) -> PipelinePath:
+    """A private pipeline with public artifacts."""
+    ada.client.simulate_patch(pipeline.path, json={"artifacts_public": True})
+    return pipeline
+
+
+def test_public_ones_are_read_by_anybody(world: World, ada: Account, bob: Account, published: PipelinePath):
+    keep(passed(published, **{"a b&c": b"one"}), 1, {"a b&c": b"two"})
+    for client in (world.anonymous, bob.client):
+        listed = client.simulate_get(f"{published.path}/latest-artifacts").json["data"]
+        got = [client.simulate_get(row["download_url"].removeprefix("https://ci.example.org")) for row in listed]
+        assert [each.content for each in got] == [b"one", b"two"]
+        (artifact,) = world.storage.artifacts.page_of_build(1, 1, None).rows
+        pinned = client.simulate_get(f"{published.path}/builds/1/artifacts/{artifact.uuid}/download")
+        assert pinned.status_code in {401, 404}
+    (row, _) = ada.client.simulate_get(f"{published.path}/latest-artifacts").json["data"]
+    assert "/builds/1/artifacts/" in row["download_url"]
+
+
+@pytest.mark.parametrize("of", ["fork", "pull_request", "failed"])
+def test_public_ones_are_of_own_branches_alone(world: World, ada: Account, published: PipelinePath, of: str):
+    passed(published, a=b"ours")
+    demo = world.storage.pipelines.by_slug(ada.org_id, "demo")
+    assert demo is not None
+    theirs = NewBuild("main", "0" * 40, from_fork=of == "fork")
+    stored = world.storage.builds.create(demo, theirs, load(steps("one"), IrSettings()).jobs)
+    build = BuildPath(ada, f"{published.path}/builds/{stored.number}")
+    keep(build, 0, {"a": b"theirs"})
+    end = BuildState.FAILED if of == "failed" else BuildState.PASSED
+    world.storage.builds.move(stored.id, stored.state, end)
+    if of == "pull_request":
+        connected = world.storage.repositories.connect(ada.org_id, "https://example.org/a/b.git", "a/b", 60)
+        origin = NewOrigin(connected.id, OriginEvent.PULL_REQUEST, "refs/heads/main", pull_request=1)
+        world.storage.build_origins.record(build.stored.id, origin, reports=False)
+    assert file(world.anonymous, published, "a").content == b"ours"
+    assert file(ada.client, published, "a").content == (b"theirs" if of == "pull_request" else b"ours")
 
 
 def looked_at(world: World, build: BuildPath, path: str) -> str:

@@ -83,3 +83,14 @@ def test_of_a_private_pipeline_nothing_is_read_without_a_token(world: World, ada
     ada.client.simulate_patch(f"{ada.path}/pipelines/open", json={"visibility": "private"})
     for path, method, name in operations(world):
         assert ask(world.anonymous, method, path.format(**places))[0] == 401, name
+
+
+def test_of_public_artifacts_only_the_latest_are_read(world: World, ada: Account, bob: Account, places: dict[str, str]):
+    """Also of a private pipeline; nothing else of it is."""
+    published = {"listLatestArtifacts", "downloadLatestArtifact"}
+    ada.client.simulate_patch(f"{ada.path}/pipelines/open", json={"visibility": "private", "artifacts_public": True})
+    for client, refused in ((world.anonymous, 401), (bob.client, 404)):
+        seen = {name: ask(client, method, path.format(**places)) for path, method, name in operations(world)}
+        assert {seen.pop(name) for name in published} == {(404, "build_not_found")}
+        assert {status for status, _ in seen.values()} == {refused}
+        assert "build_not_found" not in {code for _, code in seen.values()}

@@ -22,9 +22,11 @@ def test_a_pipeline_is_made_changed_and_deleted(
     assert printed("pipeline", "create", of, "My Web", "--repository", "https://example.org/a/web") == [
         f"created {of}/my-web"
     ]
-    run_json("pipeline", "edit", of, "my-web", "--visibility", "public", "--fail-fast", "--concurrency-group", "web")
+    run_json(
+        "pipeline", "edit", of, "my-web", "--visibility", "public", "--artifacts-public", "--concurrency-group", "web"
+    )
     changed = run_json("pipeline", "show", of, "my-web")
-    assert (changed["visibility"], changed["fail_fast"], changed["concurrency_group"]) == ("public", True, "web")
+    assert (changed["visibility"], changed["artifacts_public"], changed["concurrency_group"]) == ("public", True, "web")
     run_json("pipeline", "edit", of, "my-web", "--no-concurrency-group", "--cancel-superseded", "default")
     of_server = run_json("pipeline", "list", of)
     assert of_server[0]["concurrency_group"] is None

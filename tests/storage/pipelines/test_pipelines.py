@@ -233,7 +233,29 @@ def test_pipelines_from_before_deletion_was_known_are_kept(tmp_path: Path, clock
     )
     migrate(database, migrations())
     assert database.execute("SELECT * FROM pipelines").fetchall() == [
-        (7, "p", 1, "web", "Web", "r", "main", "public", 0, None, "Acme/Web", "s", 1, 4, 5, None, None, 1, None, None)
+        (
+            7,
+            "p",
+            1,
+            "web",
+            "Web",
+            "r",
+            "main",
+            "public",
+            0,
+            None,
+            "Acme/Web",
+            "s",
+            1,
+            4,
+            5,
+            None,
+            None,
+            1,
+            None,
+            None,
+            0,
+        )
     ]
     assert database.execute("PRAGMA foreign_key_check").fetchall() == []
     assert "pipelines (id)" in database.execute("SELECT sql FROM sqlite_schema WHERE name = 'builds'").get

@@ -182,12 +182,15 @@ def test_files_of_a_pipeline_that_are_not_there(host: Host, base: Pipeline, sour
     assert failure(host, build, "use") == ("files_missing", why)
 
 
-def test_a_fork_gets_no_files_of_other_builds(host: Host, base: Pipeline):
+def test_a_fork_gets_public_artifacts_alone(host: Host, base: Pipeline):
     built_by(host, base, "ours")
     document = json.dumps({"version": "1", "jobs": {"use": takes_of("cat dist/f")}})
-    build = host.finish(host.build(document, untrusted_origin="evil/demo#1", from_fork=True))
+    fork: dict[str, Any] = {"untrusted_origin": "evil/demo#1", "from_fork": True}
+    build = host.finish(host.build(document, **fork))
     code, message = failure(host, build, "use")
     assert (code, b"ours" in host.log(build, "use")) == ("files_missing", False)
     assert message == (
-        'it takes files of "base-image", which are for members: a fork\'s pull request gets none of other builds'
+        'it takes files of "base-image", which are for members: a fork\'s pull request gets public artifacts alone'
     )
+    host.storage.pipelines.update(base.id, artifacts_public=True)
+    assert host.log(host.finish(host.build(document, **fork)), "use").endswith(b"\nours\n")

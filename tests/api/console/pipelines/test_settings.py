@@ -48,17 +48,19 @@ def test_a_rejected_plan_leads_to_its_build(ada: Account, pipeline: PipelinePath
 
 def test_settings_are_changed(ada: Account, pipeline: PipelinePath):
     browser = Browser.of(ada)
-    fields = {"name": "New", "default_branch": "dev", "visibility": "public", "fail_fast": "yes"}
+    fields = {"name": "New", "default_branch": "dev", "visibility": "public", "artifacts_public": "yes"}
     token = browser.fields(SETTINGS, form(f"{SETTINGS}/update"))["form_token"]
     assert browser.post(f"{SETTINGS}/update", {**fields, "form_token": token}).status_code == 303
     found = ada.client.simulate_get(f"{ada.path}/pipelines/demo").json
-    changed = {name: found[name] for name in ("name", "default_branch", "visibility", "allow_manual", "description")}
+    names = ("name", "default_branch", "visibility", "allow_manual", "description", "artifacts_public")
+    changed = {name: found[name] for name in names}
     assert changed == {
         "name": "New",
         "default_branch": "dev",
         "visibility": "public",
         "allow_manual": False,
         "description": None,
+        "artifacts_public": True,
     }
     assert '/badges/ada-example-org/demo.svg"' in browser.get(SETTINGS).text
 
