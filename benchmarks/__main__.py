@@ -19,6 +19,7 @@ from benchmarks.command import COMMAND
 from benchmarks.console import CONSOLE
 from benchmarks.cpu.report import CPU
 from benchmarks.durability import DURABILITY
+from benchmarks.files import FILES
 from benchmarks.fleet import FLEET
 from benchmarks.fork import FORK
 from benchmarks.http import HTTP
@@ -52,6 +53,7 @@ _ALL: dict[str, Report] = {
         HTTP,
         FORK,
         SERVICES,
+        FILES,
         CACHE,
         STOCK,
         RENDER,

@@ -55,6 +55,16 @@ def test_the_example_in_python_is_that_in_yaml():
     assert PipelineFile.rendered(document).pipeline.jobs == in_yaml.pipeline.jobs
 
 
+@pytest.mark.parametrize("name", ["release", "site"])
+def test_an_example_in_python_is_that_in_yaml(name: str):
+    project = PAGE.parents[1] / "examples" / name
+    (document,) = documents_of((project / "ci.py").read_text())
+    in_python = PipelineFile.rendered(document)
+    in_yaml = PipelineFile.parse(".hm/ci.yml", (project / ".hm" / "ci.yml").read_text())
+    assert (in_python.slug, in_python.pipeline.jobs) == (in_yaml.slug, in_yaml.pipeline.jobs)
+    assert in_python.pipeline.on == in_yaml.pipeline.on
+
+
 def test_the_schema_refuses_what_the_language_does():
     assert not valid({"jobs": {"a": {"run": "x", "imge": "debian"}}})
     assert not valid({"jobs": {"a": {}}})

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _CHUNK_BYTES = 1 << 20
 _STDIN_CHUNK_BYTES = 1 << 16
 _MAX_STDERR_BYTES = 1 << 16
+_PACKET_BYTES = (1 << 15) - 64
+"""The most data that a packet of paramiko to OpenSSH has."""
 
 DISCONNECT_ERRORS = (paramiko.SSHException, OSError, EOFError)
 """Exceptions of paramiko when the peer is gone or a channel is closed."""
@@ -172,7 +174,7 @@ class Stream:
     def _send_stdin(self, chunk: bytes | None, stdin: Iterator[bytes]) -> None:
         with suppress(*DISCONNECT_ERRORS):  # the command has ended and takes no more
             while chunk is not None:
-                self._channel.sendall(chunk)
+                self._send_all(chunk)
                 try:
                     chunk = next(stdin, None)
                 except Exception as error:  # noqa: BLE001 - handed to the thread that reads the stream
@@ -180,6 +182,16 @@ class Stream:
                     self._channel.close()
                     return
             self._channel.shutdown_write()
+
+    def _send_all(self, data: bytes) -> None:
+        """Send data packet by packet: `sendall` copies all that is left of it for each."""
+        rest = memoryview(data)
+        while rest:
+            sent = self._channel.send(bytes(rest[:_PACKET_BYTES]))
+            if not sent:
+                message = "the command takes no more"
+                raise OSError(message)
+            rest = rest[sent:]
 
 
 def _received(receive: Callable[[int], bytes]) -> bytes:

@@ -56,6 +56,26 @@ def test_renders_the_example_and_one_step_of_it(project: Project):
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "printed", "passed"),
+    [
+        ("release", "hello 1.4.0: 5 files", ["version", *["build"] * 5, "release"]),
+        ("site", "all links lead somewhere", ["build", "links", "preview"]),
+    ],
+)
+def test_examples_of_files_pass(project: Project, name: str, printed: str, passed: list[str]):
+    project.tree = EXAMPLE.parent / name
+    with project.start_rendered("--json", stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        document = json.loads(rest(process))
+        assert process.wait(60) == 0
+        assert printed in process.stderr.read()
+    jobs = document["jobs"]
+    ended = {job["step_key"]: job["state"] for job in jobs if job["step_key"] != "publish"}  # which is of main alone
+    assert [key.split("-")[0] for key in ended] == passed
+    assert set(ended.values()) == {"passed"}
+
+
 def test_the_exit_code_is_that_of_the_build_and_of_refusals(project: Project):
     project.write(Graph().step("fails", "echo no; exit 3").step("needs", "true", runner_args={"secrets": ["TOKEN"]}))
     code, printed = project.run("--step", "fails")

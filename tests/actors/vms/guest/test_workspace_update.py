@@ -15,7 +15,16 @@ from typing import Any
 
 import pytest
 
-from actors.vms import Completed, Connection, SourceError, in_job, update_workspace, write_source_manifest
+from actors.vms import (
+    Completed,
+    Connection,
+    LaidFile,
+    SourceError,
+    in_job,
+    lay_files,
+    update_workspace,
+    write_source_manifest,
+)
 from storage import SystemClock
 from tests.actors.vms.conftest import Vm
 
@@ -350,3 +359,18 @@ def _check(
     for path in found.keys() - after.keys():
         assert path in left, path
         assert path not in before or left[path] != before[path] or before[path] is None, path
+
+
+def test_files_of_any_name_and_size_are_laid(disk: Disk, tmp_path: Path):
+    """A header of a tar has room for 100 bytes of a path."""
+    names = ["a", "é b/'c'", "\udcff", "x" * 100, "y" * 101, "d/" + "z" * 99, "/".join(["deep"] * 60)]
+    sizes = [0, 1, 511, 512, 513, 70_000, (1 << 18) + 1]
+    files, expected = [], {}
+    for number, (name, size) in enumerate(zip(names, sizes, strict=True)):
+        path = tmp_path / str(number)
+        path.write_bytes(bytes([65 + number]) * size)
+        files.append(LaidFile(name, size, number % 2 == 1, path))
+        expected[name] = (chr(65 + number) * size, 0o755 if number % 2 else 0o644, NOW, 1)
+    lay_files(disk.connection, files, time=NOW, timeout=TIMEOUT)
+    laid = disk.found()
+    assert {name: laid[name] for name in names} == expected

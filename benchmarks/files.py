@@ -1,0 +1,116 @@
+"""Files that a job takes of others and folders that it keeps, beside copies on the host."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from itertools import count
+from time import perf_counter
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from actors.vms import Connection, LaidFile, VmSpec, fingerprint_of, lay_files, lay_folder, pack_folder
+from actors.vms.guest import in_workspace
+from benchmarks.figures import Benchmark, interleaved
+from storage import SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from benchmarks.figures import Figure
+    from benchmarks.testbed import Testbed
+
+_ROUNDS = 5
+_TREES = (("100 files of 1 MB", 100, 1_000_000), ("10,000 files of 10 KB", 10_000, 10_000))
+_FOLDERS = 100
+_MOST_BYTES = 1 << 31
+_CHUNK_BYTES = 1 << 18
+_TIMEOUT_SECONDS = 600.0
+
+
+def _measure(testbed: Testbed) -> Iterator[Figure]:
+    vm = str(uuid4())
+    testbed.provider.park(vm)
+    testbed.provider.attach(VmSpec(vm, testbed.image, network=False))
+    with Connection(testbed.provider.connect(vm), SystemClock()) as connection:
+        for label, number, size in _TREES:
+            copies = _Copies(testbed.folder / str(number), number, size, connection)
+            yield interleaved(f"`files`, {label}", "ms", _ROUNDS, copies.take, copies.by_hand)
+            yield interleaved(f"`keep`, {label}", "ms", _ROUNDS, copies.keep, copies.by_hand)
+            yield interleaved(f"kept before, {label}", "ms", _ROUNDS, copies.lay, copies.by_hand)
+    testbed.provider.destroy(vm)
+
+
+class _Copies:
+    """A tree of files on the host, and ways to copy it. Each returns the milliseconds that it took."""
+
+    def __init__(self, folder: Path, number: int, size: int, connection: Connection) -> None:
+        self._connection = connection
+        self._tree, self._copy, self._tar = folder / "tree", folder / "copy", folder / "tar"
+        self._name, self._laid = f"taken-{number}", count()
+        for each in range(number):
+            file = self._tree / str(each % _FOLDERS) / str(each)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(os.urandom(size))
+        self._files = [
+            LaidFile(f"{self._name}/{file.relative_to(self._tree)}", size, False, file)  # noqa: FBT003 - a field
+            for file in sorted(self._tree.rglob("*"))
+            if file.is_file()
+        ]
+
+    def by_hand(self) -> float:
+        """Copy it by `cp` on the host's disk."""
+        started = perf_counter()
+        subprocess.run(["cp", "-r", self._tree, self._copy], check=True)
+        took = _since(started)
+        shutil.rmtree(self._copy)
+        return took
+
+    def take(self) -> float:
+        """Lay it into the VM's workspace, as artifacts of other jobs are."""
+        self._connection.run(in_workspace(f"rm -rf ./{self._name}"), timeout=_TIMEOUT_SECONDS)
+        started = perf_counter()
+        lay_files(self._connection, self._files, time=1, timeout=_TIMEOUT_SECONDS)
+        return _since(started)
+
+    def keep(self) -> float:
+        """Look whether it has changed, and pack it into a file on the host."""
+        started = perf_counter()
+        fingerprint_of(self._connection, self._name, timeout=_TIMEOUT_SECONDS)
+        packed = pack_folder(
+            self._connection,
+            self._name,
+            most_files=3 * len(self._files),
+            most_bytes=_MOST_BYTES,
+            timeout=_TIMEOUT_SECONDS,
+        )
+        with self._tar.open("wb") as tar:
+            for chunk in packed:
+                tar.write(chunk)
+            os.fsync(tar.fileno())
+        return _since(started)
+
+    def lay(self) -> float:
+        """Lay what was packed into the VM's workspace."""
+        started = perf_counter()
+        lay_folder(self._connection, f"{self._name}-{next(self._laid)}", self._chunks(), timeout=_TIMEOUT_SECONDS)
+        return _since(started)
+
+    def _chunks(self) -> Iterator[bytes]:
+        with self._tar.open("rb") as tar:
+            while chunk := tar.read(_CHUNK_BYTES):
+                yield chunk
+
+
+def _since(started: float) -> float:
+    return (perf_counter() - started) * 1000
+
+
+FILES = Benchmark(
+    name="files",
+    title="100 MB of files into a job's workspace, and out of it",
+    baseline="`cp -r` of the same files on the host's disk, which waits for no write.",
+    measure=_measure,
+)
