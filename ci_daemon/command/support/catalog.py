@@ -170,6 +170,7 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
         "artifact list": "List the files that a build's jobs kept.",
         "debug": "Open a shell in a job's VM.",
         "shell": "Open a fork of a failed job's disk.",
+        "mcp": "Serve coding agents.",
     },
 }
 """The lines of the help, in the order in which a newcomer needs the commands.

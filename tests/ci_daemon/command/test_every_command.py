@@ -67,6 +67,7 @@ ELSEWHERE = {
     "new": "tests/ci_daemon/new/test_new.py",
     "convert": "tests/ci_daemon/convert/test_samples.py",
     "debug": "tests/e2e: it is a shell",
+    "mcp": "tests/ci_daemon/remote: it answers a protocol",
     "shell": "tests/e2e/builds/test_forks.py: it makes VMs",
     "github bind": "test_github.py: it needs a GitHub",
     "github setup": "test_github.py: it needs a GitHub",
