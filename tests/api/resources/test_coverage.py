@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from actors.coverage import build_coverage
+from actors.coverage import build_coverage, coverage_in_words
 from storage import BuildState, NewBuild, Storage
 from storage.files import Bounds
 from tests.api.console.browser import Browser
@@ -86,6 +86,7 @@ def test_coverage_is_compared_with_the_target_branch(ada: Account, pipeline: Pip
         "changed_uncovered": ["4"],
     }
     assert (second["path"], second["change"], second["changed_lines"], second["uncovered"]) == ("src/b.py", 0.0, 0, [])
+    assert coverage_in_words(ada.world.storage, build.stored) == "coverage 60.00% (-15.00)"
     page = build.get("/coverage/files", params={"limit": 1}).json
     following = build.get("/coverage/files", params={"limit": 1, "cursor": page["next_cursor"]}).json
     assert ([row["path"] for row in following["data"]], following["next_cursor"]) == (["src/b.py"], None)

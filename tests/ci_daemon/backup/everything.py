@@ -323,6 +323,7 @@ class Everything:
             cache_key="k",
             timeout_seconds=60,
             services={"db": {"image": "postgres:16"}},
+            problems=("gcc",),
         )
         cell: dict[str, Any] = {"matrix_job": "second", "matrix": {"n": "1"}}
         second = new_job("second", (0, EdgeKind.BUILDS_IN, False), soft_fail_policy={"exit_codes": [1]}, **cell)
