@@ -18,6 +18,8 @@ from api.operations.things import job_in_build
 from storage import GateState, JsonModel, immutable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import falcon
 
     from api.console.site import Site
@@ -132,11 +134,15 @@ class LogParts:
             outline = LogOutline()
         part = min(max(_FIRST_OUTLINED_BYTES, outline.size), _MOST_OUTLINED_BYTES)
         outline.extend(log, min(size, outline.size + part))
+        _time(outline.groups, log)
         record = OutlineRecord(
             size=outline.size,
             block=BLOCK_BYTES,
             newlines=list(outline.newlines),
-            groups=[GroupRecord(title=each.title, first=each.first, last=each.last) for each in outline.groups],
+            groups=[
+                GroupRecord(title=each.title, first=each.first, last=each.last, seconds=each.seconds)
+                for each in outline.groups
+            ],
             ends_in_break=outline.ends_in_break,
             complete=complete,
             more=outline.size < size,
@@ -202,6 +208,19 @@ class LogParts:
         return readable, self._site.storage.logs.reader(readable.build.uuid, readable.job.uuid)
 
 
+def _time(groups: Sequence[Group], log: JobLog) -> None:
+    """Look up how long groups took that have ended, each once."""
+    for group in groups:
+        if group.last is not None and group.seconds is None:
+            begun, ended = _written(log, group.begin), _written(log, group.end)
+            group.seconds = max(0.0, (ended - begun) / 1e9) if begun and ended else 0.0
+
+
+def _written(log: JobLog, offset: int) -> int:
+    """Return when the byte at an offset was written, in nanoseconds since the epoch; 0 if it was not."""
+    return next((chunk.time_ns for chunk in log.chunks(offset)), 0)
+
+
 def _offset(req: falcon.Request, name: str) -> int:
     text = req.get_param(name) or ""
     if not _OFFSET.fullmatch(text):
@@ -214,11 +233,17 @@ BLOCK_BYTES = 64 * 2**10
 
 @dataclass(slots=True)
 class Group:
-    """Lines from ``::group::TITLE`` to ``::endgroup::``, from 0; ``last`` is None if it has no end yet."""
+    """Lines from ``::group::TITLE`` to ``::endgroup::``, from 0; ``last`` is None if it has no end yet.
+
+    ``begin`` and ``end`` are the offsets of both marks; ``seconds`` is how long it took, once that was looked up.
+    """
 
     title: str
     first: int
     last: int | None = None
+    begin: int = 0
+    end: int = 0
+    seconds: float | None = None
 
 
 @dataclass(slots=True)
@@ -236,6 +261,8 @@ class LogOutline:
     _open: list[Group] = field(default_factory=list)
     _lines: int = 0
     _part: bytes = b""
+    _begun: int = 0
+    """The offset at which the line begins whose first part is kept."""
 
     def extend(self, log: ByteSource, size: int) -> None:
         """Read on up to a size."""
@@ -269,20 +296,24 @@ class LogOutline:
             self._part = (self._part + data)[:_LONGEST_PART]
             return
         text = self._part + data[:end]
+        held, begun = len(self._part), self._begun
         if b"group::" in text:
             at, line = 0, self._lines
             for mark in _MARK.finditer(text):
                 line += text.count(b"\n", at, mark.start())
                 at = mark.start()
-                self._note(line, mark)
+                offset = begun + at if at < held else self.size + at - held
+                self._note(line, mark, offset)
         self._part = data[end : end + _LONGEST_PART]
+        self._begun = self.size + end
 
-    def _note(self, line: int, mark: re.Match[bytes]) -> None:
+    def _note(self, line: int, mark: re.Match[bytes], offset: int) -> None:
         if mark[1]:
             if self._open:
-                self._open.pop().last = line
+                group = self._open.pop()
+                group.last, group.end = line, offset
         elif len(self.groups) < _MOST_GROUPS:
-            group = Group(mark[2].decode("utf-8", "replace").strip(), line)
+            group = Group(mark[2].decode("utf-8", "replace").strip(), line, begin=offset)
             self.groups.append(group)
             self._open.append(group)
 
@@ -327,11 +358,12 @@ def search(log: ByteSource, size: int, text: str, most: int) -> Found:
 
 
 class GroupRecord(JsonModel):
-    """A group of lines, from 0; ``last`` is null while it has no end."""
+    """A group of lines, from 0; ``last`` and ``seconds`` are null while it has no end."""
 
     title: str
     first: int
     last: int | None
+    seconds: float | None
 
 
 class OutlineRecord(JsonModel):

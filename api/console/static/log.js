@@ -9,6 +9,32 @@ import {parse} from "./log_text.js";
 const HEIGHT = 24; // the least that a link needs, and each line has one
 const TALLEST = 8_000_000;
 const SPARE = 12;
+const LEAST = 240;
+const BELOW = 14;
+const REST = 24; // the least that stays in view beside a word that was found
+
+// Returns ranges of a text in an element, whose parts may be in several elements.
+function wordsOf(element, wanted) {
+  const nodes = document.createTreeWalker(element, NodeFilter.SHOW_TEXT), starts = [];
+  let text = "";
+  while (nodes.nextNode()) {
+    starts.push([text.length, nodes.currentNode]);
+    text += nodes.currentNode.data;
+  }
+  const lower = text.toLowerCase(), ranges = [];
+  if (lower.length !== text.length) return ranges; // a letter whose other case is longer would move all after it
+  const put = (range, edge, at, last) => {
+    const [start, node] = starts.findLast(([start]) => last ? start < at : start <= at);
+    range[edge](node, at - start);
+  };
+  for (let at = lower.indexOf(wanted); at >= 0 && ranges.length < 100; at = lower.indexOf(wanted, at + wanted.length)) {
+    const range = document.createRange();
+    put(range, "setStart", at, false);
+    put(range, "setEnd", at + wanted.length, true);
+    ranges.push(range);
+  }
+  return ranges;
+}
 
 class LogView {
   constructor(place, tools) {
@@ -27,7 +53,11 @@ class LogView {
     this.frame.setAttribute("aria-label", "Lines of the log");
     this.sizer = made("div", {className: "log-sizer"});
     this.content = made("div", {className: "log-lines"});
-    this.frame.append(this.sizer, this.content);
+    this.title = made("button", {type: "button", className: "fold", tabIndex: -1});
+    this.title.addEventListener("click", () => this.goTo(this.folds.place(this.group.first)));
+    this.sticky = made("div", {className: "log-sticky", hidden: true}, this.title);
+    this.sticky.setAttribute("aria-hidden", "true"); // the group's own line says it
+    this.frame.append(this.sticky, this.sizer, this.content);
     this.status = made("p", {className: "small log-status"});
     this.status.setAttribute("role", "status");
     this.addTools(tools);
@@ -51,12 +81,17 @@ class LogView {
     this.copyButton = made("button", {type: "button", className: "tool", textContent: "Copy"});
     this.copyButton.hidden = !navigator.clipboard;
     this.copyButton.addEventListener("click", () => this.copy());
+    this.wholeButton = toggle("Full screen", false, on => {
+      this.wholeButton.set(on);
+      this.place.closest("section").classList.toggle("whole", on);
+      this.fit();
+    });
     this.search = new LogSearch(this.source, (lines, line) => {
       this.hits = new Set(lines);
       if (line === null) this.render();
       else this.show(line);
     });
-    tools.prepend(this.search.form, this.followButton, this.wrapButton, this.timesButton, this.copyButton);
+    tools.prepend(this.search.form, this.followButton, this.wrapButton, this.timesButton, this.wholeButton, this.copyButton);
   }
 
   listen() {
@@ -91,10 +126,32 @@ class LogView {
       }
     });
     addEventListener("hashchange", () => this.goToHash());
+    addEventListener("resize", () => this.fit());
+    document.addEventListener("keydown", event => this.press(event));
     new ResizeObserver(() => {
       this.resize();
       this.render();
     }).observe(this.frame);
+  }
+
+  press(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select")) return;
+    const act = {
+      f: () => this.source.complete ? this.moveTo(this.last) : this.follow(!this.following),
+      t: () => this.timesButton.click(),
+      w: () => this.wrapButton.click(),
+      "/": () => this.search.field.focus(),
+      Escape: () => this.place.closest(".whole") && this.wholeButton.click(),
+    }[event.key];
+    if (!act) return;
+    if (event.key !== "Escape") event.preventDefault();
+    act();
+  }
+
+  // Makes the frame end where the window does, so that one of them scrolls, not both.
+  fit() {
+    const top = this.frame.getBoundingClientRect().top + (this.place.closest(".whole") ? 0 : scrollY);
+    this.frame.style.height = `${Math.max(LEAST, innerHeight - top - this.status.offsetHeight - BELOW)}px`;
   }
 
   get room() {
@@ -112,16 +169,22 @@ class LogView {
   async begin() {
     await this.source.load();
     this.place.replaceChildren(this.frame, this.status);
+    this.fit();
     this.followButton.hidden = this.source.complete;
     this.folds.update(this.source.lines, this.source.groups);
     this.resize();
-    if (this.source.complete && !location.hash) this.render();
+    const fails = this.place.dataset.failed === "yes";
+    if (this.source.complete && !location.hash && !(fails && !this.source.more)) this.render();
     await this.source.loadRest(() => {
       this.folds.update(this.source.lines, this.source.groups);
       this.resize();
       this.say();
     });
-    if (!this.goToHash()) this.source.complete ? this.render() : this.follow(true);
+    if (!this.goToHash()) {
+      if (!this.source.complete) this.follow(true);
+      else if (fails && this.top === 0) this.moveTo(this.last);
+      else this.render();
+    }
     this.say();
     await this.source.follow(() => this.grew(), lost => this.lost(lost));
     this.followButton.hidden = true;
@@ -229,7 +292,38 @@ class LogView {
     });
     this.content.replaceChildren(...lines);
     this.place_lines();
+    this.nameGroup(first);
+    this.mark(lines);
     if (this.timed) await this.addTimes(rows, lines);
+  }
+
+  // Keeps the title of the group in view whose first line is above.
+  nameGroup(place) {
+    this.group = this.folds.around(this.folds.line(place));
+    this.sticky.hidden = !this.group;
+    if (this.group) this.title.textContent = this.group.title || "Group";
+  }
+
+  // Marks the words that were found, and brings that of the current line into view if it is to the right.
+  mark(lines) {
+    if (!window.CSS?.highlights) return;
+    CSS.highlights.delete("found");
+    const wanted = this.search.text.toLowerCase();
+    if (!wanted) return;
+    const ranges = [];
+    for (const line of lines) {
+      if (!this.hits.has(Number(line.id.slice(1)) - 1)) continue;
+      const found = wordsOf(line.querySelector(".text"), wanted);
+      if (line.classList.contains("current") && found.length) this.bring(found[0].getBoundingClientRect());
+      ranges.push(...found);
+    }
+    CSS.highlights.set("found", new Highlight(...ranges));
+  }
+
+  bring(word) {
+    const frame = this.frame.getBoundingClientRect();
+    if (word.right > frame.right - REST) this.frame.scrollLeft += word.right - frame.right + frame.width / 3;
+    else if (word.left < frame.left + REST) this.frame.scrollLeft -= frame.left - word.left + frame.width / 3;
   }
 
   row(line, pieces) {

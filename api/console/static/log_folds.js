@@ -27,6 +27,15 @@ export class Folds {
     return this.chosen.get(line) ?? line !== this.lastGroup;
   }
 
+  // The innermost group that began before a line and has not ended there.
+  around(line) {
+    let found = null;
+    for (const group of this.groups.values()) {
+      if (group.first < line && (group.last === null || line <= group.last) && (!found || group.first > found.first)) found = group;
+    }
+    return found;
+  }
+
   toggle(line) {
     this.chosen.set(line, !this.isFolded(line));
     this.measure();

@@ -18,10 +18,17 @@ export function toggle(text, pressed, act) {
   return Object.assign(button, {set});
 }
 
+function inWords(seconds) {
+  if (seconds < 60) return `${seconds.toFixed(1)} s`;
+  const whole = Math.round(seconds);
+  return whole < 3600 ? `${Math.floor(whole / 60)} min ${whole % 60} s` : `${Math.floor(whole / 3600)} h ${Math.floor(whole % 3600 / 60)} min`;
+}
+
 function heading(number, group, folded) {
   const button = made("button", {type: "button", className: "fold", textContent: group.title || "Group"});
   button.dataset.line = number;
   button.setAttribute("aria-expanded", !folded);
+  if (group.seconds !== null) button.append(made("span", {className: "seconds", textContent: inWords(group.seconds)}));
   return button;
 }
 

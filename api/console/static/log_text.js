@@ -140,9 +140,28 @@ function paint(span, color, back) {
   }
 }
 
+const ADDRESS = /https?:\/\/[^\s<>"'`|\\]{1,1000}/g;
+const AFTER = /[.,;:!?)\]}]+$/; // ends a sentence, or brackets, rather than an address
+
+function link(address) {
+  return Object.assign(document.createElement("a"), {href: address, textContent: address, target: "_blank", rel: "noopener noreferrer nofollow"});
+}
+
+// Puts text into an element, with its addresses as links.
+function fill(span, text) {
+  let from = 0;
+  for (const found of text.matchAll(ADDRESS)) {
+    const address = found[0].replace(AFTER, "");
+    if (!URL.canParse(address)) continue;
+    span.append(text.slice(from, found.index), link(address));
+    from = found.index + address.length;
+  }
+  span.append(text.slice(from));
+}
+
 export function element({text, style}) {
   const span = document.createElement("span");
-  span.textContent = text;
+  fill(span, text);
   for (const name of ["bold", "dim", "italic", "underline", "strike"]) if (style[name]) span.classList.add(name);
   if (style.inverse) paint(span, style.back, style.color ?? TEXT);
   else paint(span, style.color, style.back);

@@ -49,4 +49,8 @@ document.addEventListener("keydown", event => {
   act();
 });
 
-document.querySelector("#siblings [aria-current]")?.scrollIntoView({block: "nearest"});
+const current = document.querySelector("#siblings [aria-current]");
+if (current) {
+  const pane = current.closest("#siblings");
+  pane.scrollTop = current.offsetTop - pane.offsetTop - pane.clientHeight / 2;
+}

@@ -131,6 +131,39 @@ def test_a_log_is_followed_and_searched(browser: Browser, client: Client, pipeli
         assert [fault for fault in ada.faults if "416" not in fault] == []
 
 
+def test_a_log_that_failed_opens_at_its_end(browser: Browser, client: Client, pipeline: Pipeline):
+    """Addresses are links, words that are found are marked, and the title of a group stays in view."""
+    log = (
+        "echo '::group::Set up'; seq 300; echo '::endgroup::'; echo '::group::Tests'; for i in $(seq 300);"
+        " do echo \"case $i of https://ci.example.org/cases/$i?a=<b>.\"; done; echo '::endgroup::'; exit 1"
+    )
+    with visitor(browser, client) as ada:
+        build = pipeline.build(script(log))
+        assert build.finish()["state"] == "failed"
+        page = ada.page
+        page.goto(f"{ada.url}/{ada.org}/{build.path}/jobs/{build.jobs()['s0']['id']}")
+        expect(page.locator(".line").last).to_be_visible()
+        expect(page.locator("#L602 .text")).to_contain_text("case 299")
+        expect(page.locator(".log-sticky")).to_contain_text("Tests")
+        link = page.locator("#L602 a[target]")
+        expect(link).to_have_attribute("href", "https://ci.example.org/cases/299?a=")
+        expect(link).to_have_attribute("rel", "noopener noreferrer nofollow")
+        frame = page.locator(".log-frame").bounding_box()
+        assert frame is not None
+        assert frame["y"] + frame["height"] <= 900
+        page.keyboard.press("/")
+        page.keyboard.type("CASE 7 ")
+        page.keyboard.press("Enter")
+        expect(page.locator(".line.current .text")).to_contain_text("case 7 of")
+        assert page.evaluate("[...CSS.highlights.get('found')].map(String)") == ["case 7 "]
+        page.get_by_role("button", name="Full screen").click()
+        page.keyboard.press("f")
+        expect(page.locator("#L603 .text")).to_contain_text("case 300")
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("button", name="Full screen")).to_have_attribute("aria-pressed", "false")
+        assert ada.faults == []
+
+
 def test_hostile_texts_stay_texts(browser: Browser, client: Client, pipeline: Pipeline):
     with visitor(browser, client) as ada:
         number = submit(

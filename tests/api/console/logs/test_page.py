@@ -43,12 +43,23 @@ def test_the_outline_search_and_times_of_a_log(ada: Account, job: JobPath):
     browser, log = Browser.of(ada), f"{page_of(job)}/log"
     outline = browser.get(f"{log}/outline").json
     assert outline["newlines"] == [4]
-    assert outline["groups"] == [{"title": "G", "first": 1, "last": 3}]
+    assert outline["groups"] == [{"title": "G", "first": 1, "last": 3, "seconds": 0.0}]
     assert outline["complete"] is False
     assert browser.get(f"{log}/search?q=TWO").json == {"count": 1, "lines": [2]}
     times = browser.get(f"{log}/times?first=0&end=5").json["times"]
     assert [end for end, _ in times] == [15]
     assert browser.get(log, headers={"Range": "bytes=4-12"}).text == "::group::"
+
+
+def test_a_group_has_the_seconds_between_its_marks(ada: Account, job: JobPath):
+    clock = ada.world.clock
+    writer = ada.world.storage.logs.writer(job.build.stored.uuid, job.uuid, 1)
+    for text, seconds in ((b"::group::A\n", 3.0), (b"work\n::endgroup::\n", 4.0), (b"::group::B\n", 9.0)):
+        writer.output(text)
+        clock.advance(seconds)
+    writer.end()
+    groups = Browser.of(ada).get(f"{page_of(job)}/log/outline").json["groups"]
+    assert [(each["title"], each["seconds"]) for each in groups] == [("A", 3.0), ("B", None)]
 
 
 def test_the_outline_of_a_long_log_comes_in_parts(ada: Account, job: JobPath):
