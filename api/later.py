@@ -133,6 +133,7 @@ def _site(core: Core) -> Site:
         slots=core.slots,
         addresses=core.addresses,
         pager=core.pager,
+        currency=(parts.payments or PaymentSettings()).currency.upper(),
     )
 
 

@@ -65,6 +65,7 @@ class JobPage(Page):
         build = site.access.readable_build(req, org, pipeline, number)
         job = job_in_build(site.storage, build, job_id)
         asked = None if job.environment is None else site.storage.gates.of_job(job.id)
+        its_pipeline = site.storage.pipelines.by_id(build.pipeline_id)
         tail, size, gone = "", 0, ""
         try:
             readable = self._access.by_path(req, org, pipeline, number, job_id)
@@ -80,6 +81,7 @@ class JobPage(Page):
             resp,
             "logs/job",
             build=build,
+            pipeline_name="" if its_pipeline is None else its_pipeline.name,
             job=job,
             why=waiting_reason(site.storage, site.engine, job, asked) or "",
             asked=asked,
@@ -98,11 +100,21 @@ class JobPage(Page):
     def _for_members(self, req: falcon.Request, build: Build, job: Job) -> dict[str, object]:
         """Return for members the lease of the VM, the line that opens a shell in it, and the VM that is held."""
         if not self._site.is_member(req, build.organization_id):
-            return {"member": False, "lease": None, "shell": "", "held": [], "may_retry": False, "form_token": ""}
+            return {
+                "member": False,
+                "lease": None,
+                "amount": "",
+                "shell": "",
+                "held": [],
+                "may_retry": False,
+                "form_token": "",
+            }
         held = held_vms(self._site.storage, build) if build.debug else []
+        lease = self._site.storage.leases.of_job(job.id)
         return {
             "member": True,
-            "lease": self._site.storage.leases.of_job(job.id),
+            "lease": lease,
+            "amount": "" if lease is None or lease.finished_at is None else self._site.amount(lease.amount_cents),
             "shell": "" if job.state.terminal else shell_line(build, job),
             "held": [each for each in held if each.job.id == job.id],
             "may_retry": build.state.terminal and job.state.failed and not job.soft_failed,

@@ -161,6 +161,7 @@ class BillingPage(Page):
             plot=_plot(days),
             sources=_SOURCES,
             currency=self._currency,
+            unit=self._site.currency,
             form_token=self._site.form_token(req),
         )
 

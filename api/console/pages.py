@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from jinja2 import Environment
+    from markupsafe import Markup
 
     from api.console.cookies import Cookies
     from api.errors.catalog import ApiError
@@ -148,6 +149,7 @@ def _templates() -> Environment:
     )
     templates.filters |= {
         "instant": instant,
+        "when": when,
         "duration": duration,
         "look": look_of,
         "state_word": state_word,
@@ -176,6 +178,13 @@ def whole_number(text: str | None) -> int | None:
 def instant(moment: datetime) -> str:
     """Return an instant to the minute."""
     return f"{moment:%Y-%m-%d %H:%M} UTC"
+
+
+def when(moment: datetime) -> Markup:
+    """Return an instant as an element, in UTC; a script of the page says it in the reader's time."""
+    from markupsafe import Markup  # noqa: PLC0415 - as the templates, for the first page
+
+    return Markup('<time datetime="{}">{}</time>').format(moment.isoformat(timespec="seconds"), instant(moment))
 
 
 def money(cents: int) -> str:

@@ -219,12 +219,18 @@ class PipelinePage(Page):
             form_token=self._site.form_token(req),
             slowest=storage.build_history.slowest(found.id, _PLOTTED, _STEPS),
             flaky=storage.build_history.flaky(found.id, _PLOTTED, _STEPS),
-            plot=_plot(storage.build_history.of_pipeline(found.id, _PLOTTED)),
+            plot=_plot(
+                storage.build_history.of_pipeline(found.id, _PLOTTED),
+                self._site.currency if storage.billing.require_credit else "",
+            ),
         )
 
 
-def _plot(newest_first: Sequence[PastBuild]) -> str | None:
-    """Return numbers, durations, waits and costs of builds that ran, as JSON; None if they are too few."""
+def _plot(newest_first: Sequence[PastBuild], currency: str) -> str | None:
+    """Return numbers, durations and waits of builds that ran, as JSON; None if they are too few.
+
+    With a currency also what they cost.
+    """
     ran = [build for build in reversed(newest_first) if build.seconds is not None]
     if len(ran) < 2:  # noqa: PLR2004 - a line has two ends
         return None
@@ -237,8 +243,9 @@ def _plot(newest_first: Sequence[PastBuild]) -> str | None:
                 for label, unit, values in (
                     ("Duration", "s", [round(build.seconds or 0.0, 1) for build in ran]),
                     ("Wait for a VM", "s", [round(build.waited or 0.0, 1) for build in ran]),
-                    ("Cost", "", [build.amount_cents / 100 for build in ran]),
+                    ("Cost", currency, [build.amount_cents / 100 for build in ran]),
                 )
+                if label != "Cost" or currency
             ],
         }
     )

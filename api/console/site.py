@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from api.console.pages import money
 from api.middleware.authentication import Access
 from api.operations.operation import WithService
 from api.sign_in.visitor import Visitor
@@ -42,6 +43,11 @@ class Site(WithService):
     slots: StreamSlots
     addresses: ClientAddresses
     pager: Pager
+    currency: str
+
+    def amount(self, cents: int) -> str:
+        """Return what something cost; empty where builds need no credit, as amounts say nothing there."""
+        return f"{money(cents)} {self.currency}" if self.storage.billing.require_credit else ""
 
     @property
     def access(self) -> Access:

@@ -13,24 +13,31 @@ if TYPE_CHECKING:
 
 @immutable
 class HeldVm:
-    """A held VM, its job, and the line that opens a shell in it on the service's host."""
+    """A held VM, its job, and the line that opens a shell in it on the service's host.
+
+    ``price`` is what a minute of it costs; empty where builds need no credit.
+    """
 
     hold: Hold
     job: Job
     line: str
-
-    @property
-    def cents_a_minute(self) -> str:
-        """Its price."""
-        return f"{self.hold.micro_cents * 60 / MICRO_CENTS:.4g}"
+    price: str
 
 
 def held_vms(storage: Storage, build: Build) -> list[HeldVm]:
     """Return the held VMs of a build."""
     holds = storage.holds.of_build(build.id)
     jobs = {job.id: job for job in storage.jobs.of_build(build.id)} if holds else {}
-    held = [HeldVm(hold, jobs[hold.job_id], shell_line(build, jobs[hold.job_id])) for hold in holds]
+    priced = storage.billing.require_credit
+    held = [
+        HeldVm(hold, jobs[hold.job_id], shell_line(build, jobs[hold.job_id]), _price(hold) if priced else "")
+        for hold in holds
+    ]
     return sorted(held, key=lambda each: each.job.position)
+
+
+def _price(hold: Hold) -> str:
+    return f"{hold.micro_cents * 60 / MICRO_CENTS:.4g} cents a minute"
 
 
 def shell_line(build: Build, job: Job) -> str:

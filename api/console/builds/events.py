@@ -91,7 +91,7 @@ class BuildEvents:
                     yield _HEARTBEAT
 
     def _watch(self, build: Build) -> AbstractContextManager[LiveBuild]:
-        take = partial(view_of, self._site.storage, self._site.engine, build)
+        take = partial(view_of, self._site.storage, self._site.engine, build, self._site.amount)
         return self._live.watch(build.id, lambda: LiveBuild(take, self._write))
 
     def _write(self, view: BuildView, changed: tuple[JobView, ...]) -> str:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from actors.test_reports import ReadReports
     from api.console.builds.states import BuildView, JobView
     from api.console.site import Site
-    from storage import Build, Repository
+    from storage import Build, Pipeline, Repository
 
 _VIEWS = (
     ("jobs", "Jobs"),
@@ -73,12 +73,13 @@ class BuildPage(Page):
         member = site.is_member(req, build.organization_id)
         named = req.get_param("view")
         chosen = named if named in _NAMES and (named not in _FOR_MEMBERS or member) else _NAMES[0]
-        moment = Moment(view_of(site.storage, site.engine, build))
+        moment = Moment(view_of(site.storage, site.engine, build, site.amount))
         if chosen == "tests" and req.get_param("part") == "count":
             resp.content_type = falcon.MEDIA_HTML
             resp.cache_control = ["no-store"]
             resp.text = count_of_tests(self._reports.reports.of_build(build))
             return
+        its_pipeline = site.storage.pipelines.by_id(build.pipeline_id)
         site.pages.show(
             req,
             resp,
@@ -89,7 +90,8 @@ class BuildPage(Page):
             views=[each for each in _VIEWS if each[0] not in _FOR_MEMBERS or member],
             sources=_SOURCES,
             people=site.storage.build_history.people(build.id) if member else BuildPeople(),
-            commit_url=self._commit_url(build) if member else None,
+            pipeline_name="" if its_pipeline is None else its_pipeline.name,
+            commit_url=self._commit_url(build, its_pipeline) if member else None,
             counts=self._counts(moment.view, member=member),
             counts_tests=member and site.storage.artifacts.count_ending(build.id, ".xml") > 0,
             form_token=site.form_token(req),
@@ -135,8 +137,7 @@ class BuildPage(Page):
         files = self._site.storage.artifacts.count_ending(view.build.id, "") if member else 0
         return {"jobs": len(view.jobs), "artifacts": files}
 
-    def _commit_url(self, build: Build) -> str | None:
-        pipeline = self._site.storage.pipelines.by_id(build.pipeline_id)
+    def _commit_url(self, build: Build, pipeline: Pipeline | None) -> str | None:
         repository = None if pipeline is None else self._site.storage.repositories.of_pipeline(pipeline)
         return None if repository is None or not build.commit else commit_url(repository, build.commit)
 

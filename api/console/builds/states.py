@@ -12,7 +12,7 @@ from api.state_looks import worst
 from storage import BuildState, GateState, JobState, duration, immutable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
     from datetime import datetime
 
     from api.engine import EngineInterface
@@ -105,7 +105,7 @@ class BuildView:
 
     build: Build
     jobs: tuple[JobView, ...]
-    amount_cents: int
+    amount: str
     why: str
 
     @property
@@ -177,8 +177,8 @@ class BuildView:
         return self.build.state in {BuildState.FAILED, BuildState.CANCELED} and bool(self.jobs)
 
 
-def view_of(storage: Storage, engine: EngineInterface, build: Build) -> BuildView:
-    """Return a build as it is now."""
+def view_of(storage: Storage, engine: EngineInterface, build: Build, amount: Callable[[int], str]) -> BuildView:
+    """Return a build as it is now; ``amount`` says what its cents are."""
     current = storage.builds.get(build.id) or build
     jobs = storage.jobs.of_build(build.id)
     gates = storage.gates.of_build(build.id) if any(job.environment is not None for job in jobs) else {}
@@ -195,7 +195,7 @@ def view_of(storage: Storage, engine: EngineInterface, build: Build) -> BuildVie
     return BuildView(
         current,
         tuple(views),
-        storage.build_history.amount_cents(build.id),
+        amount(storage.build_history.amount_cents(build.id)),
         wait_reason(storage, current) or "",
     )
 

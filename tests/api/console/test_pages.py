@@ -8,7 +8,7 @@ import re
 import pytest
 
 from storage import Role
-from tests.api.console.browser import Browser
+from tests.api.console.browser import Browser, main_of
 from tests.api.world import Account, PipelinePath, World
 
 BY_BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
@@ -129,3 +129,18 @@ def test_the_header_leads_to_each_organization(ada: Account, bob: Account):
     shown = browser.get("/ada-example-org").text
     assert 'href="./bob-example-org">Bob</a>' in shown
     assert 'href="./ada-example-org" aria-current="true"' in shown
+
+
+def test_times_are_elements_in_utc(ada: Account, pipeline: PipelinePath):
+    build = pipeline.build().stored
+    shown = main_of(Browser.of(ada).get(f"{PIPELINE}/builds/1"))
+    written = f"{build.created_at:%Y-%m-%d %H:%M} UTC"
+    assert f'<time datetime="{build.created_at.isoformat(timespec="seconds")}">{written}</time>' in shown
+
+
+def test_pages_name_pipelines_and_organizations(ada: Account, pipeline: PipelinePath):
+    ada.client.simulate_patch(pipeline.path, json={"name": "Web <shop>"})
+    pipeline.build()
+    shown = Browser.of(ada).get(f"{PIPELINE}/builds/1").text
+    assert '/ada-example-org">Ada</a>' in shown
+    assert '/pipelines/demo">Web &lt;shop&gt;</a>' in shown

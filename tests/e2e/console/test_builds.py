@@ -164,6 +164,51 @@ def test_a_log_that_failed_opens_at_its_end(browser: Browser, client: Client, pi
         assert ada.faults == []
 
 
+def test_keys_lead_from_job_to_job(browser: Browser, client: Client, pipeline: Pipeline):
+    with visitor(browser, client) as ada:
+        build = pipeline.build(graph())
+        build.finish()
+        page = ada.open(f"/{build.path}")
+        page.keyboard.press("?")
+        expect(page.get_by_role("dialog")).to_contain_text("the next job")
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("dialog")).to_have_count(0)
+        expect(page.locator(".bar time")).to_have_text(re.compile("just now|min ago"))
+        page.get_by_role("link", name=re.compile("Open at line")).click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Unit tests")
+        expect(page.locator(".line.chosen .text")).to_have_text("1 failed")
+        page.keyboard.press("k")
+        expect(page.get_by_role("heading", level=1)).to_have_text("Build")
+        page.keyboard.press("j")
+        expect(page.get_by_role("heading", level=1)).to_have_text("Unit tests")
+        page.keyboard.press("g")
+        page.keyboard.press("h")
+        expect(page.get_by_role("heading", level=1)).to_have_text("Home")
+        assert ada.faults == []
+
+
+def test_a_theme_is_chosen_with_scripts_and_without(browser: Browser, client: Client, pipeline: Pipeline):
+    with visitor(browser, client) as ada:
+        page = ada.open(f"/pipelines/{pipeline.slug}")
+        body = page.locator("body")
+        page.locator(".menu summary").last.click()
+        with page.expect_response(re.compile("/console/theme")):
+            page.get_by_role("button", name="Dark").click()
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 21, 25)"
+        page.reload()
+        expect(body).to_have_css("background-color", "rgb(18, 21, 25)")
+        cookies = page.context.cookies()
+    context = browser.new_context(java_script_enabled=False)
+    context.add_cookies(cookies)
+    page = context.new_page()
+    page.goto(f"{ada.url}/{client.org}")
+    page.locator(".menu summary").last.click()
+    page.get_by_role("button", name="Light").click()
+    expect(page.locator("html")).to_have_attribute("data-theme", "light")
+    assert page.url.endswith(f"/{client.org}")
+    context.close()
+
+
 def test_hostile_texts_stay_texts(browser: Browser, client: Client, pipeline: Pipeline):
     with visitor(browser, client) as ada:
         number = submit(

@@ -242,7 +242,7 @@ def test_a_restart_in_the_middle_of_a_form_loses_nothing(daemon: Daemon, browser
         expect(page.get_by_role("alert")).to_contain_text("does not answer")
         daemon.start(CI_DAEMON_HTTP_LISTEN=address)
         page.get_by_role("button", name="Set the secret").click()
-        expect(page.get_by_text("KEY", exact=True)).to_be_visible()
+        expect(page.locator("code", has_text="KEY")).to_be_visible()
 
 
 def test_a_command_line_on_the_loopback_is_signed_in(browser: Browser, client: Client):

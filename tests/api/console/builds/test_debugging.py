@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -31,6 +32,7 @@ def test_a_held_vm_is_shown_with_the_line_to_type(ada: Account, build: BuildPath
     running = Browser.of(ada).get(page).text
     assert "The VMs of jobs that fail are held for debugging." in running
     fail(build)
+    build.account.world.storage.billing = replace(build.account.world.storage.billing, require_credit=True)
     line = "ci-daemon debug ada-example-org/demo/1 &#39;unit tests&#39;</code>"
     for path in (page, f"{page}/jobs/{build.job().stored.uuid}"):
         shown = Browser.of(ada).get(path).text

@@ -40,7 +40,7 @@ class Watched:
 @pytest.fixture
 def watched(world: World, pipeline: PipelinePath) -> Watched:
     build = pipeline.build(pipeline_ir=steps("one", "two"))
-    return Watched(view_of(world.storage, world.engine, build.stored))
+    return Watched(view_of(world.storage, world.engine, build.stored, str))
 
 
 def data(event: bytes) -> dict[str, str]:

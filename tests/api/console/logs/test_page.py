@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
@@ -119,11 +120,15 @@ def test_an_expired_log_is_said(ada: Account, job: JobPath):
 
 def test_members_see_the_vm_of_a_job_and_its_price(ada: Account, job: JobPath):
     job.run_for(3600)
+    storage = ada.world.storage
+    storage.billing = replace(storage.billing, require_credit=True)
     shown = Browser.of(ada).get(page_of(job)).text
     lease = ada.world.storage.leases.of_job(job.stored.id)
     assert lease is not None
     assert f"<dd>{lease.provider}, {lease.shape.cpu} CPU, {lease.shape.memory_gb} GB</dd>" in shown
-    assert f"<dd>{lease.amount_cents / 100:.2f}</dd>" in shown
+    assert f"<dd>{lease.amount_cents / 100:.2f} USD</dd>" in shown
+    storage.billing = replace(storage.billing, require_credit=False)
+    assert "<dt>Cost</dt>" not in Browser.of(ada).get(page_of(job)).text
     ada.client.simulate_patch(f"{ada.path}/pipelines/demo", json={"visibility": "public"})
     assert "<dt>VM</dt>" not in Browser(ada.world).get(page_of(job)).text
 
