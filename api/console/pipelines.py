@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
@@ -49,11 +50,15 @@ _MOST_SCHEDULES = 100
 
 @immutable
 class BuildLine:
-    """A build in a list; ``why`` says why it waits, failed or was canceled, ``who`` whose it is."""
+    """A build in a list; ``why`` says why it waits, failed or was canceled, ``who`` whose it is.
+
+    ``pipeline`` is the name of its pipeline, in lists of several.
+    """
 
     build: Build
     why: str = ""
     who: str = ""
+    pipeline: str = ""
 
     @property
     def title(self) -> str:
@@ -129,10 +134,14 @@ class HomePage(Page):
         failed = storage.build_history.failed(organization.id, _MOST_FAILED)
         return OrganizationNews(
             organization,
-            tuple(line_of(self._site, build) for build in unfinished),
-            tuple(line_of(self._site, build) for build in failed),
+            tuple(self._named(build) for build in unfinished),
+            tuple(self._named(build) for build in failed),
             storage.build_history.last(organization.id),
         )
+
+    def _named(self, build: Build) -> BuildLine:
+        pipeline = self._site.storage.pipelines.by_id(build.pipeline_id)
+        return replace(line_of(self._site, build), pipeline=build.pipeline_slug if pipeline is None else pipeline.name)
 
 
 @immutable
@@ -186,10 +195,11 @@ class PipelinePage(Page):
         self._site = site
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str) -> None:
-        """List the builds; ``before`` is the number after which the list goes on."""
+        """List the builds, from ``before`` on, or show what they tell together."""
         found = self._site.access.readable_pipeline(req, org, pipeline)
         storage = self._site.storage
         member = self._site.is_member(req, found.organization_id)
+        insights = req.get_param("view") == "insights"
         filters = ("branch", "state", "event", "author") if member else ("branch", "state", "event")
         given = {name: req.get_param(name) or "" for name in filters}
         page = storage.build_history.filtered(
@@ -217,13 +227,22 @@ class PipelinePage(Page):
             connected=member and storage.repositories.of_pipeline(found) is not None,
             inputs=input_fields(declared.inputs) if member and (declared := storage.declarations.get(found.id)) else [],
             form_token=self._site.form_token(req),
-            slowest=storage.build_history.slowest(found.id, _PLOTTED, _STEPS),
-            flaky=storage.build_history.flaky(found.id, _PLOTTED, _STEPS),
-            plot=_plot(
-                storage.build_history.of_pipeline(found.id, _PLOTTED),
-                self._site.currency if storage.billing.require_credit else "",
-            ),
+            **(self._insights(found) if insights else _NO_INSIGHTS),
+            insights=insights,
         )
+
+    def _insights(self, pipeline: Pipeline) -> dict[str, object]:
+        """Return the plots of the last builds, their slowest steps, and those that are flaky."""
+        storage = self._site.storage
+        currency = self._site.currency if storage.billing.require_credit else ""
+        return {
+            "slowest": storage.build_history.slowest(pipeline.id, _PLOTTED, _STEPS),
+            "flaky": storage.build_history.flaky(pipeline.id, _PLOTTED, _STEPS),
+            "plot": _plot(storage.build_history.of_pipeline(pipeline.id, _PLOTTED), currency),
+        }
+
+
+_NO_INSIGHTS: Mapping[str, object] = {"slowest": (), "flaky": (), "plot": None}
 
 
 def _plot(newest_first: Sequence[PastBuild], currency: str) -> str | None:

@@ -152,7 +152,6 @@ def _take(browser: Browser, client: Client, folder: Path) -> None:
         expect(ada.page.get_by_text("Running", exact=True).first).to_be_visible(timeout=30_000)
         shoot("home")
         ada.open(f"/pipelines/{pipeline.slug}")
-        expect(ada.page.locator(".uplot").first).to_be_visible()
         shoot("pipeline")
         expect(ada.open("/repositories").get_by_text("looked at")).to_have_count(2, timeout=30_000)
         shoot("repositories")

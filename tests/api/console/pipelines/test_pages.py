@@ -39,6 +39,12 @@ def test_home_names_the_last_build_if_nothing_runs(world: World, ada: Account, p
     assert "#1" not in shown
 
 
+def test_home_has_the_names_of_pipelines(ada: Account, pipeline: PipelinePath):
+    ada.client.simulate_patch(pipeline.path, json={"name": "Web shop"})
+    pipeline.build(message="Waits")
+    assert '>Web shop #1 <span class="title">Waits</span></a>' in Browser.of(ada).get("/").text
+
+
 def test_a_refused_request_is_in_no_figure_of_a_pipeline(world: World, ada: Account, pipeline: PipelinePath):
     build = pipeline.build(message="Good")
     world.storage.builds.move(build.stored.id, BuildState.SCHEDULED, BuildState.PASSED)
@@ -112,6 +118,8 @@ def test_builds_that_ran_are_plotted(ada: Account, pipeline: PipelinePath):
         build.job().run_for(seconds)
         ada.world.storage.builds.move(build.stored.id, BuildState.RUNNING, BuildState.PASSED)
         ada.world.storage.builds.move(build.stored.id, BuildState.SCHEDULED, BuildState.PASSED)
-    shown = Browser.of(ada).get("/ada-example-org/pipelines/demo").text
+    page = "/ada-example-org/pipelines/demo"
+    assert "&#34;values&#34;" not in Browser.of(ada).get(page).text
+    shown = Browser.of(ada).get(f"{page}?view=insights").text
     assert "&#34;values&#34;: [5.0, 7.0]" in shown
     assert "100 % passed" in Browser.of(ada).get("/ada-example-org").text
