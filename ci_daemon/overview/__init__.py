@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from storage import on_first_use
 
 if TYPE_CHECKING:
-    from ci_daemon.overview.queue import WaitingBuild, WaitingJob, waiting_builds, waiting_jobs
+    from ci_daemon.overview.queue import WaitingBuild, WaitingJob, jobs_at_gates, waiting_builds, waiting_jobs
     from ci_daemon.overview.vms import VmInUse, vms_in_use
 else:
     __getattr__ = on_first_use(__name__)

@@ -34,8 +34,8 @@ _NOT_RUNNING = "waiting for a VM: the service does not run"
 class WaitingJob:
     """A waiting job; ``position`` counts from 1 over all organizations.
 
-    ``position`` is None while the job backs off, or waits for an image or lock. ``build`` is ORG/PIPELINE/NUMBER;
-    ``since`` is when the job became ready for a VM.
+    ``position`` is None while the job backs off, or waits for an image, a lock or an approval. ``build`` is
+    ORG/PIPELINE/NUMBER; ``since`` is when the job became ready for a VM, or for its approval.
     """
 
     position: int | None
@@ -68,6 +68,23 @@ def waiting_builds(storage: Storage, limit: int) -> list[WaitingBuild]:
         for each in found
         if (reason := wait_reason(storage, each)) is not None
     ]
+
+
+def jobs_at_gates(storage: Storage, limit: int) -> list[WaitingJob]:
+    """Return at most ``limit`` jobs that wait for approvals, those of the oldest builds first."""
+    found: list[WaitingJob] = []
+    for build_id in sorted(storage.gates.waiting()) if limit > 0 else ():
+        from actors import gate_reason  # noqa: PLC0415 - it imports much, and mostly no job waits so
+
+        build, gates = storage.builds.get(build_id), storage.gates.of_build(build_id)
+        for job in () if build is None else storage.jobs.of_build(build_id):
+            gate = gates.get(job.id)
+            why = gate_reason(storage, job, gate) if job.state.waiting else None
+            if build is not None and gate is not None and why is not None:
+                found.append(WaitingJob(None, build.name, job.step_key, build.organization_slug, gate.asked_at, why))
+        if len(found) >= limit:
+            break
+    return found[:limit]
 
 
 def waiting_jobs(

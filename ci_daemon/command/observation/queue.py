@@ -26,8 +26,8 @@ def queue(session: Session, *, limit: int, watch: bool) -> None:
     """List the jobs that wait for a VM, in the order in which they get one, with the reasons.
 
     Organizations take turns by their recent usage divided by their weight, so the order may change. Jobs that wait for
-    an image or back off before another attempt come last and have no position. Builds that wait as a whole, for an
-    approval or for their turn in a concurrency group, follow without position and step.
+    an image or an approval, or back off before another attempt, come last and have no position. Builds that wait as a
+    whole, for an approval or for their turn in a concurrency group, follow without position and step.
     """
     config = session.config()
     with session.storage_without_billing() as storage:
@@ -36,6 +36,7 @@ def queue(session: Session, *, limit: int, watch: bool) -> None:
             running = served_by(session.state_dir) is not None
             host = pool_capacity(session.state_dir, config)
             jobs = overview.waiting_jobs(storage, config.pool, host, SystemClock(), limit, running=running)
+            jobs += overview.jobs_at_gates(storage, limit - len(jobs))
             builds = overview.waiting_builds(storage, limit - len(jobs))
             return [*map(_of_job, jobs), *map(_of_build, builds)]
 

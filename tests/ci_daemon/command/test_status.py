@@ -12,7 +12,18 @@ from actors.vms import Provider
 from ci_daemon.command.observation.status import pair_table, print_pairs
 from ci_daemon.command.support.session import Session
 from ci_daemon.terminal.tables import print_renderable
-from storage import AuditFilter, BuildState, JobState, NewBuild, NewOrigin, OriginEvent, Outcome, Storage, SystemClock
+from storage import (
+    AuditFilter,
+    BuildState,
+    JobState,
+    NewBuild,
+    NewEnvironment,
+    NewOrigin,
+    OriginEvent,
+    Outcome,
+    Storage,
+    SystemClock,
+)
 from tests.ci_daemon.conftest import Run
 from tests.records import assigned, new_job, new_pipeline
 
@@ -119,6 +130,21 @@ def test_builds_that_wait_as_a_whole_are_in_the_queue(run: Run, storage: Storage
     table = capsys.readouterr().out
     assert "waiting for approval" in table
     assert "acme/web/4" not in table
+
+
+def test_jobs_that_wait_for_approvals_are_in_the_queue(run: Run, storage: Storage, capsys: pytest.CaptureFixture[str]):
+    pipeline = storage.pipelines.update(1, name="Web")
+    storage.environments.create(pipeline.organization_id, NewEnvironment("production", approvers=("owner",)))
+    build = storage.builds.create(pipeline, NewBuild("main", "c0ffee"), [new_job("deploy", environment="production")])
+    (job,) = storage.jobs.of_build(build.id)
+    storage.gates.ask(job.id, 600)
+    assert run("queue", "--json") == 0
+    last = json.loads(capsys.readouterr().out)[-1]
+    assert (last["position"], last["build"], last["step"]) == (None, build.name, "deploy")
+    assert last["reason"].startswith('waiting for approval to deploy to "production", until ')
+    storage.gates.decide(job.id, approved=True, by="ada@example.org", reason=None)
+    assert run("queue", "--json") == 0
+    assert json.loads(capsys.readouterr().out)[-1]["step"] != "deploy"
 
 
 def test_the_queue_is_in_order_and_says_the_service_is_down(run: Run, capsys: pytest.CaptureFixture[str]):
