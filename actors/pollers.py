@@ -107,7 +107,7 @@ class PollerComposition:
         return spawn(ScheduleRunner, self.parts, pushes=self._pushes)
 
     def _source_fetcher(self) -> Address[SourceFetcherMessage]:
-        return spawn(SourceFetcher, self.parts, pushes=self._pushes, recorder=self.parts.recorder)
+        return spawn(SourceFetcher, self.parts, pushes=self._pushes, recorder=self.parts.recorder, hosts=self.hosts)
 
     def _status_reporter(self) -> Address[StatusReporterMessage]:
         return spawn(StatusReporter, self.parts, hosts=self.hosts)

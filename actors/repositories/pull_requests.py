@@ -256,6 +256,8 @@ class PullRequestBuilds:
             new.from_fork,
             new.approval_reason,
             new.verified_ref,
+            ref=change.head_ref,
+            pull_request=number,
         )
 
     def _trust(self, repository: Repository, change: PullRequest) -> _Trust:

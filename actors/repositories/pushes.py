@@ -130,7 +130,7 @@ class PushBuilds:
             # A commit below the head may be one that nobody wanted there, and that a later one takes back.
             verified = found.ref if heads.commits[found.ref] == found.commit else None
             message = mirror.commit(found.commit).message
-            return FetchedSource(found.name, found.commit, message, archive, env, verified_ref=verified)
+            return FetchedSource(found.name, found.commit, message, archive, env, verified_ref=verified, ref=found.ref)
 
         return self._fetching(repository, fetched)
 

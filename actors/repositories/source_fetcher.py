@@ -11,15 +11,16 @@ from actors.repositories.fetching.remote import GitError
 from actors.scheduling.pending_reason import admission_block
 from actors.source_hosts.host import HostError
 from actors.supervision import Supervised
-from storage import BuildErrorCode, immutable
+from storage import BuildErrorCode, NewOrigin, OriginEvent, immutable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from actors.parts import Parts
     from actors.render.recording import RenderRecorder
     from actors.repositories.pushes import PushBuilds
-    from storage import Build, FetchedSource, Render
+    from actors.source_hosts.host import SourceHost
+    from storage import Build, FetchedSource, Render, Repository
 
 _AT_ONCE = 4
 _OF_ONE = 2
@@ -52,7 +53,14 @@ class SourceFetcher(Supervised[_Message, _Fetch]):
     The queue is the storage: the unfinished renders with a ref. A fetch that an earlier process began starts again.
     """
 
-    def __init__(self, parts: Parts, *, pushes: Callable[[], PushBuilds], recorder: RenderRecorder) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        *,
+        pushes: Callable[[], PushBuilds],
+        recorder: RenderRecorder,
+        hosts: Mapping[str, SourceHost],
+    ) -> None:
         super().__init__(parts.timer, parts.addresses.root, parts.timings.retry)
         self._storage = parts.storage
         self._live_settings = parts.live_settings
@@ -60,6 +68,7 @@ class SourceFetcher(Supervised[_Message, _Fetch]):
         self._watchers = parts.watchers
         self._pushes = pushes
         self._recorder = recorder
+        self._hosts = hosts
         self._fetching: dict[int, int] = {}
         """The organizations of the builds whose sources are fetched now."""
 
@@ -114,13 +123,20 @@ class SourceFetcher(Supervised[_Message, _Fetch]):
         try:
             if repository is None:
                 raise GitError(_NOT_CONNECTED)
-            self._keep(build, self._pushes().source_of(repository, ref))
+            self._keep(build, repository, self._pushes().source_of(repository, ref))
         except (GitError, HostError, RenderFailed) as error:
             self._recorder.refuse(build, BuildErrorCode.RENDER_FAILED, f"source fetch failed: {error}", b"")
 
-    def _keep(self, build: Build, source: FetchedSource) -> None:
+    def _keep(self, build: Build, repository: Repository, source: FetchedSource) -> None:
+        """Keep the source, and note the commit for which the build is reported to its host."""
         self._storage.sources.store(build.uuid, source.archive)
-        if not self._storage.renders.fetched(build.id, source):
+        with self._storage.transaction():
+            goes_on = self._storage.renders.fetched(build.id, source)
+            if goes_on and source.ref:
+                origin = NewOrigin(repository.id, OriginEvent.MANUAL, source.ref, pull_request=source.pull_request)
+                reports = self._hosts[repository.provider].reports
+                self._storage.build_origins.record(build.id, origin, reports=reports)
+        if not goes_on:
             self._storage.sources.remove(build.uuid)  # it was canceled meanwhile
         self._watchers.notify(build.uuid)
         self._renders.post(Reschedule())

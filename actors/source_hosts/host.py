@@ -149,8 +149,9 @@ class Report:
     """The state of a build, to be shown at the host; ``url`` is the page of the build.
 
     ``others`` are those of the pipeline's latest builds of this commit for other events: another branch, a tag, a pull
-    request. Hosts know a commit's states by names alone, which people put into required checks, and all builds of a
-    pipeline share one. So a host is never shown that a commit passed while one of these failed or has not ended.
+    request, or that somebody named it. Hosts know a commit's states by names alone, which people put into required
+    checks, and all builds of a pipeline share one. So a host is never shown that a commit passed while one of these
+    failed or has not ended.
     """
 
     state: ReportState

@@ -8,7 +8,7 @@ from actors.coverage import coverage_in_words
 from actors.messages import PollStorage, StatusReporterMessage
 from actors.source_hosts.host import CommitReport, HostError, Report, ReportState, Skip
 from actors.supervision import Supervised
-from storage import BuildState, immutable
+from storage import BuildState, OriginEvent, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -155,7 +155,10 @@ class StatusReporter(Supervised[StatusReporterMessage | _Reported, _ReportStates
 
     def _commit_report(self, repository: Repository, commit: str) -> CommitReport | None:
         """Return the report of a commit's pipelines, whose states are read just now."""
-        origins = self._storage.build_origins.counting_of_commit(repository.id, commit)
+        known = self._storage.build_origins
+        origins = known.counting_of_commit(repository.id, commit) or [
+            each for each in known.latest_of_commit(repository.id, commit) if each.event is OriginEvent.MANUAL
+        ]
         found = ((origin, self._storage.builds.get(origin.build_id)) for origin in origins)
         builds = [
             Report(report_state(build.state), build, origin, self._url(build), coverage=self._coverage(build))

@@ -318,7 +318,8 @@ class Render:
 class FetchedSource:
     """The commit that a ref stands for, with its archive and what its build has to know.
 
-    The rest is as in a `NewBuild`.
+    ``ref`` is the full name of the branch or tag, or that of the head of a pull request, whose number is given, too;
+    it is empty if no host has it. The rest is as in a `NewBuild`.
     """
 
     branch: str
@@ -330,6 +331,8 @@ class FetchedSource:
     from_fork: bool = False
     approval_reason: str | None = None
     verified_ref: str | None = None
+    ref: str = ""
+    pull_request: int | None = None
 
 
 @immutable

@@ -65,11 +65,12 @@ class OriginEvent(StrEnum):
     PUSH = "push"
     TAG = "tag"
     PULL_REQUEST = "pull_request"
+    MANUAL = "manual"
 
 
 @immutable
 class NewOrigin:
-    """The push or pull request that a build is made for.
+    """The push or pull request that a build is made for, or what somebody named to be built (``manual``).
 
     ``ref`` is the full name of the branch or tag; of a pull request, that of its head. ``pull_request`` is its number
     and ``target_branch`` the branch it is to be merged into. ``actor`` is the login at the host of whom pushed or

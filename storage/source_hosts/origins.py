@@ -10,14 +10,15 @@ from storage.database.clock import DAY, SECOND
 from storage.database.statements import Columns, Query, Write, first, insert_into, slot
 from storage.models.builds import BuildRow
 from storage.models.source_hosts import BuildOriginRow, PushOutcomeRow
+from storage.records.builds import BuildState
 from storage.records.jobs import BuildErrorCode
-from storage.records.source_hosts import BuildOrigin, PushOutcome
+from storage.records.source_hosts import BuildOrigin, OriginEvent, PushOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from storage.database.connection import Database
-    from storage.records.builds import Build, BuildState
+    from storage.records.builds import Build
     from storage.records.source_hosts import NewOrigin, Repository
 
 
@@ -50,10 +51,11 @@ class BuildOrigins:
         latest = BuildOriginRow.build == peewee.fn.MAX(BuildOriginRow.build)
         self._of_commit = Query(database, lambda: of_commit.group_by(*event).having(latest), _ORIGIN)
         counts = BuildRow.error_code.is_null() | (BuildRow.error_code != BuildErrorCode.SUPERSEDED)
-        self._counting = Query(database, lambda: of_commit.where(counts).group_by(*event).having(latest), _ORIGIN)
+        decides = counts & ((BuildRow.state != BuildState.CANCELED) | (BuildOriginRow.event != OriginEvent.MANUAL))
+        self._counting = Query(database, lambda: of_commit.where(decides).group_by(*event).having(latest), _ORIGIN)
         self._of_pipeline = Query(
             database,
-            lambda: of_commit.where(BuildRow.pipeline == slot("pipeline_id"), counts).group_by(*event).having(latest),
+            lambda: of_commit.where(BuildRow.pipeline == slot("pipeline_id"), decides).group_by(*event).having(latest),
             _ORIGIN,
         )
         differs = peewee.Expression(BuildOriginRow.reported, "IS NOT", BuildRow.state)  # null before the first report
@@ -172,13 +174,14 @@ class BuildOrigins:
         """Return the origins of the latest builds that make a commit's state.
 
         There is one for each pipeline, branch, tag and pull request, but for those whose builds were all superseded.
+        One that somebody asked for by name and canceled does not count: it was never part of the verdict.
         """
         return self._counting.all(repository_id=repository_id, commit_sha=commit)
 
     def latest_of_pipeline(self, origin: BuildOrigin, build: Build) -> list[BuildOrigin]:
         """Return the origins of the latest builds of a build's commit and pipeline.
 
-        There is one for each branch, tag and pull request, but for those whose builds were all superseded.
+        There is one for each branch, tag and pull request, as in `counting_of_commit`.
         """
         return self._of_pipeline.all(
             repository_id=origin.repository_id, pipeline_id=build.pipeline_id, commit_sha=build.commit

@@ -96,14 +96,22 @@ def build(storage: Storage) -> Build:
     return add_build(storage)
 
 
-def add_build(storage: Storage, ref: str = "refs/heads/main", pull_request: int | None = None) -> Build:
+def add_build(
+    storage: Storage,
+    ref: str = "refs/heads/main",
+    pull_request: int | None = None,
+    *,
+    named: bool = False,
+    commit: str = "c" * 40,
+) -> Build:
+    """Add a build of a push, tag or pull request; or of a ref that somebody ``named``."""
     (repository,) = storage.repositories.all()
     pipeline = storage.pipelines.by_slug(repository.organization_id, "ci")
     assert pipeline is not None
     with storage.transaction():
-        build = storage.builds.create(pipeline, NewBuild("main", "c" * 40), [new_job("only")])
+        build = storage.builds.create(pipeline, NewBuild("main", commit), [new_job("only")])
         kinds = {"refs/heads": OriginEvent.PUSH, "refs/tags/": OriginEvent.TAG, "refs/pull/": OriginEvent.PULL_REQUEST}
-        event = next(each for start, each in kinds.items() if ref.startswith(start))
+        event = OriginEvent.MANUAL if named else next(each for start, each in kinds.items() if ref.startswith(start))
         origin = NewOrigin(repository.id, event, ref, pull_request=pull_request, actor="ada")
         storage.build_origins.record(build.id, origin, reports=True)
     return build
@@ -273,6 +281,42 @@ def test_a_superseded_build_does_not_hold_a_commit_back(
     assert storage.superseded.cancel_closed(repository.id, 1) == [change.id]
     ended(storage, reporter, board, change, BuildState.CANCELED)
     assert ended(storage, reporter, board, build, BuildState.PASSED)[1:] == ("passed", "Build #1 passed")
+
+
+def test_a_build_of_a_name_makes_no_failed_commit_green(
+    storage: Storage, reporter: Address[StatusReporterMessage], board: Board, build: Build
+):
+    named = add_build(storage, named=True)
+    assert ended(storage, reporter, board, build, BuildState.FAILED)[1] == "failed"
+    assert ended(storage, reporter, board, named, BuildState.PASSED)[1:] == ("failed", "Build #1 failed, #2 passed")
+    assert board.checks[-1].state == "failed"
+
+
+def test_a_build_of_a_name_that_fails_is_shown(
+    storage: Storage, reporter: Address[StatusReporterMessage], board: Board, build: Build
+):
+    assert ended(storage, reporter, board, build, BuildState.PASSED)[1] == "passed"
+    named = add_build(storage, named=True)
+    assert ended(storage, reporter, board, named, BuildState.FAILED)[1] == "failed"
+    again = add_build(storage, named=True)
+    assert ended(storage, reporter, board, again, BuildState.PASSED)[1] == "passed"
+
+
+def test_a_build_of_a_name_that_is_canceled_changes_no_verdict(
+    storage: Storage, reporter: Address[StatusReporterMessage], board: Board, build: Build
+):
+    assert ended(storage, reporter, board, build, BuildState.PASSED)[1] == "passed"
+    named = add_build(storage, named=True)
+    assert ended(storage, reporter, board, named, BuildState.CANCELED)[1:] == ("passed", "Build #1 passed")
+    until(lambda: board.checks[-1].state == "passed", "the check of the commit")
+
+
+def test_a_canceled_build_of_a_name_alone_ends_its_check(
+    storage: Storage, reporter: Address[StatusReporterMessage], board: Board, build: Build
+):
+    named = add_build(storage, named=True, commit="d" * 40)
+    assert ended(storage, reporter, board, named, BuildState.CANCELED)[1] == "canceled"
+    until(lambda: [each.state for each in board.checks if each.commit == "d" * 40][-1:] == ["canceled"], "the check")
 
 
 def test_an_older_build_that_ends_late_changes_nothing(

@@ -514,7 +514,7 @@ class Everything:
         for build_id, made_for in enumerate(origins, 1):
             storage.build_origins.record(build_id, made_for, reports=True)
         for build_id, state in enumerate(BuildState, 4):
-            storage.build_origins.record(build_id, origin, reports=True)
+            storage.build_origins.record(build_id, replace(origin, event=OriginEvent.MANUAL), reports=True)
             storage.build_origins.reported(build_id, state, "42")
         storage.build_origins.report_failed(1, "the host is away", 60)
         storage.deliveries.receive("github", "installation", "1", None, b"{}")

@@ -128,6 +128,14 @@ def test_a_push_has_a_check_run_and_is_run_again_from_there(
     until(lambda: whole(github, mended) == ["success"], "the check of the whole commit")
     until(lambda: set(whole(github, commit)) == {"failure"}, "the check of the commit before")
 
+    aside = repository.commit("Aside")
+    repository.push("HEAD:aside")
+    slug = client.get("pipelines")["data"][0]["slug"]
+    daemon.json("build", "start", f"{client.org}/{slug}", "--ref", "aside")
+    named = ended(github, 3)
+    assert (named["name"], named["head_sha"], named["conclusion"]) == (failed["name"], aside, "success")
+    until(lambda: whole(github, aside) == ["success"], "the check of a commit that somebody named")
+
 
 def whole(github: GithubServer, commit: str) -> list[str | None]:
     """Return the conclusions of the check runs of a whole commit, as they were made."""

@@ -177,6 +177,16 @@ def test_a_pull_request_of_a_member_is_built_at_once(site: Site):
     assert not [each for _, each in site.hosts.told(site.kind, commit) if "approval" in each]
 
 
+def test_a_build_by_name_is_shown_at_its_commit(site: Site):
+    """The push of a test before declares its pipeline; no trigger wants the branch."""
+    site.repository.git("reset", "--quiet", "--hard", "origin/main")
+    commit = site.repository.commit("Aside", good="aside")
+    site.repository.push("HEAD:aside")
+    started = site.client.request("POST", f"{site.page.removesuffix('/builds')}/start", json={"ref": "aside"})
+    assert started.status_code in {200, 201, 202}, started.text
+    site.shows(commit, GOOD[site.kind])
+
+
 @pytest.mark.parametrize("site", ["forgejo", "gitlab"], indirect=True)
 def test_a_revoked_token_is_said_and_replaced(site: Site):
     server = site.hosts.forgejo if site.kind == "forgejo" else site.hosts.gitlab
