@@ -33,9 +33,12 @@ def demo():
     return hm.sh("echo line")
 """
 
+_YAML = "jobs: {demo: {run: echo line}}"
+
 
 def _measure(testbed: Testbed) -> Iterator[Figure]:
-    fresh = (_source(f"# {number}\n{_PIPELINE}") for number in count())
+    numbers = count()
+    fresh = (_source(f"# {number}\n{_PIPELINE}") for number in numbers)
     same = _source(_PIPELINE)
     with serving(testbed) as service, closing(Storage.open(testbed.folder / "state", SystemClock())) as storage:
         planned = partial(_first_line, service, pipeline_ir=one("echo line"), source_b64=same)
@@ -49,6 +52,14 @@ def _measure(testbed: Testbed) -> Iterator[Figure]:
             return _first_line(service, source_b64=next(fresh))
 
         _first_line(service, source_b64=next(fresh))
+
+        def in_yaml() -> float:
+            until(lambda: _parked(storage, for_renders=False), "a parked VM")
+            return _first_line(service, source_b64=_source(f"# {next(numbers)}\n{_YAML}", ".hm/demo.yml"))
+
+        yield interleaved(
+            "in YAML; the baseline is in Python, for which a VM waits", "ms", _ROUNDS, in_yaml, after_another
+        )
         yield interleaved("never rendered before, a VM waits", "ms", _ROUNDS, after_another, with_a_stock)
         yield interleaved(
             "never rendered before",
@@ -82,8 +93,8 @@ def _first_line(service: Service, **fields: str) -> float:
     return took
 
 
-def _source(pipeline_file: str) -> str:
-    return base64.b64encode(archive({".hm/pipeline.py": pipeline_file})).decode()
+def _source(pipeline_file: str, name: str = ".hm/pipeline.py") -> str:
+    return base64.b64encode(archive({name: pipeline_file})).decode()
 
 
 RENDER = Benchmark(
