@@ -108,7 +108,11 @@ class _File:
             self._omissions.take(self._notes[name])
         when, files = self._events[name].when(events), self._files[name]
         needs = tuple(dict.fromkeys((*self._needs(name), *files)))
-        return replace(self._kept[name], needs=needs, parent=maker, when=when, files=files)
+        outputs_of = tuple(each for each in needs if self._gives_variables(each))
+        return replace(self._kept[name], needs=needs, parent=maker, when=when, files=files, outputs_of=outputs_of)
+
+    def _gives_variables(self, name: str) -> bool:
+        return self._jobs[name].get("artifacts", "reports", "dotenv").value is not None
 
     def _read(self, variables: Located, values: dict[str, str]) -> None:
         merging = Merging(self._document)
@@ -143,8 +147,7 @@ class _File:
         job = self._jobs[name]
         stage, artifacts = job.get("stage"), job.get("artifacts")
         self._stage[name] = self._number.get("test" if stage.value is None else stage.scalar or "")
-        dotenv = artifacts.get("reports", "dotenv").value
-        hands_over = artifacts.get("paths").items() or artifacts.get("untracked").value is True or dotenv is not None
+        hands_over = artifacts.get("paths").items() or artifacts.get("untracked").value is True
         (self._hands_over.add if hands_over else self._hands_over.discard)(name)
 
     def _before(self, name: str, other: str) -> bool:
@@ -233,7 +236,6 @@ class _File:
             and "soft_fail" not in cells[0].members
             and not (self._events[name].always or self._events[name].failed)
             and self._events[last].covers(self._events[name])
-            and self._jobs[last].get("artifacts", "reports", "dotenv").value is None
             and self._jobs[last].get("artifacts", "when").text in {None, "on_success", "always"}
         )
         if known:
@@ -259,8 +261,6 @@ class _File:
         paths = [kept_path(each) for each in artifacts.get("paths").items()]
         if job is None:
             return "it is left out"
-        if artifacts.get("reports", "dotenv").value is not None:
-            return "variables of a report are not handed over"
         if artifacts.get("when").text not in {None, "on_success", "always"}:
             return "it keeps them only after a failure"
         if artifacts.get("untracked").value is True or None in paths or "exclude" in artifacts.mapping():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from actors.ir.systems.folders import KEPT, MOST_FOLDERS, NOT_KEPT, kept_folders
 from actors.ir.systems.github_image import IMAGE
 from actors.ir.systems.gitlab_variables import Variables, told_of_git
-from actors.ir.systems.jobs import MAY_PIPE, NAME_IN_TEXT, check_names, duration, matrix
+from actors.ir.systems.jobs import MAY_PIPE, NAME_IN_TEXT, check_names, duration, matrix, word
 from actors.ir.systems.jobs import label as one_line
 from actors.ir.systems.model import Cell, Job, texts_of
 from actors.ir.systems.omissions import LeftOut
@@ -74,6 +74,7 @@ _COPIES = range(2, 201)
 
 _MAX_RETRIES = 2
 _CODES = range(1, 256)
+_ANY_OF_GLOB = frozenset("*?[")
 _GLOB_CHARS = frozenset("${}!")
 _LARGE = frozenset({"node_modules", "vendor", ".venv", "venv", "virtualenv", ".gradle", ".m2", "target", ".cargo"})
 """Folders of which one has more files than a job may keep as artifacts."""
@@ -101,15 +102,16 @@ class JobReader:
         self._omissions.told(job, _NOTES, f"{name}.")
         self._tell_tags(name, job.get("tags"))
         script = self._script(name, job)
+        outputs = self._outputs(name, job)
         common = self._common(name, job)
         copies = self._copies(name, job.get("parallel"))
         cells = tuple(
-            Cell(values, self._members(self._omissions, name, job, label, values, script) | common)
+            Cell(values, self._members(self._omissions, name, job, label, values, script, outputs) | common)
             for label, values in copies.items()
         )
         for each in cells:
             check_names(job, name, texts_of(each.members))
-        return Job(name, cells, pattern=self._pattern(name, job, copies, script, common))
+        return Job(name, cells, pattern=self._pattern(name, job, copies, script, outputs, common))
 
     def _pattern(
         self,
@@ -117,6 +119,7 @@ class JobReader:
         job: Located,
         copies: Mapping[str, Mapping[str, str]],
         script: tuple[str, str],
+        outputs: str,
         common: Members,
     ) -> Members | None:
         """Return the keys with names of the matrix for its values; None if they cannot stand there."""
@@ -128,7 +131,7 @@ class JobReader:
         if "CI_NODE_TOTAL" in first:
             label = f"{name} {names['CI_NODE_INDEX']}/{names['CI_NODE_TOTAL']}"
         try:
-            return {**self._members(self._omissions.of_a_part(), name, job, label, names, script), **common}
+            return {**self._members(self._omissions.of_a_part(), name, job, label, names, script, outputs), **common}
         except LeftOut:
             return None
 
@@ -140,6 +143,7 @@ class JobReader:
         label: str,
         cell: Mapping[str, str],
         script: tuple[str, str],
+        outputs: str,
     ) -> dict[str, Any]:
         own = job.get("variables")
         if own.value is not None and not isinstance(own.value, dict):
@@ -156,7 +160,7 @@ class JobReader:
             "image": self._image(name, job, variables, omissions),
             "services": services_of_gitlab(job.get("services"), name, variables, omissions),
             "env": {**env, **numbers},
-            "run": "\n".join([*begins, _command(*script)]),
+            "run": "\n".join([*begins, _command(f"{script[0]}{outputs}", script[1])]),
         }
 
     def _script(self, name: str, job: Located) -> tuple[str, str]:
@@ -297,10 +301,29 @@ class JobReader:
         self._omissions.unknown(artifacts, frozenset(known), f"{name}.artifacts.")
         self._omissions.told(artifacts, _OF_ARTIFACTS, f"{name}.artifacts.")
         for report, given in artifacts.get("reports").mapping().items():
-            if report != "junit":
+            if report not in {"junit", "dotenv"}:
                 why = "it is not kept as a report: name it in paths, to keep the file"
                 self._omissions.add(given, f"{name}.artifacts.reports.{one_line(report)}", why)
         return list(dict.fromkeys(found))
+
+    def _outputs(self, name: str, job: Located) -> str:
+        """Return the lines that make outputs of the variables of a report. Raises LeftOut."""
+        given = job.get("artifacts", "reports", "dotenv")
+        if given.value is None:
+            return ""
+        key = f"{name}.artifacts.reports.dotenv"
+        path = kept_path(given)
+        if path is None or _ANY_OF_GLOB & set(path):
+            raise LeftOut(given, key, "it is not the plain path of one file below the project")
+        if job.get("parallel").value is not None or job.get("artifacts", "when").text not in {None, "on_success"}:
+            raise LeftOut(given, key, "only variables of one job that has passed are handed over here")
+        why = (
+            "its variables are outputs, for the jobs that need it: one that a job declares itself wins there, and a"
+            " line that is no NAME=value fails this job"
+        )
+        self._omissions.add(given, key, why)
+        file = word(f"./{path}")
+        return f'\nif [ -f {file} ]; then cat {file} >> "$CI_OUTPUT"; fi'
 
     def _timeout(self, key: str, given: Located) -> str | None:
         text = given.text or ""

@@ -60,7 +60,8 @@ class Job:
     """A job of another system: its cells, what it needs, and what is said of it as a whole.
 
     ``pattern`` has the keys with names of the matrix in place of values, if that can be. It starts from the disk of
-    ``parent``. Of the jobs in ``files``, which it needs, it takes what globs select of their artifacts.
+    ``parent``. Of the jobs in ``files``, which it needs, it takes what globs select of their artifacts. It has the
+    outputs of those in ``outputs_of``, so that it needs them itself, and not through others alone.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Job:
     parent: str | None = None
     when: Members = field(default_factory=dict)
     files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    outputs_of: tuple[str, ...] = ()
 
     @property
     def may_pass_over(self) -> bool:
@@ -156,7 +158,8 @@ class _Writing:
             *(self._behind[each] for each in job.needs if not self._jobs[each].may_pass_over)
         )
         given = {job.parent, *job.files}
-        kept = dict.fromkeys(each for each in job.needs if each not in given and each not in behind)
+        passed_over = behind - set(job.outputs_of)
+        kept = dict.fromkeys(each for each in job.needs if each not in given and each not in passed_over)
         needs = [each for name in kept for each in self._keys[name]]
         if "status" in job.when:  # it runs whatever came of them, so that each is waited for
             needs = [each for name in dict.fromkeys(job.needs) if name not in given for each in self._keys[name]]

@@ -133,8 +133,12 @@ CASES = {
 }
 HANDED = """\
 build-a: {stage: build, image: debian, script: [mkdir a, echo of a > a/one], artifacts: {paths: [a/]}}
-build-b: {stage: build, image: debian, script: [mkdir b, echo of b > b/two], artifacts: {paths: [b/]}}
-test: {stage: test, image: "node:22", script: cat a/one b/two}
+build-b:
+  stage: build
+  image: debian
+  script: [mkdir b, echo of b > b/two, echo B_SAYS=told > b.env]
+  artifacts: {paths: [b/], reports: {dotenv: b.env}}
+test: {stage: test, image: "node:22", script: [cat a/one b/two, echo "$B_SAYS"]}
 """
 MOVED = """\
 on: push
@@ -196,7 +200,7 @@ def test_the_files_are_all_but_one_that_is_refused():
 @pytest.mark.parametrize(
     ("file", "text", "logs"),
     [
-        (".gitlab-ci.yml", HANDED, {"build-a": "", "build-b": "", "test": "of a\nof b\n"}),
+        (".gitlab-ci.yml", HANDED, {"build-a": "", "build-b": "", "test": "of a\nof b\ntold\n"}),
         (".github/workflows/ci.yml", MOVED, {"build-one": "", "build-two": "", "publish": "one\ntwo\n"}),
     ],
 )

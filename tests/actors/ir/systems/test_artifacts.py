@@ -147,7 +147,6 @@ def test_dependencies_say_whose_files_a_job_takes():
         ("paths: [$OUT/x]", "", "not all of its paths are plain globs"),
         ("paths: [x/], exclude: [x/y]", "", "not all of its paths are plain globs"),
         ("paths: [x/], when: on_failure", "", "it keeps them only after a failure"),
-        ("paths: [x/], reports: {dotenv: v.env}", "", "variables of a report"),
         ("paths: [x/]", ", allow_failure: true", "it may fail"),
         ("paths: [x.txt]", ", parallel: 2", "keeps a file of one name"),
     ],
@@ -158,6 +157,33 @@ def test_files_that_gitlab_alone_hands_over_leave_the_job_out(artifacts: str, mo
     )
     assert all(job.name != "t" for job in found.plan().jobs)
     assert why in " ".join(each.why for each in found.omissions)
+
+
+def test_variables_of_a_report_are_outputs():
+    found = gitlab(
+        "b: {stage: build, script: echo V=1 > v.env, artifacts: {reports: {dotenv: v.env}}}\n"
+        "t: {stage: test, image: d, script: echo $V}\n"
+        "u: {stage: deploy, image: d, script: echo $V}\n"
+    )
+    assert found.losses == []
+    assert found.jobs == {"b": [], "t": ["b depends_on"], "u": ["b depends_on", "t depends_on"]}
+    assert found.plan().jobs[0].command.endswith("""if [ -f './v.env' ]; then cat './v.env' >> "$CI_OUTPUT"; fi""")
+    assert "one that a job declares itself wins there" in found.told("b.artifacts.reports.dotenv")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "artifacts: {reports: {dotenv: '*.env'}}",
+        "artifacts: {reports: {dotenv: ../v.env}}",
+        "artifacts: {reports: {dotenv: v.env}, when: always}",
+        "artifacts: {reports: {dotenv: v.env}}, parallel: 2",
+    ],
+)
+def test_variables_that_cannot_be_outputs_leave_the_job_out(given: str):
+    found = gitlab(f"a: {{script: x}}\nb: {{stage: build, script: x, {given}}}\nc: {{stage: .pre, script: x}}\n")
+    assert list(found.jobs) == ["c"]
+    assert "b.artifacts.reports.dotenv" in found.losses
 
 
 def test_a_file_of_two_jobs_leaves_out_who_takes_it():
