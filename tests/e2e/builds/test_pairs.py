@@ -90,6 +90,15 @@ CASES = {
         {"build": "passed", "check": "passed", "pack": "passed"},
         {"pack": "built"},
     ),
+    "generates": Case(
+        {
+            "plan.sh": 'echo "jobs: {a: {from: plan, run: cat more.yml}, b: {needs: a, run: ./b.sh}}"',
+            "notes.sh": "echo notes",
+            "b.sh": "echo from b",
+        },
+        {"plan": "passed", "notes": "passed", "a": "passed", "b": "passed"},
+        {"plan": "generated jobs: a, b", "a": "jobs: {a: ", "b": "from b"},
+    ),
     "keep": Case(
         {
             "install.sh": "ls ~/.cache/tools modules || mkdir -p ~/.cache/tools modules\n"
@@ -170,7 +179,7 @@ def test_a_pipeline_of_a_pair_runs(client: Client, name: str):
         check(rendered(pipeline, given, **case.given), case, case.again)
 
 
-@pytest.mark.parametrize("name", ["files", "matrix-when"])
+@pytest.mark.parametrize("name", ["files", "generates", "matrix-when"])
 def test_its_equal_in_python_runs(client: Client, name: str):
     case, pipeline = CASES[name], client.pipeline(f"{name}-in-python")
     given = source(PAIRS / f"{name}.py", case.programs, pipeline.slug)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 import pytest
 
 from actors.builds.attempt.finalizing import Finalizer
 from actors.builds.attempt.generating import JobGeneration
+from actors.builds.attempt.state import AttemptState
 from actors.builds.outcome import AttemptResult
 from storage import Build, JobState, SecretScope
 from tests.actors.conftest import Host
@@ -209,3 +211,22 @@ def test_generated_jobs_of_a_fork_get_no_secrets(host: Host):
     job = host.job(build, "a")
     assert (job.cache_key or "").startswith("7:")
     assert job.lock != "g"
+
+
+def test_jobs_wait_for_a_process_that_knows_of_them(host: Host, monkeypatch: pytest.MonkeyPatch):
+    """The end of the maker and its jobs are stored, and the process ends before it says so."""
+    change, stored = AttemptState._change, threading.Event()
+
+    def unsaid(self: AttemptState, state: JobState, *, soft_failed: bool = False) -> bool:
+        if state is JobState.PASSED:
+            stored.set()
+            return True
+        return change(self, state, soft_failed=soft_failed)
+
+    monkeypatch.setattr(AttemptState, "_change", unsaid)
+    build = host.build(ir_of({"maker": writing({"a": {"from": "maker", "run": "cat more.json"}})}))
+    assert stored.wait(60)
+    monkeypatch.undo()
+    host.restart()
+    assert host.finish(build).state == "passed"
+    assert states(host, build) == {"maker": "passed", "a": "passed"}

@@ -57,6 +57,7 @@ JOB = st.fixed_dictionaries(
         "name": WORDS,
         "cache": st.fixed_dictionaries({}, optional={"key": WORDS}),
         "when": st.fixed_dictionaries({}, optional={**CONDITIONS, "not": CONDITION, "status": st.just("always")}),
+        "generates": st.sampled_from(["more.yml", "a b/1.json"]),
         "matrix": st.dictionaries(
             st.sampled_from(["v", "on"]), st.lists(st.sampled_from(["1", "0x1"]), min_size=1, unique=True), min_size=1
         ),
@@ -85,6 +86,8 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
     """Return a document in which jobs need earlier ones; some use jobs of other files."""
     jobs = draw(st.dictionaries(WORDS, JOB, min_size=1, max_size=4))
     for job in jobs.values():
+        if "generates" in job:
+            job.pop("cache", None)
         if draw(st.integers(0, 3)) == 0:
             job |= {key: draw(each) for key, each in USED.items()}
     keys = list(jobs)
