@@ -28,7 +28,7 @@ from api.middleware.headers import Cors, Head, Headers
 from api.middleware.idempotency import DurableAnswers
 from api.middleware.rate_limits import PublicLimit, RateLimits
 from api.openapi.operations import Routes
-from api.operations import artifacts, builds, environments, jobs, meta, pipelines, secrets, user
+from api.operations import artifacts, builds, environments, issuer, jobs, meta, pipelines, secrets, user
 from api.operations.operation import Service, Serving
 from api.operations.things import LOG_PATH, RENDER_LOG_PATH, SERVICE_LOG_PATH
 from api.paging import Pager
@@ -151,7 +151,7 @@ def create_app(
     door = HttpDoor(service, core.access, core.pager, rates)
     routes.add("/healthz", HealthResource(engine))
     routes.add("/metrics", MetricsResource(registry, rates, settings.metrics_token))
-    door.add(routes, meta, user, pipelines, builds, secrets, jobs, environments, artifacts)
+    door.add(routes, meta, issuer, user, pipelines, builds, secrets, jobs, environments, artifacts)
     log_access, ranges = LogAccess(storage, core.access, log_tokens, rates, core.addresses), core.ranges
     logs = JobLogResource(storage, log_access, ranges)
     routes.add(LOG_PATH, logs)

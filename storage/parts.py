@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from storage.files.retention import ArtifactRetention, LogRetention, SourceRetention
     from storage.files.sources import Sources
     from storage.files.workspaces import Workspaces
+    from storage.issuer_keys import IssuerKeys
     from storage.leases.cache import Cache, Snapshots
     from storage.leases.force_finish import ForceFinish
     from storage.leases.kept_disks import KeptDisks

@@ -105,6 +105,7 @@ class Storage:
     schedules = _part(lambda self: parts.Schedules(self._database, self.pipelines))
     secrets = _part(lambda self: parts.Secrets(self._database, self.vault))
     generated = _part(lambda self: parts.GeneratedJobs(self._database))
+    issuer_keys = _part(lambda self: parts.IssuerKeys(self._database, self.vault))
     taken_builds = _part(lambda self: parts.TakenBuilds(self._database))
     told = _part(lambda self: parts.Told(self._database))
     _artifact_files = _part(lambda self: parts.ArtifactFiles(self.directory / ARTIFACTS))

@@ -34,6 +34,15 @@ class ClockRow(Row, table="clock"):
     set_by = peewee.BigIntegerField(null=True)
 
 
+class IssuerKeyRow(Row, table="issuer_keys"):
+    """A key that signs identity tokens; ``private_key`` is sealed."""
+
+    uuid = peewee.TextField()
+    public_key = peewee.TextField()
+    private_key = peewee.BlobField()
+    created_at = InstantField()
+
+
 class AuditRow(Row, table="audit_entries", record=AuditEntry):
     """One entry; never changed, and deleted only when it is the oldest."""
 

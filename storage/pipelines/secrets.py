@@ -11,13 +11,13 @@ import peewee
 
 from storage.database.statements import Columns, Query, Slots, SqlValue, Write, first, insert_into, slot, written
 from storage.errors import PipelineGone, SealBroken, SecretInvalid, SecretNotAllowed, SecretNotFound
-from storage.models.builds import AttemptRow
+from storage.models.builds import AttemptRow, JobRow
 from storage.models.pipelines import PipelineRow, SecretRow
 from storage.pipelines.secret_limits import changed_limits, is_limited, limits_of, refusal, refusal_of_build
 from storage.records.pipelines import Secret, SecretLimitChanges, SecretLimits, SecretScope
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from storage.database.connection import Database
     from storage.records.builds import Build
@@ -63,6 +63,13 @@ class Secrets:
             first,
         )
         limits = {getattr(SecretRow, each): slot(each) for each in _LIMITS.columns}
+        self._identified = Query(
+            database,
+            JobRow.select(JobRow.id)
+            .where(JobRow.build == slot("build_id"), JobRow.identity_audience.is_null(is_null=False))
+            .limit(1),
+            first,
+        )
         self._update = Write(
             database,
             lambda: SecretRow.update(
@@ -135,28 +142,31 @@ class Secrets:
         with self._database.write():
             return self._delete.run(**_SCOPE(scope), name=name) == 1
 
-    def resolve(self, build: Build, job: Job) -> dict[str, str]:
+    def resolve(self, build: Build, job: Job, made: Callable[[], Mapping[str, str]] = dict) -> dict[str, str]:
         """Return the secrets that a job names, by name; a pipeline's secret overrides its organization's.
 
-        A job of an untrusted build gets none.
+        ``made`` makes those of the attempt alone. A job of an untrusted build gets none.
 
         The values of an attempt are stored, sealed, at its first call. Later calls return the same ones, so that its
         log is masked by the values that it has. Raises SecretNotFound, SecretNotAllowed and SealBroken.
         """
-        if not job.secrets or build.untrusted:
+        if build.untrusted or not _has_any(job):
             return {}
+        if known := self.of_attempt(job):
+            return known
+        own = made()  # takes long, so nothing waits for it
         with self._database.write():
             resolved = self.of_attempt(job)
             if not resolved:
                 self._check_limits(build, job)
-                resolved = self._find(build, job.secrets)
+                resolved = {**self._find(build, job.secrets), **own}
                 sealed = self._vault.seal(json.dumps(resolved).encode(), _seal_context_of_attempt(job))
                 self._keep.run(job_id=job.id, attempt=job.attempt, secrets=sealed)
         return resolved
 
     def of_attempt(self, job: Job) -> dict[str, str]:
         """Return the secrets that a job's attempt has; empty if it has none or is finished. Raises SealBroken."""
-        sealed = self._of_attempt.one(job_id=job.id, attempt=job.attempt) if job.secrets else None
+        sealed = self._of_attempt.one(job_id=job.id, attempt=job.attempt) if _has_any(job) else None
         if sealed is None:
             return {}
         resolved: dict[str, str] = json.loads(self._vault.open(sealed, _seal_context_of_attempt(job)))
@@ -183,16 +193,25 @@ class Secrets:
     def shared_with(self, build: Build) -> str:
         """Return the name of the builds that may have the same limited secrets as this one; empty without any.
 
+        If its jobs get identity tokens, these builds are of the same ref, too.
+
         A build shares disks and kept folders only with these: others would find in them what its jobs have left of
         their secrets, or leave there what these run.
         """
+        ref = self._identified_ref(build)
         at_hand = self._at_hand.all(organization_id=build.organization_id, pipeline_id=build.pipeline_id)
         had = sorted(
             (each.name, *_LIMITS(limits).items())
             for each in at_hand
             if is_limited(limits := limits_of(each)) and not build.untrusted and not refusal_of_build(limits, build)
         )
-        return hashlib.sha256(repr(had).encode()).hexdigest()[:32] if had else ""
+        return hashlib.sha256(repr((had, ref) if ref else had).encode()).hexdigest()[:32] if had or ref else ""
+
+    def _identified_ref(self, build: Build) -> str | None:
+        """Return the ref that the identity tokens of a build say; None if no job of it gets one."""
+        if build.untrusted or self._identified.one(build_id=build.id) is None:
+            return None
+        return build.verified_ref or "unverified"
 
     def _check_limits(self, build: Build, job: Job) -> None:
         """Raise SecretNotAllowed if a secret that a job names is not for it."""
@@ -233,6 +252,10 @@ class Secrets:
                     found[name] = self._vault.open(sealed, _seal_context(scope, name)).decode()
                     break
         return found
+
+
+def _has_any(job: Job) -> bool:
+    return bool(job.secrets) or job.identity_audience is not None
 
 
 def _scopes(build: Build) -> tuple[SecretScope, SecretScope]:

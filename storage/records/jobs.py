@@ -190,6 +190,9 @@ class NewJob(Step):
     generates: str | None = None
     """The file of its workspace that declares more jobs of the build."""
 
+    identity_audience: str | None = None
+    """The service for which it gets an identity token; None if it gets none."""
+
 
 @immutable
 class Job(Step):
@@ -237,6 +240,7 @@ class Job(Step):
     environment: str | None = None
     generates: str | None = None
     generated_by: str | None = None
+    identity_audience: str | None = None
 
     @property
     def all_services(self) -> dict[str, Service]:

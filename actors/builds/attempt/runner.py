@@ -10,9 +10,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from actors import vms
-from actors.builds.attempt import told
+from actors.builds.attempt import identity, told
 from actors.builds.attempt.artifacts import ArtifactStore, Collection
 from actors.builds.attempt.assignment import parent_disk, spec_of
 from actors.builds.attempt.environment import builds_images, job_environment
@@ -182,7 +183,7 @@ class AttemptRunner:
 
     def _start(self, connection: vms.Connection) -> TimeLimit:
         """Populate the workspace and start the command; return the command's time limit."""
-        secrets = self._storage.secrets.resolve(self._build, self._job)
+        secrets = self._storage.secrets.resolve(self._build, self._job, self._identity)
         image = self._lease.image
         of_jobs = self._settings.jobs.env
         of_needed, disputed = told.variables_of(self._storage.told.outputs_given_to(self._job.id))
@@ -233,6 +234,18 @@ class AttemptRunner:
             message = f'the image "{image}" has no program of its own: give the step a command'
             raise vms.ImageNotFound(message)
         return argv
+
+    def _identity(self) -> dict[str, str]:
+        """Return the identity token of the attempt by its variable; none if it gets none."""
+        build, job = self._build, self._job
+        if not identity.is_identified(build, job):
+            return {}
+        pipeline = self._storage.pipelines.by_id(build.pipeline_id)
+        seconds = job.timeout_seconds or self._settings.jobs.step_timeout
+        terms = identity.TokenTerms(self._settings.base_url, str(uuid4()), self._clock.now(), seconds)
+        repository = "" if pipeline is None else pipeline.repository
+        claims = identity.claims_of(build, job, terms, repository=repository, runner=self._lease.provider)
+        return {identity.TOKEN_VARIABLE: self._storage.issuer_keys.signed(claims)}
 
     def _name_disk(self, of_jobs: Mapping[str, str]) -> None:
         """Note the name of the disk that the command will leave to the cache or another job."""

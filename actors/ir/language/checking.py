@@ -83,7 +83,9 @@ _OTHER_WORDS = {
 }
 """Words of other systems, and of the other languages, for what is said here in another way."""
 
-_WITHOUT_NAMES = frozenset({"matrix", "needs", "from", "files", "files_of", "when", "cache", "keep", "gate"})
+_WITHOUT_NAMES = frozenset(
+    {"matrix", "needs", "from", "files", "files_of", "when", "cache", "keep", "gate", "identity"}
+)
 """The keys of a job in whose texts no names are replaced."""
 
 _OF_COMMANDS = frozenset({"run", "shell", "command", "ready", "files"})

@@ -15,6 +15,7 @@ from actors.ir.decoding import quoted
 from actors.ir.language.names import nearest
 from actors.ir.language.scalars import (
     Arguments,
+    Audience,
     Cron,
     Duration,
     Environment,
@@ -440,6 +441,12 @@ class Gate(Strict):
     )
 
 
+class Identity(Strict):
+    """A token in `$CI_IDENTITY_TOKEN`, by which services that trust this one know the job."""
+
+    audience: Audience = Field(description="The service that takes the token, by its own name, as `sts.amazonaws.com`.")
+
+
 class Concurrency(Strict):
     """A group of builds of the organization, few of which run at a time. The others wait in order."""
 
@@ -489,6 +496,7 @@ class Job(Common):
     )
     concurrency: Lock | None = Field(None, description="A lock that the job needs while it runs.")
     gate: Gate | None = Field(None, description="A gate before the job, which people of its environment open.")
+    identity: Identity | None = Field(None, description="A token by which other services know the job.")
     matrix: Matrix | None = Field(None, description="Axes and their values: the job runs once for each combination.")
     cache: Annotated[Cache | None, Spelling(_empty_if_true, (_BOOLEAN,))] = Field(
         None, description="`true`, or more: a job that has passed once is not run again."

@@ -25,6 +25,7 @@ _NAMES = {
     "Concurrency": "Concurrency",
     "Lock": "Lock",
     "Gate": "Gate",
+    "Identity": "Identity",
     "Job": "JobKeys",
     "Condition": "Condition",
     "When": "When",

@@ -24,6 +24,7 @@ _TITLES = {
     "JobFile": "The file of a job",
     "Lock": "`jobs.KEY.concurrency`",
     "Gate": "`jobs.KEY.gate`",
+    "Identity": "`jobs.KEY.identity`",
     "Matrix": "`jobs.KEY.matrix`",
     "When": "`jobs.KEY.when`",
     "Condition": "`jobs.KEY.when.not`",

@@ -410,6 +410,9 @@ Glob = Annotated[str, Spelling(_glob, (_STRING,), alone=True)]
 Group = Annotated[str, Spelling(_group, (_STRING,), alone=True)]
 """The name of a concurrency group or lock."""
 
+Audience = Annotated[Line, StringConstraints(pattern="^[!-~]{1,255}$")]
+"""The name of a service that takes tokens."""
+
 Environment = Annotated[Line, StringConstraints(pattern=ENVIRONMENT_NAME)]
 """The name of an environment of the organization."""
 

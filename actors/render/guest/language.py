@@ -485,6 +485,13 @@ class Gate(TypedDict, total=False):
     """The environment of the organization that the job deploys to, one job at a time."""
 
 
+class Identity(TypedDict, total=False):
+    """A token in `$CI_IDENTITY_TOKEN`, by which services that trust this one know the job."""
+
+    audience: Required[str]
+    """The service that takes the token, by its own name, as `sts.amazonaws.com`."""
+
+
 class JobKeys(Defaults, total=False):
     """One command, which runs in a VM of its own."""
 
@@ -521,6 +528,8 @@ class JobKeys(Defaults, total=False):
     """A lock that the job needs while it runs."""
     gate: Gate
     """A gate before the job, which people of its environment open."""
+    identity: Identity
+    """A token by which other services know the job."""
     matrix: Mapping[str, str | Sequence[str | Mapping[str, str]]]
     """Axes and their values: the job runs once for each combination."""
     cache: bool | Cache

@@ -70,6 +70,7 @@ from storage import (
     SignUpPolicy,
     Storage,
     TriggerState,
+    VerifiedEvent,
     Visibility,
 )
 from tests.clock import ManualClock
@@ -209,15 +210,21 @@ class Everything:
                 strict_shell=False,
             )
             pipeline = storage.pipelines.create(organization.id, new)
+            job = new_job("only", lock="deploy", identity_audience="vault")
             for _ in range(2):
                 storage.builds.create(
-                    pipeline, NewBuild("main", "c0ffee", concurrency=Concurrency("g")), [new_job("only", lock="deploy")]
+                    pipeline,
+                    NewBuild("main", "c0ffee", concurrency=Concurrency("g")),
+                    [job],
                 )
             fork = NewBuild(
                 "eve:main", "c0ffee", untrusted_origin="pull/3", from_fork=True, approval_reason="eve is a stranger"
             )
             storage.builds.create(pipeline, fork, [new_job("only")])
             approved = storage.builds.create(pipeline, fork, [new_job("only")])
+            for event in VerifiedEvent:
+                new = NewBuild("main", "c0ffee", verified_event=event, verified_ref="refs/heads/main")
+                storage.builds.create_rejected(pipeline, new, "render_failed", "nothing")
             storage.approvals.approve(approved.id, "ann@example.org")
 
     def _gates(self) -> None:
@@ -271,7 +278,8 @@ class Everything:
         storage.invites.accept(accepted.token, storage.users.create("guest@example.org", "Guest"))
         storage.mail_opt_outs.set("admin@example.org", out=True)
         storage.secrets.put(SecretScope(acme), "OF_ALL", "hush")
-        storage.secrets.put(SecretScope(acme, self.pipeline.id), "OF_ONE", "hush too", {"branches": ["main"]})
+        storage.secrets.put(SecretScope(acme, self.pipeline.id), "OF_ONE", "hush too")
+        storage.secrets.put(SecretScope(acme), "OF_MAIN", "hush", {"branches": ["main"], "events": ["push"]})
 
     def _mails(self) -> None:
         mail = self.storage.mail
@@ -590,6 +598,7 @@ class Everything:
         parked = storage.leases.reserve_parked(str(uuid4()), "sandbox")
         storage.leases.parked(parked.id, member="m1")
         storage.leases.reserve_unclaimed(str(uuid4()), "sandbox", "debian:12", SHAPE)
+        assert storage.issuer_keys.public()
         storage.audit.write("root", "force-finish", "acme/web/1", "stuck", origin="pts/0", organization="acme")
 
 

@@ -141,6 +141,7 @@ def test_a_mistake_of_the_file_is_told(text: str, mistake: str):
             "run: '${{ matrix.djangoo }}', matrix: {django: [1]}",
             'run: unknown name "matrix.djangoo": did you mean "matrix.django"?',
         ),
+        ("run: x, identity: {}", 'identity.audience: it needs "audience"'),
         ("run: x, gate: {}", 'gate.environment: it needs "environment"'),
         ("run: x, gate: {environment: Prod}", "gate.environment: expected a name of a-z, 0-9 and -"),
         (

@@ -1,0 +1,130 @@
+"""The keys that sign the identity tokens of jobs: made, published before they sign, and dropped.
+
+Consumers fetch the public keys now and then and keep them. So a key is public for a day before it signs, but for the
+first, and as long as a token that it signed may live. The library is imported at its first use: few services have such
+jobs.
+"""
+
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from itertools import pairwise
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from storage.data_classes import immutable
+from storage.database.clock import from_micros, to_micros
+from storage.database.statements import Columns, Query, Write, insert_into, slot
+from storage.models.service import IssuerKeyRow
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from storage.database.connection import Database
+    from storage.vault import Vault
+
+ALGORITHM = "RS256"
+"""The one that every consumer takes: AWS, Google Cloud, Azure, Vault and cosign."""
+
+LONGEST_TOKEN = timedelta(hours=1)
+_AHEAD = timedelta(days=1)
+_SIGNS = timedelta(days=30)
+_LEEWAY = timedelta(hours=1)
+_BITS = 2048
+
+
+@immutable
+class IssuerKey:
+    """A key, whose ``public_key`` is a JWK as JSON. ``uuid`` is its name there, ``private_key`` is sealed."""
+
+    uuid: str
+    public_key: str
+    private_key: bytes
+    created_at: datetime
+
+
+_KEY = Columns.of(IssuerKey, IssuerKeyRow)
+
+
+class IssuerKeys:
+    """The keys of this service as an issuer of identity tokens. Safe in any thread."""
+
+    def __init__(self, database: Database, vault: Vault) -> None:
+        self._database = database
+        self._vault = vault
+        newest_first = IssuerKeyRow.select(*_KEY.selected).order_by(IssuerKeyRow.id.desc())
+        self._all = Query(database, newest_first, _KEY)
+        self._insert = Write(database, insert_into(IssuerKeyRow))
+        self._delete = Write(database, IssuerKeyRow.delete().where(IssuerKeyRow.uuid == slot("uuid")))
+
+    def public(self) -> list[Mapping[str, object]]:
+        """Return the public keys as JWKs, newest first."""
+        keys = self._current()
+        over = spent(keys, self._now())
+        return [json.loads(each.public_key) for each in keys if each not in over]
+
+    def signed(self, claims: Mapping[str, object]) -> str:
+        """Return a token with claims, of which ``exp`` is at most an hour from now. Raises SealBroken."""
+        from joserfc import jwt
+        from joserfc.jwk import RSAKey
+
+        key = signing_key(self._current(), self._now())
+        private = RSAKey.import_key(self._vault.open(key.private_key, _seal_context(key.uuid)))
+        header = {"alg": ALGORITHM, "typ": "JWT", "kid": key.uuid}
+        return jwt.encode(header, dict(claims), private, algorithms=[ALGORITHM])
+
+    def _now(self) -> datetime:
+        return from_micros(self._database.now())
+
+    def _current(self) -> list[IssuerKey]:
+        """Return the keys, newest first, after a new one is made and old ones are dropped if that is due."""
+        keys = self._all.all()
+        if not is_due(keys, self._now()):
+            return keys
+        made = self._make()  # takes long, so nothing waits for it
+        with self._database.write():
+            keys = self._all.all()
+            if is_due(keys, self._now()):
+                self._insert.run(
+                    uuid=made.uuid,
+                    public_key=made.public_key,
+                    private_key=made.private_key,
+                    created_at=to_micros(made.created_at),
+                )
+                for each in spent(keys, self._now()):
+                    self._delete.run(uuid=each.uuid)
+            return self._all.all()
+
+    def _make(self) -> IssuerKey:
+        from joserfc.jwk import RSAKey
+
+        uuid = str(uuid4())
+        key = RSAKey.generate_key(_BITS)
+        public = {**key.as_dict(private=False), "kid": uuid, "use": "sig", "alg": ALGORITHM}
+        sealed = self._vault.seal(key.as_pem(private=True), _seal_context(uuid))
+        return IssuerKey(uuid, json.dumps(public), sealed, self._now())
+
+
+def is_due(keys: Sequence[IssuerKey], now: datetime) -> bool:
+    """Tell whether a new key is to be made: there is none, or the newest, of ``keys[0]``, is 30 days old."""
+    return not keys or now - keys[0].created_at >= _SIGNS
+
+
+def signing_key(keys: Sequence[IssuerKey], now: datetime) -> IssuerKey:
+    """Return the key that signs now: the newest that was public for a day, else the oldest."""
+    return next((each for each in keys if now - each.created_at >= _AHEAD), keys[-1])
+
+
+def spent(keys: Sequence[IssuerKey], now: datetime) -> list[IssuerKey]:
+    """Return the keys, of those newest first, that signed no token which may live now."""
+    over = _AHEAD + LONGEST_TOKEN + _LEEWAY
+    return [old for newer, old in pairwise(keys) if now - newer.created_at >= over]
+
+
+def _seal_context(uuid: str) -> bytes:
+    """Return the seal context of a key; it is part of the stored format and never changes."""
+    return f"issuer key {uuid}".encode()
