@@ -56,10 +56,9 @@ class IssuerKeys:
     def __init__(self, database: Database, vault: Vault) -> None:
         self._database = database
         self._vault = vault
-        newest_first = IssuerKeyRow.select(*_KEY.selected).order_by(IssuerKeyRow.id.desc())
-        self._all = Query(database, newest_first, _KEY)
-        self._insert = Write(database, insert_into(IssuerKeyRow))
-        self._delete = Write(database, IssuerKeyRow.delete().where(IssuerKeyRow.uuid == slot("uuid")))
+        self._all = Query(database, lambda: IssuerKeyRow.select(*_KEY.selected).order_by(IssuerKeyRow.id.desc()), _KEY)
+        self._insert = Write(database, lambda: insert_into(IssuerKeyRow))
+        self._delete = Write(database, lambda: IssuerKeyRow.delete().where(IssuerKeyRow.uuid == slot("uuid")))
 
     def public(self) -> list[Mapping[str, object]]:
         """Return the public keys as JWKs, newest first."""

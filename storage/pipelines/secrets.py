@@ -65,9 +65,11 @@ class Secrets:
         limits = {getattr(SecretRow, each): slot(each) for each in _LIMITS.columns}
         self._identified = Query(
             database,
-            JobRow.select(JobRow.id)
-            .where(JobRow.build == slot("build_id"), JobRow.identity_audience.is_null(is_null=False))
-            .limit(1),
+            lambda: (
+                JobRow.select(JobRow.id)
+                .where(JobRow.build == slot("build_id"), JobRow.identity_audience.is_null(is_null=False))
+                .limit(1)
+            ),
             first,
         )
         self._update = Write(

@@ -223,8 +223,8 @@ class Everything:
             storage.builds.create(pipeline, fork, [new_job("only")])
             approved = storage.builds.create(pipeline, fork, [new_job("only")])
             for event in VerifiedEvent:
-                new = NewBuild("main", "c0ffee", verified_event=event, verified_ref="refs/heads/main")
-                storage.builds.create_rejected(pipeline, new, "render_failed", "nothing")
+                of_main = NewBuild("main", "c0ffee", verified_event=event, verified_ref="refs/heads/main")
+                storage.builds.create_rejected(pipeline, of_main, "render_failed", "nothing")
             storage.approvals.approve(approved.id, "ann@example.org")
 
     def _gates(self) -> None:
