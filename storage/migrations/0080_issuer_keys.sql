@@ -9,4 +9,3 @@ CREATE TABLE issuer_keys (
 
 -- The service for which a job gets an identity token.
 ALTER TABLE jobs ADD COLUMN identity_audience TEXT CHECK (identity_audience <> '');
-CREATE INDEX jobs_identified ON jobs (build_id) WHERE identity_audience IS NOT NULL;

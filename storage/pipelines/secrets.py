@@ -63,11 +63,12 @@ class Secrets:
             first,
         )
         limits = {getattr(SecretRow, each): slot(each) for each in _LIMITS.columns}
+        asks = JobRow.identity_audience.is_null(is_null=False)  # or so may jobs that are generated
         self._identified = Query(
             database,
             lambda: (
                 JobRow.select(JobRow.id)
-                .where(JobRow.build == slot("build_id"), JobRow.identity_audience.is_null(is_null=False))
+                .where(JobRow.build == slot("build_id"), asks | JobRow.generates.is_null(is_null=False))
                 .limit(1)
             ),
             first,
