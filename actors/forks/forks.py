@@ -106,6 +106,8 @@ class Forks:
         origin = None if left is None else storage.leases.by_uuid(left.name)
         if left is None or origin is None:
             raise DiskGone(self._why_gone(job))
+        if before and any(edge.workspace for edge in storage.jobs.edges_to(job.id)):
+            raise DiskGone("the job began in the workspace of another job, which is not kept: fork it as it ended")
         provider = self._providers.of(left)
         image = provider.snapshot_image(left.name)
         start = self._below(left) if before else left

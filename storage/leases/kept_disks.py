@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import peewee
-
 from storage.database.statements import Columns, Query, Write, insert_into, slot
 from storage.models.leases import KeptDiskRow, SnapshotRow
 from storage.records.leases import KeptDisk, Snapshot
@@ -38,15 +36,6 @@ class KeptDisks:
             ),
             _KEPT,
         )
-        self._use = Query(
-            database,
-            lambda: (
-                KeptDiskRow.select(peewee.fn.COUNT(KeptDiskRow.snapshot), peewee.fn.TOTAL(SnapshotRow.bytes))
-                .join(SnapshotRow, on=of_snapshot)
-                .where(KeptDiskRow.organization_id == slot("organization_id"))
-            ),
-            lambda row: (int(row[0]), int(row[1])),
-        )
         self._of_job = Query(
             database,
             lambda: (
@@ -74,10 +63,6 @@ class KeptDisks:
     def all(self) -> list[KeptDisk]:
         """Return every kept disk, oldest first."""
         return self._all.all()
-
-    def use(self, organization_id: int) -> tuple[int, int]:
-        """Return how many disks of an organization are kept, and their bytes as far as they are measured."""
-        return self._use.one(organization_id=organization_id) or (0, 0)
 
     def of_job(self, job_id: int) -> Snapshot | None:
         """Return the snapshot that a job has left last, if it is kept."""
