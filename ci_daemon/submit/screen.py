@@ -60,6 +60,8 @@ class Screen:
             case LogLine(job=job, text=text, service=service):
                 self._write(self._name(job, service), _coloured(text))
             case JobUpdated(job=job):
+                if job.uuid not in self._colours:  # another job has generated it
+                    self._prepare([job])
                 if job.state is not JobState.PENDING:
                     style = look_of(job.state).style
                     self._write(self._name(job), Text(f"* {_clean(_outcome(job))}", style))
@@ -88,8 +90,8 @@ class Screen:
         )
 
     def _prepare(self, jobs: Iterable[JobRecord]) -> None:
-        for position, job in enumerate(jobs):
-            self._colours[job.uuid] = _NAME_COLOURS[position % len(_NAME_COLOURS)]
+        for job in jobs:
+            self._colours[job.uuid] = _NAME_COLOURS[len(self._colours) % len(_NAME_COLOURS)]
             names = [_clean(job.name), *(_of_service(job, service) for service in job.services)]
             self._width = max(self._width, min(max(map(len, names)), _MAX_NAME_WIDTH))
 

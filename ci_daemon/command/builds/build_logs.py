@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import click
@@ -52,13 +53,21 @@ def logs(session: Session, *, name: BuildName, step: str | None, follow: bool) -
         screen = submission.Screen(sys.stdout)
         screen.show(submission.FollowStarted(build, tuple(each.job for each in tails if each.service is None)))
         if follow:
-            for line in _followed(reader, tails):
+            for line in chain(_followed(reader, tails), _of_generated(reader, tails, step)):
                 screen.show(line)
         else:
             print_paged(screen.text(line) for each in tails for line in each.rest())
         if build.error_message is not None and not jobs:
             for text in _reason(build, build.error_message, logged=bool(tails)).splitlines():
                 screen.print(text)
+
+
+def _of_generated(reader: BuildReader, shown: list[_LogTail], step: str | None) -> Iterator[LogLine]:
+    """Yield the lines of the jobs of a build that others have generated since its logs were ``shown``."""
+    known = {each.job.uuid for each in shown}
+    for tail in _log_tails(reader, reader.build(), reader.jobs(), step):
+        if tail.job.uuid not in known:
+            yield from tail.rest()
 
 
 def _reason(build: BuildRecord, message: str, *, logged: bool) -> str:

@@ -59,3 +59,10 @@ def test_a_rebuild_generates_anew_and_the_command_says_who_did(daemon: Daemon, p
     assert shown["after"]["generated_by"] == shown["maker"]["id"]
     lines = daemon.command("build", "show", name).stdout.splitlines()
     assert [line.split()[0] for line in lines if line.endswith(" maker")] == ["child", "after"]
+
+
+def test_logs_that_are_followed_have_generated_jobs(daemon: Daemon, pipeline: Pipeline):
+    name = f"{pipeline.client.org}/{pipeline.slug}/1"
+    pipeline.build(IR)
+    lines = daemon.command("build", "logs", "--follow", name).stdout.splitlines()
+    assert {"maker | generated jobs: child, after", "child | made", "after | after"} <= set(lines)
