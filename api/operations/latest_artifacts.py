@@ -94,7 +94,7 @@ def _is_to_member(call: Call, pipeline: Pipeline) -> bool:
 def _latest_build(call: Call, pipeline: Pipeline, query: Query) -> Build:
     """Return the latest build that passed of a branch, by default the default one. Raises ApiError."""
     storage, named = call.storage, query.given["branch"] or pipeline.default_branch
-    latest = storage.builds.latest_passed if _is_to_member(call, pipeline) else storage.builds.latest_published
+    latest = storage.builds.latest_passed if _is_to_member(call, pipeline) else storage.builds.latest_verified
     build = latest(pipeline.id, named)
     if build is None:
         raise ApiError("build_not_found", f"no build of the branch {named} has passed")

@@ -19,10 +19,8 @@ from storage.models.accounts import OrganizationRow
 from storage.models.builds import BuildRow, JobRow
 from storage.models.fields import ListField
 from storage.models.pipelines import PipelineRow
-from storage.models.source_hosts import BuildOriginRow
 from storage.records.builds import HEADS, TAGS, BuildState, VerifiedEvent, WaitsFor
 from storage.records.jobs import JobState
-from storage.records.source_hosts import OriginEvent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,13 +92,10 @@ class Builds:
             )
             return builds.where(BuildRow.id == newest.order_by(passed.number.desc()).limit(1))
 
-        of_pull_request = BuildOriginRow.select(peewee.SQL("1")).where(
-            BuildOriginRow.build == passed.id, BuildOriginRow.event == OriginEvent.PULL_REQUEST
-        )
         self._latest_passed = Query(database, latest_passed, BUILD)
-        self._latest_published = Query(
+        self._latest_verified = Query(
             database,
-            lambda: latest_passed(~peewee.fn.EXISTS(of_pull_request)),
+            lambda: latest_passed(passed.verified_ref == peewee.Value(HEADS).concat(slot("branch"))),
             BUILD,
         )
         self._unfinished = Query(database, lambda: builds.where(unfinished).order_by(BuildRow.id), BUILD)
@@ -244,9 +239,9 @@ class Builds:
         """Return the newest build of a branch that passed and has a lower number; no build of a fork."""
         return self._latest_passed.one(pipeline_id=pipeline_id, branch=branch, before=before)
 
-    def latest_published(self, pipeline_id: int, branch: str) -> Build | None:
-        """Return the newest build of a branch that passed, none of a fork or pull request."""
-        return self._latest_published.one(pipeline_id=pipeline_id, branch=branch, before=NEWEST)
+    def latest_verified(self, pipeline_id: int, branch: str) -> Build | None:
+        """Return the newest build that passed and whose branch the service has verified."""
+        return self._latest_verified.one(pipeline_id=pipeline_id, branch=branch, before=NEWEST)
 
     def unfinished(self) -> list[Build]:
         """Return every build that is not terminal, oldest first."""

@@ -126,11 +126,13 @@ def _taken_build(storage: Storage, build: Build, source: str) -> Build:
     taken_id = storage.taken_builds.get(build.id, source)
     if taken_id is None:
         named = branch or pipeline.default_branch
-        latest_of = storage.builds.latest_published if build.untrusted else storage.builds.latest_passed
-        latest = latest_of(pipeline.id, named)
+        latest = storage.builds.latest_verified(pipeline.id, named)
         if latest is None:
             of_pipeline = f"{build.organization_slug}/{pipeline.slug}"
-            raise FilesMissing(f'no build of {of_pipeline} on the branch "{named}" has passed yet')
+            raise FilesMissing(
+                f'no build of {of_pipeline} on the branch "{named}" has passed yet, of those that the service started'
+                " for the branch or an admin submitted"
+            )
         taken_id = storage.taken_builds.take(build.id, source, latest.id)
     taken = storage.builds.get(taken_id)
     if taken is None:

@@ -120,6 +120,9 @@ def test_files_in_place_of_a_folder_are_an_error(host: Host):
     assert "cannot be put into the workspace" in message
 
 
+_COUNTING = "of those that the service started for the branch or an admin submitted"
+
+
 @pytest.fixture
 def base(host: Host) -> Pipeline:
     """Another pipeline of the organization."""
@@ -128,7 +131,8 @@ def base(host: Host) -> Pipeline:
 
 
 def built_by(host: Host, pipeline: Pipeline, text: str, end: str = "true", **fields: Any) -> Build:
-    """Build a pipeline whose job keeps a file."""
+    """Build main of a pipeline, as after a push; its job keeps a file."""
+    fields = {"verified_ref": "refs/heads/main"} | fields
     jobs = {"package": keeps(f"mkdir dist; echo {text} >dist/f; {end}", "dist/*")}
     return host.finish(host.build(json.dumps({"version": "1", "jobs": jobs}), pipeline, **fields))
 
@@ -141,6 +145,8 @@ def test_files_of_the_last_passed_build_are_laid(host: Host, base: Pipeline):
     built_by(host, base, "passed")
     built_by(host, base, "failed", "exit 1")
     built_by(host, base, "forked", from_fork=True)
+    built_by(host, base, "claimed", verified_ref=None)
+    built_by(host, base, "of a pull request", verified_ref="refs/pull/1/head")
     own = keeps("echo own >o", "o")
     build = built(host, own=own, use=takes_of("cat o dist/f", files={"own": ["o"]}))
     assert host.log(build, "use").decode().splitlines() == [
@@ -173,7 +179,11 @@ def test_a_retry_takes_files_of_the_same_build(host: Host, base: Pipeline):
     [
         ("gone", "package", 'there is no pipeline "gone" in ada-example-org to take files of'),
         ("base-image", "other", 'ada-example-org/base-image/1 has no job "other"'),
-        ("base-image@v2", "package", 'no build of ada-example-org/base-image on the branch "v2" has passed yet'),
+        (
+            "base-image@v2",
+            "package",
+            f'no build of ada-example-org/base-image on the branch "v2" has passed yet, {_COUNTING}',
+        ),
     ],
 )
 def test_files_of_a_pipeline_that_are_not_there(host: Host, base: Pipeline, source: str, job: str, why: str):
