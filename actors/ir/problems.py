@@ -124,7 +124,7 @@ class Problem:
         return self.matcher, at, str(self.level), self.message, self.path, self.line, self.column, self.title
 
 
-def problems(lines: Iterable[str], names: Sequence[str]) -> Iterator[Problem]:
+def find_problems(lines: Iterable[str], names: Sequence[str]) -> Iterator[Problem]:
     """Yield the problems that lines of a log name, each once, by the first of these matchers."""
     searches = [_Search(name, MATCHERS[name]) for name in names if name in MATCHERS]
     known = set()

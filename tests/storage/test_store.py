@@ -37,6 +37,7 @@ def test_a_new_state_directory_is_its_owners_alone(state: Path):
         "kept",
         "logs",
         "sources",
+        "workspaces",
     }
     for path in (state, *state.iterdir()):
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0

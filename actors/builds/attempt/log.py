@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actors.ir import problems
+from actors.ir import find_problems
 from storage import Masker
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def problems_of_logs(logs: list[str], names: list[str]) -> tuple[list[ProblemRow
                 before += piece.count(b"\n")
     with Path(logs[-1]).open("rb") as log:
         text = log.read(_SEARCHED_BYTES).decode("utf-8", "replace")
-    found = problems(text.split("\n"), names)
+    found = find_problems(text.split("\n"), names)
     rows = [
         (
             each.matcher,

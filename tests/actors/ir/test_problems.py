@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from actors.builds.attempt.log import MOST_FOUND, problems_of_logs
-from actors.ir.problems import MATCHERS, Problem, problems
+from actors.ir.problems import MATCHERS, Problem, find_problems
 from storage import AnnotationLevel
 
 ERROR, WARNING, NOTICE = AnnotationLevel
@@ -70,13 +70,15 @@ STYLISH = """\
 def test_a_line_of_a_program_is_a_problem(name: str, log: str, found: list[tuple[object, ...]]):
     shown = [
         (each.log_line, each.level, each.message, each.path, each.line, each.column, each.title)
-        for each in problems(log.split("\n"), [name])
+        for each in find_problems(log.split("\n"), [name])
     ]
     assert shown == found
 
 
 def test_a_problem_is_found_once_by_the_first_matcher():
-    found = list(problems(["a.c:3: error: x", "10%\ra.c:3: error: x", "a.c:4: error: x"], ["mypy", "gcc", "unknown"]))
+    found = list(
+        find_problems(["a.c:3: error: x", "10%\ra.c:3: error: x", "a.c:4: error: x"], ["mypy", "gcc", "unknown"])
+    )
     assert found == [Problem("mypy", line, ERROR, "x", "a.c", at, None, None) for line, at in ((1, 3), (3, 4))]
 
 

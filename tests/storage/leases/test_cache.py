@@ -11,6 +11,7 @@ from storage import (
     Build,
     BuildState,
     CacheEntry,
+    Dependency,
     Job,
     JobOutputs,
     JobState,
@@ -217,7 +218,7 @@ def test_entries_are_listed_longest_unused_first_by_owner(storage: Storage, worl
 def test_a_build_may_hit_if_a_scheduled_job_has_a_stored_key(storage: Storage, world: World):
     _store(storage, world, key="k")
     may, other = world.build(_cacheable("k")), world.build(_cacheable("l"))
-    pending = world.build(new_job(), _cacheable("k", depends_on=((0, BUILDS_IN, False),)))
+    pending = world.build(new_job(), _cacheable("k", depends_on=(Dependency(0, BUILDS_IN, False),)))
     none = world.build(new_job())
     foreign = world.build(_cacheable("k"), pipeline=world.other_pipeline("Other"))
     assert [storage.cache.may_hit(build.id) for build in (may, other, pending, none, foreign)] == [
