@@ -74,6 +74,17 @@ class Document:
         return Mark(1, 1)
 
 
+_IN_WORDS = {
+    "mapping values are not allowed in this context": (
+        'a ": " begins a mapping, which cannot be here: quote the text, or put it behind `|` on lines of its own'
+    ),
+    "found character that cannot start any token": (
+        "no value begins with this character: indent by spaces, not tabs, and quote text that begins with it"
+    ),
+}
+"""Words of the library for the two usual mistakes, and words that say what to do."""
+
+
 def read_yaml(text: str) -> Document:
     """Return the document of a text. Raises NotYaml."""
     if len(text.encode(errors="replace")) > MAX_BYTES:
@@ -85,7 +96,7 @@ def read_yaml(text: str) -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         problem = (error.problem or error.context or "it is not YAML").removeprefix("but ")
-        raise NotYaml(problem, None if mark is None else _mark(mark)) from None
+        raise NotYaml(_IN_WORDS.get(problem, problem), None if mark is None else _mark(mark)) from None
     except (yaml.YAMLError, ValueError) as error:
         message = f"it is not YAML: {str(error).splitlines()[0]}"
         raise NotYaml(message) from None

@@ -49,6 +49,16 @@ def test_an_alias_is_what_its_anchor_is():
         ("", "the file is empty", None),
         ("a: [1", "did not find expected ',' or ']'", Mark(2, 1)),
         ("a: *b", "found undefined alias", Mark(1, 4)),
+        (
+            "run: echo 'error: boom'; false",
+            'a ": " begins a mapping, which cannot be here: quote the text, or put it behind `|` on lines of its own',
+            Mark(1, 17),
+        ),
+        (
+            "a:\n\tb: 1",
+            "no value begins with this character: indent by spaces, not tabs, and quote text that begins with it",
+            Mark(2, 1),
+        ),
         ("a: 1\n---\nb: 2", "another document begins here: a file has one pipeline", Mark(2, 1)),
         (
             "a: !!python/object:os.system {}",
