@@ -341,7 +341,7 @@ class FrontEnd:
 class EngineSettings:
     """The sections that the engine uses, and the addresses of the API.
 
-    ``api_address`` is where this process reaches the API, ``base_url`` is what goes into ``CI_BUILD_URL``.
+    ``api_address`` is where this process reaches the API, ``base_url`` is where others do.
     """
 
     pool: PoolSettings

@@ -223,7 +223,7 @@ class Forks:
         return job_environment(
             build,
             job,
-            settings.base_url,
+            settings.pages.page_of(build),
             of_jobs=settings.jobs.env,
             of_image=of_image,
             of_needed=variables_of(storage.told.outputs_given_to(job.id))[0],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
+from actors import source_hosts
 from actors.notifications.messages import (
     TEST_EVENT,
     failed_steps,
@@ -129,12 +130,18 @@ class Announcements:
             case NotificationKind.EMAIL:
                 return self._prepared_mail(notification, event, build, failed, page)
             case NotificationKind.SLACK:
-                body = slack_message(event, build, page, failed)
+                body = slack_message(event, build, page, failed, self._commit_page(build))
             case NotificationKind.WEBHOOK:
                 body = webhook_body(event, build, self._describe(build), page, at)
             case _:
                 assert_never(notification.kind)
         return partial(self._storage.notification_deliveries.add, notification.id, event, build.number, body)
+
+    def _commit_page(self, build: Build) -> str | None:
+        pipeline = self._storage.pipelines.by_id(build.pipeline_id)
+        repository = None if pipeline is None else self._storage.repositories.of_pipeline(pipeline)
+        pages = source_hosts.HostPages.of(repository)
+        return pages.commit(build.commit) if pages is not None and build.commit else None
 
     def _prepared_mail(
         self, notification: Notification, event: BuildEvent, build: Build, failed: Sequence[FailedStep], page: str

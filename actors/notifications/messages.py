@@ -48,8 +48,12 @@ def headline(event: BuildEvent, build: Build) -> str:
 
 def subject_line(build: Build) -> str:
     """Return the commit, unless it is git's null commit, and the first line of its message."""
+    return " ".join(part for part in _subject(build) if part)
+
+
+def _subject(build: Build) -> tuple[str, str]:
     commit, message = build.commit or "", (build.message or "").strip().partition("\n")[0].strip()
-    return f"{commit[:_SHORT_COMMIT] if commit.strip('0') else ''} {message}".strip()
+    return commit[:_SHORT_COMMIT] if commit.strip("0") else "", message
 
 
 def failed_steps(storage: Storage, build: Build) -> list[FailedStep]:
@@ -92,10 +96,14 @@ def _reason(job: Job) -> str:
     return "failed" if job.exit_code is None else f"exit code {job.exit_code}"
 
 
-def slack_message(event: BuildEvent, build: Build, page: str, failed: Sequence[FailedStep]) -> str:
-    """Return the message of a build's event, as JSON."""
+def slack_message(
+    event: BuildEvent, build: Build, page: str, failed: Sequence[FailedStep], commit_page: str | None = None
+) -> str:
+    """Return the message of a build's event, as JSON, with links to its page and to that of its commit."""
     title = f"<{page}|{_escaped(headline(event, build))}>"
-    lines = [_escaped(line) for line in (subject_line(build), build.error_message or "") if line]
+    commit, message = map(_escaped, _subject(build))
+    subject = f"<{commit_page}|{commit}> {message}".strip() if commit and commit_page else f"{commit} {message}".strip()
+    lines = [line for line in (subject, _escaped(build.error_message or "")) if line]
     lines += [f"• {_escaped(step.name)}: {_escaped(step.reason)}" for step in failed]
     return _message("\n".join((f"*{title}*", *lines)))
 

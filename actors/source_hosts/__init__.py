@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         Received,
         SourceHost,
     )
+    from actors.source_hosts.links import HostPages
     from actors.source_hosts.payloads import WebhookSecrets
     from actors.source_hosts.plain_git import PlainGit
     from actors.source_hosts.settings import GITHUB, BitbucketSettings, GithubAppSettings

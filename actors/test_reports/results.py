@@ -92,7 +92,7 @@ class TestResults:
     left_out: str | None = None
 
 
-NO_TESTS = TestResults()
+NO_TESTS: TestResults = TestResults()
 """The results of a build that has none."""
 
 

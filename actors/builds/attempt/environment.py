@@ -43,7 +43,7 @@ def declared_environment(
 def job_environment(
     build: Build,
     job: Job,
-    base_url: str,
+    page: str,
     *,
     of_jobs: Mapping[str, str],
     of_image: Mapping[str, str],
@@ -53,13 +53,13 @@ def job_environment(
 ) -> dict[str, str]:
     """Return the variables of a job's command. Later sources win, and the service's own win over all.
 
-    ``of_jobs`` are the owner's for all jobs (``jobs.env``), ``of_needed`` the outputs of the jobs that it needs.
+    ``page`` is the address of the build's page. ``of_jobs`` are the owner's for all jobs (``jobs.env``), ``of_needed``
+    the outputs of the jobs that it needs.
     ``CI_CPUS`` and ``CI_MEMORY_MB`` are the shape of the job's VM: `nproc` and ``/proc/meminfo`` show the host's.
     Buildah and Podman find the settings of a job that builds images by ``CONTAINER_VARIABLES``.
 
     Raises EnvironmentTooLarge.
     """
-    build_path = f"organizations/{build.organization_slug}/pipelines/{build.pipeline_slug}/builds/{build.number}"
     env = {
         **_DEFAULTS,
         **of_image,
@@ -72,7 +72,7 @@ def job_environment(
         "CI_PIPELINE": build.pipeline_slug,
         "CI_BUILD_NUMBER": str(build.number),
         "CI_BUILD_ID": build.external_id,
-        "CI_BUILD_URL": f"{base_url}/api/v0/{build_path}",
+        "CI_BUILD_URL": page,
         "CI_JOB_ID": job.uuid,
         "CI_STEP_KEY": job.step_key,
         "CI_BRANCH": build.branch or "",

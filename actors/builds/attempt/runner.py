@@ -190,7 +190,7 @@ class AttemptRunner:
         env = job_environment(
             self._build,
             self._job,
-            self._settings.base_url,
+            self._settings.pages.page_of(self._build),
             of_jobs=of_jobs,
             of_image={} if image is None else self._images.environment(image),
             of_needed=of_needed,

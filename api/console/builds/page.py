@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
-from urllib.parse import quote, urlsplit
 
 import falcon
 
+from actors import source_hosts
 from actors.test_reports import CaseOutcome
 from api.console.artifacts import trees
 from api.console.builds.debugging import held_vms
@@ -22,7 +23,7 @@ from api.console.errors import Page
 from api.console.pages import whole_number
 from api.operations.coverage import CoverageRecord, listed_files
 from api.state_looks import LOOKS, in_signs, look_of, worst
-from storage import RENDER_LOG, BuildPeople, EdgeKind
+from storage import RENDER_LOG, BuildPeople, EdgeKind, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from actors.test_reports import ReadReports
     from api.console.builds.states import BuildView, JobView
     from api.console.site import Site
-    from storage import Build, Pipeline, Repository
+    from storage import Build, Pipeline
 
 _VIEWS = (
     ("jobs", "Jobs"),
@@ -56,6 +57,19 @@ _RENDER_LOG_BYTES = 64 * 2**10
 _MOST_ARTIFACTS = 500
 _MOST_FILES = 500
 _MOST_ANNOTATIONS = 200
+
+
+@immutable
+class _AtHost:
+    """The addresses of what a build is of at its source host, and the ``number`` of its pull request."""
+
+    commit: str | None = None
+    branch: str | None = None
+    number: int | None = None
+    pull_request: str | None = None
+
+
+_NOWHERE = _AtHost()
 
 
 class BuildPage(Page):
@@ -91,7 +105,7 @@ class BuildPage(Page):
             sources=_SOURCES,
             people=site.storage.build_history.people(build.id) if member else BuildPeople(),
             pipeline_name="" if its_pipeline is None else its_pipeline.name,
-            commit_url=self._commit_url(build, its_pipeline) if member else None,
+            at_host=self._at_host(build, its_pipeline) if member else _NOWHERE,
             counts=self._counts(moment.view, member=member),
             counts_tests=member and site.storage.artifacts.count_ending(build.id, ".xml") > 0,
             form_token=site.form_token(req),
@@ -137,9 +151,20 @@ class BuildPage(Page):
         files = self._site.storage.artifacts.count_ending(view.build.id, "") if member else 0
         return {"jobs": len(view.jobs), "artifacts": files}
 
-    def _commit_url(self, build: Build, pipeline: Pipeline | None) -> str | None:
-        repository = None if pipeline is None else self._site.storage.repositories.of_pipeline(pipeline)
-        return None if repository is None or not build.commit else commit_url(repository, build.commit)
+    def _at_host(self, build: Build, pipeline: Pipeline | None) -> _AtHost:
+        storage = self._site.storage
+        repository = None if pipeline is None else storage.repositories.of_pipeline(pipeline)
+        pages, origin = source_hosts.HostPages.of(repository), storage.build_origins.get(build.id)
+        number = None if origin is None else origin.pull_request
+        if pages is None:
+            return replace(_NOWHERE, number=number)
+        return _AtHost(
+            commit=pages.commit(build.commit) if build.commit else None,
+            # The branch of a fork is in another repository.
+            branch=pages.branch(build.branch) if build.branch and not build.from_fork else None,
+            number=number,
+            pull_request=None if number is None else pages.pull_request(number),
+        )
 
     def _graph(self, req: falcon.Request, view: BuildView) -> dict[str, object]:
         position = {job.id: job.position for job in view.jobs}
@@ -182,24 +207,6 @@ def count_of_tests(read: ReadReports) -> str:
     """Return the number of tests that failed with its sign, or of all; empty without tests."""
     failed = read.counts.get(CaseOutcome.FAILED, 0)
     return f"{failed} {look_of('failed').sign}" if failed else str(sum(read.counts.values()) or "")
-
-
-_COMMIT_PATHS = {
-    "github": "commit",
-    "forgejo": "commit",
-    "gitea": "commit",
-    "gitlab": "-/commit",
-    "bitbucket": "commits",
-}
-
-
-def commit_url(repository: Repository, commit: str) -> str | None:
-    """Return the address of a commit at its source host; None if the host has no pages that are known."""
-    path, url = _COMMIT_PATHS.get(repository.provider), urlsplit(repository.url)
-    if path is None or url.scheme not in {"http", "https"} or url.hostname is None:
-        return None
-    place = f"{url.hostname}:{url.port}" if url.port else url.hostname
-    return f"{url.scheme}://{place}{url.path.rstrip('/').removesuffix('.git')}/{path}/{quote(commit, safe='')}"
 
 
 def _in_signs(positions: Sequence[int], by_position: Mapping[int, JobView]) -> str:

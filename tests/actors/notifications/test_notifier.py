@@ -20,12 +20,14 @@ from actors.mail import Mails, MailSettings
 from actors.messages import PollStorage
 from actors.notifications import NotificationSettings, deliver_test, new_notification
 from actors.notifications.announcing import Announcements
+from actors.notifications.messages import slack_message
 from actors.notifications.notifier import Notifier
 from actors.parts import Parts
 from actors.settings import LiveSettings
 from actors.supervision import spawn
 from storage import (
     Build,
+    BuildEvent,
     BuildState,
     JobState,
     Letter,
@@ -320,6 +322,14 @@ def test_slack_text_cannot_call_people_or_make_links(world: World):
     assert commit == "c0ffee &lt;!channel&gt; @\u200beveryone &lt;https://evil.example|click&gt; &amp; more"
     assert step == "• test: exit code 3"
     assert "webhook-signature" not in {name.lower() for name in asked.headers}
+
+
+def test_slack_links_the_commit_where_its_host_has_pages(world: World):
+    build = world.end(FAILED, message="Break <it>")
+    text = json.loads(slack_message(BuildEvent.FINISHED, build, "https://ci.example/1", (), "https://git.example/c"))[
+        "text"
+    ]
+    assert text.splitlines()[1] == "<https://git.example/c|c0ffee> Break &lt;it&gt;"
 
 
 def test_a_disabled_notification_is_told_nothing(world: World):

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-
-import pytest
 
 from actors.test_reports import CaseOutcome, ReadReports
 from api.console.builds.failures import Tail, siblings_of, tail_of
-from api.console.builds.page import commit_url, count_of_tests
-from storage import JobState, Storage
+from api.console.builds.page import count_of_tests
+from storage import JobState
 from tests.api.console.browser import Browser, main_of
 from tests.api.world import Account, BuildPath, PipelinePath
 
@@ -97,24 +94,6 @@ def test_the_jobs_of_a_build_are_beside_each_log(ada: Account, pipeline: Pipelin
     assert f'{build.job(2).uuid}" aria-current="page">Job 2</a>' in shown
     for at in (0, 1, 3, 4):
         assert f'{page}{build.job(at).uuid}">Job {at}</a>' in shown
-
-
-@pytest.mark.parametrize(
-    ("provider", "url", "address"),
-    [
-        ("github", "https://github.example/acme/web.git", "https://github.example/acme/web/commit/c0ffee"),
-        ("gitlab", "https://u:p@git.example:8443/a/b/", "https://git.example:8443/a/b/-/commit/c0ffee"),
-        ("bitbucket", "https://bitbucket.example/a/b", "https://bitbucket.example/a/b/commits/c0ffee"),
-        ("forgejo", "javascript://git.example/a", None),
-        ("git", "https://git.example/a/b", None),
-        ("github", "/srv/git/a.git", None),
-    ],
-)
-def test_a_commit_has_its_address_at_hosts_with_pages(
-    storage: Storage, ada: Account, provider: str, url: str, address: str | None
-):
-    connected = storage.repositories.connect(ada.org_id, "https://elsewhere.example/a/b", "a/b", 60)
-    assert commit_url(replace(connected, provider=provider, url=url), "c0ffee") == address
 
 
 def test_tests_are_counted_for_their_tab():
