@@ -92,8 +92,14 @@ def check_host(run: CrashRun) -> None:
     run.daemon.command("cache", "clear")
     assert traces(state) == {}
     sandbox = state / "sandbox" / "trees"
-    places = (sandbox / tree for tree in ("snapshots", "trash/snapshots"))
-    assert [path for place in places for path in place.iterdir()] == []
+    assert list((sandbox / "trash" / "snapshots").iterdir()) == []
+    # What is left are disks of failed jobs, which are kept, and those below them.
+    left = {path.name for path in (sandbox / "snapshots").iterdir()}
+    assert left == {snapshot.name for snapshot in run.storage.snapshots.all()}
+    assert run.storage.snapshots.unneeded() == []
+    kept = {each.snapshot for each in run.storage.kept_disks.all()}
+    assert kept <= left
+    assert bool(kept) == bool(left)
     archives = {run.storage.sources.path(uuid) for uuid in run.storage.source_retention.owners()}
     assert set((state / "sources").iterdir()) == archives
     assert {path.name for path in (state / "logs").iterdir()} <= {build.uuid for build in run.builds()}
