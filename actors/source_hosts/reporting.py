@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from actors.coverage import coverage_in_words
 from actors.messages import PollStorage, StatusReporterMessage
 from actors.source_hosts.host import CommitReport, HostError, Report, ReportState, Skip
 from actors.supervision import Supervised
@@ -204,6 +203,8 @@ class StatusReporter(Supervised[StatusReporterMessage | _Reported, _ReportStates
         key = build.id, build.finished_at
         found = self._coverages.get(key)
         if found is None:
+            from actors.coverage import coverage_in_words  # noqa: PLC0415 - few builds have reports
+
             found = self._coverages[key] = coverage_in_words(self._storage, build)
             while len(self._coverages) > _KEPT_COVERAGES:
                 self._coverages.pop(next(iter(self._coverages)), None)

@@ -10,13 +10,14 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from api.openapi.router import Router
 from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pydantic import BaseModel
+
+    from api.openapi.router import Router
 
 
 _METHODS = ("get", "put", "post", "delete", "patch")
@@ -180,6 +181,8 @@ class Routes:
         for (path, _), performed in self._performed.items():
             if performed not in self._by_id:
                 raise TypeError(f"{path} performs {performed}, which is no operation")
+        from api.openapi.router import Router  # noqa: PLC0415 - falcon, which commands do without
+
         router = Router(pages)
         for path, resource, suffix in self._routes:
             router.add_route(path, resource, **({"suffix": suffix} if suffix else {}))

@@ -6,7 +6,7 @@ from pathlib import Path
 from api.state_looks import LOOKS, worst
 from storage import BuildState, JobState, LeaseState
 
-STYLES = (Path(__file__).parents[2] / "api/console/static/builds.css").read_text()
+STYLES = (Path(__file__).parents[2] / "api/console/static/tokens.css").read_text()
 
 
 def test_every_state_has_a_look():
@@ -14,7 +14,7 @@ def test_every_state_has_a_look():
 
 
 def test_every_tone_has_a_colour():
-    tones = set(re.findall(r"--(\w+): #", STYLES))
+    tones = set(re.findall(r"--(\w+): light-dark", STYLES))
     assert {look.tone for look in LOOKS.values()} <= tones
 
 

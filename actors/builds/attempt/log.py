@@ -13,7 +13,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actors.ir import find_problems
 from storage import Masker
 
 if TYPE_CHECKING:
@@ -203,6 +202,8 @@ def problems_of_logs(logs: list[str], names: list[str]) -> tuple[list[ProblemRow
                 before += piece.count(b"\n")
     with Path(logs[-1]).open("rb") as log:
         text = log.read(_SEARCHED_BYTES).decode("utf-8", "replace")
+    from actors.ir import find_problems  # noqa: PLC0415 - only where it runs, in another process
+
     found = find_problems(text.split("\n"), names)
     rows = [
         (
