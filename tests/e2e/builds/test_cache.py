@@ -14,6 +14,7 @@ from tests.e2e.crashes import await_crash, start_to_crash
 from tests.e2e.daemon import Build, Client, Daemon, Pipeline
 from tests.e2e.pipelines import Graph, one
 from tests.e2e.sources import archive
+from tests.state import run_sql
 from tests.waiting import until
 
 EXAMPLE = Path(__file__).parents[2] / "data" / "ir" / "03-cache.json"
@@ -190,11 +191,11 @@ def test_a_crash_while_populating_leaves_a_right_workspace(daemon: Daemon, pipel
 
 
 def nothing_is_left_over(daemon: Daemon) -> None:
-    """Check that exactly the disks of the cache's entries are kept."""
+    """Check that exactly the disks of the cache's entries, and of failed jobs, are kept."""
 
     def kept() -> bool:
         entries = {entry["snapshot"] for entry in daemon.json("cache", "list")}
         disks = {path.name for path in (daemon.state / "sandbox" / "trees" / "snapshots").iterdir()}
-        return disks == entries
+        return disks == entries | {name for (name,) in run_sql(daemon.state, "SELECT snapshot FROM kept_disks")}
 
     until(kept, "the disks that nothing names to go")
