@@ -30,6 +30,11 @@ def owners_link(daemon: Daemon, url: str) -> str:
         return f"{url}/login/owner#{storage.sign_in_links.owner()}"
 
 
+def open_menu(page: Page) -> None:
+    """Open the menu of the person who is signed in."""
+    page.locator("header summary", has_text="You").click()
+
+
 def sign_up(page: Page, link: str, email: str) -> None:
     page.goto(link)
     expect(page.get_by_role("button", name="Make a passkey")).to_be_enabled()
@@ -38,6 +43,7 @@ def sign_up(page: Page, link: str, email: str) -> None:
     page.get_by_label("E-mail address").fill(email)
     page.get_by_role("button", name="Make a passkey").click()
     expect(page.get_by_role("heading", name="Home", exact=True)).to_be_visible()
+    open_menu(page)
     page.get_by_role("link", name="Account").click()
     expect(page.get_by_role("heading", name="Account", exact=True)).to_be_visible()
 
@@ -45,7 +51,7 @@ def sign_up(page: Page, link: str, email: str) -> None:
 def sign_in(page: Page, url: str) -> None:
     page.goto(url)
     page.get_by_role("button", name="Sign in with a passkey").click()
-    expect(page.get_by_role("link", name="Account")).to_be_visible()
+    expect(page.locator("header summary", has_text="You")).to_be_visible()
     page.goto(f"{url.partition('/login')[0]}/account")
 
 
@@ -68,7 +74,7 @@ def test_an_owner_signs_up_signs_in_and_ends_sessions(daemon: Daemon, browser: B
     assert httpx.get(f"{url}/api/v0/user", headers={"Authorization": f"Bearer {key}"}).status_code == 200
     page.get_by_role("link", name="Done").click()
 
-    page.get_by_role("button", name="Sign out").click()
+    page.get_by_role("main").get_by_role("button", name="Sign out").click()
     expect(page.get_by_role("heading", name="Sign in", exact=True)).to_be_visible()
     page.goto(f"{url}/account")
     assert page.url == f"{url}/login?next=/account"
@@ -135,7 +141,7 @@ def test_an_invite_survives_the_sign_in(daemon: Daemon, browser: Browser, url: s
     person = Person.at(browser, url)
     page = person.page
     sign_up(page, owners_link(daemon, url), "guest@example.org")
-    page.get_by_role("button", name="Sign out").click()
+    page.get_by_role("main").get_by_role("button", name="Sign out").click()
     expect(page.get_by_role("heading", name="Sign in", exact=True)).to_be_visible()
     host = Client.create(daemon, "host@example.org")
     body = {"email": "guest@example.org", "role": "member"}

@@ -57,7 +57,7 @@ def test_a_person_signs_in_from_either_address_of_this_host(daemon: Daemon, brow
         page.get_by_role("button", name="Continue").click()
         page.wait_for_url(f"{pages}/**")
         page.goto(f"{pages}/account")
-        expect(page.get_by_text("bea@example.org").first).to_be_visible()
+        expect(page.get_by_role("main").get_by_text("bea@example.org").first).to_be_visible()
     page = at_the_issuer(browser, pages)
     page.get_by_role("link", name="Cancel").click()
     expect(page.get_by_text("you did not agree at corp")).to_be_visible()
