@@ -116,7 +116,7 @@ def test_strangers_leave_half_of_the_time(day: Day):
     assert day.served() == ["second"]
 
 
-def test_a_user_rests_as_long_as_a_request_waited_for_a_cpu(day: Day):
+def test_a_user_rests_as_long_as_a_request_waited(day: Day):
     day.add(ADA, "ada 0", "ada 1", "ada 2")
     day.add(BOB, "bob 0", "bob 1")
     first = day.turns.take()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from functools import partial
@@ -110,6 +111,25 @@ def test_a_long_task_holds_up_no_other(crew: Crew):
     assert short.done.wait(60)
     assert not long.done.is_set()
     assert short.thread is not long.thread
+
+
+@pytest.mark.usefixtures("patience")
+def test_the_time_in_which_a_task_computes_nothing_is_told(crew: Crew, monkeypatch: pytest.MonkeyPatch):
+    """Also if what it waits for is no CPU: beside a page that computes, it is the interpreter."""
+    told: SimpleQueue[float] = SimpleQueue()
+    end = workers_module.Turns.end
+
+    def told_end(turns: workers_module.Turns, task: RecordingTask, *, delay: float = 0.0, **how: bool) -> bool:
+        told.put(delay)
+        return end(turns, task, delay=delay, **how)
+
+    monkeypatch.setattr(workers_module.Turns, "end", told_end)
+    long = crew.ask_for_long()
+    began = time.monotonic()
+    until(lambda: time.monotonic() - began > 0.02, "some time to pass")
+    crew.hold.set()
+    assert long.done.wait(60)
+    assert told.get(timeout=60) > 0.01
 
 
 @pytest.mark.usefixtures("patience")
