@@ -144,7 +144,7 @@ def inspectable(
         later.extend([pages] if pages else [])
         return CompiledRouter()
 
-    monkeypatch.setattr("api.openapi.operations.Router", router)
+    monkeypatch.setattr("api.openapi.router.Router", router)
     apps = [World.create(storage, clock, settings).app]
     while later:
         apps.append(falcon.App(router=later.pop()()))
