@@ -56,6 +56,7 @@ class StatusReporter(Supervised[StatusReporterMessage | _Reported, _ReportStates
         self._live_settings = parts.live_settings
         self._hosts = hosts
         self._reporting: set[int] = set()
+        self._left_out = False
         self._coverages: dict[tuple[int, datetime | None], str] = {}
 
     def handle(self, message: StatusReporterMessage | _Reported) -> None:
@@ -65,6 +66,8 @@ class StatusReporter(Supervised[StatusReporterMessage | _Reported, _ReportStates
                 self._poll()
             case _Reported(repository_id):
                 self._reporting.discard(repository_id)
+                if self._left_out:
+                    self._poll()
             case _:
                 assert_never(message)
 
@@ -74,6 +77,8 @@ class StatusReporter(Supervised[StatusReporterMessage | _Reported, _ReportStates
         self._reporting.discard(task.repository_id)
 
     def _poll(self) -> None:
+        """Start the reports that are due, but not two of a repository at once; the others follow."""
+        self._left_out = False
         due: dict[int, list[tuple[BuildOrigin, Build]]] = {}
         skipped: dict[int, list[SkippedPipeline]] = {}
         for each in self._storage.skipped_pipelines.due(_LISTED):
@@ -89,6 +94,8 @@ class StatusReporter(Supervised[StatusReporterMessage | _Reported, _ReportStates
             if len(self._reporting) < _AT_ONCE and repository_id not in self._reporting:
                 self._reporting.add(repository_id)
                 self._start(repository_id, due.get(repository_id, []), skipped.get(repository_id, []))
+            else:
+                self._left_out = True
 
     def _start(
         self, repository_id: int, differing: list[tuple[BuildOrigin, Build]], skipped: list[SkippedPipeline]
