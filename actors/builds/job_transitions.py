@@ -22,24 +22,29 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def moved_with_jobs(build: Build, graph: Graph, storage: Storage, metrics: EngineMetrics) -> Build:
+def moved_with_jobs(build: Build, graph: Graph, storage: Storage, metrics: EngineMetrics) -> Build | None:
     """Move an unfinished build to the state that follows from its jobs; return it as it is then.
 
-    Another process may change it meanwhile: then it is returned as that process left it.
+    None if another process has changed the build or its jobs: by force, or by a retry. Then both are to be read anew.
+    A build that ends is returned as it ended, although it may be retried at once: ``graph`` is of its end.
     """
     state = _rolled_up(build, graph)
     if state.terminal:  # a cancel may have been recorded whose message has not come yet
         build = storage.builds.get(build.id) or build
         state = _rolled_up(build, graph)
-    if state is build.state and build.started_at is not None:
-        return build
-    moved = state is not build.state and storage.builds.move(build.id, build.state, state)
-    current = storage.builds.get(build.id) or build
-    if moved:
+    if state is build.state:
+        return build if build.started_at is not None else storage.builds.get(build.id)
+    if not state.terminal:
+        if not storage.builds.move(build.id, build.state, state):
+            return None
+        moved = storage.builds.get(build.id)
+    else:
+        moved = storage.builds.conclude(build.id, build.state, state)
+        if moved is not None:
+            metrics.built(moved)
+    if moved is not None:
         _log.info("build %d of %s/%s is %s", build.number, build.organization_slug, build.pipeline_slug, state)
-    if moved and state.terminal:
-        metrics.built(current)
-    return current
+    return moved
 
 
 def _rolled_up(build: Build, graph: Graph) -> BuildState:

@@ -119,6 +119,16 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
         if build is not None and not build.state.terminal:
             self._load(build)
 
+    def _catch_up(self) -> None:
+        """Go on with the build as another process left it: ended by force, or retried after that."""
+        build = self._storage.builds.get(self.build_id) or self._build
+        self._load(build)
+        if build.state.terminal:
+            return
+        if build.end_requested:
+            self._early_end.cancel()
+        self._follow_up()
+
     def teardown(self) -> None:
         """Stop the job actors; their VMs run on."""
         self._job_actors.stop()
@@ -257,7 +267,11 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
         before = self._build
         if before.state.terminal:
             return
-        self._build = moved_with_jobs(before, self._graph, self._storage, self._metrics)
+        moved = moved_with_jobs(before, self._graph, self._storage, self._metrics)
+        if moved is None:
+            self._catch_up()
+            return
+        self._build = moved
         if before.started_at is None:
             self._set_alarm()
         if self._build.end_requested and not (before.end_requested or self._build.state.terminal):

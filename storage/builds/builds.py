@@ -134,6 +134,11 @@ class Builds:
             ).where(JobRow.build == slot("build_id")),
             tuple,
         )
+        self._open_job = Query(
+            database,
+            lambda: JobRow.select(JobRow.id).where(JobRow.build == slot("build_id"), JobRow.finished_at.is_null()),
+            first,
+        )
         self._env = Query(database, lambda: BuildRow.select(BuildRow.env).where(this), lambda row: row[0])
         self._changed_files: Query[str | None] = Query(
             database, lambda: BuildRow.select(BuildRow.changed_files).where(this), lambda row: row[0]
@@ -341,6 +346,16 @@ class Builds:
                 error_message=error_message,
             )
         return moved == 1
+
+    def conclude(self, build_id: int, old: BuildState, new: BuildState) -> Build | None:
+        """Move a build whose jobs have all ended to the terminal state ``new``; return it as it is then.
+
+        None and no change if it is not in ``old``, or if one of its jobs has not ended: another process has retried it.
+        """
+        with self._database.write():
+            if self._open_job.one(build_id=build_id) is not None or not self.move(build_id, old, new):
+                return None
+            return self.get(build_id)
 
     def _end(self, build_id: int, new: BuildState, error_code: str | None, now: int) -> int:
         """Return the end of a build that moves to a terminal state now."""

@@ -11,6 +11,7 @@ from actors.builds.build_supervisors import BuildSupervisors
 from actors.builds.supervisor import BuildSupervisor
 from actors.messages import BuildMessage, BuildTimedOut, CancelBuild, ChildStopped
 from storage import Build, BuildBusy, BuildNotFinished, BuildState, JobState
+from storage.builds.builds import Builds
 from tests.actors.conftest import Host
 from tests.e2e.pipelines import Graph, one
 from tests.waiting import until
@@ -153,6 +154,27 @@ def test_a_canceled_build_runs_on(host: Host):
     assert not retried(host, build).cancel_requested
     assert host.finish(build).state is BuildState.PASSED
     assert states(host, build) == {"slow": ("passed", 2), "next": ("passed", 1)}
+
+
+@pytest.mark.parametrize("forced", [False, True], ids=["after its end", "after its end by force"])
+def test_a_retry_right_at_the_end_of_a_build_runs_it_whole(host: Host, monkeypatch: pytest.MonkeyPatch, forced: bool):
+    """Another process retries the build before the supervisor has handled its end, or has written it."""
+    conclude, retries = Builds.conclude, list[Build]()
+
+    def retried_at_once(builds: Builds, build_id: int, old: BuildState, new: BuildState) -> Build | None:
+        if retries:
+            return conclude(builds, build_id, old, new)
+        if forced:
+            host.storage.force_finish.end(build_id, BuildState.FAILED, actor="owner", note="it hangs")
+        ended = None if forced else conclude(builds, build_id, old, new)
+        retries.append(retried(host, build, announced=False))
+        return conclude(builds, build_id, old, new) if forced else ended
+
+    monkeypatch.setattr(Builds, "conclude", retried_at_once)
+    build = host.build(Graph().step("bad", SECOND_TIME).step("next", "true", after=("bad",)).ir())
+    until(lambda: retries, "the retry")
+    assert host.finish(build).state is BuildState.PASSED
+    assert states(host, build) == {"bad": ("passed", 2), "next": ("passed", 1)}
 
 
 def test_a_job_that_timed_out_runs_again(host: Host):
