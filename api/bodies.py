@@ -1,19 +1,16 @@
-"""JSON request bodies, read and checked, and JSON responses."""
+"""JSON of requests, read within its bounds, and of responses."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import falcon
 import pydantic_core
 
 from api.errors.catalog import ApiError
-from api.fields import check_body
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
-
-_Body = TypeVar("_Body", bound="BaseModel")
 
 _MAX_VALUES = 2_000_000
 
@@ -48,16 +45,6 @@ def parse_json(body: bytes) -> object:
 def read_json(req: falcon.Request) -> object:
     """Return a request's body, parsed but not checked. Raises as `body_bytes` and `parse_json` do."""
     return parse_json(body_bytes(req))
-
-
-def read_body(req: falcon.Request, model: type[_Body]) -> _Body:
-    """Read and check a request's body. Raises as `read_json` and `check_body` do."""
-    return check_body(read_json(req), model)
-
-
-def read_optional_body(req: falcon.Request, model: type[_Body]) -> _Body:
-    """Read and check a body as `read_body` does; an absent body counts as an empty object."""
-    return read_body(req, model) if req.content_length else check_body({}, model)
 
 
 def answer(resp: falcon.Response, record: BaseModel, status: int = 200) -> None:

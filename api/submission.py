@@ -47,6 +47,6 @@ class Submission(Generic[B]):
 
     def body(self) -> B:
         """Return the body. Raises ApiError ``invalid_body``."""
-        from api.fields import body_of  # noqa: PLC0415 - pydantic, of which most calls on the box need nothing
+        from api.models import body_of  # noqa: PLC0415 - pydantic, of which most calls on the box need nothing
 
         return body_of(self.document, self.kind)

@@ -226,7 +226,7 @@ class BuildCreation:
         self, call: Sender, organization: Organization, submission: Submission[CreateRepoBuildRequest]
     ) -> Build:
         """Return the build of a pipeline that the body names by its repository, as `create` does."""
-        from api.fields import body_of  # noqa: PLC0415 - pydantic
+        from api.models import body_of  # noqa: PLC0415 - pydantic
 
         identity = body_of(submission.document, RepoIdentity)
         found = self._storage.pipelines.by_source(organization.id, identity.repo_name, identity.source_slug)

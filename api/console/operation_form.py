@@ -9,7 +9,7 @@ from api.console.errors import Page
 from api.console.pages import redirect
 from api.doors.http import call_of
 from api.errors.catalog import ApiError
-from api.fields import model_of
+from api.models import model_of
 from api.openapi.operations import performs
 from api.operations.body import body_fields
 

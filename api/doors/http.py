@@ -13,9 +13,9 @@ from urllib.parse import quote
 
 from api.bodies import answer, read_json
 from api.errors.catalog import ApiError
-from api.fields import body_model_of, list_model_of, model_of
 from api.http.files import SourceSlice, parse_range
 from api.middleware.idempotency import KEY_PARAMETERS, read_submission
+from api.models import body_model_of, list_model_of, model_of
 from api.openapi.operations import Answer, Endpoint, Parameter
 from api.openapi.operations import Operation as Declared
 from api.operations.operation import Call, Download, Operation, Query, Span, never

@@ -560,7 +560,7 @@ def _checked(document: object, body: type[R]) -> R:
     """Return the body of a call. Raises ApiError ``invalid_body``."""
     if isinstance(document, body):
         return document
-    from api.fields import body_of  # noqa: PLC0415 - pydantic, of which most calls on the box need nothing
+    from api.models import body_of  # noqa: PLC0415 - pydantic, of which most calls on the box need nothing
 
     return body_of(document, body)
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, ValidationError
 
-from api.fields import RequestBody, RequiredText, json_path
+from api.fields import RequiredText
+from api.models import RequestBody, json_path
 from api.payments.provider import ORGANIZATION
 from storage import NewPaymentEvent, PaymentState, RefundReport, RefundTotal, SessionReport
 

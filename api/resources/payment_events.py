@@ -9,7 +9,7 @@ from pydantic import Field
 
 from api.bodies import answer, body_bytes, parse_json
 from api.errors.catalog import ApiError
-from api.fields import check_body
+from api.models import check_body
 from api.openapi.operations import Answer, Parameter, operation
 from api.operations.payments import configured
 from api.payments.events import EventBody, EventUnreadable, read_event

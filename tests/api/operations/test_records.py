@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from api.fields import model_of
+from api.models import model_of
 from api.operations import BuildRecord, JobRecord
 from storage import document_of, record_of
 from tests.shown import START, shown_build, shown_job
