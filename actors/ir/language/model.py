@@ -122,7 +122,7 @@ def _types(value: object) -> object:
 
 def _problems(value: object) -> object:
     for each in value if isinstance(value, list) else [value]:
-        if each not in MATCHERS:
+        if not isinstance(each, str) or each not in MATCHERS:
             raise wrong(f"there is no problem matcher {quoted(each)}{nearest(str(each), MATCHERS)}")
     return one_or_many(value)
 
@@ -510,6 +510,18 @@ class Job(Common):
         None,
         description="A file that the command writes, such as `more.yml`. Its jobs join the build once this one passed.",
     )
+
+    def with_defaults(self, defaults: Common | None) -> Job:
+        """Return the job with the defaults of its pipeline; a job that starts from a disk takes no image."""
+        if defaults is None:
+            return self
+        given = {name: getattr(defaults, name) for name in defaults.model_fields_set}
+        if self.from_ is not None:
+            given.pop("image", None)
+        more = {name: value for name, value in given.items() if name not in self.model_fields_set}
+        if defaults.env and self.env:
+            more["env"] = {**defaults.env, **self.env}
+        return self.model_copy(update=more)
 
 
 class JobFile(Job):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from actors.ir import FileInvalid, IrError, IrSettings, PipelineFile, json_schema, load
@@ -68,6 +68,8 @@ def test_any_text_is_a_pipeline_or_has_mistakes(text: str):
 
 @settings(max_examples=300, deadline=None)
 @given(DOCUMENTS)
+@example({"jobs": {"a": {"run": "x", "problems": {}}}})
+@example({"jobs": {"a": {"run": "x", "problems": [[]]}}})
 def test_any_document_is_a_pipeline_or_has_mistakes(document: Any):
     """As YAML, whose scalars are texts first, and as JSON."""
     text = json.dumps(document, allow_nan=False) if _is_json(document) else "{}"
