@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from actors.ir.built import CONTAINERS_VARIABLE, NAMED
 from actors.ir.decoding import Fault, quoted
 from actors.ir.language.beside import ALONE
-from actors.ir.language.checking import check, in_order, refusal, with_defaults, workspaces_of
+from actors.ir.language.checking import check, refusal
 from actors.ir.language.conditions import matchable, unmet
 from actors.ir.language.expansion import Cell, Template, cells_of, with_names
 from actors.ir.language.inputs import fitting, variable_of
+from actors.ir.language.references import in_order, workspaces_of
 from actors.ir.language.scalars import gigabytes_of, is_image, seconds_of
 from actors.ir.planning import Definition
 from actors.ir.readers import size
@@ -55,7 +56,7 @@ def lowered(pipeline: Pipeline, limits: IrSettings, built: Built | None, beside:
         names, built = built.names, replace(built, inputs=inputs)
     names |= {f"inputs.{name}": value or ("" if built else name) for name, value in inputs.items()}
     env = with_names(dict(pipeline.env or {}), names)
-    jobs = {key: with_defaults(job, pipeline.defaults) for key, job in pipeline.jobs.items()}
+    jobs = {key: job.with_defaults(pipeline.defaults) for key, job in pipeline.jobs.items()}
     built = matchable(built, (job.when for job in jobs.values() for _ in cells_of(job)))
     conditions = _Conditions(built, beside)
     cells: list[_Planned] = []
