@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from storage.billing.ledger import Ledger
     from storage.billing.payments import Coupons, Payments
     from storage.billing.usage import Meter, UsageReport
-    from storage.builds.artifacts import Artifacts
+    from storage.builds.artifacts import Artifacts, TakenBuilds
     from storage.builds.build_history import BuildHistory, ServiceFailures
     from storage.builds.builds import Approvals, Builds
     from storage.builds.concurrency import ConcurrencyGroups, SupersededBuilds
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from storage.builds.kept_folders import KeptFolders
     from storage.builds.retries import Retries
     from storage.builds.room import BuildRoom
-    from storage.builds.taken_builds import TakenBuilds
     from storage.builds.told import Told
     from storage.clock_steps import ClockSteps
     from storage.database.integrity import Integrity

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
         event_of,
     )
     from actors.ir.decoding import Fault, IrError
-    from actors.ir.language.mistakes import FileInvalid
     from actors.ir.language.python_keys import python_keys
     from actors.ir.language.reference import json_schema, language_reference
     from actors.ir.language.rendering import PipelineFile
+    from actors.ir.language.yaml_text import FileInvalid
     from actors.ir.planning import Plan, load, parse, plan
     from actors.ir.problems import ProblemRow, find_problems
     from actors.ir.schedule_times import ScheduleInvalid, ScheduleTimes

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from actors.ir.decoding import quoted
-from actors.ir.language.mistakes import FileInvalid, Mistake, read_file
 from actors.ir.language.model import Pipeline
 from actors.ir.language.names import nearest
 from actors.ir.language.rendering import PipelineFile, document_of
 from actors.ir.language.scalars import JobFileName
 from actors.ir.language.using import JobFileText, used_files
-from actors.ir.language.yaml_text import Document
+from actors.ir.language.yaml_text import Document, FileInvalid, Mistake, read_file
 from actors.ir.systems import translated
 from actors.ir.triggers import Globs
 from storage import BuildErrorCode

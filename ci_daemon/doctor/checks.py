@@ -8,8 +8,7 @@ from actors.vms.host import VmLimits
 from ci_daemon.doctor import host, service, state
 from ci_daemon.doctor.isolation import isolation
 from ci_daemon.doctor.limits import shared_limits, vm_limits
-from ci_daemon.doctor.machines import machines
-from ci_daemon.doctor.members import members
+from ci_daemon.doctor.providers import machines, members
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Artifacts: the files that jobs keep (wire-decisions.md, "Logs and artifacts")."""
+"""Artifacts, the files that jobs keep (wire-decisions.md, "Logs and artifacts"), and who takes them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import peewee
 
 from storage.database.clock import from_micros
-from storage.database.statements import Columns, Query, Slots, SqlValue, Write, first, insert_into, slot
-from storage.models.builds import ArtifactRow, BuildRow, JobRow
+from storage.database.statements import Columns, Query, Slots, SqlValue, Write, first, insert_into, slot, written
+from storage.models.builds import ArtifactRow, BuildRow, JobRow, TakenBuildRow
 from storage.records.builds import Artifact, NewArtifact, PastArtifact
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from storage.records.builds import Build
     from storage.records.jobs import Job
     from storage.records.pages import Page
+
 
 _PACKED = {"gzip": "application/gzip", "bzip2": "application/x-bzip2", "xz": "application/x-xz"}
 
@@ -320,3 +321,26 @@ def _types() -> mimetypes.MimeTypes:
     import mimetypes  # noqa: PLC0415 - the same
 
     return mimetypes.MimeTypes()
+
+
+class TakenBuilds:
+    """The builds whose artifacts builds take. Safe in any thread.
+
+    A build takes one for each pipeline and branch that its file names: all its jobs and their retries get the same.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        this = (TakenBuildRow.build == slot("build_id")) & (TakenBuildRow.source == slot("source"))
+        self._get = Query(database, lambda: TakenBuildRow.select(TakenBuildRow.taken_id).where(this), first)
+        self._insert = Write(database, lambda: insert_into(TakenBuildRow).on_conflict_ignore())
+
+    def get(self, build_id: int, source: str) -> int | None:
+        """Return the id of the build that a build takes for a source; None if it has taken none yet."""
+        return self._get.one(build_id=build_id, source=source)
+
+    def take(self, build_id: int, source: str, taken_id: int) -> int:
+        """Let a build take another one for a source; return the id of the one that it has taken first."""
+        with self._database.write():
+            self._insert.run(build_id=build_id, source=source, taken_id=taken_id)
+            return written(self.get(build_id, source))

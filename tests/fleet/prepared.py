@@ -12,7 +12,7 @@ from typing import Self
 
 from actors.vms.incus import Access, Engine, EngineSetup, access_of
 from ci_daemon.config import load
-from ci_daemon.engine_setup import prepare_engine
+from ci_daemon.engine import prepare_engine
 from storage import SystemClock
 from tests.fleet.fleet import POOL, Fleet
 

@@ -11,8 +11,8 @@ import pytest
 from actors.vms import VmSpec
 from actors.vms.images import ImageStore
 from ci_daemon.config import load
-from ci_daemon.doctor.members import members
-from ci_daemon.engine_setup import contents_of
+from ci_daemon.doctor.providers import members
+from ci_daemon.engine import contents_of
 from storage import Shape
 from tests.fleet.engine import INCUS
 from tests.fleet.fleet import Fleet

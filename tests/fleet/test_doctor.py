@@ -8,8 +8,8 @@ from pathlib import Path
 
 from actors.vms.incus import access_of, inspect_member
 from ci_daemon.config import Config
-from ci_daemon.doctor.members import faults, members
-from ci_daemon.engine_setup import prepare_engine
+from ci_daemon.doctor.providers import faults, members
+from ci_daemon.engine import prepare_engine
 from storage import SystemClock
 from tests.fleet.fleet import POOL, Fleet
 

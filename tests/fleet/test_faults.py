@@ -19,7 +19,7 @@ from actors.vms.incus import Engine, EngineAway, IncusProvider, access_of, engin
 from actors.vms.incus.exec_streams import ExecStreams
 from actors.vms.incus.refusals import EngineError
 from ci_daemon.config import load
-from ci_daemon.engine_setup import prepare_engine
+from ci_daemon.engine import prepare_engine
 from storage import Shape, SystemClock
 from tests.fleet.certificate import Certificate
 from tests.fleet.engine import INCUS

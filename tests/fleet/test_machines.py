@@ -10,7 +10,7 @@ import pytest
 from actors.vms import ImageStore, SandboxSettings, VmSpec
 from actors.vms.host import IdMap
 from actors.vms.incus import EngineError, IncusProvider
-from ci_daemon.doctor.members import members
+from ci_daemon.doctor.providers import members
 from storage import SystemClock
 from tests.fleet.fleet import Fleet
 from tests.fleet.test_doctor import prepared

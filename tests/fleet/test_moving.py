@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ci_daemon.config import load
-from ci_daemon.engine_setup import prepare_engine
+from ci_daemon.engine import prepare_engine
 from storage import SystemClock
 from tests.e2e.daemon import Build, Client, Daemon
 from tests.e2e.pipelines import Graph, one

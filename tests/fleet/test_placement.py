@@ -15,7 +15,7 @@ from actors.vms.images import ImageStore
 from actors.vms.incus import Engine, EngineError, IncusProvider, access_of
 from actors.vms.incus.volumes import Volumes
 from ci_daemon.config import load
-from ci_daemon.engine_setup import contents_of
+from ci_daemon.engine import contents_of
 from storage import Shape
 from tests.fleet.engine import INCUS
 from tests.fleet.fleet import POOL, Fleet

@@ -147,7 +147,7 @@ class JobGeneration:
 
     def _plan_read(self, read: dict[str, Any]) -> _Planned:
         from actors.ir.language.generating import plan_generated  # noqa: PLC0415 - pydantic
-        from actors.ir.language.mistakes import FileInvalid  # noqa: PLC0415 - as above
+        from actors.ir.language.yaml_text import FileInvalid  # noqa: PLC0415 - as above
 
         pipeline = self._storage.pipelines.by_id(self._build.pipeline_id)
         if pipeline is None:

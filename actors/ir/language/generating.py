@@ -13,9 +13,8 @@ from actors.ir.decoding import Fault, IrError, decode
 from actors.ir.language.beside import Beside
 from actors.ir.language.checking import check, refusal
 from actors.ir.language.lowering import lowered
-from actors.ir.language.mistakes import FileInvalid, Mistake, read_file
 from actors.ir.language.model import Pipeline
-from actors.ir.language.yaml_text import Document, Mark, NotYaml, read_yaml
+from actors.ir.language.yaml_text import Document, FileInvalid, Mark, Mistake, NotYaml, read_file, read_yaml
 from storage import BuildErrorCode, EdgeKind
 
 if TYPE_CHECKING:

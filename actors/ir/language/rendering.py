@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from actors.ir.decoding import IrError, quoted
 from actors.ir.language.checking import check
-from actors.ir.language.mistakes import FileInvalid, Mistake, read_file
 from actors.ir.language.model import VERSION, Cache, Pipeline
 from actors.ir.language.using import taken_over
-from actors.ir.language.yaml_text import Document, Mark, Path
+from actors.ir.language.yaml_text import Document, FileInvalid, Mark, Mistake, Path, read_file
 from actors.ir.triggers import Globs
 from storage import immutable, slugify
 

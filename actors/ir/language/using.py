@@ -14,10 +14,9 @@ from pydantic_core import PydanticCustomError
 from actors.ir.decoding import Fault, quoted
 from actors.ir.language.checking import EXTENSION, checked_inputs, refusal
 from actors.ir.language.inputs import default_of, misfit
-from actors.ir.language.mistakes import FileInvalid, Mistake, read_file
 from actors.ir.language.names import nearest
 from actors.ir.language.scalars import JobFileName, Plain, is_null, spelled
-from actors.ir.language.yaml_text import MAX_BYTES, MOST_VALUES, Document, Mark, Path
+from actors.ir.language.yaml_text import MAX_BYTES, MOST_VALUES, Document, FileInvalid, Mark, Mistake, Path, read_file
 from storage import BuildErrorCode, immutable
 
 if TYPE_CHECKING:

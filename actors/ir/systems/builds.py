@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from actors.ir.built import EVENTS
 from actors.ir.systems.conditions import NotSayable, both, either, of_events
-from actors.ir.systems.globs import file_glob, tell_of_folders
 from actors.ir.systems.jobs import label
 from actors.ir.systems.omissions import LeftOut, only
+from actors.ir.systems.paths import file_glob, tell_of_folders
 from storage import immutable
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from actors.ir.systems.github_expressions import UnknownExpression, filled
 from actors.ir.systems.github_image import action_of
 from actors.ir.systems.github_matrix import cells_of
-from actors.ir.systems.globs import is_file
 from actors.ir.systems.jobs import label, word
 from actors.ir.systems.omissions import LeftOut, Omissions, only
+from actors.ir.systems.paths import is_file
 from storage import immutable
 
 if TYPE_CHECKING:

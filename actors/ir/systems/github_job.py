@@ -10,7 +10,6 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from actors.ir.systems.folders import KEPT, MOST_FOLDERS, NOT_KEPT, kept_folders
 from actors.ir.systems.github_artifacts import DOWNLOAD, UPLOAD, kept_paths
 from actors.ir.systems.github_conditions import condition_of
 from actors.ir.systems.github_expressions import SET_BY_GITHUB, Environment, UnknownExpression, expressions, filled
@@ -20,6 +19,7 @@ from actors.ir.systems.jobs import MAY_PIPE, check_names, duration, variables_in
 from actors.ir.systems.jobs import label as one_line
 from actors.ir.systems.model import Cell, Job, texts_of
 from actors.ir.systems.omissions import LeftOut, only
+from actors.ir.systems.paths import KEPT, MOST_FOLDERS, NOT_KEPT, kept_folders
 from actors.ir.systems.services import services_of_github
 from storage import immutable
 

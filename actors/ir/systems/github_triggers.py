@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from actors.ir.systems.conditions import NotSayable, both
-from actors.ir.systems.globs import file_glob, tell_of_folders
 from actors.ir.systems.jobs import label
+from actors.ir.systems.paths import file_glob, tell_of_folders
 
 if TYPE_CHECKING:
     from actors.ir.systems.conditions import Condition

@@ -10,11 +10,11 @@ from actors.ir.systems.gitlab_conditions import events_of, union_of
 from actors.ir.systems.gitlab_job import JobReader, is_large, kept_path
 from actors.ir.systems.gitlab_merging import GLOBAL_KEYS, Merging, with_includes
 from actors.ir.systems.gitlab_variables import Variables, told_of_git
-from actors.ir.systems.globs import is_file
 from actors.ir.systems.jobs import check_names, circular, in_order, label
 from actors.ir.systems.located import Located, NotReadable
 from actors.ir.systems.model import ConvertedPipeline
 from actors.ir.systems.omissions import LeftOut
+from actors.ir.systems.paths import is_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from actors.ir.systems.conditions import ALWAYS, FAILED, both, of_branches, of_events
-from actors.ir.systems.globs import file_glob, tell_of_folders
 from actors.ir.systems.jobs import label
 from actors.ir.systems.omissions import LeftOut
+from actors.ir.systems.paths import file_glob, tell_of_folders
 from storage import immutable
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from actors.ir.systems.folders import KEPT, MOST_FOLDERS, NOT_KEPT, kept_folders
 from actors.ir.systems.github_image import IMAGE
 from actors.ir.systems.gitlab_variables import Variables, told_of_git
 from actors.ir.systems.jobs import MAY_PIPE, NAME_IN_TEXT, check_names, duration, matrix, word
 from actors.ir.systems.jobs import label as one_line
 from actors.ir.systems.model import Cell, Job, texts_of
 from actors.ir.systems.omissions import LeftOut
+from actors.ir.systems.paths import KEPT, MOST_FOLDERS, NOT_KEPT, kept_folders
 from actors.ir.systems.services import services_of_gitlab
 
 if TYPE_CHECKING:

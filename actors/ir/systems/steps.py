@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from actors.ir.systems.builds import Filter, all_of, condition, disjoint, within
 from actors.ir.systems.conditions import ALWAYS, FAILED, NotSayable
-from actors.ir.systems.folders import NOT_KEPT
 from actors.ir.systems.github_image import IMAGE
 from actors.ir.systems.jobs import (
     MAX_CELLS,
@@ -30,6 +29,7 @@ from actors.ir.systems.jobs import (
 from actors.ir.systems.located import EMPTY, Located, NotReadable
 from actors.ir.systems.model import Cell, Job, texts_of
 from actors.ir.systems.omissions import LeftOut, only
+from actors.ir.systems.paths import NOT_KEPT
 from actors.ir.systems.plugins import plugin_settings
 from actors.ir.systems.services import services_of_steps
 from actors.ir.systems.substitution import Substitution, Unsayable

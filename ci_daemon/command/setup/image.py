@@ -131,7 +131,7 @@ def pull(session: Session, *, reference: str, name: str | None) -> None:
 
 def _pull_from_engine(session: Session, config: Config, alias: str, name: str) -> Image:
     from actors.vms.incus import ROOT  # noqa: PLC0415 - other commands speak to no engine
-    from ci_daemon.engine_images import engine_image  # noqa: PLC0415 - as above
+    from ci_daemon.engine import engine_image  # noqa: PLC0415 - as above
 
     if not is_name(name):
         raise Failure(f"{name} is not a valid image name: choose one with --as NAME")

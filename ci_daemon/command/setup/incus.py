@@ -36,7 +36,7 @@ def setup(session: Session, *, token: str | None) -> None:
     as it is, so it can be run again. The certificate that it makes for the service is good in the project alone.
     """
     from actors.vms import VmError  # noqa: PLC0415 - other commands speak to no engine
-    from ci_daemon.engine_setup import prepare_engine  # noqa: PLC0415 - as above
+    from ci_daemon.engine import prepare_engine  # noqa: PLC0415 - as above
 
     config = session.config()
     try:
@@ -57,7 +57,7 @@ def setup(session: Session, *, token: str | None) -> None:
 def status(session: Session) -> None:
     """List the members, with the processors and memory of each, and the VMs, snapshots and images on it."""
     from actors.vms import VmError  # noqa: PLC0415 - as above
-    from ci_daemon.engine_setup import contents_of  # noqa: PLC0415 - as above
+    from ci_daemon.engine import contents_of  # noqa: PLC0415 - as above
 
     try:
         found = contents_of(session.state_dir, session.config())

@@ -12,7 +12,7 @@ import pytest
 from actors.vms import QemuSettings
 from ci_daemon.config import Config
 from ci_daemon.doctor import fix_commands
-from ci_daemon.doctor.machines import machines
+from ci_daemon.doctor.providers import machines
 from storage import Storage, SystemClock
 
 

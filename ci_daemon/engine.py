@@ -1,4 +1,4 @@
-"""The set-up of an engine for the provider `incus`, from this host."""
+"""An engine of the provider `incus`, from this host: its set-up, its contents and its images."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from cryptography.x509 import load_pem_x509_certificate
 
 from actors.vms.incus import (
     Engine,
+    EngineAliases,
     EngineAway,
     EngineError,
     EngineSetup,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from actors.vms.incus import Access, MemberContents, SetupStep
     from ci_daemon.config import Config
+
 
 _FOLDER = "incus"
 """The folder of the state directory that has the provider's certificates, and its VMs' keys."""
@@ -132,3 +134,14 @@ def _is_timely(certificate: Path, now: datetime) -> bool:
     """Tell whether a certificate is valid and does not end soon."""
     found = load_pem_x509_certificate(certificate.read_bytes())
     return found.not_valid_before_utc <= now and now + _LEAST_VALID <= found.not_valid_after_utc
+
+
+@contextmanager
+def engine_image(state_dir: Path, config: Config, alias: str) -> Iterator[IO[bytes]]:
+    """Give a tar of the image that has an alias in the project of the configured engine.
+
+    Raises ImageNotFound and VmError.
+    """
+    access = access_of(state_dir / _FOLDER, config.incus)
+    with closing(Engine(access, config.incus.project)) as engine, EngineAliases(engine, config.incus).tar(alias) as tar:
+        yield tar

@@ -1,26 +1,35 @@
-"""Checks of the members of an engine, on which the provider `incus` makes VMs."""
+"""Checks of the providers `qemu` and `incus`, where the configuration or an organization chooses them.
+
+Machines are the VMs of `qemu`; members are the hosts of an engine, on which `incus` makes VMs.
+"""
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actors.vms import VmError
-from actors.vms.host import static_busybox
+from actors.vms import ImageNotFound, VmError
+from actors.vms.host import BootFiles, IdMap, KernelPackage, static_busybox
+from actors.vms.qemu import find_accelerator, require_program
 from ci_daemon.doctor.check import Check, failed_from_message, passed
-from ci_daemon.doctor.chosen_providers import chosen_providers
+from ci_daemon.providers import open_images
+from storage import StorageError, frozen, schema_of_release
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
-    from actors.vms import IncusSettings
+    from actors.vms import IncusSettings, QemuSettings
     from actors.vms.incus import Access, MemberReport
     from ci_daemon.config import Config
 
+
+_DISKS = (("qemu-img", "qemu-utils"), ("mke2fs", "e2fsprogs"))
 _AT_ONCE = 16
 _SHARING = frozenset({"btrfs", "zfs", "lvm", "ceph"})
 _LEAST_FREE_SHARE = 0.1
@@ -33,6 +42,89 @@ _MACHINE_NEEDS = (
 )
 _LIMITS = ("cpu", "memory controller", "pids")
 """Words in an engine's warnings of control groups without which limits of VMs do not hold."""
+
+
+def chosen_providers(state_dir: Path, config: Config) -> set[str | None]:
+    """Return the providers that the configuration or an organization chooses."""
+    return {*_configured(config), *_of_organizations(state_dir)}
+
+
+def _configured(config: Config) -> Iterator[str | None]:
+    yield config.pool.provider
+    yield from config.pool.image_providers.values()
+    yield config.repositories.fork_provider
+
+
+def _of_organizations(state_dir: Path) -> set[str]:
+    """Return what organizations have chosen; nothing where another check complains of the database."""
+    try:
+        with frozen(state_dir) as database:
+            return database.providers() if database.schema_version == schema_of_release() else set()
+    except StorageError:
+        return set()
+
+
+def machines(state_dir: Path, config: Config) -> Iterator[Check]:
+    """Yield the result of each check, if the configuration or an organization chooses machines."""
+    if "qemu" not in chosen_providers(state_dir, config):
+        return
+    for program, package in _DISKS:
+        if path := shutil.which(program):
+            yield passed(program, f"{path}: it makes the disks of machines")
+        else:
+            fix = f"apt-get install -y {package}"
+            yield Check(program, ok=False, detail=f"{program} is not installed: machines have no disk", fix=fix)
+    yield _base_image(state_dir, config)
+    yield from _boot_of_machines(config.qemu)
+
+
+def _base_image(state_dir: Path, config: Config) -> Check:
+    """Check that the guest of a machine, whose PID 1 is a Python program, finds Python in the base image."""
+    name = "machines' image"
+    try:
+        images = open_images(state_dir, config)
+        tree = images.path(images.base)
+    except ImageNotFound:
+        detail = "machines boot from the base image, which is missing: build it with `ci-daemon image build`"
+        return Check(name, ok=False, detail=detail, fixable=False, needed=False)
+    except VmError as error:
+        return failed_from_message(name, str(error))
+    if not (tree / "usr/bin/python3").is_symlink() and not (tree / "usr/bin/python3").exists():
+        detail = f"the image {images.base} lacks python3, which machines need: set sandbox.base_image to another one"
+        return Check(name, ok=False, detail=detail, fixable=False)
+    return passed(name, f"machines boot from the image {images.base}")
+
+
+def _boot_of_machines(settings: QemuSettings) -> Iterator[Check]:
+    """Check QEMU, the kernel and what boots it."""
+    needs: list[tuple[str, str, Callable[[], object]]] = [
+        ("qemu", "it runs machines", require_program),
+        ("kernel", "machines boot it", lambda: KernelPackage.newest(settings.system).image),
+        ("busybox", "it prepares the root of machines", static_busybox),
+    ]
+    complete = True
+    for name, purpose, find in needs:
+        try:
+            yield passed(name, f"{find()}: {purpose}")
+        except VmError as error:
+            complete = False
+            yield failed_from_message(name, str(error))
+    if complete:
+        yield _acceleration(settings)
+
+
+def _acceleration(settings: QemuSettings) -> Check:
+    """See by a boot if KVM works."""
+    with tempfile.TemporaryDirectory(prefix="ci-daemon-doctor-") as folder:
+        try:
+            boot = BootFiles.make(Path(folder), settings.system)
+            found = find_accelerator(require_program(), boot, IdMap.of_caller())
+        except VmError as error:
+            return failed_from_message("kvm", str(error))
+    if found.kvm:
+        return passed("kvm", found.why)
+    slow = "machines run many times slower, on an emulated processor"
+    return failed_from_message("kvm", f"{slow}: {found.why}", needed=False)
 
 
 def members(state_dir: Path, config: Config) -> Iterator[Check]:
@@ -49,13 +141,13 @@ def members(state_dir: Path, config: Config) -> Iterator[Check]:
         yield Check("members", ok=False, detail=str(error), fixable=False)
         return
     if config.incus.instances == "virtual-machine":
-        yield from _boot(config.qemu.system)
+        yield from _boot_of_members(config.qemu.system)
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         for found in threads.map(partial(_member, access, config.incus), addresses or (None,)):
             yield from found
 
 
-def _boot(system: Path) -> Iterator[Check]:
+def _boot_of_members(system: Path) -> Iterator[Check]:
     """Check what machines on members boot, and what makes their disk."""
     from actors.vms.incus import disk_program, efi_stub, machine_kernel  # noqa: PLC0415 - as above
 
