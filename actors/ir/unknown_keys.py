@@ -5,7 +5,6 @@ A build is made all the same; its record, `ci-daemon lint` and `ci-daemon render
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -184,5 +183,7 @@ def _hint(name: str, kind: str) -> str:
 
 
 def _nearest(name: str, known: Collection[str]) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415 - hardly a pipeline has such a key
+
     near = get_close_matches(name[:_MAX_NAME_CHARS].lower(), sorted(known), n=1, cutoff=0.6)
     return f'did you mean "{near[0]}"?' if near else ""

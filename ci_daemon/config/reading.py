@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property, reduce
@@ -225,9 +224,16 @@ def _parse_variable(text: str, hint: object) -> object:
     if get_origin(hint) is tuple and not text.lstrip().startswith("["):
         return [part.strip() for part in text.split(",") if part.strip()]
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        return _parse_toml(f"value = {text}")["value"]
+    except ValueError:
         return text
+
+
+def _parse_toml(text: str) -> dict[str, Any]:
+    """Return a document. Raises ValueError."""
+    import tomllib  # noqa: PLC0415 - local runs read no file
+
+    return tomllib.loads(text)
 
 
 def _read_toml(file: Path) -> dict[str, Any]:
@@ -236,8 +242,8 @@ def _read_toml(file: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file} cannot be read: {error_reason(error)}") from None
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        return _parse_toml(text)
+    except ValueError as error:
         found = re.search(r"line (\d+)", str(error))
         line = found[1] if found else len(text.splitlines())  # an error at the end of the document has no line number
         hint = "; the section is there already: set its keys there" if "twice" in str(error) else ""
@@ -254,8 +260,8 @@ def _line_of(keys: Keys, file: Path) -> int:
     begin = 1
     for count in range(1, len(lines) + 1):
         try:
-            head = tomllib.loads("\n".join(lines[:count]))
-        except tomllib.TOMLDecodeError:
+            head = _parse_toml("\n".join(lines[:count]))
+        except ValueError:
             continue
         if _known_depth(keys, head) == known:
             break

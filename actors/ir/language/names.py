@@ -7,7 +7,6 @@ replaced, because a branch or a title that a stranger chooses must not become a 
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -57,6 +56,8 @@ def replaced(text: str, values: Mapping[str, str]) -> str:
 
 def nearest(word: str, known: Collection[str]) -> str:
     """Return a question after the nearest known word, or what there is; empty if there is nothing."""
+    from difflib import get_close_matches  # noqa: PLC0415 - for mistakes
+
     some = [each[:_MAX_CHARS] for each in islice(sorted(known), _MOST_LOOKED_AT)]
     near = get_close_matches(word[:_MAX_CHARS].lower(), some, n=1, cutoff=0.6)
     if near:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import click
 
 from actors.vms import VmError
-from api.operations import NoTarget, find_target
 from ci_daemon import debug as debugging
 from ci_daemon import local
 from ci_daemon import submit as submission
@@ -243,6 +242,8 @@ def _show(session: Session, screen: Screen, summary: Summary) -> None:
 
 def _open_shell(runner: LocalRun, build: Build, step: str) -> None:
     """Open a shell in the VM of a failed step, until the caller leaves it."""
+    from api.operations import NoTarget, find_target  # noqa: PLC0415 - most runs open none
+
     service = runner.service
     job = local.step_named(service.storage.jobs.of_build(build.id), step)
     try:
