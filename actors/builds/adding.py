@@ -51,20 +51,21 @@ def add_or_reject(
     *,
     no_credit: str,
     failure: str | None,
+    code: BuildErrorCode = BuildErrorCode.RENDER_FAILED,
     changed: Collection[str] | None = None,
 ) -> Build:
     """Add a build for which nobody waits: if it is rejected, it says why.
 
-    It is rejected with ``no_credit`` or for a ``failure``, and then without its source and environment. Without a
-    definition of its pipeline it is rendered first. Raises NotConcerned if the files that ``changed`` are known, and
-    the pipeline's steps are about others.
+    It is rejected with ``no_credit`` or for a ``failure`` with its ``code``, and then without its source and
+    environment. Without a definition of its pipeline it is rendered first. Raises NotConcerned if the files that
+    ``changed`` are known, and the pipeline's steps are about others.
     """
     rejected = replace(new, env={}, source_archive=None, source_of=None)
     if not has_credit(storage, pipeline.organization_id):
-        code = BuildErrorCode.BILLING_INSUFFICIENT_BALANCE
-        return storage.builds.create_rejected(pipeline, rejected, code, no_credit)
+        broke = BuildErrorCode.BILLING_INSUFFICIENT_BALANCE
+        return storage.builds.create_rejected(pipeline, rejected, broke, no_credit)
     if failure is not None:
-        return storage.builds.create_rejected(pipeline, rejected, BuildErrorCode.RENDER_FAILED, failure)
+        return storage.builds.create_rejected(pipeline, rejected, code, failure)
     if not definition:
         return storage.renders.begin(pipeline, new, None)
     planned = replace(new, pipeline_ir=definition)

@@ -45,6 +45,8 @@ def repetition(
         ref=None if render is None else render.ref,
         verified_event=VerifiedEvent.API if url else build.verified_event,
         verified_ref=None if url else build.verified_ref,
+        base_commit=build.base_commit,
+        merge_commit=build.merge_commit,
     )
     return new, url
 

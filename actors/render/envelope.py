@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from storage import Declaration, immutable
+from storage import BuildErrorCode, Declaration, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,8 +21,10 @@ _MAX_TTL_DAYS = 2**20
 class RenderFailed(Exception):
     """A build cannot be rendered through the caller's fault; the message is its ``error_message``.
 
-    ``log`` is the output of the pipeline files so far.
+    ``log`` is the output of the pipeline files so far, ``code`` that of the build.
     """
+
+    code: ClassVar = BuildErrorCode.RENDER_FAILED
 
     def __init__(self, message: str, log: bytes = b"") -> None:
         super().__init__(message)

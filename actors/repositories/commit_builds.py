@@ -10,8 +10,10 @@ from actors.builds.adding import NotConcerned, add_or_reject
 from actors.ir import ScheduleInvalid, ScheduleTimes, decides, wants, why_skipped
 from actors.messages import BuildCreated, CancelBuild
 from actors.render.envelope import Envelope, RenderFailed
+from actors.repositories.merging import MergeConflicts
 from storage import (
     MOST_SCHEDULES,
+    BuildErrorCode,
     BuildState,
     CancelSuperseded,
     DeclaringRepository,
@@ -57,7 +59,7 @@ class PushedCommit:
 
     ``changed`` are the files that differ, None if that is not known. Pipelines that are not known yet are made if the
     commit ``registers`` them; if it is ``followed``, all that it does not declare are archived. Each pipeline is built
-    once for it if it is built ``once``, however often it is brought.
+    once for it if it is built ``once``, however often it is brought; a merge is so for each ``base`` if that is given.
     """
 
     repository: Repository
@@ -69,6 +71,7 @@ class PushedCommit:
     registers: bool = True
     followed: bool = False
     once: bool = False
+    base: str | None = None
 
 
 @immutable
@@ -102,7 +105,7 @@ class _Wanted:
 
     pipeline: Pipeline
     definition: str | None = None
-    failure: str | None = None
+    failure: RenderFailed | None = None
 
 
 @immutable
@@ -150,7 +153,7 @@ class CommitBuilds:
         Call it in a transaction, and `announce` the ids of the result after it.
         """
         if isinstance(declared, RenderFailed):
-            wanted = self._undeclared(commit, str(declared))
+            wanted = self._undeclared(commit, declared)
         else:
             wanted = self._wanted(commit, declared)
         made = [self._create(each, commit) for each in wanted]
@@ -163,7 +166,7 @@ class CommitBuilds:
         The triggers are those that the repository declared last.
         """
         builds, reasons = [], []
-        for wanted in self._undeclared(commit, ""):
+        for wanted in self._undeclared(commit, None):
             if self._is_built(wanted.pipeline, commit):
                 reasons.append(_BUILT_BEFORE)
             else:
@@ -178,6 +181,8 @@ class CommitBuilds:
 
     def _unwanted(self, commit: PushedCommit, declared: Envelope | RenderFailed) -> str:
         """Return why no pipeline is wanted for a commit."""
+        if isinstance(declared, MergeConflicts):
+            return str(declared)
         if isinstance(declared, RenderFailed):
             line = _first_mistake(str(declared))  # a stranger's words, so without its own line ends
             return f"its pipeline files cannot be read, and no pipeline that is known wants it: {line}"
@@ -259,13 +264,13 @@ class CommitBuilds:
     def _following(self, declared: DeclaredPipeline, commit: PushedCommit) -> list[NewPipelineTrigger]:
         return _pipeline_triggers_in(declared.triggers, declared.file, commit.new.branch)
 
-    def _undeclared(self, commit: PushedCommit, failure: str) -> list[_Wanted]:
+    def _undeclared(self, commit: PushedCommit, failure: RenderFailed | None) -> list[_Wanted]:
         """Return the known pipelines whose last declaration wants a commit."""
         wanted = []
         for pipeline, declared in self._storage.declarations.of_repository(_declaring(commit.repository)):
             if wants(declared.triggers, commit.event, commit.changed):
                 wanted.append(_Wanted(pipeline, failure=failure))
-            elif not failure and _decides(commit, declared.triggers):  # what cannot be read may want it
+            elif failure is None and _decides(commit, declared.triggers):  # what cannot be read may want it
                 self._skip_unwanted(commit, pipeline, declared.triggers)
         return wanted
 
@@ -281,7 +286,8 @@ class CommitBuilds:
                 _with_changes(commit),
                 wanted.definition,
                 no_credit=_NO_CREDIT,
-                failure=wanted.failure,
+                failure=None if wanted.failure is None else str(wanted.failure),
+                code=BuildErrorCode.RENDER_FAILED if wanted.failure is None else wanted.failure.code,
                 changed=commit.changed,
             )
         except NotConcerned as why:
@@ -292,7 +298,8 @@ class CommitBuilds:
         return self._recorded(build, commit)
 
     def _is_built(self, pipeline: Pipeline, commit: PushedCommit) -> bool:
-        return commit.once and self._storage.build_origins.has_build(pipeline.id, commit.origin, commit.new.commit)
+        origins = self._storage.build_origins
+        return commit.once and origins.has_build(pipeline.id, commit.origin, commit.new.commit, commit.base)
 
     def _recorded(self, build: Build, commit: PushedCommit) -> Build:
         reports = self._hosts[commit.repository.provider].reports
@@ -342,7 +349,7 @@ def _with_definition(pipeline: Pipeline, declared: DeclaredPipeline) -> _Wanted:
     try:
         return _Wanted(pipeline, definition=declared.pipeline_ir)
     except RenderFailed as failure:
-        return _Wanted(pipeline, failure=str(failure))
+        return _Wanted(pipeline, failure=failure)
 
 
 def _schedules_in(triggers: Iterable[object], file: str, branch: str, now: datetime) -> list[NewSchedule]:

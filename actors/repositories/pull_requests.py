@@ -13,14 +13,17 @@ from actors.render.envelope import RenderFailed
 from actors.repositories.commit_builds import PushedCommit
 from actors.repositories.fetching.git import CommitRefused, LimitReached
 from actors.repositories.fetching.remote import GitError
+from actors.repositories.merging import merged
 from actors.repositories.packing.packing import Extras, pack_commit
 from actors.source_hosts.host import FOUND_OPEN, MOST_OPEN, HostError, PullRequest
 from storage import (
     FetchedSource,
     ForkApproval,
+    MergeAgain,
     NewBuild,
     NewOrigin,
     OriginEvent,
+    PullRequestBuild,
     TooManyBuilds,
     VerifiedEvent,
     pull_request_ref,
@@ -43,6 +46,9 @@ _COMMIT = re.compile(r"[0-9a-f]{12,64}")
 _REF = re.compile(r"refs/[^\s:?*\[\\^~]+")
 _CLOSED, _PUSHED = "closed", "synchronize"
 SKIPPED = "the message of its commit says [skip ci] or [ci skip]"
+_LABEL = "rebuild"
+"""The label of pull requests whose merges are built again, if they are where they are labelled."""
+
 _MOST_ATTEMPTS = 8
 """About twenty minutes of them: hosts report a pull request moments before its commits can be fetched."""
 
@@ -56,6 +62,21 @@ class _Trust(NamedTuple):
 
     untrusted_origin: str | None = None
     approval_reason: str | None = None
+
+
+class _Target(NamedTuple):
+    """The branch that a head is merged into, with the commits of the branch and of the merge.
+
+    The merge is None where they conflict, and the branch's commit where there is no such branch. Without a ``branch``
+    the head itself is built.
+    """
+
+    branch: str | None = None
+    base: str | None = None
+    merge: str | None = None
+
+
+_HEAD_ITSELF = _Target()
 
 
 class PullRequestBuilds:
@@ -103,11 +124,12 @@ class PullRequestBuilds:
     def build_open(self, mirror: Mirror, repository: Repository) -> bool:
         """Build the pull requests of before the connection of a repository, which its host does not report.
 
+        Also build those again whose target has moved, if the repository wants that: once for each commit of the target.
         Return False if it is to be called again: those from forks make no pipeline, so they wait for the first that is
         known. One whose head cannot be had is left to its next change. Raises HostError, GitError and VmError.
         """
         found = self._hosts[repository.provider].open_pull_requests(repository)
-        new = [each for each in reversed(found) if self._is_new(repository, each)]  # so the last has the last number
+        new = [each for each in reversed(found) if self._is_due(repository, each)]  # so the last has the last number
         of_forks = [each for each in new if each.from_fork]
         self._build_each(mirror, repository, [each for each in new if not each.from_fork])
         if of_forks and not self._commits.knows_pipelines(repository):
@@ -121,11 +143,27 @@ class PullRequestBuilds:
             return
         heads = mirror.fetch()
         for change in changes:
+            base = heads.commits.get(f"{_HEADS}{change.target_branch}")
+            origins = self._storage.build_origins
+            if base is not None and origins.has_merge(repository.id, change.number, change.head_commit, base):
+                continue
             try:
                 self.build(mirror, repository, heads, change)
             except HeadUnavailable as error:
                 _log.warning("%s", error)
                 self._record(repository, change, f"0 builds: {error}")
+
+    def _is_due(self, repository: Repository, change: PullRequest) -> bool:
+        """Tell whether an open pull request is new, or built again when its target has moved."""
+        if self._merges(repository, change) and (
+            repository.merge_again is MergeAgain.ALWAYS
+            or (repository.merge_again is MergeAgain.LABELLED and _LABEL in change.labels)
+        ):
+            return True
+        return self._is_new(repository, change)
+
+    def _merges(self, repository: Repository, change: PullRequest) -> bool:
+        return repository.pull_requests is PullRequestBuild.MERGED and change.action != _CLOSED
 
     def _is_new(self, repository: Repository, change: PullRequest) -> bool:
         found = self._storage.push_outcomes.find(repository.id, change.head_ref, change.head_commit)
@@ -195,25 +233,30 @@ class PullRequestBuilds:
         trust = self._trust(repository, change)
         archive = None
         declared: Envelope | RenderFailed | None = None
+        target = heads.commits.get(f"{_HEADS}{change.target_branch}")
+        into = _HEAD_ITSELF
         try:
-            archive = self._pack(fork, repository, heads, change)
+            if self._merges(repository, change):
+                into = _Target(change.target_branch, target)
+                into = into._replace(merge=_merged(fork, into, change))
+            archive = self._pack(fork, repository, heads, change, into)
             if trust.approval_reason is None:
                 declared = self._commits.declared(repository, archive, leaving, from_fork=change.from_fork)
         except CommitRefused as error:
             declared = RenderFailed.exited("source fetch", 1, str(error))
         except RenderFailed as failure:
             declared = failure
-        target = heads.commits.get(f"{_HEADS}{change.target_branch}")
         base = None if target is None else fork.merge_base(target, change.head_commit)
         commit = PushedCommit(
             repository,
             PullRequestEvent(change.target_branch, change.action),
             _origin(repository, change, head),
-            _new_build(change, head, archive, trust),
+            _new_build(change, head, archive, trust, into),
             changed=fork.changed(base, change.head_commit),
             default_branch=heads.default_branch,
             registers=not change.from_fork,
             once=change.action != _CLOSED,
+            base=None if repository.merge_again is MergeAgain.NEVER else into.base,
         )
         with self._storage.transaction():
             added = self._commits.add_unrendered(commit) if declared is None else self._commits.add(commit, declared)
@@ -221,11 +264,16 @@ class PullRequestBuilds:
         self._commits.announce(added.ids)
         _log.info("%s is at %s: %r", change.head_ref, change.head_commit, added.outcome)
 
-    def _pack(self, fork: Mirror, repository: Repository, heads: Heads, change: PullRequest) -> bytes:
-        ref = f"{_HEADS}{change.branch}" if _REF.fullmatch(f"{_HEADS}{change.branch}") else change.head_ref
+    def _pack(self, fork: Mirror, repository: Repository, heads: Heads, change: PullRequest, into: _Target) -> bytes:
+        """Return the source of a head, or of its merge, which is on no branch."""
         branches = heads.branches(heads.default_branch, change.target_branch)
         extras = Extras(repository.submodules, repository.lfs, from_stranger=change.from_fork)
-        return pack_commit(fork, ref, change.head_commit, self._live_settings.now.source, branches, extras)
+        settings = self._live_settings.now.source
+        if into.merge is not None:
+            ref = f"refs/pull/{change.number}/merge"
+            return pack_commit(fork, ref, into.merge, settings, branches, extras)
+        ref = f"{_HEADS}{change.branch}" if _REF.fullmatch(f"{_HEADS}{change.branch}") else change.head_ref
+        return pack_commit(fork, ref, change.head_commit, settings, branches, extras)
 
     def source_of(self, mirror: Mirror, repository: Repository, heads: Heads, number: int) -> FetchedSource:
         """Return the source of an open pull request, for a build that somebody asks for.
@@ -245,7 +293,12 @@ class PullRequestBuilds:
                     f"pull request {number} does not have the commit {change.head_commit} any more: try again"
                 )
             change, trust = replace(change, head_commit=commit), self._trust(repository, change)
-            new = _new_build(change, fork.commit(commit), self._pack(fork, repository, heads, change), trust)
+            into = _HEAD_ITSELF
+            if self._merges(repository, change):
+                into = _Target(change.target_branch, heads.commits.get(f"{_HEADS}{change.target_branch}"))
+                into = into._replace(merge=_merged(fork, into, change))
+            archive = self._pack(fork, repository, heads, change, into)
+            new = _new_build(change, fork.commit(commit), archive, trust, into)
         return FetchedSource(
             new.branch,
             commit,
@@ -258,6 +311,8 @@ class PullRequestBuilds:
             new.verified_ref,
             ref=change.head_ref,
             pull_request=number,
+            base_commit=new.base_commit,
+            merge_commit=new.merge_commit,
         )
 
     def _trust(self, repository: Repository, change: PullRequest) -> _Trust:
@@ -317,8 +372,15 @@ def _origin(repository: Repository, change: PullRequest, head: Commit) -> NewOri
     )
 
 
-def _new_build(change: PullRequest, head: Commit, archive: bytes | None, trust: _Trust) -> NewBuild:
+def _merged(fork: Mirror, into: _Target, change: PullRequest) -> str:
+    """Return the merge of a head into a target, made in the fork's mirror. Raises RenderFailed."""
+    message = f"Merge pull request {change.number} into {change.target_branch}"
+    return merged(fork, into.base, change.target_branch, change.head_commit, message)
+
+
+def _new_build(change: PullRequest, head: Commit, archive: bytes | None, trust: _Trust, into: _Target) -> NewBuild:
     """Return the build of a head. A fork's branch never has the name of one of the repository's own."""
+    merge = {} if into.merge is None else {"CI_BASE_COMMIT": into.base or "", "CI_MERGE_COMMIT": into.merge}
     branch = f"{change.author or f'pull-{change.number}'}:{change.branch}" if change.from_fork else change.branch
     return NewBuild(
         branch,
@@ -329,6 +391,7 @@ def _new_build(change: PullRequest, head: Commit, archive: bytes | None, trust: 
             EVENT_VARIABLE: "pull_request",
             "CI_PULL_REQUEST": str(change.number),
             "CI_TARGET_BRANCH": change.target_branch,
+            **merge,
         },
         source_archive=archive,
         untrusted_origin=trust.untrusted_origin,
@@ -336,4 +399,6 @@ def _new_build(change: PullRequest, head: Commit, archive: bytes | None, trust: 
         approval_reason=trust.approval_reason,
         verified_event=VerifiedEvent.PULL_REQUEST,
         verified_ref=pull_request_ref(change.number),
+        base_commit=into.base,
+        merge_commit=into.merge,
     )

@@ -207,7 +207,8 @@ class PushBuilds:
             deliveries.processed(repository.id, done, partial(self._outcome, repository))
         if waits is not None:
             raise waits
-        asks = repository.connection_id is not None and not repository.pull_requests_known
+        now = self._storage.repositories.get(repository.id)  # a push may have moved a target
+        asks = now is not None and now.connection_id is not None and not now.pull_requests_known
         if asks and self._pull_requests.build_open(mirror, repository):
             checks.know_pull_requests(repository)
         return moved

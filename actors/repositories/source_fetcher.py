@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias, assert_never
 from actors.messages import Drain, PollStorage, Reschedule, SourceFetcherMessage
 from actors.render.envelope import RenderFailed
 from actors.repositories.fetching.remote import GitError
+from actors.repositories.merging import MergeConflicts
 from actors.scheduling.pending_reason import admission_block
 from actors.source_hosts.host import HostError
 from actors.supervision import Supervised
@@ -124,6 +125,8 @@ class SourceFetcher(Supervised[_Message, _Fetch]):
             if repository is None:
                 raise GitError(_NOT_CONNECTED)
             self._keep(build, repository, self._pushes().source_of(repository, ref))
+        except MergeConflicts as error:
+            self._recorder.refuse(build, error.code, str(error), b"")
         except (GitError, HostError, RenderFailed) as error:
             self._recorder.refuse(build, BuildErrorCode.RENDER_FAILED, f"source fetch failed: {error}", b"")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, assert_never
 from pydantic import ValidationError
 
 from actors.source_hosts.host import COMMIT_CHECK, HostError, ReportState
-from storage import GitCredential, JsonModel, SealBroken, WaitsFor, immutable
+from storage import BuildErrorCode, GitCredential, JsonModel, SealBroken, WaitsFor, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,6 +85,8 @@ def _phrase(report: Report) -> str:
             return "runs"
         case ReportState.PASSED:
             return "passed"
+        case ReportState.FAILED if report.build.error_code == BuildErrorCode.MERGE_CONFLICT:
+            return (report.build.error_message or "").partition(":")[0]
         case ReportState.FAILED:
             return "failed"
         case ReportState.CANCELED:

@@ -18,6 +18,7 @@ from actors.source_hosts.payloads import (
     Login,
     Title,
     is_signed,
+    label_names,
     moved,
     readable,
     required,
@@ -86,6 +87,7 @@ class _PullRequest(JsonModel):
     head: _Head
     base: _Base
     flow: int = 0
+    labels: object = None
 
 
 class _Changes(JsonModel):
@@ -144,6 +146,7 @@ def _pull_request(delivery: _PullRequestDelivery, url: str) -> PullRequest:
         from_fork=_from_fork(change),
         author=change.user.login if change.user else None,
         sender=delivery.sender.login if delivery.sender else None,
+        labels=label_names(change.labels),
     )
 
 

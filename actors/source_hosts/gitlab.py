@@ -11,7 +11,18 @@ from pydantic import Field, ValidationError
 from actors.source_hosts.api_client import HostRefused
 from actors.source_hosts.forge_host import RepositoryAtForge
 from actors.source_hosts.host import FOUND_OPEN, MOST_OPEN, RETARGETED, HostEvent, PullRequest, PushedRef, ReportState
-from actors.source_hosts.payloads import AnyObject, Claim, Commit, HeadRef, Login, Title, moved, readable, required
+from actors.source_hosts.payloads import (
+    AnyObject,
+    Claim,
+    Commit,
+    HeadRef,
+    Login,
+    Title,
+    label_names,
+    moved,
+    readable,
+    required,
+)
 from storage import JsonModel
 
 if TYPE_CHECKING:
@@ -93,6 +104,7 @@ class _OpenMergeRequest(JsonModel):
     target_branch: str
     source_project_id: int | None = None
     target_project_id: int
+    labels: object = None
 
 
 def project_id(body: bytes) -> str | None:
@@ -132,6 +144,7 @@ def open_merge_requests(found: Iterable[AnyObject], url: str) -> list[PullReques
             target_branch=each.target_branch,
             from_fork=each.source_project_id != each.target_project_id,
             author=each.author.username if each.author else None,
+            labels=label_names(each.labels),
         )
         for each in readable(_OpenMergeRequest, (each.root for each in found))
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from storage import immutable
+from storage import BuildErrorCode, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -86,7 +86,7 @@ class PullRequest:
     repository was connected, so that the host never reported it. ``head_ref`` is the full name, in the repository at
     ``url``, of the ref to fetch ``head_commit`` from; ``branch`` is the name of its branch for people. ``trusted`` is
     True if the host says that the author may push to the repository, None if it does not say. ``sender`` is the login
-    of whom caused the change, such as by a push.
+    of whom caused the change, such as by a push. ``labels`` are known only if it was listed.
     """
 
     number: int
@@ -101,6 +101,7 @@ class PullRequest:
     author: str | None
     trusted: bool | None = None
     sender: str | None = None
+    labels: tuple[str, ...] = ()
 
 
 @immutable
@@ -211,7 +212,7 @@ class CommitReport:
         if not worst:
             reasons = ", ".join(f"{each.pipeline_slug} ({each.reason})" for each in skipped)
             return cls(commit, ReportState.PASSED, f"Skipped: {reasons}", skipped[0].url) if skipped else None
-        named = {state: [_with_coverage(each) for each in worst if each.state is state] for state in _WORST_FIRST}
+        named = {state: [_with_words(each) for each in worst if each.state is state] for state in _WORST_FIRST}
         parts = [f"{_IN_WORDS[state]}: {', '.join(names)}" for state, names in named.items() if names]
         if skipped:
             parts.append(f"skipped: {', '.join(each.pipeline_slug for each in skipped)}")
@@ -228,8 +229,10 @@ _IN_WORDS = {
 }
 
 
-def _with_coverage(report: Report) -> str:
-    slug = report.build.pipeline_slug
+def _with_words(report: Report) -> str:
+    slug, build = report.build.pipeline_slug, report.build
+    if build.error_code == BuildErrorCode.MERGE_CONFLICT:
+        return f"{slug} ({(build.error_message or '').partition(':')[0]})"
     return f"{slug} ({report.coverage})" if report.coverage else slug
 
 

@@ -70,6 +70,13 @@ def readable(model: type[Model], found: Iterable[object]) -> Iterator[Model]:
             continue
 
 
+def label_names(found: object) -> tuple[str, ...]:
+    """Return the names of labels, which hosts give as objects or as names; none of anything else."""
+    listed = found if isinstance(found, list) else []
+    names = [each.get("name") if isinstance(each, dict) else each for each in listed]
+    return tuple(each for each in names if isinstance(each, str))
+
+
 @immutable
 class Claim:
     """The claim of a delivery, which is not proven yet; ``remote_id`` is the host's id of a repository."""

@@ -55,7 +55,8 @@ class BuildRecord:
     ``pending_reason`` says why none of its jobs may start yet: it waits for an approval, or for other builds of its
     ``concurrency_group``. An ``untrusted`` build is of a pull request from a fork, and gets no secrets. With
     ``strict_shell`` each line of a command that fails fails its step. ``warnings`` name what in its pipeline has no
-    effect, such as unknown keys. ``inputs`` are what it was given by name, besides defaults.
+    effect, such as unknown keys. ``inputs`` are what it was given by name, besides defaults. One of a pull request that
+    is built merged has the files of ``merge_commit``, the merge of ``commit`` into ``base_commit``.
     """
 
     uuid: Uuid
@@ -81,6 +82,8 @@ class BuildRecord:
     strict_shell: bool
     warnings: Warnings
     inputs: Mapping[str, str]
+    base_commit: str | None
+    merge_commit: str | None
 
     @classmethod
     def of(cls, build: Build, pending_reason: str | None = None) -> BuildRecord:

@@ -26,9 +26,21 @@ from actors.repositories import (
 from api.errors.catalog import ApiError
 from api.operations.body import ABSENT, given
 from api.operations.operation import DELETE, GET, PATCH, POST, Call, owners_operation
-from api.operations.repositories import connecting, deploy_key_of
+from api.operations.repositories import MERGE_AGAIN, PULL_REQUESTS, connecting, deploy_key_of
 from api.operations.things import ThisMembership, ThisRepository  # noqa: TC001 - read in hints
-from storage import GIT, DeployKey, GitCredential, Repository, described, error_reason, immutable, repo_name, showing
+from storage import (
+    GIT,
+    DeployKey,
+    GitCredential,
+    MergeAgain,
+    PullRequestBuild,
+    Repository,
+    described,
+    error_reason,
+    immutable,
+    repo_name,
+    showing,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,6 +75,8 @@ class HostedRepo:
     poll_seconds: int
     submodules: bool
     lfs: bool
+    pull_requests: PullRequestBuild
+    merge_again: MergeAgain
     next_check_at: datetime
     account: str | None
 
@@ -143,6 +157,8 @@ class ConfigureRepoRequest:
     )
     submodules: bool = described("Pack the files of submodules, too, or do not.", default=ABSENT)
     lfs: bool = described("Pack the files of git LFS, too, or do not.", default=ABSENT)
+    pull_requests: PullRequestBuild = described(PULL_REQUESTS, default=ABSENT)
+    merge_again: MergeAgain = described(MERGE_AGAIN, default=ABSENT)
     password: GitCredential = ABSENT
 
 

@@ -12,7 +12,20 @@ from actors.source_hosts import ConnectRefused, HostError
 from api.errors.catalog import ApiError
 from api.operations.operation import DELETE, GET, PATCH, POST, Call, HostOwner, operation
 from api.operations.things import REPOSITORIES, REPOSITORY, ThisMembership, ThisRepository
-from storage import GIT, DeployKey, HostConnectedElsewhere, Repository, Role, Storage, example, immutable, showing
+from storage import (
+    GIT,
+    DeployKey,
+    HostConnectedElsewhere,
+    MergeAgain,
+    PullRequestBuild,
+    Repository,
+    Role,
+    Storage,
+    described,
+    example,
+    immutable,
+    showing,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -23,6 +36,10 @@ if TYPE_CHECKING:
 
 
 _PUSHES = 20
+PULL_REQUESTS = "What is built of a pull request: its head, or the head merged into its target."
+MERGE_AGAIN = (
+    "Whose merges are built again when their target has moved: never, always, or of those labelled with `rebuild`."
+)
 _MOST_AT_ONCE = 8
 
 
@@ -92,6 +109,8 @@ class Repo:
     poll_seconds: int
     submodules: bool
     lfs: bool
+    pull_requests: PullRequestBuild
+    merge_again: MergeAgain
     checked_at: datetime | None
     next_check_at: datetime
     last_error: str | None
@@ -111,6 +130,8 @@ class Repo:
             poll_seconds=repository.poll_seconds,
             submodules=repository.submodules,
             lfs=repository.lfs,
+            pull_requests=repository.pull_requests,
+            merge_again=repository.merge_again,
             checked_at=repository.checked_at,
             next_check_at=repository.next_check_at,
             last_error=repository.last_error,
@@ -201,10 +222,15 @@ class ConnectRepoRequest:
 
 @immutable
 class UpdateRepoRequest:
-    """The body of ``PATCH …/repos/{id}``: the parts besides a commit's own files that builds get."""
+    """The body of ``PATCH …/repos/{id}``. What is not given stays as it is.
+
+    ``submodules`` and ``lfs`` are parts besides a commit's own files that builds get.
+    """
 
     submodules: bool | None = None
     lfs: bool | None = None
+    pull_requests: PullRequestBuild | None = described(PULL_REQUESTS, default=None)
+    merge_again: MergeAgain | None = described(MERGE_AGAIN, default=None)
 
 
 @immutable
@@ -288,8 +314,14 @@ def get_repo(call: Call, repository: ThisRepository) -> RepoWithPushes:
 
 @operation("updateRepo", PATCH, REPOSITORY, "The repository as it is now.", role=Role.ADMIN)
 def update_repo(call: Call, repository: ThisRepository, body: UpdateRepoRequest) -> Repo:
-    """Change what is packed for builds of a repository; needs the role admin. What is not given stays."""
-    edited = call.storage.repositories.edit(repository, submodules=body.submodules, lfs=body.lfs)
+    """Change what is built and packed of a repository; needs the role admin. What is not given stays."""
+    edited = call.storage.repositories.edit(
+        repository,
+        submodules=body.submodules,
+        lfs=body.lfs,
+        pull_requests=body.pull_requests,
+        merge_again=body.merge_again,
+    )
     return Repo.of(call.storage, edited)
 
 

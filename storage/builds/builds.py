@@ -185,6 +185,8 @@ class Builds:
                     BuildRow.waits_for: peewee.fn.COALESCE(slot("waits_for"), BuildRow.waits_for),
                     BuildRow.verified_event: slot("verified_event"),
                     BuildRow.verified_ref: slot("verified_ref"),
+                    BuildRow.base_commit: slot("base_commit"),
+                    BuildRow.merge_commit: slot("merge_commit"),
                 }
             ).where(BuildRow.id == slot("id")),
         )
@@ -304,6 +306,8 @@ class Builds:
             waits_for=None if source.approval_reason is None else WaitsFor.APPROVAL,
             verified_event=event,
             verified_ref=ref,
+            base_commit=source.base_commit,
+            merge_commit=source.merge_commit,
         )
 
     def pipeline_ir(self, build_id: int) -> str | None:

@@ -138,6 +138,12 @@ class NewBuild:
     """The group that its file declares, in place of its pipeline's."""
 
     verified_event: VerifiedEvent = VerifiedEvent.API
+    base_commit: str | None = None
+    """The commit of the target into which ``commit`` was merged; None if it was not."""
+
+    merge_commit: str | None = None
+    """The merge of both, whose files it has; None if they conflict."""
+
     verified_ref: str | None = None
     """The full name of the ref whose head the service fetched itself; None if nobody verified it."""
 
@@ -163,6 +169,7 @@ class Build:
 
     ``branch``, ``commit`` and ``source`` are what its request said. ``verified_event`` and ``verified_ref`` are what
     the service knows by itself: the ref, by its full name, whose head it fetched; None if nobody verified it.
+    If ``base_commit`` is set, its files are those of ``merge_commit``, the merge of ``commit`` into it.
     """
 
     id: int
@@ -207,6 +214,8 @@ class Build:
     inputs: Mapping[str, str] = field(default_factory=dict)
     verified_event: VerifiedEvent = VerifiedEvent.API
     verified_ref: str | None = None
+    base_commit: str | None = None
+    merge_commit: str | None = None
 
     @property
     def name(self) -> str:
@@ -333,6 +342,8 @@ class FetchedSource:
     verified_ref: str | None = None
     ref: str = ""
     pull_request: int | None = None
+    base_commit: str | None = None
+    merge_commit: str | None = None
 
 
 @immutable

@@ -472,6 +472,7 @@ class BuildErrorCode(StrEnum):
     INTERNAL_ERROR = "internal_error"
     INVALID_IR = "invalid_ir"
     INVALID_JSON = "invalid_json"
+    MERGE_CONFLICT = "merge_conflict"
     RENDER_FAILED = "render_failed"
     SUPERSEDED = "superseded"
     UNKNOWN_DEPENDENCY = "unknown_dependency"

@@ -111,6 +111,21 @@ class BuildOrigin:
     report_error: str | None
 
 
+class PullRequestBuild(StrEnum):
+    """The commit that is built of a pull request: its ``head``, or that ``merged`` into its target."""
+
+    HEAD = "head"
+    MERGED = "merged"
+
+
+class MergeAgain(StrEnum):
+    """The pull requests whose merges are built again when their target has moved."""
+
+    NEVER = "never"
+    LABELLED = "labelled"
+    ALWAYS = "always"
+
+
 @immutable
 class Repository:
     """A git repository that belongs to an organization; ``url`` is a URL or an absolute path on this host.
@@ -119,7 +134,8 @@ class Repository:
     With ``submodules`` and ``lfs`` sources have these, too. ``default_branch`` is known once it was checked.
     ``heads_known`` is True once the heads are recorded that it had when it was connected.
     ``pull_requests_known`` is True once those are built that were open at its host when it was connected.
-    ``last_error`` is why the last ``failures`` checks failed.
+    ``last_error`` is why the last ``failures`` checks failed. Pull requests are built as ``pull_requests`` says, and
+    again when their target has moved as ``merge_again`` says.
     """
 
     id: int
@@ -142,6 +158,8 @@ class Repository:
     lfs: bool
     heads_known: bool
     pull_requests_known: bool
+    pull_requests: PullRequestBuild = PullRequestBuild.HEAD
+    merge_again: MergeAgain = MergeAgain.NEVER
 
     @property
     def is_path(self) -> bool:

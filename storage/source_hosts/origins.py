@@ -87,6 +87,23 @@ class BuildOrigins:
                     BuildRow.pipeline == slot("pipeline_id"),
                     BuildRow.commit == slot("commit_sha"),
                     counts,
+                    peewee.SQL(":base IS NULL") | (BuildRow.base_commit == slot("base")),
+                )
+                .limit(1)
+            ),
+            first,
+        )
+        self._merged = Query(
+            database,
+            lambda: (
+                BuildOriginRow.select(BuildOriginRow.build)
+                .join(BuildRow)
+                .where(
+                    of_repository,
+                    number == slot("pull_request"),
+                    BuildRow.commit == slot("commit_sha"),
+                    BuildRow.base_commit == slot("base"),
+                    counts,
                 )
                 .limit(1)
             ),
@@ -140,10 +157,11 @@ class BuildOrigins:
                 report_at=self._database.now() if reports else None,
             )
 
-    def has_build(self, pipeline_id: int, origin: NewOrigin, commit: str) -> bool:
+    def has_build(self, pipeline_id: int, origin: NewOrigin, commit: str, base: str | None = None) -> bool:
         """Tell whether a pipeline has a build of this commit for the same branch, or pull request and target.
 
-        One that was superseded does not count: the commit may have come back, or the pull request be open again.
+        With ``base`` that is a build of the commit merged into this one. One that was superseded does not count: the
+        commit may have come back, or the pull request be open again.
         """
         return (
             self._built.one(
@@ -154,9 +172,15 @@ class BuildOrigins:
                 ref=origin.ref,
                 pull_request=origin.pull_request,
                 target_branch=origin.target_branch,
+                base=base,
             )
             is not None
         )
+
+    def has_merge(self, repository_id: int, pull_request: int, commit: str, base: str) -> bool:
+        """Tell whether a build is of a pull request's commit merged into this one of its target."""
+        found = self._merged.one(repository_id=repository_id, pull_request=pull_request, commit_sha=commit, base=base)
+        return found is not None
 
     def get(self, build_id: int) -> BuildOrigin | None:
         """Return the origin of a build; None if it was not made for a push or pull request."""

@@ -19,7 +19,8 @@ from storage.models.accounts import OrganizationRow
 from storage.models.pipelines import PipelineRow
 from storage.models.source_hosts import RepositoryHeadRow, RepositoryRow
 from storage.pipelines.clone_urls import clone_place
-from storage.records.source_hosts import Repository, RepositoryHead
+from storage.records.builds import HEADS
+from storage.records.source_hosts import MergeAgain, PullRequestBuild, Repository, RepositoryHead
 from storage.vault import hashed
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ class Repositories:
                 "lfs",
                 "heads_known",
                 "pull_requests_known",
+                "pull_requests",
+                "merge_again",
             ),
         )
         of_connection = RepositoryRow.connection == slot("connection_id")
@@ -129,6 +132,8 @@ class Repositories:
                     RepositoryRow.poll_seconds: slot("poll_seconds"),
                     RepositoryRow.submodules: slot("submodules"),
                     RepositoryRow.lfs: slot("lfs"),
+                    RepositoryRow.pull_requests: slot("pull_requests"),
+                    RepositoryRow.merge_again: slot("merge_again"),
                     RepositoryRow.next_check_at: slot("now"),
                 }
             ).where(this),
@@ -170,14 +175,18 @@ class Repositories:
         poll_seconds: int | None = None,
         submodules: bool | None = None,
         lfs: bool | None = None,
+        pull_requests: PullRequestBuild | None = None,
+        merge_again: MergeAgain | None = None,
     ) -> Repository:
-        """Change how a repository is checked and packed, and let it be checked at once; what is None stays."""
+        """Change how a repository is checked and built, and let it be checked at once; None stays."""
         with self._database.write():
             self._edit.run(
                 id=repository.id,
                 poll_seconds=repository.poll_seconds if poll_seconds is None else poll_seconds,
                 submodules=int(repository.submodules if submodules is None else submodules),
                 lfs=int(repository.lfs if lfs is None else lfs),
+                pull_requests=pull_requests or repository.pull_requests,
+                merge_again=merge_again or repository.merge_again,
                 now=self._database.now(),
             )
             return written(self.get(repository.id))
@@ -388,6 +397,8 @@ class RepositoryChecks:
             database, lambda: RepositoryRow.update(next_check_at=slot("next"), last_error=slot("why")).where(this)
         )
         self._know_heads = Write(database, lambda: RepositoryRow.update(heads_known=1).where(this))
+        merges = (RepositoryRow.pull_requests == PullRequestBuild.MERGED, RepositoryRow.merge_again != MergeAgain.NEVER)
+        self._look_again = Write(database, lambda: RepositoryRow.update(pull_requests_known=0).where(this, *merges))
         self._know_pull_requests = Write(database, lambda: RepositoryRow.update(pull_requests_known=1).where(this))
         self._note = Write(database, lambda: RepositoryRow.update(last_error=slot("why")).where(this))
         earlier = peewee.fn.MIN(RepositoryRow.next_check_at, slot("by"))
@@ -482,7 +493,10 @@ class RepositoryChecks:
                 self._put_head.run(repository_id=repository.id, ref=ref, commit_sha=old, adopted=1)
 
     def move_head(self, repository: Repository, ref: str, old: str | None, new: str | None) -> bool:
-        """Note a head's new commit or its deletion; False, and no change, if it is not at ``old``."""
+        """Note a head's new commit or its deletion; False, and no change, if not at ``old``.
+
+        The repository's pull requests are looked at anew if a branch moves into which they are merged.
+        """
         with self._database.write():
             found = self._head.one(id=repository.id, ref=ref)
             if self._repositories.get(repository.id) is None or (found and found.commit) != old:
@@ -491,4 +505,6 @@ class RepositoryChecks:
                 self._drop_head.run(id=repository.id, ref=ref)
             else:
                 self._put_head.run(repository_id=repository.id, ref=ref, commit_sha=new, adopted=0)
+                if ref.startswith(HEADS) and old is not None:
+                    self._look_again.run(id=repository.id)
             return True

@@ -28,7 +28,17 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _SHELL, _STRICT_SHELL = "bash -c", "bash -eo pipefail -c"
-_OF_EVENT = frozenset({"CI_EVENT", "CI_PULL_REQUEST", "CI_TARGET_BRANCH", "CI_TAG", "CI_UPSTREAM_BUILD"})
+_OF_EVENT = frozenset(
+    {
+        "CI_EVENT",
+        "CI_PULL_REQUEST",
+        "CI_TARGET_BRANCH",
+        "CI_BASE_COMMIT",
+        "CI_MERGE_COMMIT",
+        "CI_TAG",
+        "CI_UPSTREAM_BUILD",
+    }
+)
 """Variables of what began a build, which differ in each, like CI_BRANCH and CI_COMMIT."""
 
 

@@ -118,6 +118,7 @@ _ADVICE = {
     " edit`, or another token with `ci-daemon repo connect`",
     "could not read Username": "the host asks for a user and password: give them with `ci-daemon repo edit`",
     "unable to update url base from redirection": "the host redirects: give the URL that it redirects to",
+    "usage: git merge-tree": "git of the service's host cannot merge without a checkout: update it to 2.38 or newer",
     "'lfs' is not a git command": "git-lfs is missing on the service's host: run `apt-get install git-lfs` there",
 }
 """Causes of failed fetches, by a part of git's message, and what to do."""
@@ -263,6 +264,21 @@ class Git:
         with _refusing():
             return self._output(_Command(arguments, at, seconds))
 
+    def answer(
+        self, *arguments: str, at: Path, seconds: float, statuses: frozenset[int], environment: Mapping[str, str]
+    ) -> tuple[int, bytes]:
+        """Return the exit status, one of ``statuses``, and the output of a git command on commits.
+
+        ``environment`` is added to that of every git. Raises GitError, past a limit CommitRefused.
+        """
+        with _refusing(), tempfile.TemporaryFile() as out:
+            given = Authentication(environment=environment)
+            status = self._run(_Command(arguments, at, seconds, given=given, statuses=statuses), out)
+            if os.fstat(out.fileno()).st_size > _MAX_OUTPUT:
+                raise LimitReached(f"git {arguments[0]} printed more than {_MAX_OUTPUT >> 20} MiB")
+            out.seek(0)
+            return status, out.read()
+
     def check_all(self, *arguments: str, at: Path, seconds: float) -> None:
         """Run a git command that reads the whole repository.
 
@@ -315,7 +331,7 @@ class Git:
             out.seek(0)
             return out.read()
 
-    def _run(self, command: _Command, out: IO[bytes]) -> None:
+    def _run(self, command: _Command, out: IO[bytes]) -> int:
         name, seconds, given = command.arguments[0], command.seconds, command.given
         deadline = time.monotonic() + seconds
 
@@ -331,13 +347,14 @@ class Git:
         environment = self._environment(command.protocol) | dict(given.environment)
         argv = ("git", *settings, *command.arguments)
         result = run(argv, cwd=command.at, environment=environment, check=check_all, stdout=out, limits=limits)
-        if result.status != 0:
+        if result.status not in command.statuses:
             output = given.shown(result.output.strip())
             if limits is not None:
                 _tell_limit(name, result.status, output, limits)
             advice = next((f"{advice} ({self.remote.url})" for part, advice in _ADVICE.items() if part in output), "")
             kind = AccessRefused if _REFUSED in output else GitError
             raise kind(advice or f"git {name} failed: {output[-_SHOWN:]}")
+        return result.status
 
     def _environment(self, protocol: str) -> dict[str, str]:
         return {
@@ -358,7 +375,8 @@ class Git:
 class _Command:
     """A run of git: its arguments, working directory, seconds, protocol of fetches, and check.
 
-    It may use CPU time for all of its seconds if it works on the ``whole`` repository.
+    It may use CPU time for all of its seconds if it works on the ``whole`` repository. It has failed unless it ends
+    with one of the ``statuses``.
     """
 
     arguments: tuple[str, ...]
@@ -368,6 +386,7 @@ class _Command:
     check: Callable[[], None] = lambda: None
     given: Authentication = field(default_factory=Authentication)
     whole: bool = False
+    statuses: frozenset[int] = frozenset({0})
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, ValidationError
 
 from actors.source_hosts.host import FOUND_OPEN, RETARGETED, ApprovalGiven, PullRequest, PushedRef, RerunAsked
-from actors.source_hosts.payloads import AnyObject, readable
+from actors.source_hosts.payloads import AnyObject, label_names, readable
 from storage import JsonModel
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ class _Change(JsonModel):
     base: _Base
     user: Account | None
     author_association: str = "NONE"
+    labels: object = None
 
 
 class _Changes(JsonModel):
@@ -184,6 +185,7 @@ def _pull_request(payload: _PullRequest) -> PullRequest:
         author=_login(change.user),
         trusted=change.author_association in _MEMBERS,
         sender=_login(payload.sender),
+        labels=label_names(change.labels),
     )
 
 

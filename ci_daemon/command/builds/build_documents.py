@@ -22,6 +22,8 @@ _SHOWN_OF_BUILD = (
     "error_message",
     "branch",
     "commit",
+    "base_commit",
+    "merge_commit",
     "rebuild_of",
     "pending_reason",
     "untrusted",

@@ -197,7 +197,7 @@ def show(session: Session, *, repository: str, org: str | None) -> None:
 @_url_argument
 @_org_option
 @body_option(hosted_repositories.ConfigureRepoRequest, "poll_seconds", "--poll")
-@body_options(hosted_repositories.ConfigureRepoRequest, "submodules", "lfs")
+@body_options(hosted_repositories.ConfigureRepoRequest, "submodules", "lfs", "pull_requests", "merge_again")
 @_user_option
 @_token_file_option
 @pass_session
@@ -211,7 +211,9 @@ def edit(
     token_file: TextIO | None,
     **terms: Any,  # noqa: ANN401 - fields of the body
 ) -> None:
-    """Change how a repository is fetched and packed; what is not given stays. It is looked at at once.
+    """Change how a repository is fetched, packed and built; what is not given stays.
+
+    It is looked at at once.
 
     The hook that an earlier release installed in a folder of this host is replaced by that of this one.
     """
@@ -224,8 +226,8 @@ def edit(
             document = document_of(door.perform(hosted_repositories.configure_repo, names, body))
         elif changes.keys() & {"poll_seconds", "password"}:
             raise Failure(
-                "with a server only --submodules and --lfs can be changed: the owner of its host runs"
-                " `ci-daemon repo edit` there with --poll, or with --user and --token-file"
+                "with a server only --submodules, --lfs, --pull-requests and --merge-again can be changed: the owner of"
+                " its host runs `ci-daemon repo edit` there with --poll, or with --user and --token-file"
             )
         else:
             document = _document(org, door.perform(repositories.update_repo, names, changes))

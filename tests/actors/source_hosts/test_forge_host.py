@@ -165,6 +165,19 @@ def test_one_status_shows_all_pipelines_of_a_commit(forge: Forged, org: int):
     assert status["state"] == "success"
 
 
+def test_a_merge_that_conflicts_says_so(forgejo: Forged, org: int, storage: Storage):
+    """In the pipeline's status and in that of the commit."""
+    repository = forgejo.connect(org)
+    reported = report(storage, repository, ReportState.FAILED)
+    said = {"error_code": "merge_conflict", "error_message": "conflicts with main in a.c: merge main into it"}
+    failed = replace(reported, build=replace(reported.build, **said))
+    forgejo.host.report(repository, failed)
+    assert forgejo.server.statuses[-1]["description"] == "Build #1 conflicts with main in a.c"
+    commit = CommitReport.of(COMMIT, [failed], [])
+    assert commit is not None
+    assert commit.description == "Failed: ci (conflicts with main in a.c)"
+
+
 def test_a_build_that_waits_for_an_approval_says_so(forgejo: Forged, org: int, storage: Storage):
     repository = forgejo.connect(org)
     reported = report(storage, repository, ReportState.WAITING)
