@@ -1,8 +1,8 @@
-"""The keys that sign the identity tokens of jobs: made, published before they sign, and dropped.
+"""The keys that sign identity tokens and provenance: made, published before they sign, and retired.
 
 Consumers fetch the public keys now and then and keep them. So a key is public for a day before it signs, but for the
-first, and as long as a token that it signed may live. The library is imported at its first use: few services have such
-jobs.
+first, and as long as a token that it signed may live. Then its private half is erased. Its public half is kept, because
+provenance that it signed is verified for years. The library is imported at its first use: few services have such jobs.
 """
 
 # ruff: noqa: PLC0415
@@ -39,7 +39,10 @@ _BITS = 2048
 
 @immutable
 class IssuerKey:
-    """A key, whose ``public_key`` is a JWK as JSON. ``uuid`` is its name there, ``private_key`` is sealed."""
+    """A key, whose ``public_key`` is a JWK as JSON. ``uuid`` is its name there.
+
+    ``private_key`` is sealed, and empty once the key is retired.
+    """
 
     uuid: str
     public_key: str
@@ -58,13 +61,22 @@ class IssuerKeys:
         self._vault = vault
         self._all = Query(database, lambda: IssuerKeyRow.select(*_KEY.selected).order_by(IssuerKeyRow.id.desc()), _KEY)
         self._insert = Write(database, lambda: insert_into(IssuerKeyRow))
-        self._delete = Write(database, lambda: IssuerKeyRow.delete().where(IssuerKeyRow.uuid == slot("uuid")))
+        self._retire = Write(
+            database,
+            lambda: IssuerKeyRow.update({IssuerKeyRow.private_key: slot("erased")}).where(
+                IssuerKeyRow.uuid == slot("uuid")
+            ),
+        )
 
     def public(self) -> list[Mapping[str, object]]:
-        """Return the public keys as JWKs, newest first."""
+        """Return the public keys of tokens that may live now as JWKs, newest first."""
         keys = self._current()
         over = spent(keys, self._now())
         return [json.loads(each.public_key) for each in keys if each not in over]
+
+    def ever_public(self) -> list[Mapping[str, object]]:
+        """Return the public keys of all that was ever signed as JWKs, newest first."""
+        return [json.loads(each.public_key) for each in self._current()]
 
     def signed(self, claims: Mapping[str, object]) -> str:
         """Return a token with claims, of which ``exp`` is at most an hour from now. Raises SealBroken."""
@@ -72,15 +84,30 @@ class IssuerKeys:
         from joserfc.jwk import RSAKey
 
         key = signing_key(self._current(), self._now())
-        private = RSAKey.import_key(self._vault.open(key.private_key, _seal_context(key.uuid)))
+        private = RSAKey.import_key(self._private(key))
         header = {"alg": ALGORITHM, "typ": "JWT", "kid": key.uuid}
         return jwt.encode(header, dict(claims), private, algorithms=[ALGORITHM])
+
+    def sign(self, message: bytes) -> tuple[str, bytes]:
+        """Return the name of the key that signs now and its RS256 signature of a message. Raises SealBroken."""
+        from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+        from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+        from cryptography.hazmat.primitives.hashes import SHA256
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        key = signing_key(self._current(), self._now())
+        private = load_pem_private_key(self._private(key), None)
+        assert isinstance(private, RSAPrivateKey)  # noqa: S101 - all keys are made here
+        return key.uuid, private.sign(message, PKCS1v15(), SHA256())
+
+    def _private(self, key: IssuerKey) -> bytes:
+        return self._vault.open(key.private_key, _seal_context(key.uuid))
 
     def _now(self) -> datetime:
         return from_micros(self._database.now())
 
     def _current(self) -> list[IssuerKey]:
-        """Return the keys, newest first, after a new one is made and old ones are dropped if that is due."""
+        """Return the keys, newest first, after a new one is made and old ones are retired if that is due."""
         keys = self._all.all()
         if not is_due(keys, self._now()):
             return keys
@@ -95,7 +122,7 @@ class IssuerKeys:
                     created_at=to_micros(made.created_at),
                 )
                 for each in spent(keys, self._now()):
-                    self._delete.run(uuid=each.uuid)
+                    self._retire.run(uuid=each.uuid, erased=b"")
             return self._all.all()
 
     def _make(self) -> IssuerKey:

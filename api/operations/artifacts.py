@@ -8,11 +8,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from api.builds import provenance
 from api.errors.catalog import ApiError
 from api.http.files import StoredFile
 from api.operations.operation import GET, Call, Download, Span, operation
-from api.operations.things import BUILD, JOB, ThisBuild, ThisJob
-from storage import Artifact, Page, immutable, showing
+from api.operations.things import BUILD, JOB, ThisBuild, ThisJob, job_in_build
+from storage import Artifact, JobState, Page, immutable, showing
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -69,6 +70,36 @@ def download_artifact(call: Call, build: ThisBuild, id: str) -> Download:
     """
     artifact, file = stored_artifact(call.storage, build, id)
     return Download(file, artifact.file_size, artifact.filename, artifact.sha256)
+
+
+@operation(
+    "getArtifactProvenance",
+    GET,
+    f"{BUILD}/artifacts/{{id}}/provenance",
+    "The envelope.",
+    errors=("artifact_not_found", "artifact_expired", "artifact_unproven"),
+)
+def get_artifact_provenance(call: Call, build: ThisBuild, id: str) -> provenance.EnvelopeRecord:
+    """Get a signed statement of how an artifact was made: SLSA's provenance v1 in a DSSE envelope.
+
+    It is signed as it is asked for, by a key of `/.well-known/provenance-keys.json`, and stays valid.
+    """
+    artifact, _ = stored_artifact(call.storage, build, id)
+    job = job_in_build(call.storage, build, artifact.job_uuid)
+    lease = call.storage.leases.of_job(job.id)
+    pipeline = call.storage.pipelines.by_id(build.pipeline_id)
+    if job.state is not JobState.PASSED or lease is None or pipeline is None:
+        raise ApiError("artifact_unproven", f"the job {job.step_key} of this artifact is {job.state}")
+    statement = provenance.statement_of(
+        build,
+        job,
+        artifact,
+        service=call.service.url,
+        repository=pipeline.repository,
+        runner=lease.provider,
+        image=lease.image,
+    )
+    return provenance.envelope_of(statement, call.storage.issuer_keys.sign)
 
 
 def stored_artifact(storage: Storage, build: Build, uuid: str) -> tuple[Artifact, StoredFile]:

@@ -1,4 +1,4 @@
-"""The service as an issuer of identity tokens of jobs: OpenID Connect Discovery 1.0."""
+"""The service as an issuer of identity tokens (OpenID Connect Discovery), and the keys of provenance."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from storage import example, immutable
 
 _WELL_KNOWN = "/.well-known"
 _KEYS = f"{_WELL_KNOWN}/jwks.json"
+_PROVENANCE_KEYS = f"{_WELL_KNOWN}/provenance-keys.json"
 _CLAIMS = (
     "iss", "sub", "aud", "exp", "iat", "nbf", "jti", "organization", "pipeline", "build_number", "build_id", "job",
     "job_id", "attempt", "event", "fork", "runner", "environment", "repository", "ref", "ref_type", "commit",
@@ -68,5 +69,17 @@ def list_issuer_keys(call: Call) -> KeySetRecord:
 
     They are the one that signs, the next one, and those whose tokens still live.
     """
-    found: Any = call.storage.issuer_keys.public()
+    return _key_set(call.storage.issuer_keys.public())
+
+
+@operation("listProvenanceKeys", GET, _PROVENANCE_KEYS, "The keys.", security="public")
+def list_provenance_keys(call: Call) -> KeySetRecord:
+    """List the public keys by which provenance of artifacts is verified.
+
+    They are all that ever signed, for an artifact may be older than the keys of today's tokens.
+    """
+    return _key_set(call.storage.issuer_keys.ever_public())
+
+
+def _key_set(found: Any) -> KeySetRecord:  # noqa: ANN401 - JWKs, whose members all records have
     return KeySetRecord(tuple(KeyRecord(**{name: each[name] for name in KeyRecord.__annotations__}) for each in found))

@@ -49,7 +49,9 @@ def test_a_key_is_public_before_it_signs_and_after(storage: Storage, clock: Manu
     clock.advance(days=30)
     third, _ = names(storage)
     assert names(storage) == [third, second]
-    assert run_sql(storage.directory, "SELECT count(*) FROM issuer_keys") == [(2,)]
+    erased = run_sql(storage.directory, "SELECT private_key = x'' FROM issuer_keys ORDER BY id")
+    assert erased == [(1,), (0,), (0,)], "its public half verifies provenance for years"
+    assert [each["kid"] for each in storage.issuer_keys.ever_public()] == [third, second, first]
 
 
 def test_a_public_key_has_nothing_private(storage: Storage):

@@ -47,6 +47,7 @@ ELSEWHERE = {
     "logs": "tests/system: it takes a journal, and says a document a line",
     "submit": "test_submit.py",
     "artifact get": "tests/ci_daemon/remote",
+    "artifact verify": "tests/ci_daemon/remote",
     "member remove": "tests/ci_daemon/remote",
     "member set": "tests/ci_daemon/remote",
     "invite accept": "tests/ci_daemon/remote",

@@ -1,0 +1,113 @@
+"""Provenance of artifacts: how a job made a file, in SLSA's words, and how that is signed. Pure.
+
+A statement is SLSA's provenance v1 in an in-toto statement v1, inside a DSSE envelope. What a request claimed of its
+branch, commit and repository is in no statement: only what the service fetched itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import field
+from typing import TYPE_CHECKING, Any
+
+from storage import VerifiedEvent, example, immutable, timestamp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from storage import Artifact, Build, Job
+
+PAYLOAD_TYPE = "application/vnd.in-toto+json"
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
+BUILD_TYPE = "urn:ci-daemon:job:v1"
+"""The type of all builds of this service; `docs/provenance.md` says what its parameters are."""
+
+
+@immutable
+class SignatureRecord:
+    """A signature, RSASSA-PKCS1-v1_5 with SHA-256, by the key ``keyid``; ``sig`` is in base64."""
+
+    keyid: str = example("0b9d6f0e-3f0c-4a53-9d0a-5f5f9d6c1d2e")
+    sig: str = example("ZCp0q4rT…")
+
+
+@immutable
+class EnvelopeRecord:
+    """A DSSE envelope: ``payload`` is the statement in base64."""
+
+    payload_type: str = field(metadata={"shown_as": "payloadType", "example": PAYLOAD_TYPE})
+    payload: str = example("eyJfdHlwZSI6…")
+    signatures: tuple[SignatureRecord, ...]
+
+
+def signed_message(payload_type: str, payload: bytes) -> bytes:
+    """Return the bytes that a signature of an envelope is of, which no token of this service can be."""
+    kind = payload_type.encode()
+    return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
+
+
+def envelope_of(statement: Mapping[str, Any], sign: Callable[[bytes], tuple[str, bytes]]) -> EnvelopeRecord:
+    """Return a signed statement. ``sign`` returns the name of its key, and a signature."""
+    payload = json.dumps(statement, separators=(",", ":"), sort_keys=True).encode()
+    name, signature = sign(signed_message(PAYLOAD_TYPE, payload))
+    return EnvelopeRecord(PAYLOAD_TYPE, _text(payload), (SignatureRecord(name, _text(signature)),))
+
+
+def statement_of(
+    build: Build, job: Job, artifact: Artifact, *, service: str, repository: str, runner: str, image: str | None
+) -> dict[str, Any]:
+    """Return what is said of an artifact of a job that passed.
+
+    ``service`` is the address of this service, ``repository`` the clone URL of the pipeline's, ``runner`` the provider
+    of the job's VM and ``image`` the image that it started from.
+    """
+    verified = _verified(build, repository)
+    return {
+        "_type": STATEMENT_TYPE,
+        "subject": [{"name": artifact.path, "digest": {"sha256": artifact.sha256}}],
+        "predicateType": PREDICATE_TYPE,
+        "predicate": {
+            "buildDefinition": {
+                "buildType": BUILD_TYPE,
+                "externalParameters": {
+                    "organization": build.organization_slug,
+                    "pipeline": build.pipeline_slug,
+                    "job": job.step_key,
+                    "event": build.verified_event.value,
+                    "inputs": dict(build.inputs),
+                    **verified,
+                    **({} if job.environment is None else {"environment": job.environment}),
+                },
+                "internalParameters": {"runner": runner, "image": image, "fork": build.from_fork},
+                "resolvedDependencies": _dependencies(verified),
+            },
+            "runDetails": {
+                "builder": {"id": service},
+                "metadata": {
+                    "invocationId": f"{service}/{build.page}/jobs/{job.uuid}/attempts/{job.attempt}",
+                    "startedOn": None if job.started_at is None else timestamp(job.started_at),
+                    "finishedOn": None if job.finished_at is None else timestamp(job.finished_at),
+                },
+            },
+        },
+    }
+
+
+def _verified(build: Build, repository: str) -> dict[str, str]:
+    """Return what the service knows of the source by itself: an admin's word for a branch is a word."""
+    if build.verified_ref is None or build.verified_event is VerifiedEvent.API or not build.commit:
+        return {}
+    return {"repository": repository, "ref": build.verified_ref, "commit": build.commit}
+
+
+def _dependencies(verified: Mapping[str, str]) -> list[dict[str, object]]:
+    if not verified:
+        return []
+    uri = f"git+{verified['repository']}@{verified['ref']}"
+    return [{"uri": uri, "digest": {"gitCommit": verified["commit"]}}]
+
+
+def _text(content: bytes) -> str:
+    return base64.b64encode(content).decode()
