@@ -13,12 +13,15 @@ import httpx
 
 from actors.vms.host.vm_folder import VmFolder
 from storage import Build, Pipeline, Storage, SystemClock
+from tests.crash.documents import ENVIRONMENT, documents
 from tests.crash.fault_injection import MAX_CALLS, POINTS, VM_POINTS
 from tests.crash.kills import VM_PARTS, kill_part
-from tests.crash.scenarios import Scenario, scenarios
+from tests.crash.reactions import Reactions
+from tests.crash.scenarios import Scenario, graphs
 from tests.crash.triggers import Triggers
 from tests.e2e.daemon import Client, Daemon
 from tests.identity.local_server import LocalServer
+from tests.state import run_sql
 from tests.waiting import until
 
 _UNFINISHED_BUILDS = 6
@@ -27,6 +30,10 @@ _MAX_CALL = 4
 _TRIGGERED = 0.3
 """The chance of a push, and of a time of the schedule, in the life of a daemon."""
 _LIFE_SECONDS = (0.1, 2.5)
+_LEFT_OPEN = """
+    SELECT builds.number, jobs.step_key, jobs.state FROM builds JOIN jobs ON jobs.build_id = builds.id
+    WHERE builds.finished_at IS NOT NULL AND jobs.finished_at IS NULL
+"""
 _TIMEOUT_SECONDS = 240.0
 """A bound for a busy host, not for the service, whose starts `benchmarks/recovery.py` measures."""
 
@@ -51,11 +58,15 @@ class CrashRun:
         daemon.start()
         self.client = Client.create(daemon, "crash-run@example.org")
         self.pipeline = self.client.pipeline()
+        daemon.command("environment", "create", self.client.org, ENVIRONMENT, "--approver", "owner")
         self.triggers = Triggers(daemon, self.client, endpoint, folder)
         daemon.kill()
         self.storage = Storage.open(daemon.state, SystemClock())
         for pipeline in self._pipelines():
             self.triggers.tell_of(self.storage, pipeline.id)
+        self._shapes = [*graphs(), *documents()]
+        self.reactions = Reactions(self.storage, self.client, self.scenario, seed)
+        self.reactions.start()
 
     def builds(self) -> list[Build]:
         """Return every build that was made, oldest first, even if the daemon died before it answered."""
@@ -70,6 +81,11 @@ class CrashRun:
         """Return a build's API path, below its organization."""
         return f"pipelines/{build.pipeline_slug}/builds/{build.number}"
 
+    def close(self) -> None:
+        """End what looks at the service."""
+        self.reactions.stop()
+        self.storage.close()
+
     def kill_until(self, kills: int) -> None:
         """Run daemons until a number of kills is reached."""
         while self.kills.total() < kills:
@@ -81,11 +97,15 @@ class CrashRun:
         self.daemon.start()
         for build in self._to_cancel():
             self._cancel(build)
-        until(lambda: not self.storage.builds.unfinished(), "the end of all builds", _TIMEOUT_SECONDS)
+        until(self._all_ended, "the end of all builds", _TIMEOUT_SECONDS)
         with suppress(AssertionError):  # the check of triggers says better what is missing
             until(self._idle, "what is told of the builds", _TIMEOUT_SECONDS / 2)
+        self.reactions.stop()
         assert self.daemon.stop() == 0
         self.daemon.start()
+
+    def _all_ended(self) -> bool:
+        return not self.storage.builds.unfinished() and self.reactions.idle() and not self.storage.builds.unfinished()
 
     def _idle(self) -> bool:
         builds = self.builds()  # before a look at what is unfinished: a push may make one meanwhile
@@ -107,6 +127,7 @@ class CrashRun:
         self._count("daemon", "at a random moment" if self.daemon.running else fault)
         self.daemon.kill()
         self._note_vms_killed_in_the_making()
+        self._check_what_a_kill_left()
         if rng.random() < 0.2:
             self._kill_a_vm()
 
@@ -130,6 +151,11 @@ class CrashRun:
                 self._count("vm in the making", vm)
             self._killed_in_the_making.unlink()
 
+    def _check_what_a_kill_left(self) -> None:
+        """Check what is true at every moment, whatever was killed: a build that is over has no open job."""
+        left = run_sql(self.daemon.state, _LEFT_OPEN)
+        assert left == [], f"open jobs of finished builds: {left}"
+
     def _up_or_dead(self) -> str | None:
         if not self.daemon.running:
             return "dead"
@@ -152,10 +178,10 @@ class CrashRun:
             return
 
     def _post(self) -> None:
-        scenario = self._rng.choice(scenarios())
+        scenario = self._rng.choice(self._shapes)
         name = f"{scenario.name} {len(self.scenarios)}"
         self.scenarios[name] = scenario
-        self.pipeline.build(scenario.graph.ir(), source=scenario.source, message=name, debug=scenario.debug)
+        self.pipeline.build(scenario.ir(), source=scenario.source, message=name, debug=scenario.debug)
 
     def _cancel(self, build: Build) -> None:
         self.client.request("PUT", f"{self.path(build)}/cancel")
@@ -201,4 +227,4 @@ class CrashRun:
     def summary(self) -> str:
         """Return the numbers of kills and builds."""
         kills = f"{self.kills.total()} kills in {len(self.builds())} builds: {dict(self.kills)}"
-        return f"{kills}; {self.triggers.summary()}"
+        return f"{kills}; {self.triggers.summary()}; a client has {dict(self.reactions.done)}"

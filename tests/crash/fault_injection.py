@@ -23,14 +23,21 @@ from actors.vms.sandbox import provider as sandboxes
 from actors.vms.sandbox.disks import Disks
 from ci_daemon.command import main
 from storage.billing.holds import Holds
+from storage.builds.artifacts import TakenBuilds
 from storage.builds.builds import Builds
+from storage.builds.gates import Gates
+from storage.builds.generated import GeneratedJobs
 from storage.builds.jobs import Attempts, Jobs
+from storage.builds.retries import Retries
+from storage.builds.told import Told
 from storage.database.connection import Database
 from storage.files import log_writer
 from storage.files.artifacts import ArtifactFiles
 from storage.files.log_writer import LogWriter
 from storage.files.sources import Sources
+from storage.files.workspaces import Workspaces
 from storage.leases.cache import Cache, Snapshots
+from storage.leases.kept_disks import KeptDisks
 from storage.leases.leases import Leases
 
 if TYPE_CHECKING:
@@ -42,6 +49,7 @@ POINTS: dict[str, tuple[Any, str]] = {
     "artifacts.write": (ArtifactFiles, "write"),
     "attempts.exited": (Attempts, "exited"),
     "attempts.name_disk": (Attempts, "name_disk"),
+    "builds.conclude": (Builds, "conclude"),
     "builds.create": (Builds, "create"),
     "builds.move": (Builds, "move"),
     "builds.request_cancel": (Builds, "request_cancel"),
@@ -53,11 +61,17 @@ POINTS: dict[str, tuple[Any, str]] = {
     "command.terminate": (vms, "terminate"),
     "database.execute": (Database, "execute"),
     "disks.freeze": (Disks, "freeze"),
+    "files.lay": (vms, "lay_files"),
+    "gates.ask": (Gates, "ask"),
+    "gates.decide": (Gates, "decide"),
+    "generated.add": (GeneratedJobs, "add"),
+    "generated.keep": (GeneratedJobs, "keep"),
     "holds.begin": (Holds, "begin"),
     "holds.end": (Holds, "end"),
     "jobs.finish": (Jobs, "finish"),
     "jobs.move": (Jobs, "move"),
     "jobs.retry": (Jobs, "retry"),
+    "kept_disks.keep": (KeptDisks, "keep"),
     "launch.greeting": (sandboxes, "await_greeting"),
     "launch.ready": (sandboxes, "await_ready"),
     "leases.active": (Leases, "active"),
@@ -77,9 +91,16 @@ POINTS: dict[str, tuple[Any, str]] = {
     "provider.park": (SandboxProvider, "park"),
     "provider.remove_snapshot": (SandboxProvider, "remove_snapshot"),
     "provider.snapshot": (SandboxProvider, "snapshot"),
+    "retries.begin": (Retries, "begin"),
+    "services.start": (vms, "start_services"),
     "snapshots.add": (Snapshots, "add"),
     "snapshots.remove": (Snapshots, "remove"),
+    "taken_builds.take": (TakenBuilds, "take"),
+    "told.store_outputs": (Told, "store_outputs"),
+    "workspace.lay": (vms, "lay_workspace"),
+    "workspace.pack": (vms, "pack_workspace"),
     "workspace.update": (vms, "update_workspace"),
+    "workspaces.write": (Workspaces, "write"),
     "sources.store": (Sources, "store"),
 }
 """The functions that make the service's state changes: each one's owner and name."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from actors.vms.host.vm_folder import VmFolder
-from storage import Attempt, Build, Job, JobState, LeaseState, LedgerSource
+from storage import Attempt, Build, GateState, Job, JobState, LeaseState, LedgerSource
 from tests.crash.crash_run import CrashRun
 from tests.crash.scenarios import ExpectedJob
 from tests.e2e.pipelines import one
@@ -19,7 +21,9 @@ _SERVICE_RETRIES = 2
 _END_TOLERANCE_SECONDS = 10.0
 """Seconds within which a busy machine ends a command after its time-out, grace included."""
 _NOTICE = re.compile(
-    rb"^(the VM is held for|artifacts:|the VM was lost before its artifacts|the image) .*\n", re.MULTILINE
+    rb"^(the VM is held for|artifacts:|the VM was lost before its artifacts|the image|outputs:|files of|generated jobs:"
+    rb"|the jobs that it has generated are|services are ready:|the service db ended with|the workspace is as) .*\n",
+    re.MULTILINE,
 )
 _HIT = re.compile(rb"^cache hit: .*\n", re.MULTILINE)
 _ERRORS = ("Traceback", "died and is started again", "was left running", "could not handle")
@@ -34,15 +38,37 @@ def check_builds(run: CrashRun) -> None:
         for job in jobs:
             _check_attempts(run, job)
             _check_log(run, build, job, scenario.jobs[job.step_key])
+        assert build.finished_at is not None, build
+        early = [job for job in jobs if job.finished_at is None or job.finished_at > build.finished_at]
+        assert early == [], f"{build.message} ended before {early}"
         if not any(_lost_too_often(run, job) for job in jobs):
             assert build.state is scenario.state, f"{build.message} is {build.state}: {jobs}"
+            assert sorted(job.step_key for job in jobs) == sorted(scenario.jobs), build.message
             for job in jobs:
                 _check_end(run, build, job, scenario.jobs[job.step_key])
+                _check_beside(run, build, {each.step_key: each for each in jobs}, job, scenario.jobs[job.step_key])
+
+
+def check_gates(run: CrashRun) -> None:
+    """Check that gates have the answers that were given, and that no job ran before its gate was open."""
+    assert run.reactions.failures == []
+    for build in run.builds():
+        answer, gates = run.scenario(build).answer, run.storage.gates.of_build(build.id)
+        for job in run.storage.jobs.of_build(build.id):
+            gate = gates.get(job.id)
+            assert (gate is None) or (gate.state == answer), (build.message, gate)
+            assert gate is not None or job.id not in run.reactions.answered, f"{build.message}: its answer is lost"
+            if job.environment is None:
+                continue
+            attempts = run.storage.attempts.of_job(job.id)
+            opened_at = gate.decided_at if gate is not None and gate.state is GateState.APPROVED else None
+            early = [each for each in attempts if opened_at is None or each.created_at < opened_at]
+            assert early == [], f"{build.message} ran {job.name} before its gate was open: {early}, {gate}"
 
 
 def check_triggers(run: CrashRun) -> None:
     """Check that no push, no time of a schedule and no webhook was lost, or came twice."""
-    run.triggers.check(run.builds())
+    run.triggers.check(run.builds(), run.reactions.ends)
 
 
 def check_money(run: CrashRun) -> None:
@@ -59,9 +85,14 @@ def check_money(run: CrashRun) -> None:
         f"{build.pipeline_slug} #{build.number} {job.step_key}"
         for build in run.builds()
         for job in storage.jobs.of_build(build.id)
-        if any(attempt.started_at for attempt in storage.attempts.of_job(job.id))
+        for attempts in _runs(run, job)
+        if any(attempt.started_at for attempt in attempts)
     ]
-    debits = [entry.description or "" for entry in entries if entry.source is LedgerSource.VM_LEASE_DEBIT]
+    debits = [
+        (entry.description or "").removesuffix(", again")
+        for entry in entries
+        if entry.source is LedgerSource.VM_LEASE_DEBIT
+    ]
     held = [debit.removesuffix(", held") for debit in debits if debit.endswith(", held")]
     assert sorted(debits) == sorted([*ran, *(f"{job}, held" for job in held)])
     assert len(set(held)) == len(held)
@@ -105,17 +136,76 @@ def check_host(run: CrashRun) -> None:
     assert {path.name for path in (state / "logs").iterdir()} <= {build.uuid for build in run.builds()}
 
 
+def _runs(run: CrashRun, job: Job) -> list[list[Attempt]]:
+    """Return the attempts of each run of a job: all, but for builds that a client has retried."""
+    ends, runs = run.reactions.ended_at.get(job.id, set()), list[list[Attempt]]([[]])
+    for attempt in run.storage.attempts.of_job(job.id):
+        runs[-1].append(attempt)
+        if attempt.number in ends:
+            runs.append([])
+    return runs
+
+
 def _check_end(run: CrashRun, build: Build, job: Job, expected: ExpectedJob) -> None:
     attempts = run.storage.attempts.of_job(job.id)
     message = f"{build.message}, {job.name}: {job.state} {job.error_code} {job.error_message} {attempts}"
     assert job.state in expected.states, message
     number = 0 if job.cache_hit else expected.attempts
     assert number in {None, sum(not _was_lost(attempt) for attempt in attempts)}, message
-    if job.state is JobState.PASSED:
+    if job.state is JobState.PASSED and expected.beside.makes is None:
         kept = {
             each.path: run.storage.artifacts.path(each).read_text() for each in run.storage.artifacts.of_job(job.id)
         }
         assert kept == {f"out/{number}": f"out/{number}" for number in range(1, expected.artifacts + 1)}, message
+
+
+def _check_beside(run: CrashRun, build: Build, jobs: Mapping[str, Job], job: Job, expected: ExpectedJob) -> None:
+    """Check all of a job but its log: its maker, its outputs, its files, and the logs of its services."""
+    beside, name = expected.beside, f"{build.message}, {job.name}"
+    maker = None if job.generated_by is None else _by_uuid(jobs.values(), job.generated_by).step_key
+    assert maker == beside.generated_by, name
+    if job.state is not JobState.PASSED:
+        return
+    outputs = _outputs(run, job)
+    assert {key: outputs.get(key) for key in beside.tells} == beside.tells, (name, outputs)
+    if beside.makes is not None:
+        assert _kept_hash(run, job, beside.makes) == outputs["SUM"], name
+    if beside.takes is not None and beside.takes_of is None:
+        told = _outputs(run, jobs[beside.takes])["SUM"]
+        assert (outputs.get("GOT"), outputs.get("READ")) == (told, told), (name, outputs)
+    elif beside.takes is not None and beside.takes_of is not None:
+        taken = run.storage.taken_builds.get(build.id, beside.takes_of)
+        assert taken is not None, name
+        (maker_of_other,) = [each for each in run.storage.jobs.of_build(taken) if each.step_key == beside.takes]
+        assert outputs.get("GOT") == _outputs(run, maker_of_other)["SUM"], (name, outputs, taken)
+    if beside.service is not None:
+        _check_service_log(run, build, job, beside.service)
+
+
+def _check_service_log(run: CrashRun, build: Build, job: Job, service: str) -> None:
+    """Check that a service's lines are there once, in each attempt, and also where the command passed."""
+    folder = run.daemon.state / "logs" / build.uuid / job.uuid / "services" / service
+    for attempt in run.storage.attempts.of_job(job.id):
+        lines = _text(folder / f"{attempt.number}.log").splitlines()
+        assert lines[:-1] == [b"%d" % number for number in range(1, len(lines))], (build.message, lines[-5:])
+        assert lines or attempt.state is not JobState.PASSED, build.message
+
+
+def _outputs(run: CrashRun, job: Job) -> Mapping[str, str]:
+    outputs = run.storage.told.outputs(job.id)
+    return {} if outputs is None else outputs.variables
+
+
+def _kept_hash(run: CrashRun, job: Job, path: str) -> str:
+    (artifact,) = run.storage.artifacts.of_job(job.id)
+    assert artifact.path == path
+    digest = hashlib.sha256(run.storage.artifacts.path(artifact).read_bytes()).hexdigest()
+    assert digest == artifact.sha256
+    return digest
+
+
+def _by_uuid(jobs: Iterable[Job], uuid: str) -> Job:
+    return next(job for job in jobs if job.uuid == uuid)
 
 
 def _check_attempts(run: CrashRun, job: Job) -> None:
@@ -141,7 +231,8 @@ def _check_log(run: CrashRun, build: Build, job: Job, expected: ExpectedJob) -> 
         message = (
             f"{build.message}, {job.name}, attempt {attempt.number}: {kept[:400]!r} is not {whole[:400]!r}, {attempt}"
         )
-        if expected.complete and attempt.exit_code is not None and attempt.error_code is None:
+        ended = attempt.exit_code is not None and attempt.error_code is None
+        if (expected.complete and ended) or attempt.state is JobState.PASSED:
             assert kept == whole, message
         assert whole.startswith(kept), message
         stored += kept

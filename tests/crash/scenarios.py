@@ -3,18 +3,38 @@
 from __future__ import annotations
 
 import io
+import json
 import tarfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from storage import BuildState, JobState
+from storage import BuildState, GateState, JobState
 from tests.crash.output import Output
 from tests.e2e.pipelines import Graph
 
-_LINE = Output()
+LINE = Output()
 _SLOW = Output(count=12, pause=0.1)
 _BINARY = Output(count=40, size=100_000, pause=0.02)
 _ENDLESS = Output(then="sleep 600")
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Of a job that passed: the results beside its log.
+
+    The outputs ``tells`` are the same in each attempt. ``makes`` is a file of random bytes that it keeps and whose hash
+    is its output SUM. A job that ``takes`` such a file of another one has the hash of what it got as output GOT, and
+    the SUM that it got as READ, if it needs that job. ``generated_by`` names the job that declared it. The lines of a
+    ``service`` are numbers from 1 on.
+    """
+
+    tells: Mapping[str, str] = field(default_factory=dict)
+    makes: str | None = None
+    takes: str | None = None
+    takes_of: str | None = None
+    generated_by: str | None = None
+    service: str | None = None
 
 
 @dataclass(frozen=True)
@@ -30,31 +50,41 @@ class ExpectedJob:
     attempts: int | None
     complete: bool
     artifacts: int = 0
+    beside: Beside = field(default_factory=Beside)
 
 
 @dataclass
 class Scenario:
-    """A build: its graph, the expected results of its steps, and its final state.
+    """A build: its graph or document, the expected results of its steps, and its final state.
 
-    With ``debug``, the VMs of failed jobs are held.
+    With ``debug``, the VMs of failed jobs are held. ``answer`` is the answer to all of its gates. If it is ``retried``,
+    a client retries it at once whenever it has not passed, after a cancel if it is ``canceled_first``.
     """
 
     name: str
     state: BuildState = BuildState.PASSED
     source: bytes | None = None
     graph: Graph = field(default_factory=Graph)
+    document: dict[str, Any] = field(default_factory=dict)
     jobs: dict[str, ExpectedJob] = field(default_factory=dict)
     debug: bool = False
+    answer: GateState | None = None
+    retried: bool = False
+    canceled_first: bool = False
 
     @property
     def canceled(self) -> bool:
         """True if the build has to be canceled; otherwise it would not end."""
         return self.state is BuildState.CANCELED
 
+    def ir(self) -> str:
+        """Return the build as the API takes it."""
+        return json.dumps(self.document) if self.document else self.graph.ir()
+
     def step(
         self,
         key: str,
-        output: Output = _LINE,
+        output: Output = LINE,
         *states: JobState,
         attempts: int | None = 1,
         complete: bool = True,
@@ -63,12 +93,25 @@ class Scenario:
     ) -> Scenario:
         """Add a step; ``options`` are options of the graph's step."""
         self.graph.step(key, output.command(), **options)
-        self.jobs[key] = ExpectedJob(output, frozenset(states or {JobState.PASSED}), attempts, complete, artifacts)
+        return self.expect(key, output, *states, attempts=attempts, complete=complete, artifacts=artifacts)
+
+    def job(self, key: str, output: Output, *states: JobState, attempts: int | None = 1, **keys: Any) -> Scenario:
+        """Add a job to the document; ``keys`` are its other keys there, ``beside`` its results beside its log."""
+        beside = keys.pop("beside", Beside())
+        self.document.setdefault("version", "1")
+        self.document.setdefault("jobs", {})[key] = {"run": output.command(), **keys}
+        return self.expect(key, output, *states, attempts=attempts, beside=beside)
+
+    def expect(
+        self, key: str, output: Output, *states: JobState, attempts: int | None = 1, complete: bool = True, **more: Any
+    ) -> Scenario:
+        """Expect a job, which may be one that another job generates."""
+        self.jobs[key] = ExpectedJob(output, frozenset(states or {JobState.PASSED}), attempts, complete, **more)
         return self
 
 
-def scenarios() -> list[Scenario]:
-    """Return one build of each shape."""
+def graphs() -> list[Scenario]:
+    """Return one build of each shape that a graph can have."""
     return [
         _chain(),
         _fan(),
@@ -89,30 +132,30 @@ def scenarios() -> list[Scenario]:
     ]
 
 
-def _append(trace: str) -> Output:
+def append(trace: str) -> Output:
     """Print output, append a letter to a file on the disk, and check that each earlier step did so once."""
     return Output(then=f'printf %s {trace[-1]} >>trace; test "$(cat trace)" = {trace}')
 
 
 def _chain() -> Scenario:
-    scenario = Scenario("chain").step("a", _append("a"))
+    scenario = Scenario("chain").step("a", append("a"))
     for trace in ("ab", "abc", "abcd"):
-        scenario.step(trace[-1], _append(trace), builds_in=trace[-2])
+        scenario.step(trace[-1], append(trace), builds_in=trace[-2])
     return scenario
 
 
 def _fan() -> Scenario:
-    scenario = Scenario("fan").step("source", _append("s"))
+    scenario = Scenario("fan").step("source", append("s"))
     leaves = tuple(f"leaf-{number}" for number in range(4))
     for leaf in leaves:
-        scenario.step(leaf, _append("sl"), builds_in="source")
-    return scenario.step("sink", _LINE, after=leaves)
+        scenario.step(leaf, append("sl"), builds_in="source")
+    return scenario.step("sink", LINE, after=leaves)
 
 
 def _diamond() -> Scenario:
     scenario = Scenario("diamond").step("top")
-    scenario.step("left", _SLOW, after=("top",)).step("right", _append("r"), after=("top",))
-    return scenario.step("bottom", _append("rb"), builds_in="right", after=("left",))
+    scenario.step("left", _SLOW, after=("top",)).step("right", append("r"), after=("top",))
+    return scenario.step("bottom", append("rb"), builds_in="right", after=("left",))
 
 
 def _retries() -> Scenario:
@@ -125,7 +168,7 @@ def _exhausted_retries() -> Scenario:
     scenario = Scenario("exhausted-retries", BuildState.FAILED)
     retry = {"retry": {"limit": 1}}
     scenario.step("fails", Output(then="exit 4"), JobState.FAILED, attempts=2, runner_args=retry)
-    return scenario.step("never", _LINE, JobState.SKIPPED, attempts=0, after=("fails",))
+    return scenario.step("never", LINE, JobState.SKIPPED, attempts=0, after=("fails",))
 
 
 def _failures() -> Scenario:
@@ -133,22 +176,22 @@ def _failures() -> Scenario:
     soft = Output(then="printf s >trace; exit 5")
     scenario = Scenario("failures", BuildState.FAILED)
     scenario.step("soft", soft, JobState.FAILED, runner_args={"soft_fail": True})
-    scenario.step("child", _append("sh"), builds_in="soft")
+    scenario.step("child", append("sh"), builds_in="soft")
     scenario.step("hard", Output(then="exit 6"), JobState.FAILED)
-    scenario.step("skipped", _LINE, JobState.SKIPPED, attempts=0, after=("hard",))
+    scenario.step("skipped", LINE, JobState.SKIPPED, attempts=0, after=("hard",))
     return scenario.step("clean-up", after=("skipped",), even_after_failure=True)
 
 
 def _timeout() -> Scenario:
     scenario = Scenario("time-out", BuildState.FAILED)
     scenario.step("endless", _ENDLESS, JobState.TIMED_OUT, attempts=1, complete=False, timeout_seconds=2)
-    return scenario.step("never", _LINE, JobState.SKIPPED, attempts=0, after=("endless",))
+    return scenario.step("never", LINE, JobState.SKIPPED, attempts=0, after=("endless",))
 
 
 def _build_timeout() -> Scenario:
     scenario = Scenario("build-time-out", BuildState.FAILED, graph=Graph(timeout_seconds=3))
     scenario.step("endless", _ENDLESS, JobState.TIMED_OUT, attempts=None, complete=False)
-    return scenario.step("never", _LINE, JobState.TIMED_OUT, attempts=0, after=("endless",))
+    return scenario.step("never", LINE, JobState.TIMED_OUT, attempts=0, after=("endless",))
 
 
 def _held() -> Scenario:
@@ -159,9 +202,9 @@ def _held() -> Scenario:
 
 def _canceled() -> Scenario:
     scenario = Scenario("canceled", BuildState.CANCELED)
-    scenario.step("first", _append("f"), JobState.PASSED, JobState.CANCELED, attempts=None, complete=False)
+    scenario.step("first", append("f"), JobState.PASSED, JobState.CANCELED, attempts=None, complete=False)
     scenario.step("endless", _ENDLESS, JobState.CANCELED, attempts=None, complete=False, builds_in="first")
-    return scenario.step("never", _LINE, JobState.CANCELED, attempts=0, after=("endless",))
+    return scenario.step("never", LINE, JobState.CANCELED, attempts=0, after=("endless",))
 
 
 def _large_output() -> Scenario:
@@ -176,9 +219,9 @@ def _sleeping() -> Scenario:
 def _cached() -> Scenario:
     """Steps that are cached by the first such build, and a step that runs on their disk in every build."""
     keys: tuple[dict[str, str], ...] = tuple({"policy": "forever", "key": key} for key in ("base", "tools"))
-    scenario = Scenario("cached").step("base", _append("b"), cache=keys[0])
-    scenario.step("tools", _append("bt"), builds_in="base", cache=keys[1])
-    return scenario.step("own", _append("bto"), builds_in="tools")
+    scenario = Scenario("cached").step("base", append("b"), cache=keys[0])
+    scenario.step("tools", append("bt"), builds_in="base", cache=keys[1])
+    return scenario.step("own", append("bto"), builds_in="tools")
 
 
 def _artifacts() -> Scenario:
@@ -191,7 +234,7 @@ def _artifacts() -> Scenario:
 
 def _helper() -> Scenario:
     """A step whose output passes through a slow program, which ends after the shell."""
-    through = replace(_LINE, before='exec > >(while IFS= read -r line; do sleep 0.02; echo "$line"; done) 2>&1; ')
+    through = replace(LINE, before='exec > >(while IFS= read -r line; do sleep 0.02; echo "$line"; done) 2>&1; ')
     return Scenario("helper").step("through", through)
 
 

@@ -10,13 +10,14 @@ import os
 import random
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from storage import SystemClock
 from tests.crash.crash_run import CrashRun
-from tests.crash.invariants import check_builds, check_host, check_money, check_parked, check_triggers
+from tests.crash.invariants import check_builds, check_gates, check_host, check_money, check_parked, check_triggers
 from tests.e2e.daemon import Daemon
 from tests.identity.local_server import local_server
 from tests.ports import reserved_port
@@ -45,9 +46,8 @@ def crash_run(images_dir: Path, tmp_path: Path) -> Iterator[CrashRun]:
         daemon = Daemon(tmp_path / "state", own | _SETTINGS)
         new_storage(daemon.state, SystemClock()).close()
         try:
-            crash_run = CrashRun(daemon, endpoint, tmp_path, seed)
-            yield crash_run
-            crash_run.storage.close()
+            with closing(CrashRun(daemon, endpoint, tmp_path, seed)) as crash_run:
+                yield crash_run
         finally:
             daemon.kill()
             daemon.end_vms()
@@ -58,6 +58,7 @@ def test_after_kills_no_build_log_byte_or_debit_is_lost(crash_run: CrashRun):
         crash_run.kill_until(int(os.environ.get("CRASH_KILLS") or 20))
         crash_run.wait_until_idle()
         check_builds(crash_run)
+        check_gates(crash_run)
         check_triggers(crash_run)
         check_money(crash_run)
         check_parked(crash_run)
