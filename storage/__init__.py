@@ -228,6 +228,7 @@ if TYPE_CHECKING:
         CancelSuperseded,
         Declaration,
         DeclaringRepository,
+        Favourite,
         NewPipeline,
         NewPipelineTrigger,
         NewSchedule,
@@ -241,6 +242,7 @@ if TYPE_CHECKING:
         SecretLimitChanges,
         SecretLimits,
         SecretScope,
+        Standing,
         TriggerState,
         Visibility,
     )

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from storage.pipelines.pipelines import Pipelines
     from storage.pipelines.schedules import Schedules
     from storage.pipelines.secrets import Secrets
+    from storage.pipelines.standings import Standings
     from storage.service_state import Switches, TracesSent
     from storage.source_hosts.commit_checks import CommitChecks
     from storage.source_hosts.connections import HostConnections, RepositoryCredentials

@@ -99,6 +99,7 @@ class Storage:
     gates = _part(lambda self: parts.Gates(self._database))
     build_history = _part(lambda self: parts.BuildHistory(self._database))
     build_status = _part(lambda self: parts.BuildStatus(self._database))
+    standings = _part(lambda self: parts.Standings(self._database))
     accounts = _part(lambda self: parts.Accounts(self._database, self.builds, self.holds, self.passkeys))
     attempts = _part(lambda self: parts.Attempts(self._database))
     pipeline_triggers = _part(lambda self: parts.PipelineTriggers(self._database))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from api.console.cookies import local_path
 from api.console.operation_form import OperationForm, given, given_patterns, leads_to
 from api.console.pipelines import PipelineSettingsPage, build_of, rebuild_of, settings_of, start_of
-from api.operations import builds, jobs, pipelines, schedules, secrets
+from api.operations import builds, favourites, jobs, pipelines, schedules, secrets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,6 +36,9 @@ def add_operation_pages(routes: Routes, site: Site, url: str) -> None:
     )
     rebuild = OperationForm(site, builds.rebuild_build, leads_to(_build), rebuild_of)
     routes.add_page(f"{pipeline}/builds/{{number}}/rebuild", rebuild)
+    where = leads_to(lambda params, _: local_path(params["next"]))
+    for action, chosen in (("favourite", favourites.add_favourite), ("no-favourite", favourites.remove_favourite)):
+        routes.add_page(f"{pipeline}/{action}", OperationForm(site, chosen, where, in_path=("next",)))
     form = OperationForm(site, pipelines.update_pipeline, _settings_of_pipeline(), settings_of)
     routes.add_page(f"{pipeline}/settings/update", form)
     form = OperationForm(site, pipelines.delete_pipeline, leads_to(_organization))

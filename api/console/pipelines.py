@@ -1,20 +1,18 @@
-"""The pages of pipelines: of a person, of an organization, of one with its builds, and its settings."""
+"""The pages of a pipeline: its builds, what they tell together, and its settings."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from statistics import median
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from actors import wait_reason
 from api.console.builds.error_position import cause_of
 from api.console.errors import Page
-from api.console.pages import redirect, title_of, whole_number
+from api.console.pages import title_of, whole_number
 from api.engine import waiting_reason
 from api.errors.catalog import ApiError
-from storage import RESERVED_SLUGS, BuildState, Role, SecretScope, Visibility, immutable, slugify
+from storage import BuildState, Role, SecretScope, Visibility, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,16 +20,11 @@ if TYPE_CHECKING:
     import falcon
 
     from api.console.site import Site
-    from storage import Build, Organization, PastBuild, Pipeline
+    from storage import Build, PastBuild, Pipeline
 
 
 _MOST_NAMES = 3
 
-_MOST_ORGANIZATIONS = 50
-_MOST_UNFINISHED = 20
-_MOST_FAILED = 5
-_BARS = 20
-_MOST_PIPELINES = 500
 _BUILDS = 30
 _PLOTTED = 100
 _STEPS = 5
@@ -43,8 +36,6 @@ _SOURCES = {
     "schedule": "schedule",
     "trigger_job": "pipeline",
 }
-_LEAST = 4.0
-_JUDGED = {BuildState.PASSED, BuildState.FAILED}
 _MOST_SCHEDULES = 100
 
 
@@ -99,93 +90,6 @@ def _named(jobs: Sequence[str]) -> str:
     """Return the first names of jobs, and how many there are besides."""
     others = len(jobs) - _MOST_NAMES
     return ", ".join(jobs[:_MOST_NAMES]) + (f" and {others} more" if others > 0 else "")
-
-
-@immutable
-class OrganizationNews:
-    """An organization with its unfinished builds, those that failed last, and its last one, if any."""
-
-    organization: Organization
-    unfinished: tuple[BuildLine, ...]
-    failed: tuple[BuildLine, ...]
-    last: Build | None
-
-
-class HomePage(Page):
-    """``/``."""
-
-    def __init__(self, site: Site, url: str) -> None:
-        self._site = site
-        self._url = url
-
-    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Show the news of the caller's organizations; without a session the way to sign in."""
-        caller = self._site.access.optional_caller(req)
-        if caller is None:
-            redirect(req, resp, "login")
-            return
-        found = self._site.storage.organizations.page(caller.user.id, _MOST_ORGANIZATIONS, None).rows
-        news = [self._news(organization) for organization in found]
-        self._site.pages.show(req, resp, "pipelines/home", news=news, url=self._url)
-
-    def _news(self, organization: Organization) -> OrganizationNews:
-        storage = self._site.storage
-        unfinished = storage.build_history.unfinished(organization.id, _MOST_UNFINISHED)
-        failed = storage.build_history.failed(organization.id, _MOST_FAILED)
-        return OrganizationNews(
-            organization,
-            tuple(self._named(build) for build in unfinished),
-            tuple(self._named(build) for build in failed),
-            storage.build_history.last(organization.id),
-        )
-
-    def _named(self, build: Build) -> BuildLine:
-        pipeline = self._site.storage.pipelines.by_id(build.pipeline_id)
-        return replace(line_of(self._site, build), pipeline=build.pipeline_slug if pipeline is None else pipeline.name)
-
-
-@immutable
-class PipelineLine:
-    """A pipeline in the list, with the figures of its last builds."""
-
-    pipeline: Pipeline
-    figures: Figures
-
-
-class OrganizationPage(Page):
-    """``/{org}``."""
-
-    def __init__(self, site: Site, url: str) -> None:
-        self._site = site
-        self._url = url
-
-    def on_get(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
-        """List the pipelines whose name has the text ``q``."""
-        if slugify(org) != org or org in RESERVED_SLUGS:
-            raise ApiError("route_not_found", "there is no such page")
-        member = self._site.access.member(req, org)
-        storage = self._site.storage
-        wanted = (req.get_param("q") or "").strip().lower()
-        pipelines = storage.pipelines.page(member.organization.id, _MOST_PIPELINES, None).rows
-        recent = storage.build_history.recent(member.organization.id, _BARS)
-        shown = [
-            PipelineLine(pipeline, figures_of(recent.get(pipeline.id, [])))
-            for pipeline in pipelines
-            if wanted in pipeline.name.lower() or wanted in pipeline.slug
-        ]
-        self._site.pages.show(
-            req,
-            resp,
-            "pipelines/organization",
-            organization=member.organization,
-            admin=member.role.covers(Role.ADMIN),
-            lines=shown,
-            any=bool(pipelines),
-            wanted=wanted,
-            bar_height=BAR_HEIGHT,
-            bars=_BARS,
-            url=self._url,
-        )
 
 
 class PipelinePage(Page):
@@ -267,51 +171,6 @@ def _plot(newest_first: Sequence[PastBuild], currency: str) -> str | None:
                 if label != "Cost" or currency
             ],
         }
-    )
-
-
-BAR_HEIGHT = 28.0
-
-
-@immutable
-class BuildBar:
-    """A build as a bar: its height is its duration, to the scale of the longest."""
-
-    number: int
-    state: BuildState
-    height: float
-
-
-@immutable
-class Figures:
-    """Bars from the oldest build to the newest. Without builds that passed or failed the figures are None."""
-
-    bars: tuple[BuildBar, ...]
-    passed_percent: int | None
-    median_seconds: float | None
-    last: PastBuild | None
-
-    @property
-    def spoken(self) -> str:
-        """The bars in words."""
-        count = {state: sum(bar.state is state for bar in self.bars) for state in BuildState}
-        return ", ".join(f"{number} {state.value}" for state, number in count.items() if number) or "no builds"
-
-
-def figures_of(builds: Sequence[PastBuild]) -> Figures:
-    """Return the figures of builds, oldest first."""
-    longest = max((build.seconds or 0.0 for build in builds), default=0.0) or 1.0
-    judged = [build for build in builds if build.state in _JUDGED]
-    passed = [build for build in judged if build.state is BuildState.PASSED]
-    times = [build.seconds for build in passed if build.seconds is not None]
-    return Figures(
-        bars=tuple(
-            BuildBar(build.number, build.state, max(_LEAST, (build.seconds or 0.0) / longest * BAR_HEIGHT))
-            for build in builds
-        ),
-        passed_percent=round(100 * len(passed) / len(judged)) if judged else None,
-        median_seconds=median(times) if times else None,
-        last=builds[-1] if builds else None,
     )
 
 

@@ -10,6 +10,7 @@ from api.console.builds.events import BuildEvents
 from api.console.builds.page import BuildPage
 from api.console.cli_login import add_cli_login_pages
 from api.console.environments import add_environment_pages
+from api.console.home import HomePage, OrganizationPage
 from api.console.login import LinkPage, LoginPage, SentPage, SessionCookieResource
 from api.console.logs import JobPage, LogParts
 from api.console.mail_stop import MailStopPage
@@ -18,7 +19,7 @@ from api.console.operation_form import OperationForm, VisitorsForm, leads_to, sh
 from api.console.operation_routes import add_operation_pages
 from api.console.organization import add_organization_pages
 from api.console.pages import ThemePage
-from api.console.pipelines import HomePage, OrganizationPage, PipelinePage
+from api.console.pipelines import PipelinePage
 from api.console.provider_login import ProviderLoginPage
 from api.console.source_hosts import add_source_host_pages
 from api.doors.http import HttpDoor

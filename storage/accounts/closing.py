@@ -23,7 +23,7 @@ from storage.models.accounts import (
 )
 from storage.models.leases import KeptDiskRow
 from storage.models.notifications import MailOptOutRow, MailRow, NotificationRow
-from storage.models.pipelines import PipelineRow, PipelineTriggerRow, ScheduleRow
+from storage.models.pipelines import FavouriteRow, PipelineRow, PipelineTriggerRow, ScheduleRow
 from storage.records.accounts import Role
 from storage.records.pipelines import Visibility
 
@@ -103,6 +103,9 @@ class Accounts:
         self._forget_links = Write(
             database, lambda: SignInLinkRow.delete().where(SignInLinkRow.user == slot("user_id"))
         )
+        self._forget_favourites = Write(
+            database, lambda: FavouriteRow.delete().where(FavouriteRow.user == slot("user_id"))
+        )
         address = UserRow.select(UserRow.email).where(UserRow.id == slot("user_id"))
         self._forget_mails = Write(database, lambda: MailRow.delete().where(MailRow.recipient == address))
         self._forget_opt_out = Write(database, lambda: MailOptOutRow.delete().where(MailOptOutRow.email == address))
@@ -142,6 +145,7 @@ class Accounts:
             self._forget_cli_logins.run(user_id=user_id)
             self._forget_links.run(user_id=user_id)
             self._passkeys.forget(user_id)
+            self._forget_favourites.run(user_id=user_id)
             self._forget_mails.run(user_id=user_id)
             self._forget_opt_out.run(user_id=user_id)
             self._forget_identities.run(user_id=user_id)

@@ -6,7 +6,7 @@ import json
 from functools import reduce
 from itertools import chain
 from operator import or_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import peewee
 
@@ -24,7 +24,7 @@ from storage.records.jobs import JobErrorCode, JobState
 from storage.records.pages import Page
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from datetime import datetime
 
     from storage.database.connection import Database
@@ -60,30 +60,6 @@ class BuildHistory:
         # The sum keeps SQLite from the index of an organization's pipelines, whose builds it would have to sort.
         in_organization = PipelineRow.organization_id + 0 == slot("organization_id")
         self._unfinished = Query(database, lambda: newest.where(in_organization, BuildRow.finished_at.is_null()), BUILD)
-        other: Any = BuildRow.alias()
-        last = (
-            other.select(other.id)
-            .where(other.pipeline == PipelineRow.id, counts(other))
-            .order_by(other.number.desc())
-            .limit(1)
-        )
-        self._last = Query(database, lambda: newest.where(of_organization, BuildRow.id == last), BUILD)
-        of_state: Any = BuildRow.alias("of_state")
-        failed: Any = BuildRow.alias("failed")
-        last_failed = (
-            of_state.select(of_state.id)
-            .where(of_state.pipeline == PipelineRow.id, of_state.state == BuildState.FAILED, counts(of_state))
-            .order_by(of_state.id.desc())
-            .limit(slot("limit"))
-        )
-        last_of_organization = (
-            PipelineRow.select(failed.id)
-            .join(failed, on=failed.id.in_(last_failed))
-            .where(of_organization, PipelineRow.deleted_at.is_null())
-            .order_by(failed.id.desc())
-            .limit(slot("limit"))
-        )
-        self._failed = Query(database, lambda: newest.where(BuildRow.id.in_(last_of_organization)), BUILD)
         failed_jobs = (JobRow.build == slot("id"), JobRow.state.in_(_FAILED), JobRow.soft_failed == 0)
         self._failed_jobs = Query(
             database,
@@ -168,6 +144,13 @@ class BuildHistory:
         origin, user, wanted = BuildOriginRow, UserRow, peewee.fn.LOWER(slot("author"))
         names = (origin.author_name, origin.author_email, origin.actor, user.name, user.email)
         by_author = reduce(or_, (peewee.fn.INSTR(peewee.fn.LOWER(name), wanted) > 0 for name in names))
+        self._listed = Query(
+            database,
+            lambda: _with_people(builds.select(*_LISTED.selected)).where(
+                BuildRow.id.in_(peewee.SQL("(SELECT value FROM json_each(:ids))"))
+            ),
+            _LISTED,
+        )
         self._filtered = Query(
             database,
             lambda: (
@@ -187,14 +170,6 @@ class BuildHistory:
         """Return an organization's builds that wait or run."""
         return self._unfinished.all(organization_id=organization_id, limit=limit)
 
-    def failed(self, organization_id: int, limit: int) -> list[Build]:
-        """Return an organization's builds that failed last and count."""
-        return self._failed.all(organization_id=organization_id, limit=limit)
-
-    def last(self, organization_id: int) -> Build | None:
-        """Return the build that an organization began last and that counts, whatever its state."""
-        return self._last.one(organization_id=organization_id, limit=1)
-
     def failed_jobs(self, build_id: int) -> list[str]:
         """Return the names of the jobs that failed a build, in the order of its pipeline."""
         return self._failed_jobs.all(id=build_id)
@@ -205,6 +180,11 @@ class BuildHistory:
         for build in self._recent.all(organization_id=organization_id, count=count):
             found.setdefault(build.pipeline_id, []).append(build)
         return found
+
+    def listed(self, build_ids: Collection[int]) -> dict[int, ListedBuild]:
+        """Return builds by their ids, with their people."""
+        found = self._listed.all(ids=json.dumps(sorted(build_ids)))
+        return {each.build.id: each for each in found}
 
     def of_pipeline(self, pipeline_id: int, limit: int) -> list[PastBuild]:
         """Return a pipeline's last builds that count."""

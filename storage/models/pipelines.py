@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import peewee
 
-from storage.models.accounts import OrganizationRow
+from storage.models.accounts import OrganizationRow, UserRow
 from storage.models.fields import InstantField
 from storage.models.row import Row
 from storage.records.pipelines import Pipeline, PipelineTrigger, Schedule, Secret
@@ -16,6 +16,13 @@ class PipelineRow(Row, table="pipelines", record=Pipeline):
     organization = peewee.ForeignKeyField(OrganizationRow)
     build_count = peewee.IntegerField(column_name="last_number")
     deleted_at = InstantField(null=True)
+
+
+class FavouriteRow(Row, table="favourites", key=("user", "pipeline")):
+    """A pipeline that a user has first in lists."""
+
+    user = peewee.ForeignKeyField(UserRow)
+    pipeline = peewee.ForeignKeyField(PipelineRow)
 
 
 class ScheduleRow(Row, table="schedules", record=Schedule):

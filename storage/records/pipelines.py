@@ -140,6 +140,29 @@ class DeclaringRepository:
 
 
 @immutable
+class Standing:
+    """A pipeline as it stands. ``newest_id`` is its newest build that counts.
+
+    ``broken_id`` is the build that broke its default branch: the first that failed since the last that passed there;
+    None if the last one passed, or none ended. ``favourite`` is true if the user has it first in lists.
+    """
+
+    pipeline: Pipeline
+    favourite: bool
+    newest_id: int | None
+    broken_id: int | None
+
+
+@immutable
+class Favourite:
+    """A pipeline that a user has first in lists, by the slugs of its organization and its own."""
+
+    org: str
+    pipeline_slug: str
+    name: str
+
+
+@immutable
 class PipelineStatus:
     """A pipeline with the state of its latest build on a branch, and its last finished build there.
 

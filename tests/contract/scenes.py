@@ -177,6 +177,8 @@ def _filled(world: World, outside: Outside) -> Scene:
     after = NewPipelineTrigger("base-image", TriggerState.PASSED, "main", ".hm/ci.yml")
     storage.pipeline_triggers.declare(own.id, [after])
     hook = {"kind": "webhook", "url": "https://hooks.example.org/builds"}
+    for each in (owner, admin, member):
+        each.client.simulate_put(f"{pipeline.path}/favourite")
     notification = owner.client.simulate_post(f"{pipeline.path}/notifications", json=hook).json
     tested = owner.client.simulate_post(f"{pipeline.path}/notifications/{notification['id']}/test").json
     authenticator = with_passkey(owner)

@@ -277,6 +277,7 @@ class Everything:
         storage.invites.create(acme, owner_id, accepted, 10)
         storage.invites.accept(accepted.token, storage.users.create("guest@example.org", "Guest"))
         storage.mail_opt_outs.set("admin@example.org", out=True)
+        storage.standings.favour(owner_id, self.pipeline.id, yes=True)
         storage.secrets.put(SecretScope(acme), "OF_ALL", "hush")
         storage.secrets.put(SecretScope(acme, self.pipeline.id), "OF_ONE", "hush too")
         storage.secrets.put(SecretScope(acme), "OF_MAIN", "hush", {"branches": ["main"], "events": ["push"]})

@@ -25,19 +25,16 @@ def fail(storage: Storage, build_id: int) -> None:
     storage.builds.move(build_id, build.state, BuildState.FAILED)
 
 
-def test_unfinished_and_failed_builds_of_an_organization(storage: Storage):
+def test_unfinished_builds_of_an_organization(storage: Storage):
     one, other = records.new_pipeline(storage), records.new_pipeline(storage, "Other", "bob@example.org")
     failed, waits = new_build(storage, one), new_build(storage, one)
     fail(storage, failed)
     new_build(storage, other)
     history = storage.build_history
     assert [build.id for build in history.unfinished(one.organization_id, 9)] == [waits]
-    assert [build.id for build in history.failed(one.organization_id, 9)] == [failed]
-    assert history.failed(other.organization_id, 9) == []
     assert history.failed_jobs(failed) == [job.name for job in storage.jobs.of_build(failed)]
     assert history.failed_jobs(waits) == []
-    last = [history.last(organization) for organization in (one.organization_id, 0)]
-    assert [build and build.id for build in last] == [waits, None]
+    assert history.listed([failed, waits]).keys() == {failed, waits}
 
 
 def test_the_last_builds_of_each_pipeline(storage: Storage):
@@ -183,12 +180,12 @@ def test_no_filter_reads_more_of_more_builds(storage: Storage, database: Databas
             work[size].append(counted[0])
         for organization in (pipeline.organization_id, other.organization_id):
             with counted_work(database) as counted:
-                storage.build_history.failed(organization, 10)
+                storage.standings.of_organization(organization, 1, 10)
             work[size].append(counted[0])
     few, many = work.values()
     grown = [
         (chosen, a, b)
-        for chosen, a, b in zip([*_CHOICES, "failed", "none failed"], few, many, strict=True)
+        for chosen, a, b in zip([*_CHOICES, "standings", "no builds"], few, many, strict=True)
         if b > a * 1.2 + 5
     ]
     assert grown == []

@@ -44,8 +44,6 @@ READS_ALL = {
     "repository_checks._hasten_all": "every one, at the start",
 }
 SORTS = {
-    "build_history._last": "the last build of each pipeline of an organization, by its begin",
-    "build_history._failed": "the failed builds of each pipeline of an organization that are its last, by their begin",
     "build_history._slowest": "the steps of a pipeline's last builds, by their mean",
     "build_origins._of_commit": "the builds of one commit, when its host asks for them again",
     "repository_checks._next": "the repositories that are due, by organization",

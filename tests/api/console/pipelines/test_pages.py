@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from storage import BuildState, JobState
+import pytest
+
+from storage import BuildState, JobState, Role
 from tests.api.console.browser import Browser
 from tests.api.world import Account, PipelinePath, World, steps
 
@@ -15,34 +17,79 @@ def test_home_leads_a_new_person_on(ada: Account):
     assert 'href="./ada-example-org/repositories"' in Browser.of(ada).get("/ada-example-org").text
 
 
-def test_home_shows_what_waits_and_what_failed(world: World, ada: Account, pipeline: PipelinePath):
-    failed = pipeline.build(message="Broken", pipeline_ir=steps(*(f"step{n}" for n in range(5))))
-    for number in range(5):
-        failed.job(number).end(JobState.FAILED)
-    world.storage.builds.move(failed.stored.id, BuildState.SCHEDULED, BuildState.FAILED)
+def ended(pipeline: PipelinePath, state: BuildState, message: str, branch: str = "main", failing: int = 1) -> None:
+    """Build a commit to its end; ``failing`` of its jobs fail if the build does."""
+    build = pipeline.build(message=message, branch=branch, pipeline_ir=steps(*(f"step{n}" for n in range(failing))))
+    for number in range(failing):
+        build.job(number).end(JobState.FAILED if state is BuildState.FAILED else JobState.PASSED)
+    pipeline.account.world.storage.builds.move(build.stored.id, BuildState.SCHEDULED, state)
+
+
+def rows_of(shown: str, heading: str) -> str:
+    """Return the section of a page with this heading."""
+    return shown.partition(f'id="{heading}"')[2].partition("</section>")[0]
+
+
+@pytest.mark.parametrize("page", ["/", "/ada-example-org"])
+def test_first_is_what_is_broken_and_since_which_commit(ada: Account, pipeline: PipelinePath, page: str):
+    whole = ada.pipeline("Whole")
+    ended(whole, BuildState.FAILED, "Long mended")
+    ended(whole, BuildState.PASSED, "Mended")
+    ended(whole, BuildState.FAILED, "Of a branch", branch="other")
+    ended(pipeline, BuildState.PASSED, "Was good")
+    ended(pipeline, BuildState.FAILED, "Brought it", failing=5)
+    ended(pipeline, BuildState.FAILED, "Was broken already")
     pipeline.build(message="Waits")
-    shown = Browser.of(ada).get("/").text
-    waits, _, broken = shown.partition("Failed last")
-    assert "Waits" in waits
-    assert "host is full (4 of 4)" in waits
-    assert "Broken" in broken
+    shown = Browser.of(ada).get(page).text
+    broken, running = rows_of(shown, "broken"), rows_of(shown, "running")
+    assert broken.count("<li>") == 1
+    assert '#2 <span class="title">Brought it</span>' in broken
     assert "make step0, make step1, make step2 and 2 more" in broken
+    assert "</span> Ada</span>" in broken
+    assert "Waits" in running
+    assert "host is full (4 of 4)" in running
 
 
-def test_home_names_the_last_build_if_nothing_runs(world: World, ada: Account, pipeline: PipelinePath):
+def test_home_says_that_nothing_is_broken_or_runs(ada: Account, pipeline: PipelinePath):
     for message in ("First", "Second"):
-        build = pipeline.build(message=message)
-        world.storage.builds.move(build.stored.id, BuildState.SCHEDULED, BuildState.PASSED)
+        ended(pipeline, BuildState.PASSED, message)
     shown = Browser.of(ada).get("/").text
-    assert "The last build was" in shown
-    assert ">demo #2</a>" in shown
-    assert "#1" not in shown
+    assert "The last build of each default branch passed." in rows_of(shown, "broken")
+    assert "Nothing runs or waits." in rows_of(shown, "running")
+    assert '#2 <span class="title">Second</span>' in shown
+    assert '<span class="title">First</span>' not in shown
+
+
+def test_pipelines_of_a_repository_are_together(ada: Account, pipeline: PipelinePath):
+    for name in ("Unit", "Deploy"):
+        ada.pipeline(name, repo_name="acme/shop")
+    ada.client.simulate_patch(pipeline.path, json={"repo_name": "acme/docs"})
+    _, docs, shop = Browser.of(ada).get("/ada-example-org").text.split('<ul class="board standing')
+    assert ("/pipelines/demo" in docs, "acme/docs" in docs) == (True, True)
+    assert docs.endswith("<h3>acme/shop</h3>")
+    assert shop.index("/pipelines/deploy") < shop.index("/pipelines/unit")
+
+
+def test_a_favourite_is_first_for_the_one_who_chose_it(ada: Account, bob: Account, pipeline: PipelinePath):
+    ada.pipeline("Atlas")
+    bob.join(ada, Role.MEMBER)
+    browser, page = Browser.of(ada), "/ada-example-org"
+    form = "ada-example-org/pipelines/demo"
+    chosen = browser.send(page, f"{form}/favourite")
+    assert (chosen.status_code, chosen.headers["location"].endswith("/ada-example-org")) == (303, True)
+    first, second = "/pipelines/demo", "/pipelines/atlas"
+    for who, order in ((browser, (first, second)), (Browser.of(bob), (second, first))):
+        shown = rows_of(who.get(page).text, "pipelines-heading")
+        assert shown.index(order[0]) < shown.index(order[1])
+    assert "<h3>Favourites</h3>" in browser.get("/").text
+    browser.send(page, f"{form}/no-favourite")
+    assert "Favourites" not in browser.get(page).text
 
 
 def test_home_has_the_names_of_pipelines(ada: Account, pipeline: PipelinePath):
     ada.client.simulate_patch(pipeline.path, json={"name": "Web shop"})
     pipeline.build(message="Waits")
-    assert '>Web shop #1 <span class="title">Waits</span></a>' in Browser.of(ada).get("/").text
+    assert '>Web shop #1 <span class="title">Waits</span></a>' in rows_of(Browser.of(ada).get("/").text, "running")
 
 
 def test_a_refused_request_is_in_no_figure_of_a_pipeline(world: World, ada: Account, pipeline: PipelinePath):
@@ -51,8 +98,8 @@ def test_a_refused_request_is_in_no_figure_of_a_pipeline(world: World, ada: Acco
     for _ in range(3):
         assert pipeline.post(pipeline_ir="{").status_code == 422
     home = Browser.of(ada).get("/").text
-    assert ">demo #1</a>" in home
-    assert "Failed last" not in home
+    assert '#1 <span class="title">Good</span>' in home
+    assert "The last build of each default branch passed." in home
     listed = Browser.of(ada).get("/ada-example-org").text
     assert "100 %" in listed
     assert "failed" not in listed
@@ -79,7 +126,7 @@ def test_pipelines_are_filtered_by_name(ada: Account, pipeline: PipelinePath):
     ada.pipeline("Web")
     browser = Browser.of(ada)
     assert browser.get("/ada-example-org").text.count('class="bars"') == 2
-    shown = browser.get("/ada-example-org?q=WE").text
+    shown = rows_of(browser.get("/ada-example-org?q=WE").text, "pipelines-heading")
     assert ("/pipelines/web" in shown, "/pipelines/demo" in shown) == (True, False)
     assert "No pipeline has this name" in browser.get("/ada-example-org?q=%3Cb%3E").text
 

@@ -1,0 +1,241 @@
+"""Home, and the page of an organization: what is broken, what runs, and how each pipeline stands."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import groupby
+from statistics import median
+from typing import TYPE_CHECKING
+
+from api.console.errors import Page
+from api.console.pages import redirect
+from api.console.pipelines import BuildLine, line_of
+from api.errors.catalog import ApiError
+from storage import RESERVED_SLUGS, BuildState, Role, immutable, slugify
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import falcon
+
+    from api.console.site import Site
+    from storage import Build, ListedBuild, Organization, PastBuild, Pipeline, Standing
+
+_MOST_ORGANIZATIONS = 50
+_MOST_UNFINISHED = 20
+_MOST_PIPELINES = 500
+_BARS = 12
+_LEAST = 4.0
+_JUDGED = {BuildState.PASSED, BuildState.FAILED}
+BAR_HEIGHT = 20.0
+
+
+@immutable
+class PipelineLine:
+    """A pipeline in a list: its newest build, if any, and the figures of its last ones.
+
+    ``broken`` is the build that broke its default branch; None if that is not broken.
+    """
+
+    organization: Organization
+    pipeline: Pipeline
+    favourite: bool
+    newest: BuildLine | None
+    broken: BuildLine | None
+    figures: Figures
+
+    @property
+    def repository(self) -> str:
+        """The name of its repository; empty if it has none."""
+        return self.pipeline.repo_name or ""
+
+
+@immutable
+class PipelineGroup:
+    """The pipelines of a repository; ``name`` is empty if they are not to be named together."""
+
+    name: str
+    lines: tuple[PipelineLine, ...]
+
+
+@immutable
+class Board:
+    """An organization's broken pipelines, the longest last, its unfinished builds, and all its pipelines."""
+
+    organization: Organization
+    broken: tuple[PipelineLine, ...]
+    unfinished: tuple[BuildLine, ...]
+    groups: tuple[PipelineGroup, ...]
+    any: bool
+    built: bool
+
+
+def board_of(site: Site, organization: Organization, user_id: int, wanted: str = "") -> Board:
+    """Return an organization's board, whose groups have the pipelines with ``wanted`` in their name."""
+    storage = site.storage
+    standings = storage.standings.of_organization(organization.id, user_id, _MOST_PIPELINES)
+    recent = storage.build_history.recent(organization.id, _BARS)
+    builds = storage.build_history.listed(
+        {found for each in standings for found in (each.newest_id, each.broken_id) if found is not None}
+    )
+    lines = [_line(site, organization, each, builds, recent.get(each.pipeline.id, [])) for each in standings]
+    names = {each.pipeline.id: each.pipeline.name for each in standings}
+    unfinished = storage.build_history.unfinished(organization.id, _MOST_UNFINISHED)
+    broken = [each for each in lines if each.broken is not None]
+    shown = [each for each in lines if wanted in each.pipeline.name.lower() or wanted in each.pipeline.slug]
+    return Board(
+        organization,
+        tuple(sorted(broken, key=lambda each: each.broken.build.id if each.broken else 0, reverse=True)),
+        tuple(replace(line_of(site, each), pipeline=_name(names, each)) for each in unfinished),
+        tuple(groups_of(shown)),
+        bool(lines),
+        any(each.newest is not None for each in lines),
+    )
+
+
+def _name(names: dict[int, str], build: Build) -> str:
+    return names.get(build.pipeline_id, build.pipeline_slug)
+
+
+def _line(
+    site: Site,
+    organization: Organization,
+    standing: Standing,
+    builds: dict[int, ListedBuild],
+    recent: Sequence[PastBuild],
+) -> PipelineLine:
+    newest, broken = (None if each is None else builds.get(each) for each in (standing.newest_id, standing.broken_id))
+    return PipelineLine(
+        organization,
+        standing.pipeline,
+        standing.favourite,
+        None if newest is None else BuildLine(newest.build, who=newest.people.first),
+        None if broken is None else line_of(site, broken.build, broken.people.first),
+        figures_of(recent),
+    )
+
+
+def groups_of(lines: Iterable[PipelineLine]) -> list[PipelineGroup]:
+    """Return pipelines by their repository, favourites first; one that is alone there has no heading."""
+    ordered = sorted(
+        lines,
+        key=lambda each: (
+            not each.favourite,
+            "" if each.favourite else each.repository.casefold(),
+            each.pipeline.name.casefold(),
+        ),
+    )
+    groups: list[PipelineGroup] = []
+    for (favourite, repository), found in groupby(
+        ordered, lambda each: (each.favourite, "" if each.favourite else each.repository)
+    ):
+        together = tuple(found)
+        name = "Favourites" if favourite else repository if len(together) > 1 else ""
+        if not name and groups and not groups[-1].name:
+            together = (*groups.pop().lines, *together)
+        groups.append(PipelineGroup(name, together))
+    return groups
+
+
+class HomePage(Page):
+    """``/``."""
+
+    def __init__(self, site: Site, url: str) -> None:
+        self._site = site
+        self._url = url
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Show how the pipelines of the caller's organizations stand; without a session the way to sign in."""
+        caller = self._site.access.optional_caller(req)
+        if caller is None:
+            redirect(req, resp, "login")
+            return
+        found = self._site.storage.organizations.page(caller.user.id, _MOST_ORGANIZATIONS, None).rows
+        boards = [board_of(self._site, organization, caller.user.id) for organization in found]
+        broken = sorted(
+            (each for board in boards for each in board.broken),
+            key=lambda each: each.broken.build.id if each.broken else 0,
+            reverse=True,
+        )
+        self._site.pages.show(
+            req,
+            resp,
+            "pipelines/home",
+            boards=boards,
+            broken=broken,
+            unfinished=[each for board in boards for each in board.unfinished],
+            **_shown(self._site, req),
+            url=self._url,
+        )
+
+
+class OrganizationPage(Page):
+    """``/{org}``."""
+
+    def __init__(self, site: Site, url: str) -> None:
+        self._site = site
+        self._url = url
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
+        """Show what is broken and runs, and list the pipelines whose name has the text ``q``."""
+        if slugify(org) != org or org in RESERVED_SLUGS:
+            raise ApiError("route_not_found", "there is no such page")
+        member = self._site.access.member(req, org)
+        wanted = (req.get_param("q") or "").strip().lower()
+        board = board_of(self._site, member.organization, self._site.access.caller(req).user.id, wanted)
+        self._site.pages.show(
+            req,
+            resp,
+            "pipelines/organization",
+            organization=member.organization,
+            admin=member.role.covers(Role.ADMIN),
+            board=board,
+            wanted=wanted,
+            **_shown(self._site, req),
+            url=self._url,
+        )
+
+
+def _shown(site: Site, req: falcon.Request) -> dict[str, object]:
+    """Return what both pages need for their rows."""
+    return {"bar_height": BAR_HEIGHT, "bars": _BARS, "form_token": site.form_token(req)}
+
+
+@immutable
+class BuildBar:
+    """A build as a bar: its height is its duration, to the scale of the longest."""
+
+    number: int
+    state: BuildState
+    height: float
+
+
+@immutable
+class Figures:
+    """Bars from the oldest build to the newest. Without builds that passed or failed the figures are None."""
+
+    bars: tuple[BuildBar, ...]
+    passed_percent: int | None
+    median_seconds: float | None
+
+    @property
+    def spoken(self) -> str:
+        """The bars in words."""
+        count = {state: sum(bar.state is state for bar in self.bars) for state in BuildState}
+        return ", ".join(f"{number} {state.value}" for state, number in count.items() if number) or "no builds"
+
+
+def figures_of(builds: Sequence[PastBuild]) -> Figures:
+    """Return the figures of builds, oldest first."""
+    longest = max((build.seconds or 0.0 for build in builds), default=0.0) or 1.0
+    judged = [build for build in builds if build.state in _JUDGED]
+    passed = [build for build in judged if build.state is BuildState.PASSED]
+    times = [build.seconds for build in passed if build.seconds is not None]
+    return Figures(
+        bars=tuple(
+            BuildBar(build.number, build.state, max(_LEAST, (build.seconds or 0.0) / longest * BAR_HEIGHT))
+            for build in builds
+        ),
+        passed_percent=round(100 * len(passed) / len(judged)) if judged else None,
+        median_seconds=median(times) if times else None,
+    )
