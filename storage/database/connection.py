@@ -62,7 +62,7 @@ class Database:
         self._writer = threading.RLock()
         self._errors = _Errors(busy_seconds, self.damage)
         self._begun = threading.local()
-        self._beginning_since: float | None = None
+        self._blocked_since: float | None = None
 
     @cached_property
     def timeline(self) -> Timeline:
@@ -130,7 +130,7 @@ class Database:
             if connection.in_transaction:
                 yield
                 return
-            with self._transaction(connection):
+            with self._transaction(connection, self._begin):
                 yield
             committed = self._commit(connection)
         finally:
@@ -139,10 +139,10 @@ class Database:
             self._syncs.wait(committed)
 
     @contextmanager
-    def _transaction(self, connection: apsw.Connection) -> Iterator[None]:
+    def _transaction(self, connection: apsw.Connection, begin: Callable[[apsw.Connection], None]) -> Iterator[None]:
         """Begin a transaction, which the caller commits; roll back on an exception."""
         self._connections.check_file()
-        self._begin()
+        begin(connection)
         try:
             self._begun.at = self.now()
             yield
@@ -190,15 +190,29 @@ class Database:
                 raise DatabaseBusy("another process holds the database: try again")
 
     def _is_stuck(self) -> bool:
-        since = self._beginning_since
+        since = self._blocked_since
         return since is not None and self._clock.monotonic() - since > _STUCK_SECONDS
 
-    def _begin(self) -> None:
-        self._beginning_since = self._clock.monotonic()
+    def _begin(self, connection: apsw.Connection) -> None:
+        """Begin, and wait for another process if SQLite says that one has the lock.
+
+        Only then is the wait noted: that a thread of a busy host is slow to begin says nothing about others.
+        """
+        connection.set_busy_timeout(0)
         try:
-            self.execute("BEGIN IMMEDIATE")
+            self._begin_at_once(connection)
+        except DatabaseBusy:
+            self._blocked_since = self._clock.monotonic()
         finally:
-            self._beginning_since = None
+            connection.set_busy_timeout(round(self._busy_seconds * 1000))
+        if self._blocked_since is not None:
+            try:
+                self._begin_at_once(connection)
+            finally:
+                self._blocked_since = None
+
+    def _begin_at_once(self, _: apsw.Connection) -> None:
+        self.execute("BEGIN IMMEDIATE")
 
     @contextmanager
     def write_at_once(self) -> Iterator[None]:
@@ -216,7 +230,7 @@ class Database:
                 return
             connection.set_busy_timeout(0)
             try:
-                with self._transaction(connection):
+                with self._transaction(connection, self._begin_at_once):
                     yield
                     self.execute("COMMIT")
             finally:

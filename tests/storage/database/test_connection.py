@@ -304,6 +304,36 @@ def test_a_write_does_not_wait_for_another_that_waits(tmp_path: Path, holder: su
     numbers.close()
 
 
+def test_a_writer_that_is_slow_to_begin_holds_nobody_up(
+    numbers: Database, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+):
+    """On a busy host a thread may get no CPU for seconds, and no other process has the database."""
+    begins, begin = threading.Event(), threading.Event()
+    execute, is_stuck = Database.execute, Database._is_stuck
+
+    def slowly(database: Database, sql: str, slots: object = None) -> apsw.Cursor:
+        if threading.current_thread() is slow and not begins.is_set():
+            begins.set()
+            assert begin.wait(60)
+        return execute(database, sql, slots)
+
+    def is_stuck_before(database: Database) -> bool:
+        stuck = is_stuck(database)
+        if threading.current_thread() is not slow:
+            begin.set()
+        return stuck
+
+    slow = threading.Thread(target=lambda: _write(numbers, 1))
+    monkeypatch.setattr(Database, "execute", slowly)
+    monkeypatch.setattr(Database, "_is_stuck", is_stuck_before)
+    slow.start()
+    assert begins.wait(60)
+    clock.advance(seconds=60)
+    _write(numbers, 2)
+    slow.join()
+    assert _all(numbers) == [1, 2]
+
+
 @pytest.mark.parametrize("replaced", [False, True])
 def test_nothing_is_written_that_would_be_in_no_file(numbers: Database, tmp_path: Path, *, replaced: bool):
     _write(numbers, 1)
