@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from actors.vms import Connection, LaidFile, VmSpec, fingerprint_of, lay_files, lay_folder, pack_folder
+from actors.vms import Connection, FileBytes, LaidFile, VmSpec, fingerprint_of, lay_files, lay_folder, pack_folder
 from actors.vms.guest import in_workspace
 from benchmarks.figures import Benchmark, interleaved
 from storage import SystemClock
@@ -26,7 +26,6 @@ _ROUNDS = 5
 _TREES = (("100 files of 1 MB", 100, 1_000_000), ("10,000 files of 10 KB", 10_000, 10_000))
 _FOLDERS = 100
 _MOST_BYTES = 1 << 31
-_CHUNK_BYTES = 1 << 18
 _TIMEOUT_SECONDS = 600.0
 
 
@@ -95,13 +94,9 @@ class _Copies:
     def lay(self) -> float:
         """Lay what was packed into the VM's workspace."""
         started = perf_counter()
-        lay_folder(self._connection, f"{self._name}-{next(self._laid)}", self._chunks(), timeout=_TIMEOUT_SECONDS)
+        tar = FileBytes(self._tar, self._tar.stat().st_size)
+        lay_folder(self._connection, f"{self._name}-{next(self._laid)}", [tar], timeout=_TIMEOUT_SECONDS)
         return _since(started)
-
-    def _chunks(self) -> Iterator[bytes]:
-        with self._tar.open("rb") as tar:
-            while chunk := tar.read(_CHUNK_BYTES):
-                yield chunk
 
 
 def _since(started: float) -> float:

@@ -76,6 +76,7 @@ if TYPE_CHECKING:
         Completed,
         Connection,
         ConnectionLost,
+        FileBytes,
         HostKeyMismatch,
         InteractiveSession,
         OutputTooLong,

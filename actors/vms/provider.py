@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from storage import Shape, immutable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from actors.vms.description import HostSize, ProviderDescription
 
@@ -74,19 +74,31 @@ class SshSocket(Protocol):
         """Close the connection. Idempotent."""
 
 
+class HostPipes(Protocol):
+    """The way into a VM on this host for programs whose streams are pipes, beside its SSH server."""
+
+    def start(self, script: str, streams: Sequence[int], /) -> None:
+        """Start a shell script where those of SSH run, as the same user; return at once.
+
+        The descriptors are its standard input, output and errors, and one that takes its exit code in decimal, with a
+        newline, unless it is killed. Raises VmLost if the VM has ended, VmError if it takes no program.
+        """
+
+
 @immutable
 class SshEndpoint:
     """An open socket to the SSH server of a VM, and the keys that authenticate both ends.
 
     ``private_key`` is a key in OpenSSH PEM form for the user ``root``; ``host_key`` is the VM's public key as
     ``"ecdsa-sha2-nistp256 AAAA..."``, the only one to accept. The user's login shell is a POSIX one. The caller closes
-    the socket.
+    the socket. ``pipes`` is a shorter way for much data, None where SSH is the only one.
     """
 
     socket: SshSocket
     private_key: str
     host_key: str
     user: str = "root"
+    pipes: HostPipes | None = None
 
 
 @immutable

@@ -12,13 +12,12 @@ from actors import vms
 from storage import NewKeptFolder, error_reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from actors.settings import CacheSettings
     from storage import Build, Job, KeptFolder, Storage
 
 _MOST_FILES = 200_000
-_CHUNK_BYTES = 1 << 18
 
 
 class JobFolders:
@@ -60,7 +59,7 @@ class JobFolders:
         if kept is None:
             return "nothing is kept yet"
         try:
-            laid = vms.lay_folder(connection, path, self._chunks(kept), timeout=self._timeout)
+            laid = vms.lay_folder(connection, path, [self._tar(kept)], timeout=self._timeout)
         except (vms.ConnectionLost, vms.VmLost):
             raise
         except (vms.VmError, OSError) as error:
@@ -132,7 +131,5 @@ class JobFolders:
         pipeline = self._storage.pipelines.by_id(self._build.pipeline_id)
         return "" if pipeline is None else pipeline.default_branch
 
-    def _chunks(self, kept: KeptFolder) -> Iterator[bytes]:
-        with self._storage.kept_folders.path(kept).open("rb") as file:
-            while chunk := file.read(_CHUNK_BYTES):
-                yield chunk
+    def _tar(self, kept: KeptFolder) -> vms.FileBytes:
+        return vms.FileBytes(self._storage.kept_folders.path(kept), kept.file_size)

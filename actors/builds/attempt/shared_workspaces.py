@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from storage import Build, Job, Storage
-    from storage.files import Workspace
-
-_CHUNK_BYTES = 1 << 18
 
 
 class WorkspaceMissing(Exception):
@@ -71,7 +68,7 @@ class SharedWorkspace:
         if found is None:
             message = f'the step "{maker.name}" left no workspace'
             raise WorkspaceMissing(message)
-        vms.lay_workspace(connection, _chunks(found), timeout=self._timeout)
+        vms.lay_workspace(connection, [vms.FileBytes(found.path, found.size)], timeout=self._timeout)
         return f'the workspace is as "{maker.name}" left it, {found.size:,} bytes'
 
     def keep(self, connection: vms.Connection, *, hashed: bool) -> None:
@@ -94,10 +91,4 @@ class SharedWorkspace:
         for chunk in chunks:
             if self._free() < len(chunk):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            yield chunk
-
-
-def _chunks(workspace: Workspace) -> Iterator[bytes]:
-    with workspace.path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
             yield chunk

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
 
     from actors.vms.ssh.connection import Connection
+    from actors.vms.ssh.pipes import PipeStream
     from actors.vms.ssh.stream import Stream
 
 _MAX_FILES = 1_000_000
@@ -137,7 +138,7 @@ def download_files(
     ``max_bytes`` plus the tar's overhead and if the VM reports a failure at the end, ConnectionLost and CommandTimeout.
     """
     names = b"".join(b"./%s\0" % path.encode(errors="surrogateescape") for path in paths)
-    with connection.stream(in_workspace("exec xargs -0 tar -cf -"), stdin=names, timeout=timeout) as stream:
+    with connection.transfer(in_workspace("exec xargs -0 tar -cf -"), stdin=[names], timeout=timeout) as stream:
         yield from TarReader(_bounded(stream, max_bytes + _OVERHEAD * (len(paths) + 1))).files()
     if stream.exit_code != 0:
         message = f"not all files could be read: {_error_of(stream)}"
@@ -244,7 +245,7 @@ def _bounded(chunks: Iterable[bytes], left: int) -> Iterator[bytes]:
         yield chunk
 
 
-def _error_of(stream: Stream) -> str:
+def _error_of(stream: Stream | PipeStream) -> str:
     return stream.stderr.decode(errors="replace").strip()[-_MAX_ERROR_CHARS:] or f"exit code {stream.exit_code}"
 
 

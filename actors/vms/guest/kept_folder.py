@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from actors.vms.ssh.connection import Connection
+    from actors.vms.ssh.pipes import FileBytes
 
 _MISSING, _TOO_MANY, _OUTSIDE, _TAKEN = 67, 68, 66, 69
 _REASONS = {
     _TOO_MANY: "it has more than {most:,} files",
     _OUTSIDE: "a link leads out of its place",
 }
+_ANSWER_BYTES = 1 << 16
 _HOME = "~/"
 _TEMPORARY = "./.ci-kept"
 
@@ -29,13 +31,15 @@ class FolderNotKept(VmError):
     """A folder cannot be packed or laid; the message says why."""
 
 
-def lay_folder(connection: Connection, path: str, tar: Iterable[bytes], *, timeout: float) -> bool:
+def lay_folder(connection: Connection, path: str, tar: Iterable[bytes | FileBytes], *, timeout: float) -> bool:
     """Lay a packed folder into a VM; False and no change if something is there already.
 
     ``path`` is relative to the workspace, or begins with ``~/`` for root's home. Raises FolderNotKept, ConnectionLost
     and CommandTimeout.
     """
-    done = connection.run(_in_place(path, "lay_folder", temporary=_TEMPORARY), stdin=tar, timeout=timeout)
+    program = _in_place(path, "lay_folder", temporary=_TEMPORARY)
+    with connection.transfer(program, stdin=tar, timeout=timeout) as laying:
+        done = laying.complete(_ANSWER_BYTES)
     if done.exit_code not in {0, _TAKEN}:
         raise FolderNotKept(_reason(done.exit_code, done.stderr))
     return done.exit_code == 0
@@ -46,7 +50,8 @@ def fingerprint_of(connection: Connection, path: str, *, timeout: float) -> str 
 
     Arguments and errors are those of `lay_folder`.
     """
-    done = connection.run(_in_place(path, "list_folder"), timeout=timeout)
+    with connection.transfer(_in_place(path, "list_folder"), timeout=timeout) as listing:
+        done = listing.complete(_ANSWER_BYTES)
     if done.exit_code == _MISSING:
         return None
     if done.exit_code != 0:
@@ -59,7 +64,7 @@ def pack_folder(
 ) -> Iterator[bytes]:
     """Yield the tar of a folder; errors are those of `lay_folder`, and FolderNotKept if it is too large."""
     left = most_bytes
-    with connection.stream(_in_place(path, "pack_folder", most=most_files), timeout=timeout) as packed:
+    with connection.transfer(_in_place(path, "pack_folder", most=most_files), timeout=timeout) as packed:
         for chunk in packed:
             left -= len(chunk)
             if left < 0:

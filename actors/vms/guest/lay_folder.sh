@@ -3,6 +3,6 @@
 
 if [ -L "$path" ] || { [ -e "$path" ] && ! rmdir "$path" 2>/dev/null; }; then exit 69; fi
 rm -rf "$temporary" && mkdir "$temporary" || exit 1
-if tar -xof - -C "$temporary" && mkdir -p "$(dirname "$path")" && mv -T "$temporary" "$path"; then exit 0; fi
+if tar -b 512 -xof - -C "$temporary" && mkdir -p "$(dirname "$path")" && mv -T "$temporary" "$path"; then exit 0; fi
 rm -rf "$temporary"
 exit 1

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from actors.vms.ssh.connection import Connection
+    from actors.vms.ssh.pipes import FileBytes
 
 _GB = 2**30
+_ANSWER_BYTES = 1 << 16
 
 
 class WorkspaceNotShared(VmError):
@@ -36,7 +38,7 @@ def workspace_hash(connection: Connection, *, timeout: float) -> str:
 def pack_workspace(connection: Connection, *, most_bytes: int, timeout: float) -> Iterator[bytes]:
     """Yield the tar of a workspace; errors are those of `workspace_hash`, also for too many bytes."""
     left = most_bytes
-    with connection.stream(in_workspace(script("pack_workspace")), timeout=timeout) as packed:
+    with connection.transfer(in_workspace(script("pack_workspace")), timeout=timeout) as packed:
         for chunk in packed:
             left -= len(chunk)
             if left < 0:
@@ -46,9 +48,10 @@ def pack_workspace(connection: Connection, *, most_bytes: int, timeout: float) -
         raise WorkspaceNotShared(f"the workspace cannot be packed: {_reason(packed.stderr, packed.exit_code)}")
 
 
-def lay_workspace(connection: Connection, tar: Iterable[bytes], *, timeout: float) -> None:
+def lay_workspace(connection: Connection, tar: Iterable[bytes | FileBytes], *, timeout: float) -> None:
     """Make a VM's workspace what a tar has, and nothing else; errors are those of `workspace_hash`."""
-    done = connection.run(in_workspace(script("lay_workspace")), stdin=tar, timeout=timeout)
+    with connection.transfer(in_workspace(script("lay_workspace")), stdin=tar, timeout=timeout) as laying:
+        done = laying.complete(_ANSWER_BYTES)
     if done.exit_code != 0:
         raise WorkspaceNotShared(f"the workspace cannot be laid: {_reason(done.stderr, done.exit_code)}")
 

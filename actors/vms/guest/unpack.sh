@@ -6,4 +6,4 @@ if [ -n "$empty" ]; then
         if [ -e "$each" ] || [ -L "$each" ]; then exit 69; fi
     done
 fi
-exec tar -xof -
+exec tar -b 512 -xof -

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from actors.vms.guest import in_workspace, script
 from actors.vms.guest.source_archive import DAMAGE_ERRORS, SourceError
 from actors.vms.provider import VmError
+from actors.vms.ssh.pipes import FileBytes
 from storage import immutable
 from storage.files import EntryKind, changed_entries, differences
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _CHUNK_BYTES = 1 << 18
 _PACKET = 1 << 16
+_ANSWER_BYTES = 1 << 16
 _TAR_BLOCK = 512
 _NAME_BYTES = 100
 _SIZE, _SUM = slice(124, 136), slice(148, 156)
@@ -93,7 +95,8 @@ def lay_files(connection: Connection, files: Iterable[LaidFile], *, time: int, t
     and CommandTimeout.
     """
     program = in_workspace(script("unpack", empty=""))
-    done = connection.run(program, stdin=_packets(_tar_of_files(files, time)), timeout=timeout)
+    with connection.transfer(program, stdin=_packets(_tar_of_files(files, time)), timeout=timeout) as laying:
+        done = laying.complete(_ANSWER_BYTES)
     if done.exit_code != 0:
         reason = done.stderr.decode(errors="replace").strip()[-1000:]
         message = f"the files of other jobs cannot be put into the workspace: {reason}"
@@ -132,21 +135,19 @@ def _tar_of_contents(files: Mapping[str, tuple[bytes, bool]], time: int) -> Iter
     yield bytes(2 * _TAR_BLOCK)
 
 
-def _tar_of_files(files: Iterable[LaidFile], time: int) -> Iterator[bytes]:
+def _tar_of_files(files: Iterable[LaidFile], time: int) -> Iterator[bytes | FileBytes]:
     headers = _FileHeaders(time)
     for each in files:
         yield headers.of(each)
-        left = each.size
         try:
-            with each.file.open("rb") as file:
-                while left and (chunk := file.read(min(left, _CHUNK_BYTES))):
-                    left -= len(chunk)
-                    yield chunk
+            content = FileBytes(each.file, each.size) if each.size >= _PACKET else each.file.read_bytes()
+            whole = each.size == (each.file.stat().st_size if isinstance(content, FileBytes) else len(content))
         except FileNotFoundError:
-            left = left or 1
-        if left:
+            content, whole = b"", False
+        if not whole:
             message = f"the artifact {each.path} is no longer kept whole on this host: build again"
             raise FilesNotLaid(message)
+        yield content
         yield bytes(-each.size % _TAR_BLOCK)
     yield bytes(2 * _TAR_BLOCK)
 
@@ -211,7 +212,9 @@ class _WorkspaceUpdate:
         return self._run(program, _tar(self.archive, entries, self.time), may_refuse=empty)
 
     def _run(self, program: str, stdin: Iterable[bytes], *, may_refuse: bool) -> bool:
-        done = self.connection.run(in_workspace(program), stdin=_packets(stdin), timeout=self.timeout)
+        sent = self.connection.transfer(in_workspace(program), stdin=_packets(stdin), timeout=self.timeout)
+        with sent:
+            done = sent.complete(_ANSWER_BYTES)
         if done.exit_code != 0 and not (may_refuse and done.exit_code == _REFUSED_EXIT):
             reason = done.stderr.decode(errors="replace").strip()[-1000:]
             message = f"the source cannot be unpacked in the VM: {reason}"
@@ -278,10 +281,15 @@ def _text(name: bytes) -> str:
     return name.decode(errors="surrogateescape")
 
 
-def _packets(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the same bytes in chunks of at least 64 KiB, except the last, to save packets."""
+def _packets(chunks: Iterable[bytes | FileBytes]) -> Iterator[bytes | FileBytes]:
+    """Yield the same in chunks of at least 64 KiB, but for the one before a file and the last."""
     packet = bytearray()
     for chunk in chunks:
+        if isinstance(chunk, FileBytes):
+            yield bytes(packet)
+            packet.clear()
+            yield chunk
+            continue
         packet += chunk
         if len(packet) >= _PACKET:
             yield bytes(packet)

@@ -188,11 +188,16 @@ class VmFolder:
 
     def listen(self, name: str, kind: socket.SocketKind) -> socket.socket:
         """Make a socket on which the VM will accept connections: ``ssh`` or ``control``."""
-        listener = socket.socket(socket.AF_UNIX, kind)
-        with self._address(name) as address:
-            listener.bind(address)
+        listener = self.bind(name, kind)
         listener.listen(_BACKLOG)
         return listener
+
+    def bind(self, name: str, kind: socket.SocketKind) -> socket.socket:
+        """Make a socket that has a name in the VM's folder."""
+        bound = socket.socket(socket.AF_UNIX, kind)
+        with self._address(name) as address:
+            bound.bind(address)
+        return bound
 
     def connect(self, seconds: float, name: str = "ssh", kind: int = socket.SOCK_STREAM) -> socket.socket:
         """Open a connection to a socket of the VM. Raises OSError."""

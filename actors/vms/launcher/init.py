@@ -8,7 +8,6 @@ trace it nor read its ``/proc`` entry.
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]  # signal.py would cost 3 ms for its enums
 import _socket
 import os
 import select
@@ -36,6 +35,7 @@ from .kernel import (
 )
 from .namespaces import CAPABILITIES, JobInit, enter_users, forbid_nested
 from .network import set_rules
+from .programs import Programs, spawn
 from .roots import SEND_BYTES, SSHD, SSHD_CONFIG, enter_outer_root
 from .shares import INNER_MAP
 from .supervisor import run
@@ -58,13 +58,14 @@ def limit(*, user_namespaces: bool) -> None:
     keep_capabilities(CAPABILITIES)
 
 
-def serve(arrivals: int, control: int, job: JobInit) -> NoReturn:
+def serve(arrivals: int, control: int, job: JobInit, programs: int | None = None) -> NoReturn:
     """Start an sshd for each that comes at a socket, see `Sshds`; end when the job's supervisor ends.
 
-    The job's disk comes on ``control``. Before the first connection, and so before any process could look, it closes
-    and hides all that is the host's.
+    The job's disk comes on ``control``, and the service's programs on ``programs`` if it is on this host. Before the
+    first connection, and so before any process could look, it closes and hides all that is the host's.
     """
-    close_all_but(arrivals, control, *job.descriptors)
+    at_doors = (arrivals, control) if programs is None else (arrivals, control, programs)
+    close_all_but(*at_doors, *job.descriptors)
     restore_signals()
     ignore_children()
     set_title(b"init")
@@ -73,6 +74,9 @@ def serve(arrivals: int, control: int, job: JobInit) -> NoReturn:
     sshds = Sshds(arrivals, poll)
     door, supervisors_end = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
     supervisor_end = _start_supervisor(control, job, door, supervisors_end)
+    started = None if programs is None else Programs(programs)
+    if programs is not None:
+        poll.register(programs, select.POLLIN)
     for each in (door.fileno(), supervisor_end):
         poll.register(each, select.POLLIN)
     while True:
@@ -81,6 +85,8 @@ def serve(arrivals: int, control: int, job: JobInit) -> NoReturn:
                 _open_entrance(door, job.users)
             elif ready == supervisor_end:
                 os._exit(0)
+            elif started is not None and ready == programs:
+                started.attend()
             else:
                 sshds.attend(ready)
 
@@ -187,7 +193,7 @@ def _run_guest(spec: dict[str, Any], wait: int, progress: int, report: int) -> N
         enter_outer_root(spec)
         limit(user_namespaces=spec["user_namespaces"])
         os.write(progress, b"1")
-        serve(spec["arrivals"], spec["control"], job)
+        serve(spec["arrivals"], spec["control"], job, spec.get("programs"))
     except Exception as error:  # noqa: BLE001 - the boundary of this process
         os.write(report, f"failed {error}\n".encode())
     finally:
@@ -211,7 +217,6 @@ def _start_job(spec: dict[str, Any]) -> JobInit:
 
 _COMMAND = (SSHD, "-i", "-f", SSHD_CONFIG)
 _ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
-_OOM_SCORE = 995
 _BACK_OFF_SECONDS = 0.05
 _HANDED = 3
 """Descriptors of a message: standard input, standard output, and the program's socket."""
@@ -255,7 +260,7 @@ class Sshds:
         connection = _socket.socket(fileno=self._arrivals._accept()[0])  # type: ignore[attr-defined]  # noqa: SLF001 - socket.py would cost 4 ms
         try:
             connection.setsockopt(_socket.SOL_SOCKET, _socket.SO_SNDBUF, SEND_BYTES)
-            _start(connection.fileno(), connection.fileno())
+            spawn(_COMMAND, _ENVIRONMENT, [connection.fileno()] * 2)
         finally:
             connection.close()
 
@@ -265,19 +270,9 @@ class Sshds:
         handed = [number for _, _, sent in rights for (number,) in struct.iter_unpack("i", sent)]
         try:
             if len(handed) == _HANDED:  # without room for all, fewer come
-                sshd = os.pidfd_open(_start(*handed[:2]))
+                sshd = os.pidfd_open(spawn(_COMMAND, _ENVIRONMENT, handed[:2]))
                 self._poll.register(sshd, select.POLLIN)
                 self._programs[sshd] = handed.pop()
         finally:
             for each in handed:
                 os.close(each)
-
-
-def _start(stdin: int, stdout: int) -> int:
-    """Start an sshd; return its id. Raises OSError if there is no room for it, or it has ended."""
-    standard = [(os.POSIX_SPAWN_DUP2, stdin, 0), (os.POSIX_SPAWN_DUP2, stdout, 1)]
-    default = (_signal.SIGCHLD,)
-    pid = os.posix_spawn(SSHD, _COMMAND, _ENVIRONMENT, file_actions=standard, setsid=True, setsigdef=default)
-    with open(f"/proc/{pid}/oom_score_adj", "wb", buffering=0) as file:
-        file.write(b"%d" % _OOM_SCORE)  # above PID 1, whose end is that of the VM
-    return pid

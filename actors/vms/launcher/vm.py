@@ -64,9 +64,9 @@ A job can lower its own score to this, no further: the less they differ, the les
 """
 
 
-def make(lock: int, listener: int, control: int) -> int:
+def make(lock: int, listener: int, control: int, programs: int) -> int:
     """Make the sandbox of the spec with these descriptors; return an exit status."""
-    return _start(_monitor, {"lock": lock, "arrivals": listener, "control": control})
+    return _start(_monitor, {"lock": lock, "arrivals": listener, "control": control, "programs": programs})
 
 
 def make_machine(lock: int, listener: int, control: int, commands: int) -> int:

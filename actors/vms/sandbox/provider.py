@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 from actors.vms.description import ProviderDescription
 from actors.vms.host.control_groups import SERVICE_LIMITS, VmLimits, remove_groups
 from actors.vms.host.network import RESOLVER, plan_network
+from actors.vms.host.pipes import PROGRAMS, PipesToVm
 from actors.vms.host.vm_folder import KeyPair, VmRecord
 from actors.vms.host.vms import HostVms, LayerChain
 from actors.vms.provider import USUAL_WEIGHT, SshEndpoint, VmDisk, VmError, VmLost, VmSpec
@@ -166,7 +167,7 @@ class SandboxProvider(HostVms):
                 message = f"VM {vm_id} does not answer: {error_reason(error)}"
                 raise VmError(message) from error
             opened.settimeout(None)
-        return SshEndpoint(opened, record.private_key, record.host_key)
+        return SshEndpoint(opened, record.private_key, record.host_key, pipes=PipesToVm.of(vm))
 
     def disk(self, vm_id: str) -> VmDisk:
         """Return the space of what the VM has written beyond its image or snapshot."""
@@ -242,12 +243,14 @@ def park_vm(
     with ExitStack() as undo:
         listener = undo.enter_context(vm.listen("ssh", socket.SOCK_STREAM))
         control = undo.enter_context(vm.listen("control", socket.SOCK_SEQPACKET))
+        programs = undo.enter_context(vm.bind(PROGRAMS, socket.SOCK_DGRAM))
         connection = undo.enter_context(vm.connect(_left(clock, deadline)))
-        with _run(vm, "vm", spec, zygote, [lock, listener.fileno(), control.fileno()]) as report:
+        with _run(vm, "vm", spec, zygote, [lock, *(each.fileno() for each in (listener, control, programs))]) as report:
             # From now on only the VM's processes hold the listeners: if they die, the queued connection is reset. If
             # this process held them too, the connection would wait until the deadline.
             listener.close()
             control.close()
+            programs.close()
             await_ready(vm, report.fileno(), _left(clock, deadline))
         await_greeting(vm, connection, _left(clock, deadline))
         undo.pop_all()

@@ -13,6 +13,7 @@ import paramiko
 from actors.vms.provider import VmError
 from actors.vms.ssh.errors import CommandTimeout, ConnectionLost
 from actors.vms.ssh.forwarding import VmSocket, remote_forward
+from actors.vms.ssh.pipes import PipeStream, in_bytes
 from actors.vms.ssh.stream import DISCONNECT_ERRORS, Deadline, InteractiveSession, Stream
 from actors.vms.ssh.transport import BoundedSocket, Transport
 from storage import error_reason
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from actors.vms.provider import SshEndpoint, SshSocket
+    from actors.vms.ssh.pipes import FileBytes
     from actors.vms.ssh.stream import Completed, Pty
     from storage import Clock
 
@@ -57,6 +59,7 @@ class Connection:
 
     def __init__(self, endpoint: SshEndpoint, clock: Clock, *, timeout: float = 20.0) -> None:
         self._clock = clock
+        self._pipes = endpoint.pipes
         try:
             _set_socket_options(endpoint.socket)
             sock: Any = BoundedSocket(endpoint.socket)  # it acts as one
@@ -107,6 +110,15 @@ class Connection:
         deadline = Deadline(self._clock, timeout)
         starting = Deadline(self._clock, _START_SECONDS) if timeout is None else deadline
         return Stream(self._start(script, starting), deadline, stdin)
+
+    def transfer(self, script: str, *, stdin: Iterable[bytes | FileBytes] = (), timeout: float) -> Stream | PipeStream:
+        """Start a script that takes or gives much data, as `stream` does, by the shortest way into the VM.
+
+        That is a pipe if the VM is on this host, else SSH. Raises what both do, VmLost, and FileCut.
+        """
+        if self._pipes is None:
+            return self.stream(script, stdin=in_bytes(stdin), timeout=timeout)
+        return PipeStream(self._pipes, script, stdin, Deadline(self._clock, timeout), self._transport.is_active)
 
     def open_socket(self, path: str, *, timeout: float) -> VmSocket:
         """Connect to a listening socket in the VM, for at most ``timeout`` seconds.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 import paramiko
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _CHUNK_BYTES = 1 << 20
 _STDIN_CHUNK_BYTES = 1 << 16
-_MAX_STDERR_BYTES = 1 << 16
+MAX_STDERR_BYTES = 1 << 16
 _PACKET_BYTES = (1 << 15) - 64
 """The most data that a packet of paramiko to OpenSSH has."""
 
@@ -104,7 +104,7 @@ class Stream:
         while True:
             ended = self.ended
             if channel.recv_stderr_ready():
-                self.stderr = (self.stderr + _received(channel.recv_stderr))[-_MAX_STDERR_BYTES:]
+                self.stderr = (self.stderr + _received(channel.recv_stderr))[-MAX_STDERR_BYTES:]
             elif channel.recv_ready():
                 yield _received(channel.recv)
             elif ended:
@@ -134,15 +134,7 @@ class Stream:
         Takes at most ``limit`` bytes of stdout, because a VM may send anything. Raises as iterating does, and
         OutputTooLong.
         """
-        chunks: list[bytes] = []
-        size = 0
-        for chunk in self:
-            size += len(chunk)
-            if size > limit:
-                message = f"a command in the VM printed more than {limit} bytes"
-                raise OutputTooLong(message)
-            chunks.append(chunk)
-        return Completed(self.exit_code, b"".join(chunks), self.stderr)
+        return completed(self, limit)
 
     def close(self) -> None:
         """Close the channel; the command in the VM gets no signal. Idempotent."""
@@ -192,6 +184,29 @@ class Stream:
                 message = "the command takes no more"
                 raise OSError(message)
             rest = rest[sent:]
+
+
+class Output(Protocol):
+    """The output of a program, as far as `completed` needs it."""
+
+    exit_code: int
+    stderr: bytes
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield chunks until the program has ended."""
+
+
+def completed(output: Output, limit: int) -> Completed:
+    """Return the outcome of a program once it has ended. Raises as its output does, and OutputTooLong."""
+    chunks: list[bytes] = []
+    size = 0
+    for chunk in output:
+        size += len(chunk)
+        if size > limit:
+            message = f"a command in the VM printed more than {limit} bytes"
+            raise OutputTooLong(message)
+        chunks.append(chunk)
+    return Completed(output.exit_code, b"".join(chunks), output.stderr)
 
 
 def _received(receive: Callable[[int], bytes]) -> bytes:

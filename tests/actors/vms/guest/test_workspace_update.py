@@ -16,15 +16,17 @@ from typing import Any
 import pytest
 
 from actors.vms import (
-    Completed,
     Connection,
+    FileBytes,
     LaidFile,
     SourceError,
+    Stream,
     in_job,
     lay_files,
     update_workspace,
     write_source_manifest,
 )
+from actors.vms.ssh.pipes import PipeStream, in_bytes
 from storage import SystemClock
 from tests.actors.vms.conftest import Vm
 
@@ -83,11 +85,11 @@ class MeteredConnection(Connection):
     sent = 0
     dies = False
 
-    def run(self, script: str, *, stdin: bytes | Iterable[bytes] = b"", **options: Any) -> Completed:
-        return super().run(script, stdin=self._sending([stdin] if isinstance(stdin, bytes) else stdin), **options)
+    def transfer(self, script: str, *, stdin: Iterable[bytes | FileBytes] = (), **options: Any) -> Stream | PipeStream:
+        return super().transfer(script, stdin=self._sending(stdin), **options)
 
-    def _sending(self, packets: Iterable[bytes]) -> Iterator[bytes]:
-        for packet in packets:
+    def _sending(self, packets: Iterable[bytes | FileBytes]) -> Iterator[bytes]:
+        for packet in in_bytes(packets):
             self.sent += len(packet)
             if self.dies:
                 yield packet[: len(packet) // 2]
