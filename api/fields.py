@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, 
 from actors.ir import MAX_INPUT_CHARS, MOST_INPUTS, ScheduleTimes
 from actors.notifications import checked_events, endpoint_url
 from api.operations.body import MAX_LONG_TEXT, MAX_TEXT
-from storage import ENVIRONMENT_NAME, BuildEvent, EmailInvalid, Role, VerifiedEvent, email_address
+from storage import ENVIRONMENT_NAME, MAX_SECRET_BYTES, BuildEvent, EmailInvalid, Role, VerifiedEvent, email_address
 
 
 def _without_nul(value: str) -> str:
@@ -179,7 +179,9 @@ Approvers = Annotated[
 ]
 """Roles and e-mail addresses of members."""
 
-SecretValue = Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": 2**16, "pattern": r"^[^\u0000]*$"})]
+SecretValue = Annotated[
+    str, Field(json_schema_extra={"minLength": 1, "maxLength": MAX_SECRET_BYTES, "pattern": r"^[^\u0000]*$"})
+]
 """The value of a secret; the storage checks it."""
 
 _NOT_IN_LIMIT = r"^[^\u0000-\u001f]+$"

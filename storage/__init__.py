@@ -224,6 +224,7 @@ if TYPE_CHECKING:
     )
     from storage.records.pages import Page
     from storage.records.pipelines import (
+        MAX_SECRET_BYTES,
         MOST_SCHEDULES,
         CancelSuperseded,
         Declaration,

@@ -42,7 +42,7 @@ _SMALL_BODY = 64 * 2**10
 """The most bytes of a body without an archive, a secret, or a report of a source host."""
 
 _SECRET_BODY = 400 * 2**10
-"""The most bytes of a body that sets a secret: JSON may need six for each of the 64 KiB of its value."""
+"""The most bytes of a body that sets a secret: JSON may need six for each byte of its value."""
 
 _OF_ORGANIZATION = r"/api/v0/organizations/[^/]+/(?:pipelines/[^/]+/)?"
 _TAKES_ARCHIVE = pattern(_OF_ORGANIZATION + r"builds/?")

@@ -7,10 +7,10 @@ owner of the service needs no mail: a link that the host prints proves the owner
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from api.errors.catalog import ApiError
-from api.operations.operation import POST, Call, operation
+from api.operations.operation import POST, Call, Operation, operation
 from api.operations.things import AUTH
 from api.sign_in.answers import AuthTokenResponse
 from api.sign_in.passkeys import REGISTRATION_ERRORS, ChallengeId, NewCredential, PasskeyChallengeResponse
@@ -33,13 +33,53 @@ if TYPE_CHECKING:
     from api.fields import RequiredText, Text
     from storage import User
 
-_SIGN_UP = f"{AUTH}/passkey/signup"
-_RECOVER = f"{AUTH}/recover"
-_SIGN_UP_TAG = "passkey sign up"
-_RECOVERY_TAG = "recovery"
-_ERRORS = ("rate_limited", "passkey_token_invalid", "passkey_signup_email_taken", "signup_closed")
+R = TypeVar("R")
+
+
+@immutable
+class _Way:
+    """A way to a passkey by a link: its path, its tag and the errors of its link."""
+
+    path: str
+    tag: str
+    errors: tuple[str, ...]
+
+    def begin(self, id: str, answer: str) -> Callable[[Callable[..., R]], Operation[R]]:
+        """Declare the operation that sends the link."""
+        return self._step(id, "begin", answer, ("rate_limited",), status=204, once=False, changes=False)
+
+    def options(self, id: str) -> Callable[[Callable[..., R]], Operation[R]]:
+        """Declare the operation that gives a challenge."""
+        return self._step(id, "options", "The challenge.", self.errors, status=200, once=True, changes=False)
+
+    def finalize(self, id: str, answer: str) -> Callable[[Callable[..., R]], Operation[R]]:
+        """Declare the operation that takes the passkey, and signs in."""
+        errors = (*self.errors, *REGISTRATION_ERRORS)
+        return self._step(id, "finalize", answer, errors, status=200, once=True, changes=True)
+
+    def _step(
+        self, id: str, step: str, answer: str, errors: tuple[str, ...], *, status: int, once: bool, changes: bool
+    ) -> Callable[[Callable[..., R]], Operation[R]]:
+        return operation(
+            id,
+            POST,
+            f"{self.path}/{step}",
+            answer,
+            status=status,
+            errors=errors,
+            security="public",
+            limited=True,
+            once=once,
+            changes=changes,
+            tag=self.tag,
+        )
+
+
 _LINK_ERRORS = ("rate_limited", "passkey_token_invalid")
-_CHALLENGE = "The challenge."
+_SIGN_UP = _Way(
+    f"{AUTH}/passkey/signup", "passkey sign up", (*_LINK_ERRORS, "passkey_signup_email_taken", "signup_closed")
+)
+_RECOVERY = _Way(f"{AUTH}/recover", "recovery", _LINK_ERRORS)
 
 
 @immutable
@@ -105,18 +145,7 @@ class _Person:
     owner_token: str | None
 
 
-@operation(
-    "passkeySignupBegin",
-    POST,
-    f"{_SIGN_UP}/begin",
-    "If the address may sign up, it gets a link.",
-    status=204,
-    errors=("rate_limited",),
-    security="public",
-    limited=True,
-    changes=False,
-    tag=_SIGN_UP_TAG,
-)
+@_SIGN_UP.begin("passkeySignupBegin", "If the address may sign up, it gets a link.")
 def begin_sign_up(call: Call, body: PasskeySignupBeginRequest) -> None:
     """Send a link that proves an e-mail address, which is good for 24 hours.
 
@@ -126,18 +155,7 @@ def begin_sign_up(call: Call, body: PasskeySignupBeginRequest) -> None:
     call.later.sign_in_mail.sign_up(body.email, body.name)
 
 
-@operation(
-    "passkeySignupOptions",
-    POST,
-    f"{_SIGN_UP}/options",
-    _CHALLENGE,
-    errors=_ERRORS,
-    security="public",
-    limited=True,
-    once=True,
-    changes=False,
-    tag=_SIGN_UP_TAG,
-)
+@_SIGN_UP.options("passkeySignupOptions")
 def challenge_sign_up(call: Call, body: PasskeySignupOptionsRequest) -> PasskeyChallengeResponse:
     """Get a challenge for the first passkey of a new account. The link can be used again."""
     token = body.verification_token
@@ -153,17 +171,7 @@ def challenge_sign_up(call: Call, body: PasskeySignupOptionsRequest) -> PasskeyC
     )
 
 
-@operation(
-    "passkeySignupFinalize",
-    POST,
-    f"{_SIGN_UP}/finalize",
-    "The session and the new user.",
-    errors=(*_ERRORS, *REGISTRATION_ERRORS),
-    security="public",
-    limited=True,
-    once=True,
-    tag=_SIGN_UP_TAG,
-)
+@_SIGN_UP.finalize("passkeySignupFinalize", "The session and the new user.")
 def finish_sign_up(call: Call, body: PasskeySignupFinalizeRequest) -> AuthTokenResponse:
     """Make an account with the passkey that answered a challenge, and sign in. Uses up the link."""
     token = body.verification_token
@@ -178,18 +186,7 @@ def finish_sign_up(call: Call, body: PasskeySignupFinalizeRequest) -> AuthTokenR
     return _signed_in(call, PasskeyPurpose.SIGN_UP, token, body, account, "passkey")
 
 
-@operation(
-    "recoverBegin",
-    POST,
-    f"{_RECOVER}/begin",
-    "If the address has an account, it gets a link.",
-    status=204,
-    errors=("rate_limited",),
-    security="public",
-    limited=True,
-    changes=False,
-    tag=_RECOVERY_TAG,
-)
+@_RECOVERY.begin("recoverBegin", "If the address has an account, it gets a link.")
 def begin_recovery(call: Call, body: RecoverBeginRequest) -> None:
     """Send a magic link to an account's address, which is good for 15 minutes.
 
@@ -199,18 +196,7 @@ def begin_recovery(call: Call, body: RecoverBeginRequest) -> None:
     call.later.sign_in_mail.recovery(body.email)
 
 
-@operation(
-    "recoverOptions",
-    POST,
-    f"{_RECOVER}/options",
-    _CHALLENGE,
-    errors=_LINK_ERRORS,
-    security="public",
-    limited=True,
-    once=True,
-    changes=False,
-    tag=_RECOVERY_TAG,
-)
+@_RECOVERY.options("recoverOptions")
 def challenge_recovery(call: Call, body: RecoverOptionsRequest) -> PasskeyChallengeResponse:
     """Get a challenge for a new passkey of the account. The link can be used again."""
     token = body.magic_link_token
@@ -220,17 +206,7 @@ def challenge_recovery(call: Call, body: RecoverOptionsRequest) -> PasskeyChalle
     return call.later.passkeys.begin(PasskeyPurpose.RECOVERY, token, handle=handle, email=user.email, name=user.name)
 
 
-@operation(
-    "recoverFinalize",
-    POST,
-    f"{_RECOVER}/finalize",
-    "The session and the user.",
-    errors=(*_LINK_ERRORS, *REGISTRATION_ERRORS),
-    security="public",
-    limited=True,
-    once=True,
-    tag=_RECOVERY_TAG,
-)
+@_RECOVERY.finalize("recoverFinalize", "The session and the user.")
 def finish_recovery(call: Call, body: RecoverFinalizeRequest) -> AuthTokenResponse:
     """Add the passkey that answered a challenge to the account, and sign in. Uses up the link.
 

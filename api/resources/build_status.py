@@ -17,9 +17,12 @@ from api.operations.operation import Call
 from api.operations.things import readable_pipeline
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import falcon
 
     from api.middleware.authentication import Access
+    from api.openapi.operations import Responder
     from api.operations.operation import Service
     from storage import Storage
 
@@ -31,11 +34,20 @@ _BRANCH = Parameter(
     "The branch whose latest build is shown; by default the pipeline's default branch.",
     {"type": "string", "examples": ["main"]},
 )
-_BADGE_ANSWERS = (
-    Answer(200, "The badge.", media_type=_SVG, headers=ETAG),
-    NOT_MODIFIED,
-    Answer(404, "A badge that says `unknown`: there is no such pipeline, or you may not read it.", media_type=_SVG),
-)
+_UNKNOWN = "A badge that says `unknown`: there is no such pipeline, or you may not read it."
+
+
+def _badge(id: str) -> Callable[[Responder], Responder]:
+    """Declare the responder of a badge."""
+    return operation(
+        id,
+        Answer(200, "The badge.", media_type=_SVG, headers=ETAG),
+        NOT_MODIFIED,
+        Answer(404, _UNKNOWN, media_type=_SVG),
+        errors=("route_not_found",),  # of a name with a line break
+        parameters=(_BRANCH,),
+        security="optional",
+    )
 
 
 class BadgeResource:
@@ -45,13 +57,7 @@ class BadgeResource:
         self._storage = storage
         self._access = access
 
-    @operation(
-        "getBadge",
-        *_BADGE_ANSWERS,
-        errors=("route_not_found",),  # of a name with a line break
-        parameters=(_BRANCH,),
-        security="optional",
-    )
+    @_badge("getBadge")
     def on_get(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str) -> None:
         """Get the state of a pipeline's latest build as an image.
 
@@ -71,13 +77,7 @@ class CoverageBadgeResource:
         self._access = access
         self._service = service
 
-    @operation(
-        "getCoverageBadge",
-        *_BADGE_ANSWERS,
-        errors=("route_not_found",),  # of a name with a line break
-        parameters=(_BRANCH,),
-        security="optional",
-    )
+    @_badge("getCoverageBadge")
     def on_get(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str) -> None:
         """Get the coverage of a pipeline's latest build that passed as an image.
 

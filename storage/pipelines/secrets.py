@@ -14,7 +14,7 @@ from storage.errors import PipelineGone, SealBroken, SecretInvalid, SecretNotAll
 from storage.models.builds import AttemptRow, JobRow
 from storage.models.pipelines import PipelineRow, SecretRow
 from storage.pipelines.secret_limits import changed_limits, is_limited, limits_of, refusal, refusal_of_build
-from storage.records.pipelines import Secret, SecretLimitChanges, SecretLimits, SecretScope
+from storage.records.pipelines import MAX_SECRET_BYTES, Secret, SecretLimitChanges, SecretLimits, SecretScope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +29,6 @@ _LIMITS: Slots[SecretLimits] = Slots(SecretLimits, SecretRow)
 _SCOPE: Slots[SecretScope] = Slots(SecretScope, SecretRow)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}", re.ASCII)
 _RESERVED = re.compile(r"CI|CI_.*|HOME|PATH", re.ASCII)
-_MAX_BYTES = 64 * 1024
 _NO_CHANGES: SecretLimitChanges = {}
 
 
@@ -277,8 +276,8 @@ def _check(name: str, value: str) -> None:
         size = len(value.encode())
     except UnicodeEncodeError:
         raise SecretInvalid("value: expected Unicode without lone surrogates") from None
-    if not 1 <= size <= _MAX_BYTES:
-        raise SecretInvalid(f"value: expected 1 to {_MAX_BYTES} bytes of UTF-8, not {size}")
+    if not 1 <= size <= MAX_SECRET_BYTES:
+        raise SecretInvalid(f"value: expected 1 to {MAX_SECRET_BYTES} bytes of UTF-8, not {size}")
 
 
 def _seal_context(scope: SecretScope, name: str) -> bytes:

@@ -284,6 +284,10 @@ class SecretScope:
     pipeline_id: int | None = None
 
 
+MAX_SECRET_BYTES = 64 * 2**10
+"""The most bytes of a secret's value, in UTF-8."""
+
+
 @immutable
 class SecretLimits:
     """The builds and jobs that a secret is for: patterns, of which one of each kind has to match.
