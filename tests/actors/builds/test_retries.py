@@ -9,7 +9,7 @@ import pytest
 from actors import retry
 from actors.builds.build_supervisors import BuildSupervisors
 from actors.builds.supervisor import BuildSupervisor
-from actors.messages import BuildMessage, BuildTimedOut, CancelBuild, ChildStopped
+from actors.messages import BuildMessage, BuildTimedOut, CancelBuild, ChildStopped, Reap
 from storage import Build, BuildBusy, BuildNotFinished, BuildState, JobState
 from storage.builds.builds import Builds
 from tests.actors.conftest import Host
@@ -124,6 +124,7 @@ def test_jobs_in_whose_disk_it_builds_run_again(host: Host):
     host.finish(build)
     kept = until(host.storage.kept_disks.all, "the disk of the failed job, which keeps those below it")
     host.storage.kept_disks.drop(each.snapshot for each in kept)  # as after some days
+    host.engine.addresses.root.post(Reap())
     until(lambda: not host.storage.snapshots.all(), "the end of the disks")
     retried(host, build)
     assert host.finish(build).state is BuildState.PASSED
