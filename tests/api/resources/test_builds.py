@@ -36,6 +36,8 @@ def test_a_build_is_created_scheduled_and_set_going(world: World, pipeline: Pipe
         "strict_shell": False,
         "warnings": [],
         "inputs": {},
+        "base_commit": None,
+        "merge_commit": None,
     }
     assert world.engine.added == 1
 
