@@ -93,7 +93,7 @@ class _Shown(StoredRecord):
 
 
 def _shown(value: object) -> object:
-    """Return the value of a field; that of a record is its model."""
+    """Return the value of a field for a model; a record becomes its model."""
     if isinstance(value, tuple):
         return tuple(map(_shown, value))
     kind: Any = type(value)
@@ -117,7 +117,7 @@ def model_of(record: Any) -> type[StoredRecord]:  # noqa: ANN401 - mypy takes no
 
 
 def _modelled(kind: Any) -> Any:  # noqa: ANN401 - any type
-    """Return the type in a model of a type in a record."""
+    """Return the type of a model's field for the type of a record's field."""
     if get_origin(kind) is tuple:
         item: Any = _modelled(get_args(kind)[0])
         return tuple[item, ...]
@@ -156,7 +156,7 @@ def body_model_of(body: Any) -> type[RequestBody]:  # noqa: ANN401 - mypy takes 
 
 
 def _with_choices(kind: Any) -> Any:  # noqa: ANN401 - any type
-    """Return the type of a field of a body that takes the values of an enum, and makes members of them."""
+    """Return the type of a field; that of an enum takes its values, and gives its members."""
     if isinstance(kind, type) and issubclass(kind, StrEnum):
         return Annotated[Literal[tuple(each.value for each in kind)], AfterValidator(kind)]
     if get_origin(kind) in {Union, UnionType}:
@@ -165,7 +165,7 @@ def _with_choices(kind: Any) -> Any:  # noqa: ANN401 - any type
 
 
 def _described(field: BodyField, kind: Any) -> Any:  # noqa: ANN401 - any type
-    """Return the type of a field with what the field says of it."""
+    """Return the type of a field with its description and bounds."""
     if field.about is None:
         return kind
     least, greatest = field.bounds or (None, None)

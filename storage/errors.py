@@ -123,7 +123,7 @@ class TooManyEnvironments(StorageError):
 
 
 class JobsJoined(StorageError):
-    """The build has more jobs than were known as others were planned for it."""
+    """Jobs have joined the build since these were planned for it: plan them again."""
 
 
 class PipelineGone(StorageError):

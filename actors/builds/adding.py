@@ -116,7 +116,7 @@ def _add_planned(
 
 
 def built_of(storage: Storage, build: Build, pipeline: Pipeline) -> Built:
-    """Return what a stored build is of."""
+    """Return the source, event and variables of a stored build, for its plan."""
     return Built.of(
         branch=build.branch or "",
         commit=build.commit or "",

@@ -62,7 +62,7 @@ def end_holds(storage: Storage, providers: Providers) -> None:
 
 
 def _is_lost(providers: Providers, lease: Lease) -> bool:
-    """Tell whether a VM is gone; not while nobody can tell, or while it is being made, as that of a fork."""
+    """Tell whether a VM is gone; False while it is being made, and if its provider does not answer."""
     if lease.state is LeaseState.CREATING:
         return False
     try:
@@ -309,7 +309,7 @@ class Reaper:
         return render is None or render.finished_at is not None or render.lease_id != lease.id
 
     def _is_lost(self, lease: Lease) -> bool:
-        """Tell whether the VM of a lease without a job is gone, or was never made; not while nobody can tell."""
+        """Tell whether the VM of a lease without a job is gone, or was never made; False if nobody can tell."""
         if lease.state is LeaseState.PARKED:
             provider = self._providers.of(lease)
             try:

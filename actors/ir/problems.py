@@ -119,13 +119,13 @@ class Problem:
     title: str | None
 
     def row(self, before: int) -> ProblemRow:
-        """Return it as a row, for another process; so many lines are before those of its log."""
+        """Return it as a row, for another process; ``before`` is the number of lines in earlier logs."""
         at = before + self.log_line
         return self.matcher, at, str(self.level), self.message, self.path, self.line, self.column, self.title
 
 
 def find_problems(lines: Iterable[str], names: Sequence[str]) -> Iterator[Problem]:
-    """Yield the problems that lines of a log name, each once, by the first of these matchers."""
+    """Yield the problems in lines of a log, each once, as the first matcher that finds it says."""
     searches = [_Search(name, MATCHERS[name]) for name in names if name in MATCHERS]
     known = set()
     for number, line in enumerate(lines, start=1):

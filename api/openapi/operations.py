@@ -119,7 +119,7 @@ def performs(operation_id: str) -> Callable[[Responder], Responder]:
 
 @immutable
 class Endpoint:
-    """A path and a method, in lower case, with the documented function behind both and its declaration."""
+    """A documented function, its declaration, its path, and its method in lower case."""
 
     path: str
     method: str

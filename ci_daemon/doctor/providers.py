@@ -56,7 +56,7 @@ def _configured(config: Config) -> Iterator[str | None]:
 
 
 def _of_organizations(state_dir: Path) -> set[str]:
-    """Return what organizations have chosen; nothing where another check complains of the database."""
+    """Return the choices of organizations; none if the database cannot be read, which another check tells."""
     try:
         with frozen(state_dir) as database:
             return database.providers() if database.schema_version == schema_of_release() else set()
@@ -114,7 +114,7 @@ def _boot_of_machines(settings: QemuSettings) -> Iterator[Check]:
 
 
 def _acceleration(settings: QemuSettings) -> Check:
-    """See by a boot if KVM works."""
+    """Check by a boot whether KVM works."""
     with tempfile.TemporaryDirectory(prefix="ci-daemon-doctor-") as folder:
         try:
             boot = BootFiles.make(Path(folder), settings.system)

@@ -46,7 +46,7 @@ def _moved(job: NewJob, places: dict[int, int]) -> NewJob:
 
 
 def without_deployments(plan: Plan, chosen: Iterable[str]) -> Plan:
-    """Return the plan in which jobs with a gate are skipped, unless they are chosen.
+    """Return the plan, with jobs that have a gate skipped unless they are chosen.
 
     Nobody approves anything here, and no pipeline deploys because somebody tried it.
     """

@@ -46,7 +46,7 @@ class GeneratedJobs:
         return self._text.one(job_id=job_id) or None
 
     def has_generated(self, job: Job) -> bool:
-        """Tell whether jobs of the build come from a job, perhaps from before the build was retried."""
+        """Tell whether a job has generated jobs of the build, also before a retry."""
         return self._of.one(build_id=job.build_id, uuid=job.uuid) is not None
 
     def add(self, build: Build, maker: Job, before: int, jobs: Sequence[NewJob]) -> None:

@@ -219,7 +219,7 @@ class JobInserter:
         self._insert_edges(self._ids.all(build_id=build.id), jobs)
 
     def _insert_edges(self, ids: Sequence[int], jobs: Sequence[NewJob]) -> None:
-        """Insert an edge for each dependency of the last jobs of a build, which has these ids."""
+        """Insert the edges of the last jobs of a build; ``ids`` are those of all its jobs."""
         self._insert_edge.run_many(
             {
                 "from_id": ids[each.position],

@@ -55,7 +55,7 @@ def generated_file(connection: vms.Connection, path: str, *, timeout: float) -> 
 
 @immutable
 class _Planned:
-    """The jobs of a file, planned while their build had so many others, and what was read of it."""
+    """The planned ``jobs`` of a file, the document ``read``, and the number of jobs ``known`` before."""
 
     known: int
     read: dict[str, Any]
@@ -126,7 +126,7 @@ class JobGeneration:
         except UnicodeDecodeError as error:
             line = content.count(b"\n", 0, error.start) + 1
             raise NotGenerated(f"{self._name}:{line}:1: the file is not UTF-8") from None
-        if masker.masked(text) != text:  # who reads what a job runs may not be who may read its secrets
+        if masker.masked(text) != text:  # commands are shown to people who may not see secrets
             message = f"{self._name}: the file has a secret in it: name it in the `secrets` of the jobs that need it"
             raise NotGenerated(message)
         return text
@@ -188,7 +188,7 @@ class JobGeneration:
 
 
 def _awaited(jobs: Sequence[Job], edges: Iterable[Edge]) -> dict[int, tuple[Dependency, ...]]:
-    """Return what the jobs that their conditions have skipped wait for."""
+    """Return the dependencies of the jobs that were skipped by their conditions, by the ids of these jobs."""
     positions = {each.id: each.position for each in jobs}
     skipped = {each.id for each in jobs if each.skipped_by_condition}
     found: dict[int, tuple[Dependency, ...]] = {}

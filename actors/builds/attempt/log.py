@@ -34,7 +34,7 @@ _PASSING = NO_ROOM | {errno.EBADF}
 
 _PAUSE = 1.0
 _SEARCHED_BYTES = 16 << 20
-"""The bytes of a log that are searched for problems: its first."""
+"""The size of the beginning of a log that is searched for problems."""
 
 MOST_FOUND = 1_000
 

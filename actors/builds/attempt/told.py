@@ -158,9 +158,9 @@ def written_annotations(content: bytes, size: int, masker: Masker) -> WrittenAnn
 
 
 def bounded(annotations: tuple[Annotation, ...], more: int = 0) -> tuple[Annotation, ...]:
-    """Return as many annotations as a job may have; the last one then counts those that are left out.
+    """Return at most as many annotations as a job may have; the last one counts those that are left out.
 
-    There are ``more`` beside these.
+    ``more`` is the number of annotations beside these.
     """
     if len(annotations) + more <= MOST_ANNOTATIONS:
         return annotations

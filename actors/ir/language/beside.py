@@ -1,4 +1,4 @@
-"""The jobs that a build has already, as those that join it later have to know them. Pure."""
+"""The jobs that a build has already, for the check of jobs that join it later. Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 
 @immutable
 class KnownJob:
-    """A job of a build by its ``key``, of a cell also by ``of``, the key of the job with the matrix.
+    """A job of a build.
 
-    ``awaits`` is what it waits for, if its own condition has ``skipped`` it. ``bytes`` are those of its command,
-    variables and services.
+    ``of`` is the key under which its file declares it; the ``key`` of a cell has the cell's values, too. ``awaits`` are
+    its dependencies if its own condition has ``skipped`` it. ``bytes`` is the size of its command, variables and
+    services.
     """
 
     key: str
@@ -32,7 +33,7 @@ class KnownJob:
 class Beside:
     """The jobs of a build in its order; the one at the position ``maker`` generates more.
 
-    These may generate others themselves if they ``may_generate``: the chain of makers is bounded.
+    The new jobs may generate others in turn if they ``may_generate``: this goes to a limited depth.
     """
 
     jobs: tuple[KnownJob, ...] = ()
@@ -60,4 +61,4 @@ class Beside:
 
 
 ALONE = Beside()
-"""No jobs: those that are read are all of a build."""
+"""No jobs, for a file that declares all jobs of a build."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _OF_PIPELINES = ("name", "slug", "on", "timeout", "concurrency")
 _MARKED = 3
-"""The length of the paths to the keys of jobs, which is as deep as what a plan complains of."""
+"""The most parts of a path whose place is kept: mistakes of a plan lead to a key of a job at most."""
 
 Pipeline.model_rebuild()  # now: each fork would build its models again
 

@@ -148,7 +148,7 @@ def _needed(job: Job, path: _Path) -> Iterator[tuple[str, _Path]]:
 
 
 def _of_files(pipeline: Pipeline, job: Job, path: _Path, known: Mapping[str, list[KnownJob]]) -> Iterator[Fault]:
-    """Yield the jobs whose files a job takes, and which keep none."""
+    """Yield the mistakes of a job that takes files of jobs which keep none."""
     for name in job.files or ():
         of = pipeline.jobs.get(name)
         if of is None:
@@ -243,7 +243,7 @@ def _of_condition(job: Job, condition: Condition, path: _Path, inputs: Mapping[s
 
 
 def _of_cycle(pipeline: Pipeline) -> Iterator[Fault]:
-    """Yield the first cycle of jobs that need each other; one of a single job is told by itself."""
+    """Yield the first cycle of several jobs; one job that needs itself is found elsewhere."""
     done: set[str] = set()
     for start in pipeline.jobs:
         ahead: list[tuple[str, Iterator[str]]] = [(start, iter(_before(pipeline, start)))] if start not in done else []
@@ -266,7 +266,7 @@ def _of_cycle(pipeline: Pipeline) -> Iterator[Fault]:
 
 
 def in_order(pipeline: Pipeline) -> list[str]:
-    """Return the keys of jobs, each after what it depends on, else as they stand. Raises IrError."""
+    """Return the keys of jobs in the order of the file, but each after its dependencies. Raises IrError."""
     places = {key: place for place, key in enumerate(pipeline.jobs)}
     depends_on = [
         tuple(Dependency(place) for place in sorted({places[each] for each in _before(pipeline, key)}))
@@ -283,7 +283,7 @@ def _before(pipeline: Pipeline, key: str) -> list[str]:
 
 
 def faults_of_texts(pipeline: Pipeline) -> Iterator[Fault]:
-    """Yield the unknown names in texts, and those that must not stand where they do."""
+    """Yield the unknown names in texts, and names where they are not replaced."""
     of_build = [*(f"build.{name}" for name in NAMED), *(f"{_INPUTS}{name}" for name in pipeline.inputs)]
     left = _MOST_NAMES
     for path, text, known in _texts_with_names(pipeline, of_build):

@@ -17,7 +17,7 @@ _NOT_IN_GLOBS = frozenset("?+[]!\\{}$")
 
 
 def file_glob(pattern: str) -> str | None:
-    """Return a glob of files as one of the language, where ``**`` is a whole segment; None if it has none."""
+    """Return a glob in the language, where ``**`` is a whole segment; None if it cannot be written there."""
     if not pattern or _NOT_IN_GLOBS & set(pattern) or label(pattern) != pattern or pattern.startswith(("/", "-")):
         return None
     segments: list[str] = []
@@ -37,7 +37,7 @@ def is_file(path: str) -> bool:
 
 
 def tell_of_folders(at: Located, key: str, glob: str, omissions: Omissions) -> None:
-    """Note that a glob whose last segment may name a folder also matches all below it here."""
+    """Note that here a glob takes all files of a folder, if its last segment may name one."""
     last = glob.rpartition("/")[2]
     if last not in {"**", ""} and ("." not in last or last == "*"):
         why = f"{label(glob)} is kept, and matches what is below a folder of this name, too"
@@ -51,7 +51,7 @@ NOT_KEPT = "it is not kept: name the folders in `keep` of the jobs"
 """The note on a cache whose folders are not known."""
 
 MOST_FOLDERS = 8
-"""The most folders of a job that are kept of another system's."""
+"""The most cached folders of another system's job that are kept."""
 
 _NOT_IN_FOLDERS = frozenset("*?[]{}!$\\")
 

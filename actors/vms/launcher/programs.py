@@ -29,7 +29,7 @@ _AROUND = 'sh -c "$1" 3>&-; echo $? >&3'
 _SCRIPT_BYTES = 1 << 16
 _STREAMS = 4
 _FIRST_FREE = 16
-"""Descriptors from here on are none that a program gets, so that none is replaced before its turn."""
+"""The first descriptor above those of a program; copies go there first, so none is overwritten."""
 
 _BACK_OFF_SECONDS = 0.05
 _OOM_SCORE = 995

@@ -19,7 +19,7 @@ _MOST_SHOWN = 10
 _LINES = 15
 _TAIL_BYTES = 16 * 2**10
 _COUNTED_BYTES = 2**20
-"""The lines of a longer log are not counted, as that reads all of it; its end is opened then."""
+"""The size of a log up to which its lines are counted; a longer one is opened at its end."""
 
 _LONGEST_LINE = 500
 _DEEPEST = 6
@@ -50,7 +50,7 @@ class FailedJob:
 
 
 def failed_jobs(view: BuildView, logs: LogFiles) -> list[FailedJob]:
-    """Return the first jobs that failed a build; once logs have expired without their ends."""
+    """Return the first jobs that failed a build, with the ends of their logs unless these have expired."""
     return [FailedJob(job, _tail(view.build, job, logs)) for job in view.failed[:_MOST_SHOWN]]
 
 
