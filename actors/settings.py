@@ -178,6 +178,12 @@ class CacheSettings:
 class JobSettings:
     """Section ``[jobs]``: time-outs of each job, and its limits on disk, logs and retries."""
 
+    secret_networks: tuple[str, ...] = setting(
+        (),
+        "The networks of this host's surroundings from which secrets may be fetched, also without encryption, as in"
+        ' `"10.1.0.0/16"`; all others must be public.',
+        live=True,
+    )
     step_timeout: int = setting(
         3600, "The most seconds that a step runs if it sets no time-out of its own.", at_least=1, live=True
     )
@@ -234,7 +240,13 @@ class JobSettings:
         """Return ``min_free_disk_gb`` in bytes."""
         return int(self.min_free_disk_gb * 2**30)
 
+    @property
+    def allowed_secret_networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
+        """The networks from which secrets may be fetched although they are not public."""
+        return networks_of(self.secret_networks)
+
     def __post_init__(self) -> None:
+        _ = self.allowed_secret_networks
         for name, value in self.env.items():
             if not _VARIABLE.fullmatch(name):
                 raise ValueError(f'env: "{name}" is no name of a variable')

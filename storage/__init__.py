@@ -63,6 +63,7 @@ if TYPE_CHECKING:
         SecretInvalid,
         SecretNotAllowed,
         SecretNotFound,
+        SecretUnavailable,
         SignUpClosed,
         SlugTaken,
         SoleOwner,

@@ -226,6 +226,10 @@ class SecretNotAllowed(StorageError):
         )
 
 
+class SecretUnavailable(StorageError):
+    """A secret could not be fetched from elsewhere; the message says why, and has nothing of the answer."""
+
+
 class SlugTaken(StorageError):
     """The organization has another pipeline with this slug."""
 

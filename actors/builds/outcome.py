@@ -11,7 +11,7 @@ from actors.builds.attempt.log import LogNotKept
 from actors.builds.attempt.shared_workspaces import WorkspaceMissing
 from actors.builds.attempt.taken_files import FilesMissing
 from actors.builds.states import JobEvent
-from storage import JobErrorCode, JobState, Outcome, SecretNotAllowed, SecretNotFound, immutable
+from storage import JobErrorCode, JobState, Outcome, SecretNotAllowed, SecretNotFound, SecretUnavailable, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -148,6 +148,13 @@ def timeout_on_record(job: Job) -> JobFailure | None:
     return JobFailure(JobErrorCode(job.error_code or JobErrorCode.INTERNAL_ERROR), job.error_message or "")
 
 
+_SECRET_CODES = {
+    SecretNotFound: JobErrorCode.SECRET_NOT_FOUND,
+    SecretNotAllowed: JobErrorCode.SECRET_NOT_ALLOWED,
+    SecretUnavailable: JobErrorCode.SECRET_UNAVAILABLE,
+}
+
+
 def failure_of(error: Exception) -> JobFailure:
     """Return the failure that an error of a phase means for its job (engine.md, "Error codes")."""
     match error:
@@ -159,10 +166,8 @@ def failure_of(error: Exception) -> JobFailure:
             return JobFailure(JobErrorCode.SOURCE_FETCH_FAILED, str(error))
         case FilesMissing() | vms.FilesNotLaid():
             return JobFailure(JobErrorCode.FILES_MISSING, str(error))
-        case SecretNotFound() | SecretNotAllowed():
-            missing = isinstance(error, SecretNotFound)
-            code = JobErrorCode.SECRET_NOT_FOUND if missing else JobErrorCode.SECRET_NOT_ALLOWED
-            return JobFailure(code, str(error))
+        case SecretNotFound() | SecretNotAllowed() | SecretUnavailable():
+            return JobFailure(_SECRET_CODES[type(error)], str(error))
         case EnvironmentTooLarge():
             return JobFailure(JobErrorCode.ENV_TOO_LARGE, str(error))
         case vms.ServiceFailed():

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import logging
-import socket
 import time
-from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 import httpcore
 
+from actors.outgoing import AddressRefused, checked_addresses, usual_context
 from actors.timed_http import Deadline, TimedBackend
-from actors.vms.public_addresses import is_public, is_within
 from storage import DatabaseUnavailable, EndpointAnswer, SealBroken, error_reason
 
 if TYPE_CHECKING:
@@ -37,10 +35,7 @@ _HEADERS = {
 _log = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 1.0
-
-
-class _Refused(Exception):
-    """The service does not connect to this endpoint; the message says why."""
+_NETWORKS_SETTING = "notifications.networks"
 
 
 class EndpointClient:
@@ -52,7 +47,7 @@ class EndpointClient:
 
     def __init__(self, ssl_context: Callable[[], ssl.SSLContext] | None = None) -> None:
         """Store what makes the context of encrypted connections; by default it is that of httpx."""
-        self._ssl_context = ssl_context or _usual_context
+        self._ssl_context = ssl_context or usual_context
 
     def post(self, settings: NotificationSettings, url: str, body: bytes, headers: Mapping[str, str]) -> EndpointAnswer:
         """Send a body and return the answer, or why there is none."""
@@ -60,7 +55,7 @@ class EndpointClient:
         status, text = None, b""
         try:
             status, text = self._exchange(settings, url, body, {**_HEADERS, **headers})
-        except _Refused as error:
+        except AddressRefused as error:
             reason: str | None = str(error)
         except httpcore.TimeoutException:
             reason = f"no answer within {settings.timeout:g} s"
@@ -77,7 +72,7 @@ class EndpointClient:
         secure = url.startswith("https:")
 
         def resolve(host: str, port: int) -> list[str]:
-            return _addresses(settings, host, port, secure=secure)
+            return checked_addresses(settings.allowed_networks, host, port, secure=secure, setting=_NETWORKS_SETTING)
 
         backend = TimedBackend(Deadline(settings.timeout), resolve)
         context = self._ssl_context() if secure else None
@@ -91,30 +86,6 @@ class EndpointClient:
                 if len(content) >= _KEPT_BYTES:
                     break
             return response.status, bytes(content[:_KEPT_BYTES])
-
-
-def _addresses(settings: NotificationSettings, host: str, port: int, *, secure: bool) -> list[str]:
-    """Return the addresses of a host that may be connected to. Raises _Refused if there are none."""
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        raise _Refused(f"{host} is not found: {error_reason(error)}") from None
-    networks = settings.allowed_networks
-    addresses = list(dict.fromkeys(ip_address(str(each[4][0]).partition("%")[0]) for each in found))
-    allowed = [each for each in addresses if is_within(each, networks) or (secure and is_public(each))]
-    if not allowed and any(is_public(each) for each in addresses):
-        raise _Refused(
-            "the address begins with http://: only networks in notifications.networks may be sent to like that"
-        )
-    if not allowed:
-        raise _Refused(f"{host} has no public address: the owner may allow its network in notifications.networks")
-    return [str(each) for each in allowed]
-
-
-def _usual_context() -> ssl.SSLContext:
-    import httpx  # noqa: PLC0415 - it imports its own command, which would take a tenth of the service's start
-
-    return httpx.create_ssl_context()
 
 
 def _refusal(status: int) -> str | None:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from storage import VerifiedEvent, example, immutable, timestamp
+from storage import VerifiedEvent, timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,34 +24,20 @@ BUILD_TYPE = "urn:ci-daemon:job:v1"
 """The type of all builds of this service; `docs/provenance.md` says what its parameters are."""
 
 
-@immutable
-class SignatureRecord:
-    """A signature, RSASSA-PKCS1-v1_5 with SHA-256, by the key ``keyid``; ``sig`` is in base64."""
-
-    keyid: str = example("0b9d6f0e-3f0c-4a53-9d0a-5f5f9d6c1d2e")
-    sig: str = example("ZCp0q4rT…")
-
-
-@immutable
-class EnvelopeRecord:
-    """A DSSE envelope: ``payload`` is the statement in base64."""
-
-    payload_type: str = field(metadata={"shown_as": "payloadType", "example": PAYLOAD_TYPE})
-    payload: str = example("eyJfdHlwZSI6…")
-    signatures: tuple[SignatureRecord, ...]
-
-
 def signed_message(payload_type: str, payload: bytes) -> bytes:
     """Return the bytes that a signature of an envelope is of, which no token of this service can be."""
     kind = payload_type.encode()
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
 
 
-def envelope_of(statement: Mapping[str, Any], sign: Callable[[bytes], tuple[str, bytes]]) -> EnvelopeRecord:
-    """Return a signed statement. ``sign`` returns the name of its key, and a signature."""
+def signed(statement: Mapping[str, Any], sign: Callable[[bytes], tuple[str, bytes]]) -> tuple[str, str, str]:
+    """Return a statement and its signature, both in base64, with the name of the key in between.
+
+    ``sign`` returns the name of its key, and a signature.
+    """
     payload = json.dumps(statement, separators=(",", ":"), sort_keys=True).encode()
     name, signature = sign(signed_message(PAYLOAD_TYPE, payload))
-    return EnvelopeRecord(PAYLOAD_TYPE, _text(payload), (SignatureRecord(name, _text(signature)),))
+    return _text(payload), name, _text(signature)
 
 
 def statement_of(

@@ -11,7 +11,7 @@ from api.operations.things import ORGANIZATION, PIPELINE, ThisMembership, ThisPi
 from storage import Role, Secret, SecretInvalid, SecretLimitChanges, SecretScope, described, immutable
 
 if TYPE_CHECKING:
-    from api.fields import LimitEvents, LimitPatterns, SecretValue
+    from api.fields import LimitEvents, LimitPatterns, SecretSource, SecretValue
 
 _OF_ORGANIZATION = f"{ORGANIZATION}/secrets"
 _OF_PIPELINE = f"{PIPELINE}/secrets"
@@ -23,6 +23,7 @@ _TAGS = "A tag that may have the secret; * stands for any characters."
 _EVENTS = "An event whose builds may have the secret."
 _ENVIRONMENTS = "An environment, named by a job's gate, that may have the secret; * stands for any characters."
 _PIPELINES = "A pipeline that may have the secret, by its slug; * stands for any characters."
+_SOURCE = "Where the value is fetched from as a job starts, by the job's identity: Vault or OpenBao, or any address."
 _DELETED = "The secret is deleted."
 _NOT_FOUND = ("secret_not_found",)
 
@@ -31,12 +32,15 @@ SecretList = Annotated[list[Secret], "The secrets of an organization or of a pip
 
 @immutable
 class SetSecretRequest:
-    """The body of ``PUT …/secrets/{name}``; the value has 1 byte to 64 KiB of UTF-8, without NUL.
+    """The body of ``PUT …/secrets/{name}``: a ``value`` or a ``source``.
+
+    A value has 1 byte to 64 KiB of UTF-8, without NUL.
 
     Limits that are absent stay as they are; an empty list takes one away.
     """
 
-    value: SecretValue
+    value: SecretValue = ABSENT
+    source: SecretSource = described(_SOURCE, default=ABSENT)
     branches: LimitPatterns = described(_BRANCHES, default=ABSENT)
     tags: LimitPatterns = described(_TAGS, default=ABSENT)
     events: LimitEvents = described(_EVENTS, default=ABSENT)
@@ -161,7 +165,12 @@ def delete_pipeline_secret(call: Call, scope: PipelineScope, name: str) -> None:
 
 
 def _set(call: Call, scope: SecretScope, name: str, body: SetSecretRequest) -> Secret:
+    by_name = given(body)
+    if ("value" in by_name) == ("source" in by_name):
+        raise ApiError("invalid_body", "value: expected either a value or a source, and only one of them")
     try:
+        if "source" in by_name:
+            return call.storage.secrets.put_source(scope, name, body.source, _changes(body))
         return call.storage.secrets.put(scope, name, body.value, _changes(body))
     except SecretInvalid as error:
         raise ApiError("invalid_body", str(error)) from None
@@ -178,7 +187,7 @@ def _limit(call: Call, scope: SecretScope, name: str, body: LimitSecretRequest) 
 
 
 def _changes(body: SetSecretRequest | LimitSecretRequest) -> SecretLimitChanges:
-    changes: Any = {name: value for name, value in given(body).items() if name != "value"}
+    changes: Any = {name: value for name, value in given(body).items() if name not in {"value", "source"}}
     return changes  # type: ignore[no-any-return] # the fields of both bodies
 
 

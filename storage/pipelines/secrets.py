@@ -47,7 +47,9 @@ class Secrets:
         secrets = SecretRow.select(*_SECRET.selected)
         self._list = Query(database, lambda: secrets.where(scope).order_by(SecretRow.name), _SECRET)
         self._get = Query(database, lambda: secrets.where(this), _SECRET)
-        self._value = Query(database, lambda: SecretRow.select(SecretRow.value).where(this), _sealed)
+        self._value = Query(
+            database, lambda: SecretRow.select(SecretRow.value, SecretRow.source).where(this), lambda row: row
+        )
         self._all = Query(
             database,
             lambda: SecretRow.select(SecretRow.organization, SecretRow.pipeline, SecretRow.name, SecretRow.value),
@@ -75,7 +77,12 @@ class Secrets:
         self._update = Write(
             database,
             lambda: SecretRow.update(
-                {SecretRow.value: slot("value"), SecretRow.updated_at: slot("updated_at"), **limits}
+                {
+                    SecretRow.value: slot("value"),
+                    SecretRow.source: slot("source"),
+                    SecretRow.updated_at: slot("updated_at"),
+                    **limits,
+                }
             ).where(this),
         )
         self._limit = Write(database, lambda: SecretRow.update(limits).where(this))
@@ -101,14 +108,29 @@ class Secrets:
     def put(self, scope: SecretScope, name: str, value: str, changes: SecretLimitChanges = _NO_CHANGES) -> Secret:
         """Create or replace a secret, with changes of its limits. Raises SecretInvalid, PipelineGone."""
         _check(name, value)
+        return self._put(scope, name, value, None, changes)
+
+    def put_source(
+        self, scope: SecretScope, name: str, source: Mapping[str, str], changes: SecretLimitChanges = _NO_CHANGES
+    ) -> Secret:
+        """Create or replace a secret whose value is fetched from elsewhere, as `put` does; raises as it does."""
+        from storage.pipelines.secret_sources import checked_source  # noqa: PLC0415 - few set such secrets
+
+        document = json.dumps(checked_source(source), sort_keys=True)
+        _check(name, document)
+        return self._put(scope, name, document, document, changes)
+
+    def _put(
+        self, scope: SecretScope, name: str, value: str, source: str | None, changes: SecretLimitChanges
+    ) -> Secret:
         this: dict[str, SqlValue] = {**_SCOPE(scope), "name": name}
         sealed = self._vault.seal(value.encode(), _seal_context(scope, name))
         with self._database.write():
             if scope.pipeline_id is not None and self._pipeline.one(pipeline_id=scope.pipeline_id) is None:
                 raise PipelineGone("the pipeline was deleted: it has no secrets")
             now, limits = self._database.now(), self._changed(this, changes)
-            if not self._update.run(**this, **limits, value=sealed, updated_at=now):
-                self._insert.run(**this, **limits, value=sealed, created_at=now, updated_at=now)
+            if not self._update.run(**this, **limits, value=sealed, source=source, updated_at=now):
+                self._insert.run(**this, **limits, value=sealed, source=source, created_at=now, updated_at=now)
             return written(self._get.one(**this))
 
     def limit(self, scope: SecretScope, name: str, changes: SecretLimitChanges) -> Secret | None:
@@ -144,10 +166,16 @@ class Secrets:
         with self._database.write():
             return self._delete.run(**_SCOPE(scope), name=name) == 1
 
-    def resolve(self, build: Build, job: Job, made: Callable[[], Mapping[str, str]] = dict) -> dict[str, str]:
+    def resolve(
+        self,
+        build: Build,
+        job: Job,
+        made: Callable[[Mapping[str, Mapping[str, str]]], Mapping[str, str]] = lambda _sources: {},
+    ) -> dict[str, str]:
         """Return the secrets that a job names, by name; a pipeline's secret overrides its organization's.
 
-        ``made`` makes those of the attempt alone. A job of an untrusted build gets none.
+        ``made`` makes those of the attempt alone, and fetches those of the sources that it is given by name, once it is
+        known that the job may have them. A job of an untrusted build gets none.
 
         The values of an attempt are stored, sealed, at its first call. Later calls return the same ones, so that its
         log is masked by the values that it has. Raises SecretNotFound, SecretNotAllowed and SealBroken.
@@ -156,12 +184,13 @@ class Secrets:
             return {}
         if known := self.of_attempt(job):
             return known
-        own = made()  # takes long, so nothing waits for it
+        self._check_limits(build, job)
+        own = made(self._sources(build, job))  # takes long, so nothing waits for it
         with self._database.write():
             resolved = self.of_attempt(job)
             if not resolved:
                 self._check_limits(build, job)
-                resolved = {**self._find(build, job.secrets), **own}
+                resolved = {**self._find(build, [each for each in job.secrets if each not in own]), **own}
                 sealed = self._vault.seal(json.dumps(resolved).encode(), _seal_context_of_attempt(job))
                 self._keep.run(job_id=job.id, attempt=job.attempt, secrets=sealed)
         return resolved
@@ -195,13 +224,14 @@ class Secrets:
     def shared_with(self, build: Build) -> str:
         """Return the name of the builds that may have the same limited secrets as this one; empty without any.
 
-        If its jobs get identity tokens, these builds are of the same ref, too.
+        If its jobs get identity tokens, or may have a secret that is given for one, these builds are of the same ref.
 
         A build shares disks and kept folders only with these: others would find in them what its jobs have left of
         their secrets, or leave there what these run.
         """
-        ref = self._identified_ref(build)
         at_hand = self._at_hand.all(organization_id=build.organization_id, pipeline_id=build.pipeline_id)
+        elsewhere = any(each.source is not None for each in at_hand)
+        ref = self._identified_ref(build, elsewhere=elsewhere)
         had = sorted(
             (each.name, *_LIMITS(limits).items())
             for each in at_hand
@@ -209,20 +239,34 @@ class Secrets:
         )
         return hashlib.sha256(repr((had, ref) if ref else had).encode()).hexdigest()[:32] if had or ref else ""
 
-    def _identified_ref(self, build: Build) -> str | None:
-        """Return the ref that the identity tokens of a build say; None if no job of it gets one."""
-        if build.untrusted or self._identified.one(build_id=build.id) is None:
+    def _identified_ref(self, build: Build, *, elsewhere: bool) -> str | None:
+        """Return the ref that the identity tokens of a build say; None if there are none.
+
+        With ``elsewhere`` any job of it may have a secret that is given for a token.
+        """
+        if build.untrusted or not (elsewhere or self._identified.one(build_id=build.id) is not None):
             return None
         return build.verified_ref or "unverified"
 
     def _check_limits(self, build: Build, job: Job) -> None:
         """Raise SecretNotAllowed if a secret that a job names is not for it."""
         for name in job.secrets:
-            found = (self._get.one(**_SCOPE(scope), name=name) for scope in _scopes(build))
-            secret = next((each for each in found if each is not None), None)
-            why = refusal(limits_of(secret), build, job.environment)
+            why = refusal(limits_of(self._named(build, name)), build, job.environment)
             if why is not None:
                 raise SecretNotAllowed(name, why)
+
+    def _named(self, build: Build, name: str) -> Secret | None:
+        found = (self._get.one(**_SCOPE(scope), name=name) for scope in _scopes(build))
+        return next((each for each in found if each is not None), None)
+
+    def _sources(self, build: Build, job: Job) -> dict[str, Mapping[str, str]]:
+        """Return the sources of those secrets of a job that are fetched from elsewhere, by name."""
+        named = {name: self._named(build, name) for name in job.secrets}
+        return {
+            name: {key: str(value) for key, value in each.source.items()}
+            for name, each in named.items()
+            if each is not None and each.source is not None
+        }
 
     def names_limited(self, build: Build, jobs: Sequence[Job]) -> bool:
         """Tell whether one of some jobs of a build names a secret that is not for every job."""
@@ -231,7 +275,7 @@ class Secrets:
         return any(is_limited(limits_of(each)) for each in known)
 
     def current(self, build: Build, job: Job) -> dict[str, str]:
-        """Return the present values of the secrets that a job names, without those that were removed.
+        """Return the present values of the secrets that a job names, less those removed or from elsewhere.
 
         A job of an untrusted build has none. Raises SealBroken.
         """
@@ -249,9 +293,11 @@ class Secrets:
         found: dict[str, str] = {}
         for name in names:
             for scope in scopes:
-                sealed = self._value.one(**_SCOPE(scope), name=name)
-                if sealed is not None:
-                    found[name] = self._vault.open(sealed, _seal_context(scope, name)).decode()
+                row = self._value.one(**_SCOPE(scope), name=name)
+                if row is not None:
+                    sealed, source = row
+                    if source is None:
+                        found[name] = self._vault.open(bytes(sealed), _seal_context(scope, name)).decode()
                     break
         return found
 

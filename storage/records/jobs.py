@@ -439,6 +439,7 @@ class JobErrorCode(StrEnum):
     PIPELINE_TIMEOUT = "pipeline_timeout"
     SECRET_NOT_ALLOWED = "secret_not_allowed"  # noqa: S105 - a code
     SECRET_NOT_FOUND = "secret_not_found"  # noqa: S105 - a code
+    SECRET_UNAVAILABLE = "secret_unavailable"  # noqa: S105 - a code
     SERVICE_FAILED = "service_failed"
     SNAPSHOT_FAILED = "snapshot_failed"
     SOURCE_FETCH_FAILED = "source_fetch_failed"

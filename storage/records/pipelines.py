@@ -323,5 +323,8 @@ class Secret:
     events: tuple[str, ...] = example(["push"])
     environments: tuple[str, ...] = example(["production"])
     pipelines: tuple[str, ...] = example(["web"])
+    source: Mapping[str, object] | None = example({"kind": "http", "url": "https://secrets.example.org/token"})
+    """The place that its value is fetched from as a job starts; None if the value is set here."""
+
     created_at: datetime
     updated_at: datetime

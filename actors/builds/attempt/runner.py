@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from actors.builds.attempt.disk_cache import CacheNames
     from actors.parts import VmParts
     from actors.settings import EngineSettings
-    from storage import Build
+    from storage import Build, Job
 
 _log = logging.getLogger(__name__)
 
@@ -157,8 +157,8 @@ class AttemptRunner:
         """Populate the workspace and start the command, unless it was started before.
 
         While the host has no room for its files, the job waits for as long as it takes. Raises SecretNotFound,
-        SecretNotAllowed and EnvironmentTooLarge before anything is written there, SourceError, SnapshotNotFound,
-        ServiceFailed, VmError and VmLost.
+        SecretNotAllowed, SecretUnavailable and EnvironmentTooLarge before anything is written there, SourceError,
+        SnapshotNotFound, ServiceFailed, VmError and VmLost.
         """
         while True:
             try:
@@ -183,7 +183,7 @@ class AttemptRunner:
 
     def _start(self, connection: vms.Connection) -> TimeLimit:
         """Populate the workspace and start the command; return the command's time limit."""
-        secrets = self._storage.secrets.resolve(self._build, self._job, self._identity)
+        secrets = self._storage.secrets.resolve(self._build, self._job, self._own_secrets)
         image = self._lease.image
         of_jobs = self._settings.jobs.env
         of_needed, disputed = told.variables_of(self._storage.told.outputs_given_to(self._job.id))
@@ -235,17 +235,34 @@ class AttemptRunner:
             raise vms.ImageNotFound(message)
         return argv
 
-    def _identity(self) -> dict[str, str]:
-        """Return the identity token of the attempt by its variable; none if it gets none."""
-        build, job = self._build, self._job
-        if not identity.is_identified(build, job):
-            return {}
+    def _own_secrets(self, sources: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+        """Return the identity token of the attempt by its variable, if it gets one, and fetched secrets.
+
+        Raises SecretUnavailable.
+        """
+        found: dict[str, str] = {}
+        if identity.is_identified(self._build, self._job):
+            found[identity.TOKEN_VARIABLE] = self._token(self._job)
+        if not sources:
+            return found
+        from actors.builds.attempt.secret_sources import SecretSources  # noqa: PLC0415 - few jobs have such secrets
+
+        elsewhere = SecretSources(self._settings.jobs.allowed_secret_networks)
+        for name, source in sources.items():
+            self._connection.check()
+            token = self._token(replace(self._job, identity_audience=source["audience"]))
+            found[name] = elsewhere.fetch(name, source, token)
+        return found
+
+    def _token(self, job: Job) -> str:
+        """Return an identity token for the audience of a job."""
+        build = self._build
         pipeline = self._storage.pipelines.by_id(build.pipeline_id)
         seconds = job.timeout_seconds or self._settings.jobs.step_timeout
         terms = identity.TokenTerms(self._settings.base_url, str(uuid4()), self._clock.now(), seconds)
         repository = "" if pipeline is None else pipeline.repository
         claims = identity.claims_of(build, job, terms, repository=repository, runner=self._lease.provider)
-        return {identity.TOKEN_VARIABLE: self._storage.issuer_keys.signed(claims)}
+        return self._storage.issuer_keys.signed(claims)
 
     def _name_disk(self, of_jobs: Mapping[str, str]) -> None:
         """Note the name of the disk that the command will leave to the cache or another job."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound="Callable[..., object]")
 
-_COLUMNS = ("name", "branches", "tags", "events", "environments", "pipelines", "updated_at")
+_COLUMNS = ("name", "source", "branches", "tags", "events", "environments", "pipelines", "updated_at")
 _MAX_BYTES = 2**20
 
 
@@ -67,6 +67,34 @@ def _limits(options: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     return {name: [str(each) for each in given] for name, given in options.items() if given}
 
 
+_SOURCE = {
+    "--url": ("url", "URL", "The address of Vault or OpenBao, or of the value itself."),
+    "--role": ("role", "ROLE", "The role there that the job signs in as."),
+    "--path": ("path", "PATH", "The path of the secret in its mount."),
+    "--field": ("field", "FIELD", "The member of the answer that is the value."),
+    "--mount": ("mount", "MOUNT", "The mount of the secrets, version 2; by default secret."),
+    "--auth-mount": ("auth_mount", "MOUNT", "The mount of the sign-in by JWT; by default jwt."),
+    "--audience": ("audience", "TEXT", "Whom the job's token is for; by default the beginning of the address."),
+}
+"""The options of a source: the field of each, a word for its value, and its help."""
+
+
+def _source_options(command: F) -> F:
+    """Add the options of a value that is fetched from elsewhere."""
+    for flag, (name, word, text) in reversed(_SOURCE.items()):
+        command = click.option(flag, name, metavar=word, help=text)(command)
+    kinds = click.Choice(["vault", "http"])
+    return click.option("--from", "kind", type=kinds, help="Fetch it from there as a job starts.")(command)
+
+
+def _source(kind: str | None, options: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the source that options give; empty without. Raises UsageError."""
+    given = {name: value for name, _, _ in _SOURCE.values() if (value := options[name]) is not None}
+    if kind is None and given:
+        raise click.UsageError("say with --from vault or --from http what is at the address")
+    return {} if kind is None else {"kind": kind, **given}
+
+
 @click.group(cls=Group)
 def secret() -> None:
     """Secrets of organizations and pipelines, for jobs that name them."""
@@ -75,19 +103,34 @@ def secret() -> None:
 @secret.command(name="set", cls=SharedCommand)
 @_owner_options
 @click.argument("name")
+@_source_options
 @_limit_options
 @pass_session
-def set_secret(session: Session, /, *, org: str, name: str, pipeline: str | None, **limits: Sequence[str]) -> None:
+def set_secret(
+    session: Session,
+    /,
+    *,
+    org: str,
+    name: str,
+    pipeline: str | None,
+    kind: str | None,
+    **options: Any,  # noqa: ANN401 - texts of a source, and lists of limits
+) -> None:
     """Set the secret NAME of the organization ORG to stdin, without a final line end.
+
+    With --from it is fetched from elsewhere as a job starts, by the job's identity, and stdin is not read.
 
     At a terminal the value is prompted for and not shown. Jobs that start from now on get it. A limit may be given
     several times; those that are not given stay as they are.
     """
-    value, owner = _read_value(), _Owner(org, pipeline)
+    owner, source = _Owner(org, pipeline), _source(kind, options)
+    limits = {each: options[each] for each in _LIMITS.values()}
+    value = None if source else _read_value()
+    body = {"source": source} if source else {"value": value}
     operation = secrets.set_pipeline_secret if pipeline else secrets.set_organization_secret
     with session.door() as door:
-        made = door.perform(operation, {**owner.names, "name": name}, {"value": value, **_limits(limits)})
-    if not Masker.can_hide(value):
+        made = door.perform(operation, {**owner.names, "name": name}, {**body, **_limits(limits)})
+    if value is not None and not Masker.can_hide(value):
         click.echo(f"warning: {name} is too short to be masked in logs: set a longer value", err=True)
     session.answer(document_of(made), f"set {made.name} for {owner}")
 

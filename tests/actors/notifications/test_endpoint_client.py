@@ -99,7 +99,7 @@ def test_a_name_is_resolved_once_and_the_checked_address_used(server: LocalServe
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (next(answers), port))]
 
     server.answers["/hook"] = lambda _: Reply(b"")
-    monkeypatch.setattr("actors.notifications.sending.socket.getaddrinfo", _only("rebind.example", resolve))
+    monkeypatch.setattr("actors.outgoing.socket.getaddrinfo", _only("rebind.example", resolve))
     answer = post(f"http://rebind.example:{server.server_port}/hook", NotificationSettings(networks=("127.0.0.1/32",)))
     assert (answer.status, asked) == (200, ["rebind.example"])
     assert server.seen[0].headers["Host"] == f"rebind.example:{server.server_port}"
@@ -110,7 +110,7 @@ def test_a_private_address_beside_a_public_one_is_not_used(server: LocalServer, 
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, port)) for each in ("127.0.0.2", "127.0.0.1")]
 
     server.answers["/hook"] = lambda _: Reply(b"")
-    monkeypatch.setattr("actors.notifications.sending.socket.getaddrinfo", _only("two.example", resolve))
+    monkeypatch.setattr("actors.outgoing.socket.getaddrinfo", _only("two.example", resolve))
     answer = post(f"http://two.example:{server.server_port}/hook", NotificationSettings(networks=("127.0.0.1/32",)))
     assert answer.status == 200
 
@@ -124,7 +124,7 @@ def test_without_encryption_only_allowed_networks_are_reached(monkeypatch: pytes
     def resolve(_host: str, port: int, *_: object, **__: object) -> list[object]:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("93.184.216.34", port))]
 
-    monkeypatch.setattr("actors.notifications.sending.socket.getaddrinfo", _only("public.example", resolve))
+    monkeypatch.setattr("actors.outgoing.socket.getaddrinfo", _only("public.example", resolve))
     answer = post("http://public.example/hook", NotificationSettings())
     assert "begins with http://" in str(answer.error)
 

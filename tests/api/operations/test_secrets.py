@@ -24,6 +24,7 @@ def test_a_secret_is_set_and_listed_and_never_shown(world: World, ada: Account, 
     assert first.json == {
         "name": "TOKEN",
         **{key: [] for key in LIMITS},
+        "source": None,
         "created_at": "2026-01-02T03:04:05.000000Z",
         "updated_at": "2026-01-02T03:04:05.000000Z",
     }
@@ -113,7 +114,9 @@ def test_members_read_names_and_admins_set_and_delete(ada: Account, bob: Account
 @pytest.mark.parametrize(
     ("name", "body", "message"),
     [
-        ("TOKEN", {}, "value: expected a value, the field is required"),
+        ("TOKEN", {}, "value: expected either a value or a source, and only one of them"),
+        ("TOKEN", {"value": "a", "source": {}}, "value: expected either a value or a source, and only one of them"),
+        ("TOKEN", {"source": {"kind": "x"}}, "source: expected the kind vault or http, not 'x'"),
         ("TOKEN", {"value": 1}, "value: expected a string"),
         ("TOKEN", {"value": ""}, "value: expected 1 to 65536 bytes of UTF-8, not 0"),
         ("TOKEN", {"value": "é" * 32_769}, "value: expected 1 to 65536 bytes of UTF-8, not 65538"),

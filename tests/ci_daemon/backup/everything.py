@@ -280,6 +280,8 @@ class Everything:
         storage.standings.favour(owner_id, self.pipeline.id, yes=True)
         storage.secrets.put(SecretScope(acme), "OF_ALL", "hush")
         storage.secrets.put(SecretScope(acme, self.pipeline.id), "OF_ONE", "hush too")
+        vault = {"kind": "http", "url": "https://secrets.example.org/token"}
+        storage.secrets.put_source(SecretScope(acme), "ELSEWHERE", vault)
         storage.secrets.put(SecretScope(acme), "OF_MAIN", "hush", {"branches": ["main"], "events": ["push"]})
 
     def _mails(self) -> None:

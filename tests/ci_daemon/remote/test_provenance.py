@@ -14,10 +14,10 @@ from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from api.builds.provenance import envelope_of
+from api.builds.provenance import signed
 from ci_daemon.command import main
 from ci_daemon.remote.provenance import Expected, Made, NotVerified, keys_of, verified
-from storage import NewBuild, Pipeline, VerifiedEvent, document_of
+from storage import NewBuild, Pipeline, VerifiedEvent
 from tests.ci_daemon.remote.conftest import Printed, RunJson
 from tests.ci_daemon.scripted_service import ScriptedService
 from tests.records import finish, new_job, started
@@ -55,10 +55,14 @@ ALL = Expected("https://ci.example.org/", "https://git.example/acme/web", "main"
 
 
 def envelope(statement: Any = None, key: rsa.RSAPrivateKey = KEY) -> dict[str, Any]:
-    made = envelope_of(
+    payload, name, signature = signed(
         STATEMENT if statement is None else statement, lambda message: ("a", key.sign(message, PKCS1v15(), SHA256()))
     )
-    return json.loads(json.dumps(document_of(made)))  # type: ignore[no-any-return]
+    return {
+        "payloadType": "application/vnd.in-toto+json",
+        "payload": payload,
+        "signatures": [{"keyid": name, "sig": signature}],
+    }
 
 
 def checked(document: object, expected: Expected = ALL, digest: str = DIGEST) -> Made:

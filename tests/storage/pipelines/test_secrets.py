@@ -209,3 +209,70 @@ def test_each_limit_has_to_match(
     with pytest.raises(SecretNotAllowed, match=r"^the secret TOKEN is not for this job: it is limited to ") as raised:
         storage.secrets.resolve(build, world.job(build))
     assert why in str(raised.value)
+
+
+SOURCE = {
+    "kind": "vault",
+    "url": "https://vault.example.org:8200/",
+    "role": "deploy",
+    "path": "team/web",
+    "field": "token",
+}
+
+
+def test_a_secret_from_elsewhere_has_no_value_here(storage: Storage, world: World, of_all: SecretScope):
+    """It shows where it comes from, and a value that is set anew ends that."""
+    made = storage.secrets.put_source(of_all, "TOKEN", SOURCE)
+    assert made.source == {
+        **SOURCE,
+        "audience": "https://vault.example.org:8200",
+        "mount": "secret",
+        "auth_mount": "jwt",
+    }
+    build = world.build(new_job(secrets=("TOKEN",)))
+    job = world.job(build)
+    with pytest.raises(SecretNotFound):
+        storage.secrets.resolve(build, job)
+    assert storage.secrets.current(build, job) == {}
+    assert storage.secrets.unchanged(build, job) is None
+    given: list[object] = []
+    storage.secrets.resolve(build, job, lambda sources: given.append(sources) or {"TOKEN": "fetched"})
+    assert given == [{"TOKEN": made.source}]
+    assert storage.secrets.open_all() == 1
+    assert storage.secrets.put(of_all, "TOKEN", VALUE).source is None
+    assert storage.secrets.current(build, job) == {"TOKEN": VALUE}
+
+
+def test_disks_beside_secrets_from_elsewhere_are_of_one_ref(storage: Storage, world: World, of_all: SecretScope):
+    """A role there may be for one branch alone, which nobody here knows."""
+    main, topic = (world.build(verified_ref=f"refs/heads/{each}") for each in ("main", "topic"))
+    assert storage.secrets.shared_with(main) == storage.secrets.shared_with(topic) == ""
+    storage.secrets.put_source(of_all, "TOKEN", SOURCE)
+    assert storage.secrets.shared_with(main) != storage.secrets.shared_with(topic)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"kind": "file"},
+        {"url": "ftp://vault.example.org"},
+        {"url": "https://user:pass@vault.example.org"},
+        {"url": "https://[::1"},
+        {"url": "https://vault.example.org:99999"},
+        {"url": "https://vault.example.org/#x"},
+        {"path": "../sys/raw"},
+        {"path": "team/web?version=1"},
+        {"path": "team/%2e%2e"},
+        {"mount": "a//b"},
+        {"auth_mount": "/jwt"},
+        {"role": "a role"},
+        {"role": ""},
+        {"field": "é"},
+        {"token": "hunter2"},
+        {"kind": "http"},
+    ],
+)
+def test_a_wrong_source_is_refused(storage: Storage, of_all: SecretScope, changes: dict[str, str]):
+    with pytest.raises(SecretInvalid, match=r"^source: "):
+        storage.secrets.put_source(of_all, "TOKEN", {**SOURCE, **changes})
+    assert storage.secrets.names(of_all) == []
