@@ -14,7 +14,16 @@ from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, 
 from actors.ir import MAX_INPUT_CHARS, MOST_INPUTS, ScheduleTimes
 from actors.notifications import checked_events, endpoint_url
 from api.operations.body import MAX_LONG_TEXT, MAX_TEXT
-from storage import ENVIRONMENT_NAME, MAX_SECRET_BYTES, BuildEvent, EmailInvalid, Role, VerifiedEvent, email_address
+from storage import (
+    ENVIRONMENT_NAME,
+    MAX_SECRET_BYTES,
+    BuildEvent,
+    EmailInvalid,
+    Role,
+    Scope,
+    VerifiedEvent,
+    email_address,
+)
 
 
 def _without_nul(value: str) -> str:
@@ -378,6 +387,29 @@ EndpointUrl = Annotated[
     Field(json_schema_extra={"pattern": "^https?://", "examples": ["https://hooks.example.org/ci"]}),
 ]
 """The URL of a notification's endpoint."""
+
+
+def _scopes(names: list[str]) -> list[str]:
+    if not names or not set(Scope).issuperset(names):
+        raise ValueError(f"expected one or more of {', '.join(Scope)}")
+    return names
+
+
+Scopes = Annotated[
+    list[str],
+    AfterValidator(_scopes),
+    Field(
+        json_schema_extra={
+            "minItems": 1,
+            "items": {"type": "string", "enum": [each.value for each in Scope]},
+            "examples": [[Scope.START]],
+        }
+    ),
+]
+"""The scopes of a token."""
+
+TokenPlace = Annotated[RequiredText, Field(examples=["acme/web"])]
+"""The path of an organization or of a pipeline."""
 
 EventNames = Annotated[
     list[str],

@@ -105,6 +105,7 @@ if TYPE_CHECKING:
         PasskeyPurpose,
         ProvenIdentity,
         Role,
+        Scope,
         SessionOrigin,
         SignInLink,
         SignInLinkKind,
@@ -112,6 +113,7 @@ if TYPE_CHECKING:
         SignUpPolicy,
         Token,
         TokenKind,
+        TokenLimits,
         User,
     )
     from storage.records.audit import AuditEntry, AuditFilter

@@ -9,6 +9,7 @@ from api.console.errors import Page
 from api.console.pages import redirect
 from api.errors.catalog import ApiError
 from api.openapi.operations import performs
+from api.operations.api_tokens import ApiToken
 from api.operations.operation import Call
 from api.operations.user import delete_current_user
 
@@ -52,7 +53,7 @@ class AccountPage(Page):
             user=caller.user,
             this_session=caller.token_id,
             sessions=self._storage.tokens.sessions(caller.user.id),
-            api_keys=self._storage.tokens.api_keys(caller.user.id),
+            api_keys=[ApiToken.of(self._storage, each) for each in self._storage.tokens.api_keys(caller.user.id)],
             passkeys=self._storage.passkeys.of_user(caller.user.id),
             identities=[(self._providers.name_of(each.provider), each) for each in identities],
             origins=self._party.origins,
@@ -95,6 +96,12 @@ def passkey_of(fields: Mapping[str, str]) -> dict[str, object]:
     """Return the body of ``passkeyRegisterFinalize`` of a form, one of whose fields is the credential."""
     credential = parse_json(fields.get("credential", "").encode())
     return {**(credential if isinstance(credential, dict) else {}), "nickname": fields.get("nickname")}
+
+
+def api_key_of(fields: Mapping[str, str]) -> dict[str, object]:
+    """Return the body of ``createApiToken`` of a form."""
+    scopes, only = fields.get("scopes", "").split(), fields.get("only", "").strip()
+    return {"description": fields.get("description"), "scopes": scopes or None, "only": only or None}
 
 
 class InvitesPage(Page):

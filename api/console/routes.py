@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from api.console.account import AccountPage, ClosingForm, InvitesPage, SignOutForm, passkey_of
+from api.console.account import AccountPage, ClosingForm, InvitesPage, SignOutForm, api_key_of, passkey_of
 from api.console.artifacts import ArtifactPage
 from api.console.builds.events import BuildEvents
 from api.console.builds.page import BuildPage
@@ -87,7 +87,7 @@ def _add_account_pages(routes: Routes, site: Site) -> None:
     form = OperationForm(site, sessions.end_session, leads_to(lambda *_: "account#sessions"))
     routes.add_page("/account/sessions/{id}/end", form)
     # The key is shown in this response alone, so there is no redirect to a page that has it.
-    form = OperationForm(site, api_tokens.create_api_token, shows(site, "api_key"))
+    form = OperationForm(site, api_tokens.create_api_token, shows(site, "api_key"), api_key_of)
     routes.add_page("/account/api-keys", form)
     revoked = OperationForm(site, api_tokens.revoke_api_token, leads_to(lambda *_: "account#api-keys"))
     routes.add_page("/account/api-keys/{id}/revoke", revoked)

@@ -115,6 +115,11 @@ class Access:
         """Return the caller; None if the request says nothing of one. Raises ApiError ``unauthorized``."""
         return self._credentials.caller(req)
 
+    def wide_caller(self, req: falcon.Request) -> Caller | None:
+        """Return the caller; None also if the token is for one place. Raises ApiError ``unauthorized``."""
+        caller = self.optional_caller(req)
+        return None if caller is None or caller.limits.of_one else caller
+
     def member(self, req: falcon.Request, org: str, at_least: Role = Role.MEMBER) -> Membership:
         """Return the caller as a member of the organization. Raises ApiError for 401, 404 and 403.
 
@@ -146,12 +151,16 @@ class Access:
 
         Raises ApiError for 401 and 404.
         """
-        return readable_build(self._storage, self.optional_caller(req), org, pipeline, number)
+        caller = self.optional_caller(req)
+        build = readable_build(self._storage, caller, org, pipeline, number)
+        if caller is not None and not caller.limits.within(build.organization_id, build.pipeline_id):
+            raise ApiError("token_scope", "the token is for one pipeline or organization alone, and this is not in it")
+        return build
 
     def may_read(self, caller: Caller | None, build: Build) -> bool:
         """Tell whether the caller may read a build's jobs and logs."""
         if caller is not None and self.is_member(caller, build.organization_id):
-            return True
+            return caller.limits.within(build.organization_id, build.pipeline_id)
         pipeline = self._storage.pipelines.by_id(build.pipeline_id)
         return pipeline is not None and pipeline.visibility is Visibility.PUBLIC
 

@@ -80,9 +80,10 @@ class Operation:
     def every_error(self) -> tuple[str, ...]:
         """The codes of all errors that a caller may get here."""
         authorized = () if self.security == "public" else _AUTHORIZED
+        scoped = ("token_scope",) if self.security in {"bearer", "optional", "log_token"} else ()
         limited = ("rate_limited",) if self.counted else ()
         body = () if self.body is None else _BODY
-        return tuple(dict.fromkeys((*authorized, *limited, *body, *self.errors, *_ALWAYS)))
+        return tuple(dict.fromkeys((*authorized, *scoped, *limited, *body, *self.errors, *_ALWAYS)))
 
 
 def operation(

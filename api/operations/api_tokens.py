@@ -8,11 +8,21 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 from api.errors.catalog import ApiError
 from api.operations.operation import DELETE, GET, POST, Call, Whole, operation, owners_operation
-from api.operations.things import NAMED_USER, USER, NamedUser, ThisUser
-from storage import Token, TokenKind, described, immutable
+from api.operations.things import (
+    NAMED_USER,
+    USER,
+    NamedUser,
+    ThisUser,
+    member_organization,
+    member_pipeline,
+)
+from storage import Scope, Token, TokenKind, TokenLimits, described, example, immutable
 
 if TYPE_CHECKING:
-    from api.fields import Moment, RequiredLongText
+    from collections.abc import Iterable
+
+    from api.fields import Moment, RequiredLongText, Scopes, TokenPlace
+    from storage import Storage
 
 _API_TOKENS = f"{USER}/api-tokens"
 _OF_USER = f"{NAMED_USER}/tokens"
@@ -20,18 +30,31 @@ _OF_USER = f"{NAMED_USER}/tokens"
 
 @immutable
 class ApiToken:
-    """A personal API key, without the key itself."""
+    """A personal API key, without the key itself.
+
+    Without ``scopes`` it has all. ``only`` is the organization, or the pipeline as ``acme/web``, that it is for.
+    """
 
     uuid: str
     description: str
     created_at: datetime
     expires_at: datetime | None
     last_used_at: datetime | None
+    scopes: tuple[Scope, ...] | None = example((Scope.START,))
+    only: str | None = example("acme/web")
 
     @classmethod
-    def of(cls, token: Token) -> Self:
+    def of(cls, storage: Storage, token: Token) -> Self:
         """Return the record of a stored key."""
-        return cls(token.uuid, token.description, token.created_at, token.expires_at, token.last_used_at)
+        return cls(
+            token.uuid,
+            token.description,
+            token.created_at,
+            token.expires_at,
+            token.last_used_at,
+            None if token.limits.scopes is None else tuple(map(Scope, token.limits.scopes)),
+            _only(storage, token.limits),
+        )
 
 
 @immutable
@@ -51,6 +74,8 @@ class ApiTokenCreateRequest:
 
     description: RequiredLongText = described("What it is for, as its owner reads it in the list.")
     expires_at: Moment | None = None
+    scopes: Scopes | None = described("What it may do; by default all that its owner may.", default=None)
+    only: TokenPlace | None = described("The organization or pipeline (acme/web) that it is for.", default=None)
 
 
 @immutable
@@ -63,11 +88,14 @@ class UserToken:
     created_at: datetime
     expires_at: datetime | None
     last_used_at: datetime | None
+    scopes: tuple[Scope, ...] | None
+    only: str | None
 
     @classmethod
-    def of(cls, token: Token) -> Self:
+    def of(cls, storage: Storage, token: Token) -> Self:
         """Return the record of a stored token."""
-        return cls(token.uuid, token.kind, token.description, token.created_at, token.expires_at, token.last_used_at)
+        key = ApiToken.of(storage, token)
+        return cls(kind=token.kind, **asdict(key))
 
 
 @immutable
@@ -84,6 +112,8 @@ class UserTokenCreateRequest:
     kind: TokenKind
     description: str
     expires_at: datetime | None = None
+    scopes: tuple[Scope, ...] | None = None
+    only: str | None = None
 
 
 ApiTokenList = Annotated[list[ApiToken], Whole("The caller's API keys.", "ApiTokenListResponse", "api_tokens")]
@@ -92,7 +122,7 @@ ApiTokenList = Annotated[list[ApiToken], Whole("The caller's API keys.", "ApiTok
 @operation("listApiTokens", GET, _API_TOKENS, "The API keys.", limited=True)
 def list_api_tokens(call: Call, user: ThisUser) -> ApiTokenList:
     """List the caller's API keys that are not revoked, newest first."""
-    return [ApiToken.of(each) for each in call.storage.tokens.api_keys(user.id)]
+    return [ApiToken.of(call.storage, each) for each in call.storage.tokens.api_keys(user.id)]
 
 
 @operation(
@@ -101,6 +131,7 @@ def list_api_tokens(call: Call, user: ThisUser) -> ApiTokenList:
     _API_TOKENS,
     "The API key, shown only now, and its record.",
     status=201,
+    errors=("organization_not_found", "pipeline_not_found"),
     session=True,
     limited=True,
     once=True,
@@ -109,8 +140,28 @@ def create_api_token(call: Call, user: ThisUser, body: ApiTokenCreateRequest) ->
     """Create an API key; needs a session token."""
     if body.expires_at is not None and body.expires_at <= call.clock.now():
         raise ApiError("invalid_body", "expires_at: expected a time in the future")
-    key, token = call.storage.tokens.create_api_key(user.id, body.description, body.expires_at)
-    return ApiTokenCreateResponse(ApiToken.of(key), token)
+    limits = _limits(call, body.scopes, body.only)
+    key, token = call.storage.tokens.create_api_key(user.id, body.description, body.expires_at, limits)
+    return ApiTokenCreateResponse(ApiToken.of(call.storage, key), token)
+
+
+def _limits(call: Call, scopes: Iterable[str] | None, only: str | None) -> TokenLimits:
+    """Return the limits that a caller asks for. Raises ApiError if the one place is not there."""
+    allowed = None if scopes is None else tuple(each for each in Scope if each in set(scopes))
+    if only is None:
+        return TokenLimits(allowed)
+    org, _, pipeline = only.partition("/")
+    organization, _ = member_organization(call.storage, call.caller, org)
+    if not pipeline:
+        return TokenLimits(allowed, organization.id)
+    return TokenLimits(allowed, organization.id, member_pipeline(call.storage, organization.id, pipeline).id)
+
+
+def _only(storage: Storage, limits: TokenLimits) -> str | None:
+    """Return the name of what a token is for, as it is now; None if it is for all."""
+    organization = None if limits.organization_id is None else storage.organizations.by_id(limits.organization_id)
+    pipeline = None if limits.pipeline_id is None else storage.pipelines.by_id(limits.pipeline_id)
+    return "/".join(each.slug for each in (organization, pipeline) if each is not None) or None
 
 
 @operation(
@@ -131,7 +182,7 @@ def revoke_api_token(call: Call, user: ThisUser, id: str) -> None:
 @owners_operation("listUserTokens", GET, _OF_USER)
 def list_user_tokens(call: Call, user: NamedUser) -> Annotated[list[UserToken], "The tokens of a user."]:
     """List the tokens of a user that are not revoked, oldest first."""
-    return [UserToken.of(each) for each in call.storage.tokens.of_user(user.id)]
+    return [UserToken.of(call.storage, each) for each in call.storage.tokens.of_user(user.id)]
 
 
 @owners_operation("createUserToken", POST, _OF_USER)
@@ -141,9 +192,9 @@ def create_user_token(call: Call, user: NamedUser, body: UserTokenCreateRequest)
     made, token = (
         tokens.create_session(user.id, body.description)
         if body.kind is TokenKind.SESSION
-        else tokens.create_api_key(user.id, body.description, body.expires_at)
+        else tokens.create_api_key(user.id, body.description, body.expires_at, _limits(call, body.scopes, body.only))
     )
-    return NewUserToken(**asdict(UserToken.of(made)), token=token)
+    return NewUserToken(**asdict(UserToken.of(call.storage, made)), token=token)
 
 
 @owners_operation("revokeUserToken", DELETE, "/tokens/{id}")

@@ -24,7 +24,7 @@ from api.operations.things import (
     ThisUser,
 )
 from api.submission import Submission  # noqa: TC001 - a parameter of operations
-from storage import ApprovalNotAwaited, BuildState, Page, document_of, immutable, showing
+from storage import ApprovalNotAwaited, BuildState, Page, Scope, document_of, immutable, showing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -126,7 +126,7 @@ def list_builds(call: Call, pipeline: ReadablePipeline, span: Span) -> Page[Buil
     return Page(tuple(_record(call, each) for each in page.rows), page.next_key)
 
 
-@operation("createBuild", POST, _BUILDS, _CREATED, status=201, errors=_NOT_CREATED)
+@operation("createBuild", POST, _BUILDS, _CREATED, status=201, errors=_NOT_CREATED, scope=Scope.START)
 def create_build(call: Call, pipeline: ThisPipeline, submission: Submission[CreateBuildRequest]) -> BuildRecord:
     """Create a build; any member can.
 
@@ -144,6 +144,7 @@ def create_build(call: Call, pipeline: ThisPipeline, submission: Submission[Crea
     status=201,
     errors=(*_NO_ROOM, "repository_not_connected", "draining"),
     body_required=False,
+    scope=Scope.START,
 )
 def start_build(call: Call, pipeline: ThisPipeline, submission: Submission[StartBuildRequest]) -> BuildRecord:
     """Build a branch, tag, commit or pull request of the connected repository; any member can.
@@ -162,6 +163,7 @@ def start_build(call: Call, pipeline: ThisPipeline, submission: Submission[Start
     _CREATED,
     status=201,
     errors=("pipeline_not_found", *_NOT_CREATED),
+    scope=Scope.START,
 )
 def create_build_by_source(
     call: Call, member: ThisMembership, submission: Submission[CreateRepoBuildRequest]
@@ -180,7 +182,7 @@ def get_build(call: Call, build: ReadableBuild) -> BuildRecord:
     return _record(call, build)
 
 
-@operation("cancelBuild", PUT, f"{BUILD}/cancel", "The build after the cancel.")
+@operation("cancelBuild", PUT, f"{BUILD}/cancel", "The build after the cancel.", scope=Scope.START)
 def cancel_build(call: Call, build: ThisBuild) -> BuildRecord:
     """Cancel a build; a finished build stays unchanged."""
     from actors import EngineBusy  # noqa: PLC0415 - the engine takes long to import
@@ -215,6 +217,7 @@ def approve_build(call: Call, build: ThisBuild) -> BuildRecord:
     status=201,
     errors=NOT_REPEATED,
     body_required=False,
+    scope=Scope.START,
 )
 def rebuild_build(
     call: Call, pipeline: ThisPipeline, build: ThisBuild, submission: Submission[RebuildRequest]
@@ -228,7 +231,7 @@ def rebuild_build(
     return _record(call, call.creation.rebuild(call, pipeline, build, submission))
 
 
-@operation("retryBuild", POST, f"{BUILD}/retry", "The build, which runs again.", errors=NOT_RETRIED)
+@operation("retryBuild", POST, f"{BUILD}/retry", "The build, which runs again.", errors=NOT_RETRIED, scope=Scope.START)
 def retry_build(call: Call, build: ThisBuild) -> BuildRecord:
     """Run again what did not pass in a finished build, in that build; any member can.
 

@@ -10,7 +10,7 @@ from api.openapi.operations import Parameter
 from api.operations.builds import NOT_RETRIED, BuildRecord, pending_reason
 from api.operations.operation import GET, POST, Call, Query, Span, operation
 from api.operations.things import BUILD, JOB, ReadableBuild, ReadableJob, ThisBuild, ThisJob, job_in_build
-from storage import AnnotationLevel, Gate, JobState, Page, example, immutable, showing
+from storage import AnnotationLevel, Gate, JobState, Page, Scope, example, immutable, showing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -199,7 +199,9 @@ def list_build_annotations(call: Call, build: ReadableBuild, span: Span, query: 
     return Page(tuple(map(AnnotationRecord.of, page.rows)), page.next_key)
 
 
-@operation("retryJob", POST, f"{JOB}/retry", "The build, in which it runs again.", errors=NOT_RETRIED)
+@operation(
+    "retryJob", POST, f"{JOB}/retry", "The build, in which it runs again.", errors=NOT_RETRIED, scope=Scope.START
+)
 def retry_job(call: Call, build: ThisBuild, job: ThisJob) -> BuildRecord:
     """Run a job of a finished build, such as a cell of a matrix, again; any member can.
 

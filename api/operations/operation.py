@@ -31,7 +31,7 @@ from typing import (
 
 from api.errors.catalog import ApiError
 from api.submission import Submission
-from storage import Caller, Clock, Organization, Page, Role, Storage, User, immutable
+from storage import Build, Caller, Clock, Organization, Page, Pipeline, Role, Scope, Storage, User, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from api.sign_in.providers.sign_in import IdentityProviders, ProviderSignIn
     from api.sign_in.visitor import Visitor
     from api.signing import LogTokens, Signer
-    from storage import Build, Job, SignUpPolicy
+    from storage import Job, SignUpPolicy, TokenLimits
 
 GET, POST, PUT, PATCH, DELETE = (
     HTTPMethod.GET,
@@ -379,7 +379,9 @@ class Operation(Generic[R]):
     that a caller needs in the organization of the path. With the security ``optional`` nobody need say who calls,
     and the things of the path decide what that caller may read; with ``public`` nobody is asked, and with ``own
     token`` the operation itself checks the token. With ``session`` the caller needs a session; an API key is not
-    enough. If it is ``limited``, its calls count for their address and their account. An answer that is shown
+    enough. ``scope`` is the one that a token needs, by default that of a member's reading, else ``admin``; a token for
+    one pipeline or organization needs a path within it, unless the operation is ``about_caller``. If it is
+    ``limited``, its calls count for their address and their account. An answer that is shown
     ``once`` has a secret, and nobody keeps it. An ``owners`` operation is the owner's of the host alone, without
     HTTP. Without a body that is not ``body_required`` there are none of its fields. ``parameters`` are those of the
     query. If it ``changes`` something, the audit has it. ``tag`` is its part of the document, by default its
@@ -399,6 +401,8 @@ class Operation(Generic[R]):
         errors: tuple[str, ...] = (),
         security: Security = "bearer",
         session: bool = False,
+        scope: Scope | None = None,
+        about_caller: bool = False,
         limited: bool = False,
         once: bool = False,
         owners: bool = False,
@@ -416,6 +420,8 @@ class Operation(Generic[R]):
         self.role = role
         self.security = security
         self.session = session
+        self.scope = scope or _usual_scope(method, role)
+        self.about_caller = about_caller
         self.limited = limited
         self.once = once
         self.owners = owners
@@ -484,9 +490,7 @@ class Operation(Generic[R]):
         for name, kind in parameters.items():
             if (found := _found(kind)) is not None:
                 arguments[name] = _find(found, call, names, things)
-        for each in things.values():
-            if isinstance(each, Membership):
-                each.require(self.role)
+        self._require_rights(call, things.values())
         of_call: dict[type, object] = {Call: call, Query: query}
         for name, kind in parameters.items():
             if kind is str:
@@ -499,6 +503,33 @@ class Operation(Generic[R]):
             taken = _submitted if self.submits else _checked
             arguments["submission" if self.submits else "body"] = taken(document(), self.body)
         return self.function(**arguments)
+
+    def _require_rights(self, call: Call, things: Iterable[Any]) -> None:
+        """Raise ApiError unless the caller's token and role allow this with the things of the path."""
+        if isinstance(call.caller, Caller):
+            self._require_scope(call.caller.limits, things)
+        for each in things:
+            if isinstance(each, Membership):
+                each.require(self.role)
+
+    def _require_scope(self, limits: TokenLimits, things: Iterable[Any]) -> None:
+        if not limits.permit(self.scope):
+            raise ApiError("token_scope", f"this needs a token of the scope {self.scope}")
+        if limits.of_one and not self.about_caller and not any(_within(limits, each) for each in things):
+            raise ApiError("token_scope", "the token is for one pipeline or organization alone, and this is not in it")
+
+
+def _usual_scope(method: HTTPMethod, role: Role) -> Scope:
+    return Scope.READ if method is GET and role is Role.MEMBER else Scope.ADMIN
+
+
+def _within(limits: TokenLimits, thing: object) -> bool:
+    """Tell whether a thing shows that a path is within the limits of a token."""
+    if isinstance(thing, Membership):
+        return limits.within(thing.organization.id)
+    if isinstance(thing, Pipeline):
+        return limits.within(thing.organization_id, thing.id)
+    return isinstance(thing, Build) and limits.within(thing.organization_id, thing.pipeline_id)
 
 
 def _ids(things: Iterable[Any]) -> str:
@@ -518,6 +549,8 @@ def operation(
     errors: tuple[str, ...] = (),
     security: Security = "bearer",
     session: bool = False,
+    scope: Scope | None = None,
+    about_caller: bool = False,
     limited: bool = False,
     once: bool = False,
     body_required: bool = True,
@@ -537,6 +570,8 @@ def operation(
         errors=errors,
         security=security,
         session=session,
+        scope=scope,
+        about_caller=about_caller,
         limited=limited,
         once=once,
         body_required=body_required,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from api.errors.catalog import ApiError
 from api.operations.operation import POST, Call, operation
 from api.operations.things import JOB, ThisBuild, ThisJob, ThisMembership
-from storage import Role, described, example, immutable, showing
+from storage import Role, Scope, described, example, immutable, showing
 
 if TYPE_CHECKING:
     from api.fields import Command, Env, Patch, RunSeconds
@@ -63,6 +63,7 @@ def is_guarded(storage: Storage, build: Build) -> bool:
         "draining",
         "busy",
     ),
+    scope=Scope.FORK,
 )
 def run_on_fork(
     call: Call, member: ThisMembership, build: ThisBuild, job: ThisJob, body: RunOnForkRequest

@@ -36,7 +36,7 @@ class UserUpdateRequest:
     name: RequiredText
 
 
-@operation("getCurrentUser", GET, USER, "The caller.")
+@operation("getCurrentUser", GET, USER, "The caller.", about_caller=True)
 def get_current_user(user: ThisUser) -> CurrentUserResponse:
     """Get the user that the token belongs to."""
     return CurrentUserResponse.of(user)

@@ -63,7 +63,7 @@ class BadgeResource:
 
         Public pipelines need no token.
         """
-        caller = self._access.optional_caller(req)
+        caller = self._access.wide_caller(req)
         branch = req.get_param("branch") or None
         reader = None if caller is None else caller.user.id
         status = self._storage.build_status.of_branch(org, pipeline, branch, reader)
@@ -83,7 +83,7 @@ class CoverageBadgeResource:
 
         Public pipelines need no token.
         """
-        call = Call(self._service, self._access.optional_caller(req))
+        call = Call(self._service, self._access.wide_caller(req))
         try:
             found = readable_pipeline(call.storage, call.caller, org, pipeline)
         except ApiError:
@@ -129,7 +129,7 @@ class CctrayResource:
         With a token the pipelines of your organizations come first. Public pipelines follow, oldest first. At most
         1,000 pipelines are listed.
         """
-        caller = self._access.optional_caller(req)
+        caller = self._access.wide_caller(req)
         own = [] if caller is None else self._storage.build_status.of_reader(caller.user.id, _MAX_PROJECTS)
         public = self._storage.build_status.public(_MAX_PROJECTS)
         statuses = {(each.organization_slug, each.pipeline_slug): each for each in (*own, *public)}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 from contextlib import suppress
+from json import dumps
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -20,7 +21,7 @@ from storage.database.statements import Columns, Query, Write, first, insert_int
 from storage.errors import DatabaseUnavailable
 from storage.models.accounts import CliLoginRow, OrganizationRow, TokenRow, UserRow
 from storage.patterns import pattern
-from storage.records.accounts import Caller, CliLoginKind, Token, TokenKind
+from storage.records.accounts import Caller, CliLoginKind, Token, TokenKind, TokenLimits
 from storage.vault import hashed
 
 if TYPE_CHECKING:
@@ -38,8 +39,10 @@ _MOST_LISTED = 500
 _KEPT_AFTER_END = 30 * DAY
 """Time for which a token is kept after its end, so that its owner can still log out with it."""
 
-_TOKEN = Columns.of(Token, TokenRow)
-_CALLER = Columns.of(Caller, TokenRow, user=USER_COLUMNS, token_id=TokenRow.id)
+_LIMITS = Columns.of(TokenLimits, TokenRow, organization_id=TokenRow.organization)
+_TOKEN = Columns.of(Token, TokenRow, limits=_LIMITS)
+_CALLER = Columns.of(Caller, TokenRow, user=USER_COLUMNS, token_id=TokenRow.id, limits=_LIMITS)
+_WITHOUT_LIMITS = TokenLimits()
 
 
 class Tokens:
@@ -56,8 +59,8 @@ class Tokens:
             database,
             lambda: (
                 TokenRow.select(*_CALLER.selected, TokenRow.last_used_at.alias("_"))
-                .join(UserRow)
-                .join(OrganizationRow)
+                .join(UserRow, on=UserRow.id == TokenRow.user)
+                .join(OrganizationRow, on=OrganizationRow.id == UserRow.personal_organization)
                 .where(
                     hashing,
                     standing,
@@ -102,11 +105,17 @@ class Tokens:
         over_since = peewee.fn.COALESCE(TokenRow.revoked_at, TokenRow.expires_at)
         self._forget = Write(database, lambda: TokenRow.delete().where(over_since <= slot("before")))
 
-    def create_api_key(self, user_id: int, description: str, expires_at: datetime | None = None) -> tuple[Token, str]:
+    def create_api_key(
+        self,
+        user_id: int,
+        description: str,
+        expires_at: datetime | None = None,
+        limits: TokenLimits = _WITHOUT_LIMITS,
+    ) -> tuple[Token, str]:
         """Add a personal API key; return its record and the token, which cannot be read again."""
         token = _PREFIX + secrets.token_urlsafe(_TOKEN_BYTES)
         until = None if expires_at is None else to_micros(expires_at)
-        return self._create(TokenKind.API_KEY, token, user_id, description, until)
+        return self._create(TokenKind.API_KEY, token, user_id, description, until, limits=limits)
 
     def create_session(self, user_id: int, description: str, origin: SessionOrigin | None = None) -> tuple[Token, str]:
         """Add a session of 30 days; return its record and the token, which cannot be read again."""
@@ -180,6 +189,7 @@ class Tokens:
         description: str,
         expires_at: int | None,
         origin: SessionOrigin | None = None,
+        limits: TokenLimits = _WITHOUT_LIMITS,
     ) -> tuple[Token, str]:
         with self._database.write():
             now = self._database.now()
@@ -194,6 +204,9 @@ class Tokens:
                 expires_at=expires_at,
                 address=None if origin is None else origin.address,
                 agent=None if origin is None else origin.agent,
+                scopes=None if limits.scopes is None else dumps(limits.scopes),
+                organization_id=limits.organization_id,
+                pipeline_id=limits.pipeline_id,
             )
             return written(self._by_id.one(id=token_id)), token
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import peewee
 
-from storage.models.fields import ChoiceField, InstantField
+from storage.models.fields import ChoiceField, InstantField, ListField
 from storage.models.row import Row
 from storage.records.accounts import (
     CliLoginKind,
@@ -40,6 +40,9 @@ class TokenRow(Row, table="tokens", record=Token):
     user = peewee.ForeignKeyField(UserRow)
     hash = peewee.BlobField()
     revoked_at = InstantField(null=True)
+    scopes = ListField(null=True)
+    organization = peewee.ForeignKeyField(OrganizationRow, null=True)
+    pipeline_id = peewee.IntegerField(null=True)
 
 
 class CliLoginRow(Row, table="handoffs"):

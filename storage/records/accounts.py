@@ -134,6 +134,40 @@ class SessionOrigin:
     agent: str
 
 
+class Scope(StrEnum):
+    """The rights of a token: to read, to begin builds, to run commands on forks, or all that its user has."""
+
+    READ = "read"
+    START = "start"
+    FORK = "fork"
+    ADMIN = "admin"
+
+
+@immutable
+class TokenLimits:
+    """The bounds of a token below what its user may do.
+
+    Without ``scopes`` it has all. With an ``organization_id`` or ``pipeline_id`` it is for that alone.
+    """
+
+    scopes: tuple[str, ...] | None = None
+    organization_id: int | None = None
+    pipeline_id: int | None = None
+
+    def permit(self, scope: Scope) -> bool:
+        """Tell whether the scopes have this one: all let read, and ``admin`` has all."""
+        return self.scopes is None or scope is Scope.READ or scope in self.scopes or Scope.ADMIN in self.scopes
+
+    @property
+    def of_one(self) -> bool:
+        """True if the token is for one pipeline or organization."""
+        return self.organization_id is not None or self.pipeline_id is not None
+
+    def within(self, organization_id: int, pipeline_id: int | None = None) -> bool:
+        """Tell whether the token is for an organization, or for a pipeline of it."""
+        return self.organization_id in {None, organization_id} and self.pipeline_id in {None, pipeline_id}
+
+
 @immutable
 class Token:
     """A bearer token, without its secret; ``address`` and ``agent`` are those of a session's origin."""
@@ -147,6 +181,7 @@ class Token:
     last_used_at: datetime | None
     address: str | None
     agent: str | None
+    limits: TokenLimits
 
 
 @immutable
@@ -156,6 +191,7 @@ class Caller:
     user: User
     token_id: int
     kind: TokenKind
+    limits: TokenLimits
 
 
 class ForkApproval(StrEnum):

@@ -82,6 +82,7 @@ class Scene:
             "POST /api/v0/billing/coupon/redeem/{org}": {"code": COUPON},
             "PATCH /api/v0/organizations/{org}/members/{user_id}": {"role": "admin"},
             "POST /api/v0/organizations/{org}/invites": {"email": "new@example.org"},
+            "POST /api/v0/user/api-tokens": {"only": self.named["org"]},
             "POST /api/v0/invites/accept": {"token": self.named["invite_token"]},
             "POST /api/v0/organizations/{org}/repos/connect": {"url": f"{self.forge_url}/acme/web", "token": TOKEN},
             "POST /api/v0/auth/google": signing_in,

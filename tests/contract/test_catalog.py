@@ -52,6 +52,7 @@ STATUSES = {
     "invalid_cursor": 422,
     "unauthorized": 401,
     "session_required": 403,
+    "token_scope": 403,
     "cli_code_invalid": 400,
     "oauth_provider_error": 502,
     "oauth_not_configured": 503,

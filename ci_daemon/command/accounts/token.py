@@ -11,12 +11,12 @@ from api.operations import api_tokens
 from ci_daemon.command.support.body_options import body_option
 from ci_daemon.command.support.command_classes import Group, SharedCommand
 from ci_daemon.command.support.session import Failure, Session, pass_session
-from storage import TokenKind, document_of, timestamp
+from storage import Scope, TokenKind, document_of, timestamp
 
 if TYPE_CHECKING:
     from api.doors import Door
 
-_COLUMNS = ("id", "kind", "description", "created_at", "expires_at", "last_used_at")
+_COLUMNS = ("id", "kind", "description", "created_at", "expires_at", "last_used_at", "scopes", "only")
 _API_KEY = "api-key"
 _WORDS = {_API_KEY: "API key", "session": "session"}
 """The kinds of tokens, as messages name them."""
@@ -55,22 +55,51 @@ def token() -> None:
     callback=_future_time,
     help="When an API key ends, ISO 8601 with an offset; else never.",
 )
+@click.option(
+    "--scope",
+    "scopes",
+    type=click.Choice([*Scope]),
+    multiple=True,
+    help="What an API key may do beside reading: start builds, run on forks, or all (admin); by default all.",
+)
+@click.option("--pipeline", metavar="ORG/PIPELINE", help="The only pipeline that an API key is for.")
+@click.option("--organization", metavar="ORG", help="The only organization that an API key is for.")
 @pass_session
-def create(session: Session, *, email: str | None, kind: str, description: str, expires_at: datetime | None) -> None:
+def create(
+    session: Session,
+    *,
+    email: str | None,
+    kind: str,
+    description: str,
+    expires_at: datetime | None,
+    scopes: tuple[str, ...],
+    pipeline: str | None,
+    organization: str | None,
+) -> None:
     """Create an API key of yours, or on the box a token for the user EMAIL.
 
     It is shown only once: the service stores its hash.
     """
-    if kind == "session" and expires_at is not None:
-        raise click.UsageError("a session ends after 30 days: leave --expires-at out")
+    if kind == "session" and (expires_at is not None or scopes or pipeline or organization):
+        raise click.UsageError("a session ends after 30 days and may do all: leave the options of API keys out")
+    if pipeline is not None and (organization is not None or not all(pipeline.partition("/"))):
+        raise click.UsageError("give one pipeline, as in --pipeline acme/web, or one --organization")
+    allowed, only = tuple(map(Scope, scopes)) or None, pipeline or organization
     with session.door() as door:
         if names := _names(door, email):
-            body = api_tokens.UserTokenCreateRequest(TokenKind(kind.replace("-", "_")), description, expires_at)
+            body = api_tokens.UserTokenCreateRequest(
+                TokenKind(kind.replace("-", "_")), description, expires_at, allowed, only
+            )
             document = _document(door.perform(api_tokens.create_user_token, names, body))
         else:
             if kind != _API_KEY:
                 raise Failure("a session begins with `ci-daemon login`: leave --kind out")
-            sent = {"description": description, "expires_at": expires_at and timestamp(expires_at)}
+            sent = {
+                "description": description,
+                "expires_at": expires_at and timestamp(expires_at),
+                "scopes": allowed,
+                "only": only,
+            }
             made = door.perform(api_tokens.create_api_token, names, sent)
             document = {**_own_document(made.api_token), "token": made.token}
     whose = "" if email is None else f" for {email}"

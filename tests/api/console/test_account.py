@@ -41,6 +41,14 @@ def test_an_api_key_is_shown_once(ada: Account):
     assert actions(ada)[-2:] == ["createApiToken", "revokeApiToken"]
 
 
+def test_an_api_key_is_limited(ada: Account):
+    browser = Browser.of(ada)
+    browser.send("/account", "account/api-keys", description="robot", scopes="start fork", only=ada.org)
+    (key, _) = ada.world.storage.tokens.api_keys(ada.user.id)
+    assert (key.limits.scopes, key.limits.organization_id) == (("start", "fork"), ada.org_id)
+    assert f"may start, fork · only {ada.org}" in browser.get("/account").text
+
+
 def test_a_session_of_another_device_is_ended(ada: Account):
     browser, phone = Browser.of(ada), Browser.of(ada)
     _, phones = reversed(ada.world.storage.tokens.sessions(ada.user.id))
