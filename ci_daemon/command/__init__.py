@@ -98,9 +98,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.FAILURE
     except Exception as error:
-        from ci_daemon.command.support.errors import EXPECTED_ERRORS, error_message  # noqa: PLC0415 - no command needs the exceptions of all others
+        from ci_daemon.command.support.errors import error_message, is_expected  # noqa: PLC0415 - most commands have no error
 
-        if not isinstance(error, EXPECTED_ERRORS):
+        if not is_expected(error):
             raise
         return _fail(error_message(error), ExitCode.FAILURE)
     return result if isinstance(result, int) else ExitCode.SUCCESS

@@ -5,53 +5,39 @@ from __future__ import annotations
 import errno
 from http import HTTPStatus
 
-from actors import EngineBusy
-from actors.vms import VmError
-from api import ApiError, CannotListen
-from api.operations import Refused
-from ci_daemon.backup import BackupError
-from ci_daemon.config import ConfigError
-from ci_daemon.host.lock import AlreadyServed
-from ci_daemon.host.place import StateCopied
-from ci_daemon.host.process import TooFewFiles
-from ci_daemon.install.host import InstallError
-from ci_daemon.local.building import BuildRefused
-from ci_daemon.local.folders import CacheUnusable
-from ci_daemon.local.requirements import HostUnfit
-from ci_daemon.remote.contexts import ContextsUnusable
-from ci_daemon.remote.download import DownloadRefused
-from ci_daemon.remote.errors import RequestFailed, ServiceUnreachable
-from ci_daemon.remote.handoff import SignInFailed
-from ci_daemon.submit.packing import PackError
-from ci_daemon.tracing import TracingUnavailable
-from storage import StorageError, UserUnknown, error_reason
+from api import ApiError
+from ci_daemon.remote.errors import RequestFailed
+from storage import UserUnknown, error_reason
 
-EXPECTED_ERRORS = (
-    AlreadyServed,
-    ApiError,
-    RequestFailed,
-    BackupError,
-    BuildRefused,
-    CacheUnusable,
-    CannotListen,
-    ConfigError,
-    EngineBusy,
-    ContextsUnusable,
-    DownloadRefused,
-    HostUnfit,
-    InstallError,
-    OSError,
-    PackError,
-    Refused,
-    ServiceUnreachable,
-    SignInFailed,
-    StateCopied,
-    StorageError,
-    TooFewFiles,
-    TracingUnavailable,
-    UnicodeEncodeError,
-    VmError,
+EXPECTED_ERRORS = frozenset(
+    {
+        "actors.engine.EngineBusy",
+        "actors.vms.provider.VmError",
+        "api.errors.catalog.ApiError",
+        "api.http.server.CannotListen",
+        "api.operations.operation.Refused",
+        "builtins.OSError",
+        "builtins.UnicodeEncodeError",
+        "ci_daemon.backup.manifest.BackupError",
+        "ci_daemon.config.reading.ConfigError",
+        "ci_daemon.host.lock.AlreadyServed",
+        "ci_daemon.host.place.StateCopied",
+        "ci_daemon.host.process.TooFewFiles",
+        "ci_daemon.install.host.InstallError",
+        "ci_daemon.local.building.BuildRefused",
+        "ci_daemon.local.folders.CacheUnusable",
+        "ci_daemon.local.requirements.HostUnfit",
+        "ci_daemon.remote.contexts.ContextsUnusable",
+        "ci_daemon.remote.download.DownloadRefused",
+        "ci_daemon.remote.errors.RequestFailed",
+        "ci_daemon.remote.errors.ServiceUnreachable",
+        "ci_daemon.remote.handoff.SignInFailed",
+        "ci_daemon.submit.packing.PackError",
+        "ci_daemon.tracing.tracer.TracingUnavailable",
+        "storage.errors.StorageError",
+    }
 )
+"""The classes of the exceptions by their names: to import all of them takes longer than most commands."""
 
 _MAX_QUOTED = 100
 _ADVICE = {
@@ -69,6 +55,11 @@ _ADVICE = {
     "session_required": "`ci-daemon login URL` makes one",
 }
 """The way on, by the error codes of a service."""
+
+
+def is_expected(error: Exception) -> bool:
+    """Tell whether a user can do something about an error."""
+    return any(f"{kind.__module__}.{kind.__qualname__}" in EXPECTED_ERRORS for kind in type(error).__mro__)
 
 
 def error_message(error: Exception) -> str:

@@ -7,12 +7,13 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from ci_daemon.command import main
-from ci_daemon.command.support.errors import error_message
+from ci_daemon.command.support.errors import EXPECTED_ERRORS, error_message, is_expected
 from ci_daemon.command.support.session import Session
 from storage import Storage, SystemClock
 
@@ -208,6 +209,29 @@ def test_the_caller_is_known_after_root_becomes_the_owner(monkeypatch: pytest.Mo
     monkeypatch.setattr("os.getuid", lambda: 65534)
     monkeypatch.setenv("USER", "ci-daemon")
     assert session.operator == "root"
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED_ERRORS))
+def test_an_expected_error_is_the_class_of_its_name(name: str):
+    module, _, kind = name.rpartition(".")
+    found = getattr(import_module(module), kind)
+    assert is_expected(found.__new__(found))
+
+
+def test_a_subclass_of_an_expected_error_is_expected():
+    assert is_expected(FileNotFoundError())
+    assert not is_expected(ValueError())
+
+
+def test_an_error_of_the_command_imports_no_engine(made: Run, state: Path):
+    """It is told as fast as an answer: the exceptions of other commands are not imported for it."""
+    code = (
+        "import sys; from ci_daemon.command import main; main(sys.argv[1:]);"
+        " print(*{'actors.root', 'actors.vms', 'ci_daemon.install', 'ci_daemon.doctor'} & {*sys.modules})"
+    )
+    argv = [sys.executable, "-c", code, "--state-dir", str(state), "secret", "list", "nowhere"]
+    ended = subprocess.run(argv, capture_output=True, text=True, check=True)
+    assert (ended.stdout.strip(), "nowhere" in ended.stderr) == ("", True)
 
 
 @pytest.mark.parametrize(("name", "message"), [("/srv/a", "/srv/a"), (None, "the output")])
