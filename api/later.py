@@ -39,6 +39,7 @@ from api.operations import (
     repositories,
     runs,
     schedules,
+    search,
     sessions,
     sign_up,
     tests,
@@ -81,7 +82,7 @@ def add_later(routes: Routes, core: Core) -> Site:
     door = HttpDoor(site.service, core.access, core.pager, core.rates)
     door.add(routes, cli_login, identity_providers, passkeys, sign_up)
     door.add(routes, mail_settings, api_tokens, sessions, identities, organizations, members, invites, audit)
-    door.add(routes, favourites, schedules, caches, runs, notifications, tests, coverage, latest_artifacts)
+    door.add(routes, favourites, search, schedules, caches, runs, notifications, tests, coverage, latest_artifacts)
     _add_deliveries(routes, site, core)
     door.add(routes, repositories, repo_deliveries, github_installations, bitbucket)
     door.add(routes, billing, usage, payments)

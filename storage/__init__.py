@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from storage.audit import append_to_audit
     from storage.billing.settings import MICRO_CENTS, BillingSettings, cost_cents
     from storage.builds.build_history import ServiceFailure
+    from storage.builds.search import MOST_LETTERS, SearchResults
     from storage.clock_steps import CONFIRM, ClockJump, step_text
     from storage.copying import FrozenDatabase, check_database, frozen, up_to_date
     from storage.data_classes import described, example, hidden, immutable, shown_as
@@ -233,6 +234,8 @@ if TYPE_CHECKING:
         Declaration,
         DeclaringRepository,
         Favourite,
+        FoundPerson,
+        FoundPipeline,
         NewPipeline,
         NewPipelineTrigger,
         NewSchedule,

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from storage.builds.kept_folders import KeptFolders
     from storage.builds.retries import Retries
     from storage.builds.room import BuildRoom
+    from storage.builds.search import Search
     from storage.builds.told import Told
     from storage.clock_steps import ClockSteps
     from storage.database.integrity import Integrity

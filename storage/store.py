@@ -100,6 +100,7 @@ class Storage:
     build_history = _part(lambda self: parts.BuildHistory(self._database))
     build_status = _part(lambda self: parts.BuildStatus(self._database))
     standings = _part(lambda self: parts.Standings(self._database))
+    search = _part(lambda self: parts.Search(self._database))
     accounts = _part(lambda self: parts.Accounts(self._database, self.builds, self.holds, self.passkeys))
     attempts = _part(lambda self: parts.Attempts(self._database))
     pipeline_triggers = _part(lambda self: parts.PipelineTriggers(self._database))

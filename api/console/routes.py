@@ -21,6 +21,7 @@ from api.console.organization import add_organization_pages
 from api.console.pages import ThemePage
 from api.console.pipelines import PipelinePage
 from api.console.provider_login import ProviderLoginPage
+from api.console.search import SearchPage
 from api.console.source_hosts import add_source_host_pages
 from api.doors.http import HttpDoor
 from api.http.files import CSS, JAVASCRIPT, SVG, StaticFile, StaticFilesResource
@@ -117,6 +118,7 @@ def _add_build_pages(routes: Routes, site: Site) -> None:
     """
     url = site.api_url
     routes.add_page("/", HomePage(site, url))
+    routes.add_page("/search", SearchPage(site))
     routes.add_page("/{org}", OrganizationPage(site, url))
     routes.add_page("/{org}/pipelines/{pipeline}", PipelinePage(site))
 

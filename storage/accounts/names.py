@@ -32,6 +32,7 @@ RESERVED_SLUGS = frozenset(
         "new",
         "organizations",
         "public",
+        "search",
         "sites",
         "static",
         "v0",

@@ -13,6 +13,7 @@ import peewee
 
 from storage.builds.build_rows import BUILD, existing_builds
 from storage.builds.concurrency import group_of, shared_name
+from storage.builds.search import index_words
 from storage.database.clock import DAY
 from storage.database.statements import Columns, Query, Slots, SqlValue, Write, first, insert_into, slot, written
 from storage.errors import DatabaseNotSynced, JobsJoined, KeyUsed, PipelineGone, SourceGone
@@ -141,6 +142,7 @@ class BuildInserter:
                     "env": self._vault.seal(json.dumps(dict(new.env)).encode()) if new.env else None,
                 }
                 build_id = self._insert.insert(**_NEW_BUILD(new) | fields)
+                index_words(self._database, build_id)
                 build = written(self._inserted.one(id=build_id))
                 if new.concurrency is not None and new.concurrency.cancels and not state.terminal:
                     group = written(build.concurrency_group)

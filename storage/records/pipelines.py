@@ -163,6 +163,26 @@ class Favourite:
 
 
 @immutable
+class FoundPipeline:
+    """A pipeline that a search found, by its slugs and name."""
+
+    id: int
+    org: str
+    slug: str
+    name: str
+
+
+@immutable
+class FoundPerson:
+    """A member of an organization that a search found."""
+
+    user_id: int
+    org: str
+    name: str
+    email: str
+
+
+@immutable
 class PipelineStatus:
     """A pipeline with the state of its latest build on a branch, and its last finished build there.
 

@@ -68,7 +68,7 @@ function move(by) {
 }
 
 const WORDS = {
-  "?": "this list", j: "the next job, build or pipeline", k: "the one before", g: "then h: home", "/": "search the page",
+  "?": "this list", j: "the next job, build or pipeline", k: "the one before", g: "then h: home", "/": "search everything; in a log, the log", "⌘K, Ctrl K": "search everything",
 };
 const LOG_WORDS = {f: "follow the log, or go to its end", t: "times of lines", w: "wrap lines", Esc: "leave the full screen"};
 
@@ -99,8 +99,22 @@ const KEYS = {
   "?": listKeys,
   g: () => { wentAt = performance.now(); },
   h: () => { if (performance.now() - wentAt < 1500) location.assign(document.querySelector("a.brand").href); },
-  "/": () => document.querySelector("main input[type=search]")?.focus(),
+  "/": () => document.getElementById("log") ? document.querySelector("main input[type=search]")?.focus() : find(),
 };
+
+// One search box, in the header. A log's own box takes "/" before this.
+function find() {
+  const box = document.querySelector(".find input");
+  box?.focus();
+  box?.select();
+}
+
+document.addEventListener("keydown", event => {
+  if (event.key !== "k" || event.altKey || event.shiftKey || event.ctrlKey === event.metaKey) return;
+  if (!document.querySelector(".find input") || document.querySelector("dialog[open]")) return;
+  event.preventDefault();
+  find();
+});
 
 document.addEventListener("keydown", event => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select")) return;

@@ -169,6 +169,7 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
         "artifact get": "Get files that a build's jobs kept.",
         "artifact list": "List the files that a build's jobs kept.",
         "artifact verify": "Verify which build made a file.",
+        "search": "Find pipelines, builds and people by words.",
         "debug": "Open a shell in a job's VM.",
         "shell": "Open a fork of a failed job's disk.",
         "mcp": "Serve coding agents.",

@@ -170,6 +170,7 @@ def test_every_endpoint_but_pages_is_in_the_document(document: dict[str, Any], i
         "/integrations/bitbucket",
         "/invites",
         "/login",
+        "/search",
         "/sites/of/",
         "/{org}",
     )

@@ -42,9 +42,15 @@ def database(everything: Everything) -> Iterator[apsw.Connection]:
 
 
 def test_what_is_saved_here_is_all_that_there_is(everything: Everything, database: apsw.Connection):
-    """A new table or column needs a value in `everything.py`, and so comes into the backup."""
+    """A new table or column needs a value in `everything.py`, and so comes into the backup.
+
+    An index of words gives no values back; the tables in which it is kept are here.
+    """
     empty = []
-    tables = database.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE ?", (_OF_SQLITE,))
+    tables = database.execute(
+        "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type IN ('table', 'shadow') AND name NOT LIKE ?",
+        (_OF_SQLITE,),
+    )
     for (table,) in list(tables):
         columns = [str(row[1]) for row in database.execute(f"PRAGMA table_info({table})")]
         counts = ", ".join(f'count("{column}")' for column in columns)

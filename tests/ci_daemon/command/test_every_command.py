@@ -55,6 +55,7 @@ ELSEWHERE = {
     "invite list": "tests/ci_daemon/remote",
     "invite revoke": "tests/ci_daemon/remote",
     "usage": "tests/ci_daemon/remote",
+    "search": "tests/ci_daemon/remote",
     "login": "tests/ci_daemon/remote",
     "logout": "tests/ci_daemon/remote",
     "whoami": "tests/ci_daemon/remote",

@@ -7,7 +7,7 @@ import io
 import pytest
 
 from ci_daemon.command import main
-from storage import LedgerSource, Role
+from storage import LedgerSource, NewPipeline, Role
 from tests.ci_daemon.remote.conftest import Printed, RunJson
 from tests.ci_daemon.scripted_service import ScriptedService
 
@@ -67,6 +67,18 @@ def test_usage_is_summed_and_told_by_day_and_build(service: ScriptedService, run
     days = run_json("usage", service.org, "--by", "day", "--from", "2026-01-01", "--to", "2026-01-03")
     assert [each["date"] for each in days] == ["2026-01-01", "2026-01-02", "2026-01-03"]
     assert printed("usage", service.org, "--by", "build") == [f"{service.org} built nothing"]
+
+
+def test_people_and_pipelines_are_searched(service: ScriptedService, run_json: RunJson, printed: Printed):
+    organization = service.storage.organizations.by_slug(service.org)
+    assert organization is not None
+    new = NewPipeline(slug="shop", name="Web shop", repository="r", default_branch="main")
+    service.storage.pipelines.create(organization.id, new)
+    assert run_json("search", "WEB", "sh")["pipelines"] == [
+        {"org": service.org, "pipeline_slug": "shop", "name": "Web shop"}
+    ]
+    assert any(f"{service.org}/shop" in line for line in printed("search", "shop"))
+    assert printed("search", "xyzzy") == ["nothing has all of these words"]
 
 
 def test_a_command_of_servers_alone_says_so_on_the_box(
