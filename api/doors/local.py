@@ -8,7 +8,7 @@ from functools import partial
 from types import MappingProxyType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from api.middleware.audit import subject_of
+from api.middleware.audit import detail_of, subject_of
 from api.operations.operation import GET, Call, HostOwner, Query, Service, Span
 from storage import DatabaseUnavailable, document_of
 
@@ -193,7 +193,8 @@ class LocalDoor:
         shown = None if result is None else SimpleNamespace(**document_of(result))
         subject, effect = subject_of(operation.path, names, shown), getattr(shown, "effect", None)
         organization = names.get("org") or getattr(shown, "slug", None) or getattr(shown, "organization", None)
-        note = f"{outcome}{f'{effect}, ' if effect else ''}box"
+        said = "" if outcome else detail_of(operation.id, result)
+        note = f"{outcome}{said}{f'{effect}, ' if effect else ''}box"
         write = self._call.storage.audit.write
         try:
             write(self._owner.name, operation.id, subject, note, origin=self._origin, organization=organization)

@@ -30,6 +30,10 @@ _POLLS = frozenset({"cliClaim", "cliClaimV2"})
 _NAMES = ("number", "slug", "id", "uuid", "api_token")
 """Fields of records that name a row, in order of preference. None of them is a secret."""
 
+_ANSWERS = frozenset({"approveJob", "rejectJob"})
+_SECRETS = frozenset({"setOrganizationSecret", "limitOrganizationSecret", "setPipelineSecret", "limitPipelineSecret"})
+_LIMITS = ("branches", "tags", "events", "environments", "pipelines")
+_MAX_CHARS = 300
 _NOBODY = "nobody"
 _CLIENT_ERROR = 400
 _RATE_LIMITED = 429
@@ -39,9 +43,9 @@ class AuditTrail:
     """Middleware that writes an audit entry for each request that changed something.
 
     It finds the operation by route and method, and `Routes` accepts no responder that changes something without one: a
-    page's form has the operation that it performs. The entry is written
-    after the change and before the response is sent. It contains values of the path and the new row's name; no token,
-    query or body.
+    page's form has the operation that it performs. The entry is written after the change and before the response is
+    sent. It contains values of the path, the new row's name, the reason of an answer to a gate and the limits of a
+    secret; no token, query or other part of a body.
     """
 
     def __init__(self, storage: Storage, routes: Routes, addresses: ClientAddresses) -> None:
@@ -78,7 +82,8 @@ class AuditTrail:
         organization = named.get("org") or _slug_of(resp)
         effect = getattr(record, "effect", None)
         door = "console" if self._routes.is_page(req.uri_template or "", req.method) else "api"
-        note = f"{outcome}{'' if effect is None else f'{effect}, '}{door}, request {req.request_id}"
+        said = "" if outcome else detail_of(operation.id, record)
+        note = f"{outcome}{said}{'' if effect is None else f'{effect}, '}{door}, request {req.request_id}"
         origin = self._addresses.address(req)
         try:
             self._audit.write(actor, operation.id, subject, note, origin=origin, organization=organization)
@@ -103,6 +108,26 @@ def subject_of(path: str, names: Mapping[str, str], record: object, build_number
     parts = [names[part] for part in re.findall(r"{(\w+)}", path) if part in names]
     row = _name_of(record, build_number)
     return "/".join(parts if row is None or row in parts else [*parts, row])
+
+
+def detail_of(operation: str, record: object) -> str:
+    """Return the beginning of a note: why a gate was answered, the limits of a secret; empty for others."""
+    if operation in _ANSWERS:
+        reason = getattr(getattr(record, "gate", None), "reason", None)
+        return f'reason "{_line(reason)}", ' if reason else ""
+    if operation not in _SECRETS:
+        return ""
+    limits = {kind: getattr(record, kind, ()) for kind in _LIMITS}
+    texts = [f"{kind} {' '.join(map(_line, patterns))}" for kind, patterns in limits.items() if patterns]
+    source = getattr(record, "source", None)
+    texts += [f"from {_line(source['url'])}"] if source else []
+    return f"{'; '.join(texts) or 'no limits'}, "
+
+
+def _line(text: str) -> str:
+    """Return a text as one line that is not too long."""
+    shown = "".join(each if each.isprintable() else " " for each in text[:_MAX_CHARS])
+    return f"{shown}…" if len(text) > _MAX_CHARS else shown
 
 
 def _name_of(record: object, build_number: int | None) -> str | None:
