@@ -153,7 +153,7 @@ def _add_documents(routes: Routes, core: Core) -> None:
     errors = ErrorPagesResource(routes)
     routes.add(f"{_V0}/openapi.json", OpenApiResource(routes, core.settings.url))
     routes.add(f"{_V0}/pipeline.schema.json", PipelineSchemaResource())
-    routes.add("/docs", ReferenceResource())
+    routes.add("/docs/api", ReferenceResource())
     routes.add_page("/docs/static/{file}", reference_files())
     routes.add("/docs/errors", errors, "list")
     routes.add("/docs/errors/{code}", errors)

@@ -14,6 +14,7 @@ from api.console.home import HomePage, OrganizationPage
 from api.console.login import LinkPage, LoginPage, SentPage, SessionCookieResource
 from api.console.logs import JobPage, LogParts
 from api.console.mail_stop import MailStopPage
+from api.console.manual import add_manual_pages
 from api.console.notifications import add_notification_pages
 from api.console.operation_form import OperationForm, VisitorsForm, leads_to, shows, shows_json
 from api.console.operation_routes import add_operation_pages
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from api.openapi.operations import Routes
 
 _FILES = (
-    *(StaticFile(f"{name}.css", CSS) for name in ("tokens", "console", "builds", "log")),
+    *(StaticFile(f"{name}.css", CSS) for name in ("tokens", "console", "builds", "log", "manual")),
     *(
         StaticFile(f"{name}.js", JAVASCRIPT)
         for name in ("page", "passkeys", "live", "events", "forms", "copy", "graph", "plot")
@@ -56,6 +57,7 @@ def add_pages(routes: Routes, site: Site) -> None:
     """Route all pages, and the files that they load."""
     _add_account_pages(routes, site)
     _add_build_pages(routes, site)
+    add_manual_pages(routes, site)
     routes.add_page("/console/theme", ThemePage())
     routes.add_page("/console/static/{file}", StaticFilesResource("api.console", *_FILES))
 

@@ -160,8 +160,8 @@ class StaticFile:
 class StaticFilesResource:
     """The static files of one package; not part of the OpenAPI document."""
 
-    def __init__(self, package: str, *files: StaticFile) -> None:
-        self._package = package
+    def __init__(self, package: str, *files: StaticFile, folder: str = "static") -> None:
+        self._folder = resources.files(package).joinpath(folder)
         self._files = {file.name: file for file in files}
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, file: str) -> None:
@@ -185,8 +185,7 @@ class StaticFilesResource:
         resp.data = content
 
     def _content(self, file: StaticFile, *, gzipped: bool) -> bytes:
-        folder = resources.files(self._package).joinpath("static")
-        stored = folder.joinpath(file.name + (".gz" if file.gzipped else "")).read_bytes()
+        stored = self._folder.joinpath(file.name + (".gz" if file.gzipped else "")).read_bytes()
         return gzip.decompress(stored) if file.gzipped and not gzipped else stored
 
 

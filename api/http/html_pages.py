@@ -15,6 +15,7 @@ TEXT_ONLY: Mapping[str, str] = {"style-src": "'self'", "img-src": "'self'"}
 """The sources from which a page of text may load, as directives of its content security policy."""
 
 _NOTHING_ELSE = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+_DOCUMENTATION = (("", "Manual"), ("/api", "Endpoints"), ("/errors", "Errors"))
 _PAGE = """<!doctype html>
 <html lang="en">
 <head>
@@ -47,8 +48,8 @@ def respond_with_page(
 
 
 def documentation(root: str, content: str) -> str:
-    """Return a page of the API's documentation as HTML, with links to the console and among these pages."""
-    links = f'<a href="{root}docs">Reference</a> <a href="{root}docs/errors">Errors</a>'
+    """Return a page of the API's documentation as HTML, with links to its others and the manual."""
+    links = " ".join(f'<a href="{root}docs{page}">{text}</a>' for page, text in _DOCUMENTATION)
     home = f'<a class="brand" href="{root or "./"}">ci-daemon</a>'
     return f'<header>{home}<nav aria-label="Documentation">{links}</nav></header>\n{content}'
 

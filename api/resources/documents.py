@@ -147,7 +147,7 @@ _ALLOWED = {
 
 
 class ReferenceResource:
-    """``/docs``."""
+    """``/docs/api``."""
 
     @operation("getReference", Answer(200, "The page.", media_type=_HTML), security="public", tag="openapi")
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:

@@ -1,4 +1,4 @@
-"""The pipelines in `docs/language.md`, its reference, and the JSON Schema beside it."""
+"""The pipelines in `docs/language.md` and the guides, its reference, and the JSON Schema beside it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ SCHEMA = PAGE.with_name("pipeline.schema.json")
 EXAMPLES = sorted((PAGE.parents[1] / "examples").glob("*/ci.yml"))
 IN_PYTHON = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
 IN_YAML = re.findall(r"^```yaml\n(?:# \.hm/(\S+)\n)?(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
-PIPELINES = [text for name, text in IN_YAML if not name]
+GUIDES = [(PAGE.parent / f"{name}.md").read_text() for name in ("tutorial", "recipes", "connect")]
+IN_GUIDES = [text for page in GUIDES for text in re.findall(r"^```yaml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)]
+PIPELINES = [*(text for name, text in IN_YAML if not name), *IN_GUIDES]
 USED = {name: JobFileText(f".hm/{name}", text) for name, text in IN_YAML if name}
 
 

@@ -156,7 +156,7 @@ def test_settings_exist(page: Path):
 
 def test_the_endpoints_are_the_served_ones():
     """The paths of the first table are below an organization; the second has whole paths."""
-    below, whole = (CHECKOUT / "docs" / "api.md").read_text().split("| Method | Whole path |")
+    below, whole = (CHECKOUT / "docs" / "using-the-api.md").read_text().split("| Method | Whole path |")
     served = {(method.upper(), path) for path, methods in conformity().document["paths"].items() for method in methods}
     assert {*endpoints(below, ORGANIZATION), *endpoints(whole, "")} == served
 

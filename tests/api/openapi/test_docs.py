@@ -12,14 +12,14 @@ STATIC = "/docs/static/"
 
 
 def test_the_reference_loads_only_files_of_the_service(world: World):
-    page = world.anonymous.simulate_get("/docs")
+    page = world.anonymous.simulate_get("/docs/api")
 
     assert page.status_code == 200
-    assert len(re.findall(r'(?:src|href)="([^"]+)"', page.text)) == 9
+    assert len(re.findall(r'(?:src|href)="([^"]+)"', page.text)) == 10
 
 
 @pytest.mark.parametrize("slash", ["", "/"])
-@pytest.mark.parametrize("path", ["/docs", "/docs/errors", "/docs/errors/busy"])
+@pytest.mark.parametrize("path", ["/docs/api", "/docs/errors", "/docs/errors/busy"])
 def test_links_of_a_page_work_below_a_proxys_path(world: World, path: str, slash: str):
     page = world.anonymous.simulate_get(path + slash)
 
@@ -41,7 +41,7 @@ def test_the_root_is_no_endpoint(world: World):
 
 
 def test_pages_follow_the_readers_colour_scheme(world: World):
-    for path in ("/docs", "/docs/errors"):
+    for path in ("/docs/api", "/docs/errors"):
         assert '<meta name="color-scheme" content="light dark">' in world.anonymous.simulate_get(path).text
     style = world.anonymous.simulate_get(f"{STATIC}swagger-ui.css").content
     script = world.anonymous.simulate_get(f"{STATIC}reference.js").text
@@ -57,7 +57,7 @@ def test_the_reference_keeps_a_token_for_its_tab_alone(world: World):
 
 
 def test_the_reference_may_ask_no_other_host(world: World):
-    policy = world.anonymous.simulate_get("/docs").headers["Content-Security-Policy"]
+    policy = world.anonymous.simulate_get("/docs/api").headers["Content-Security-Policy"]
 
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy

@@ -166,7 +166,7 @@ def test_every_endpoint_but_pages_is_in_the_document(document: dict[str, Any], i
         "/billing/canceled",
         "/cli-login",
         "/console/",
-        "/docs/static/",
+        "/docs",
         "/integrations/bitbucket",
         "/invites",
         "/login",

@@ -262,7 +262,7 @@ def test_a_source_from_elsewhere_that_cannot_be_had_says_why(pipeline: Pipeline)
 
 
 def test_a_source_on_the_host_is_out_of_reach(daemon: Daemon, pipeline: Pipeline):
-    message = rejected(pipeline, None, source_url=f"{daemon.url}/docs")
+    message = rejected(pipeline, None, source_url=f"{daemon.url}/docs/api")
     assert message.startswith("source fetch failed (exit 1): ")
 
 

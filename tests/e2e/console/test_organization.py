@@ -61,7 +61,8 @@ def test_pages_have_no_barriers(daemon: Daemon, browser: Browser, client: Client
             ada.open(path)
             found[path] = ada.barriers()
         assert ada.faults == []
-        for path in ("/billing/paid", "/billing/canceled", "/no/where", "/docs/errors", "/docs/errors/busy"):
+        manual = ("/docs", "/docs/language", "/docs/commands", "/docs/tutorial", "/docs/search?q=push")
+        for path in ("/billing/paid", "/billing/canceled", "/no/where", "/docs/errors", "/docs/errors/busy", *manual):
             ada.page.goto(f"{ada.url}{path}")
             found[path] = ada.barriers()
         assert {path: each for path, each in found.items() if each} == {}

@@ -190,7 +190,7 @@ def test_the_reference_asks_the_address_of_its_page(browser: Browser, url: str):
     page = browser.new_context().new_page()
     faults: list[str] = []
     page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
-    page.goto(f"{url}/docs")
+    page.goto(f"{url}/docs/api")
     expect(page.locator(".servers option")).to_have_text(url)
     ping = "address => fetch(`${address}/api/v0/ping`).then(answer => answer.status)"
     assert page.evaluate(ping, url) == 200
