@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections import Counter
@@ -51,6 +52,8 @@ class CrashRun:
         self.killed_vms: set[str] = set()
         self._killed_in_the_making = daemon.state.with_name("killed-vms")
         self.kills: Counter[str] = Counter()
+        self._seconds = {"starts": 0.0, "lives": 0.0}
+        self._began = time.monotonic()
         self._rng = random.Random(seed)
         faults = [(point, when, False) for point in POINTS for when in ("before", "after")]
         faults += [(point, when, True) for point in VM_POINTS for when in ("before", "after")]
@@ -114,22 +117,30 @@ class CrashRun:
     def _run_and_kill_daemon(self) -> None:
         """Run one daemon, usually with a fault: keep it busy, kill parts of its VMs, and kill it at the end."""
         rng = self._rng
-        ends = time.monotonic() + rng.uniform(*_LIFE_SECONDS)
+        began = time.monotonic()
+        ends = began + self._life()
         fault = self._spawn()
         if until(self._up_or_dead, "the daemon's start", _TIMEOUT_SECONDS) == "up":
+            self._seconds["starts"] += time.monotonic() - began
             self._keep_busy()
-            ends = max(ends, time.monotonic() + rng.uniform(*_LIFE_SECONDS))
+            ends = max(ends, time.monotonic() + self._life())
         for _ in range(rng.choice((0, 0, 1, 1, 2))):
             time.sleep(rng.uniform(0.0, 0.4))
             self._kill_a_vm()
         while self.daemon.running and time.monotonic() < ends:
             time.sleep(0.01)
+        self._seconds["lives"] += time.monotonic() - began
         self._count("daemon", "at a random moment" if self.daemon.running else fault)
         self.daemon.kill()
         self._note_vms_killed_in_the_making()
         self._check_what_a_kill_left()
         if rng.random() < 0.2:
             self._kill_a_vm()
+
+    def _life(self) -> float:
+        """Return how long a daemon lives: 0.1 to 0.5 s as likely as 0.5 to 2.5 s."""
+        shortest, longest = _LIFE_SECONDS
+        return math.exp(self._rng.uniform(math.log(shortest), math.log(longest)))
 
     def _spawn(self) -> str:
         if self._rng.random() < 0.2:
@@ -225,6 +236,10 @@ class CrashRun:
         return "\n".join([*self._killed, *(f"{build.message}: {build.state}" for build in self.builds())])
 
     def summary(self) -> str:
-        """Return the numbers of kills and builds."""
+        """Return the numbers of kills, builds, lines and debits, and the seconds that all took."""
         kills = f"{self.kills.total()} kills in {len(self.builds())} builds: {dict(self.kills)}"
-        return f"{kills}; {self.triggers.summary()}; a client has {dict(self.reactions.done)}"
+        lines = sum(path.read_bytes().count(b"\n") for path in (self.daemon.state / "logs").rglob("*.log"))
+        ((debits,),) = run_sql(self.daemon.state, "SELECT count(*) FROM ledger_entries WHERE source = 'vm_lease_debit'")
+        seconds = {what: round(each) for what, each in self._seconds.items()}
+        done = f"{self.triggers.summary()}; a client has {dict(self.reactions.done)}"
+        return f"{kills}; {done}; {lines} lines, {debits} debits, {time.monotonic() - self._began:.0f} s: {seconds}"

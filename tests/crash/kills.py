@@ -51,7 +51,14 @@ def _below(monitor: int, part: str) -> Iterator[int]:
         if part in {"init", "network"}:
             yield from [child] if is_init == (part == "init") else []
         elif is_init:
-            yield from (pid for pid in _descendants(child) if _status(pid, "Name").startswith(part))
+            yield from (pid for pid in _descendants(child) if _is_part(pid, part))
+
+
+def _is_part(pid: int, part: str) -> bool:
+    """Tell whether a process of a VM is a part; a command is none, also before it has a name of its own."""
+    named = _status(pid, "Name").startswith(part)
+    forked = part == "supervisor" and _status(int(_status(pid, "PPid") or 0), "Name").startswith(part)
+    return named and not forked
 
 
 def _children(pid: int) -> list[int]:
