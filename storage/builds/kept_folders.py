@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from storage.database.statements import Columns, Query, Slots, Write, insert_into, slot
-from storage.files.kinds import KEPT_FOLDER, sync_folder
+from storage.files.kinds import KEPT_FOLDER, sync_folder, write_and_sync
 from storage.models.builds import KeptFolderRow
 from storage.records.builds import KeptFolder, NewKeptFolder
 
@@ -69,11 +69,7 @@ class KeptFolders:
         path = self._directory / KEPT_FOLDER.name(uuid)
         try:
             with path.open("xb") as file:
-                for chunk in chunks:
-                    file.write(chunk)
-                file.flush()
-                os.fsync(file.fileno())
-                size = file.tell()
+                size = write_and_sync(file, chunks)
         except BaseException:
             path.unlink(missing_ok=True)
             raise

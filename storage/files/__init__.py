@@ -8,7 +8,7 @@ from storage.facade import on_first_use
 
 if TYPE_CHECKING:
     from storage.files.confinement import Bounds, Confinement, WorkFailed
-    from storage.files.kinds import DATABASE, KEY, sync_file_system, sync_folder
+    from storage.files.kinds import DATABASE, KEY, sync_file_system, sync_folder, write_and_sync
     from storage.files.manifests import (
         Difference,
         Entry,

@@ -5,12 +5,11 @@ The name of a tar has the job and a hash of its content, if somebody asks for th
 
 from __future__ import annotations
 
-import os
 import shutil
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from storage.files.kinds import PARTIAL_WORKSPACE, WORKSPACE, sync_folder
+from storage.files.kinds import PARTIAL_WORKSPACE, WORKSPACE, sync_folder, write_and_sync
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,11 +44,7 @@ class Workspaces:
         name = WORKSPACE.name(build_uuid, job_uuid, _UNKNOWN if content is None else content[:_HASH_CHARS])
         try:
             with partial.open("wb") as file:
-                for chunk in chunks:
-                    file.write(chunk)
-                file.flush()
-                os.fsync(file.fileno())
-                size = file.tell()
+                size = write_and_sync(file, chunks)
             self.discard(build_uuid, job_uuid)
             partial.rename(self._directory / name)
         except BaseException:
