@@ -111,7 +111,7 @@ def test_a_log_is_followed_and_searched(browser: Browser, client: Client, pipeli
         page.get_by_role("button", name="Inner").click()
         expect(page.locator("#L3004 .text")).to_have_text("hidden")
 
-        page.get_by_role("searchbox").fill("LINE 29")
+        page.get_by_role("main").get_by_role("searchbox").fill("LINE 29")
         page.keyboard.press("Enter")
         expect(page.get_by_text("1 of 111 lines")).to_be_visible()
         expect(page.locator(".line.current .text")).to_have_text("line 29")
