@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from api.operations import BuildRecord, JobRecord
+from storage import JobErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,4 +61,15 @@ class LocalBuild:
         return job
 
     def _view(self, job: Job) -> JobRecord:
-        return JobRecord.of(job, self._engine.pending_reason(job))
+        return JobRecord.of(in_words_of_here(job), self._engine.pending_reason(job))
+
+
+def in_words_of_here(job: Job) -> Job:
+    """Return a job as a local run tells of it: a gate of a generated one is refused, as nobody is asked.
+
+    Jobs of the pipeline's own file that have a gate are skipped before the run begins.
+    """
+    if job.error_code != JobErrorCode.ENVIRONMENT_NOT_FOUND:
+        return job
+    why = f'it deploys to "{job.environment}": this run has no approvals, and deploys nothing; the service does'
+    return replace(job, error_code=JobErrorCode.GATE_REJECTED, error_message=why)
