@@ -193,23 +193,7 @@ SecretValue = Annotated[
 ]
 """The value of a secret; the storage checks it."""
 
-SecretSource = Annotated[
-    dict[str, str],
-    Field(
-        max_length=10,
-        json_schema_extra={
-            "examples": [
-                {
-                    "kind": "vault",
-                    "url": "https://vault.example.org",
-                    "role": "deploy",
-                    "path": "team/web",
-                    "field": "token",
-                }
-            ]
-        },
-    ),
-]
+SecretSource = Annotated[Annotated[dict[str, str], Field(max_length=10)] | None, Field(examples=[None])]
 """The place that the value of a secret is fetched from; the storage checks it."""
 
 _NOT_IN_LIMIT = r"^[^\u0000-\u001f]+$"

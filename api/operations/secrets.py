@@ -40,7 +40,7 @@ class SetSecretRequest:
     """
 
     value: SecretValue = ABSENT
-    source: SecretSource = described(_SOURCE, default=ABSENT)
+    source: SecretSource = described(_SOURCE, default=None)
     branches: LimitPatterns = described(_BRANCHES, default=ABSENT)
     tags: LimitPatterns = described(_TAGS, default=ABSENT)
     events: LimitEvents = described(_EVENTS, default=ABSENT)
@@ -165,12 +165,12 @@ def delete_pipeline_secret(call: Call, scope: PipelineScope, name: str) -> None:
 
 
 def _set(call: Call, scope: SecretScope, name: str, body: SetSecretRequest) -> Secret:
-    by_name = given(body)
-    if ("value" in by_name) == ("source" in by_name):
+    source = body.source
+    if ("value" in given(body)) == (source is not None):
         raise ApiError("invalid_body", "value: expected either a value or a source, and only one of them")
     try:
-        if "source" in by_name:
-            return call.storage.secrets.put_source(scope, name, body.source, _changes(body))
+        if source is not None:
+            return call.storage.secrets.put_source(scope, name, source, _changes(body))
         return call.storage.secrets.put(scope, name, body.value, _changes(body))
     except SecretInvalid as error:
         raise ApiError("invalid_body", str(error)) from None

@@ -195,6 +195,7 @@ CALLS = """
     job approve acme/web/3 deploy --reason tested
     job reject acme/web/4 deploy
     secret set acme TOKEN
+    secret set acme ELSEWHERE --from http --url https://secrets.example.org/token
     secret limit acme TOKEN --branch main
     secret list acme
     secret remove acme TOKEN
