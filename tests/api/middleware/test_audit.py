@@ -96,6 +96,9 @@ def test_it_leaves_an_entry(scene: Scene, endpoint: Endpoint):
     effect = ""
     if endpoint.path in BY_THE_PROVIDER:
         who, effect = "payment provider", f"{answered.json['effect']}, "
+    if endpoint.path.endswith("/secrets/{name}") and endpoint.method != "DELETE":
+        both = "main release-*"
+        effect = f"branches {both}; tags {both}; events push; environments {both}; pipelines {both}, "
     assert (entry.actor, entry.action, entry.origin) == (who, _OPERATIONS[endpoint.request], "127.0.0.1")
     assert entry.note == f"{effect}api, request {answered.headers['x-request-id']}"
     if "{org}" in endpoint.path:
