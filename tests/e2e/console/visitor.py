@@ -96,7 +96,7 @@ class Visitor:
 
     def _violations(self, kind: str, rules: list[str]) -> list[str]:
         found: dict[str, Any] = self.page.evaluate(
-            "rules => axe.run(document, {runOnly: rules})", {"type": kind, "values": rules}
+            "rules => axe.run(document, {runOnly: rules, resultTypes: ['violations']})", {"type": kind, "values": rules}
         )
         return [f"{each['id']}: {node['html'][:200]}" for each in found["violations"] for node in each["nodes"]]
 
