@@ -41,6 +41,12 @@ class RenderFailed(Exception):
         return cls.exited("source fetch", 124, f"it took longer than {seconds:g} s")
 
 
+class MergeConflicts(RenderFailed):
+    """A commit cannot be merged into a branch; the message says why, and what to do."""
+
+    code: ClassVar = BuildErrorCode.MERGE_CONFLICT
+
+
 @immutable
 class DeclaredPipeline:
     """One pipeline as its repository declares it; ``definition`` is its v0 IR, not yet validated.

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from actors.builds.adding import NotConcerned, add_or_reject
 from actors.ir import ScheduleInvalid, ScheduleTimes, decides, wants, why_skipped
 from actors.messages import BuildCreated, CancelBuild
-from actors.render.envelope import Envelope, RenderFailed
-from actors.repositories.merging import MergeConflicts
+from actors.render.envelope import Envelope, MergeConflicts, RenderFailed
 from storage import (
     MOST_SCHEDULES,
     BuildErrorCode,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from actors.ir.decoding import quoted
-from actors.render.envelope import RenderFailed
+from actors.render.envelope import MergeConflicts, RenderFailed
 from actors.repositories.fetching.remote import GitError
-from storage import BuildErrorCode, immutable
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,12 +28,6 @@ _WHO = {
     for who in ("AUTHOR", "COMMITTER")
     for what, value in {"NAME": "ci-daemon", "EMAIL": "ci-daemon@localhost"}.items()
 }
-
-
-class MergeConflicts(RenderFailed):
-    """A commit cannot be merged into a branch; the message says why, and what to do."""
-
-    code: ClassVar = BuildErrorCode.MERGE_CONFLICT
 
 
 @immutable

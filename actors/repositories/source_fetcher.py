@@ -6,9 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from actors.messages import Drain, PollStorage, Reschedule, SourceFetcherMessage
-from actors.render.envelope import RenderFailed
+from actors.render.envelope import MergeConflicts, RenderFailed
 from actors.repositories.fetching.remote import GitError
-from actors.repositories.merging import MergeConflicts
 from actors.scheduling.pending_reason import admission_block
 from actors.source_hosts.host import HostError
 from actors.supervision import Supervised

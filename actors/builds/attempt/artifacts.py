@@ -10,10 +10,10 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from actors import vms
 from actors.builds.attempt.artifact_links import Links, TooManyLinks
 from actors.builds.outcome import JobFailure
 from actors.ir.triggers import Globs
-from actors.vms import CommandTimeout, InvalidDownload, download_files, list_below, list_files
 from storage import JobErrorCode, error_reason, immutable
 
 if TYPE_CHECKING:
@@ -107,12 +107,12 @@ class Collection:
                 self._wanted = self._matching(connection)
             while self._wanted:
                 self._take(connection, self._wanted)
-        except CommandTimeout:
+        except vms.CommandTimeout:
             if self._host_error is None:
                 collected.lacks.append(f"it takes more than {self._settings.timeout:g} s (artifacts.timeout)")
             else:
                 self._host_failed(self._host_error)
-        except InvalidDownload as error:
+        except vms.InvalidDownload as error:
             collected.lacks.append(str(error))
         except OSError as error:
             self._host_error = error
@@ -143,7 +143,7 @@ class Collection:
         globs, found = Globs(self._globs), _Found(self._settings.max_files)
         links = Links()
         try:
-            for entry in list_files(connection, timeout=self._left()):
+            for entry in vms.list_files(connection, timeout=self._left()):
                 path = _text(entry.path)
                 if entry.kind == "l":
                     links.add(path, _text(entry.target))
@@ -154,7 +154,7 @@ class Collection:
                     else:
                         found.special.append(path)
             self._follow_links(connection, links.reached(globs), globs, found)
-        except InvalidDownload as error:
+        except vms.InvalidDownload as error:
             self.collected.lacks.append(str(error))
         except TooManyLinks:
             self.collected.lacks.append("the workspace has too many links to follow")
@@ -167,7 +167,7 @@ class Collection:
         targets = sorted({each.path for each in reached.paths})
         if not targets:
             return
-        listing = list_below(connection, map(_raw, targets), deep=False, timeout=self._left())
+        listing = vms.list_below(connection, map(_raw, targets), deep=False, timeout=self._left())
         kinds = {_text(each.path): each.kind for each in listing}
         folders: dict[str, list[ReachedPath]] = {}
         for each in reached.paths:
@@ -192,7 +192,7 @@ class Collection:
         if not folders:
             return
         highest = [each for each in sorted(folders) if not folders.keys() & set(_folders_above(each))]
-        for entry in list_below(connection, map(_raw, highest), deep=True, timeout=self._left()):
+        for entry in vms.list_below(connection, map(_raw, highest), deep=True, timeout=self._left()):
             path = _text(entry.path)
             for folder in _folders_above(path):
                 for each in folders.get(folder, ()):
@@ -257,7 +257,9 @@ class Collection:
 
         Raises OSError if the host has no room for a file, which stays wanted.
         """
-        packed = download_files(connection, sorted(wanted), max_bytes=self._settings.max_bytes, timeout=self._left())
+        packed = vms.download_files(
+            connection, sorted(wanted), max_bytes=self._settings.max_bytes, timeout=self._left()
+        )
         with closing(packed):
             for file in packed:
                 original = self._kept.get(file.same_as or "")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from actors.vms.ssh.connection import Connection
-    from actors.vms.ssh.pipes import FileBytes
+    from actors.vms.ssh.files import FileBytes
 
 _MISSING, _TOO_MANY, _OUTSIDE, _TAKEN = 67, 68, 66, 69
 _REASONS = {

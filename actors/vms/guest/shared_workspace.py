@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from actors.vms.ssh.connection import Connection
-    from actors.vms.ssh.pipes import FileBytes
+    from actors.vms.ssh.files import FileBytes
 
 _GB = 2**30
 _ANSWER_BYTES = 1 << 16

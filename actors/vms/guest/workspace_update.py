@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from actors.vms.guest import in_workspace, script
 from actors.vms.guest.source_archive import DAMAGE_ERRORS, SourceError
 from actors.vms.provider import VmError
-from actors.vms.ssh.pipes import FileBytes
+from actors.vms.ssh.files import FileBytes
 from storage import immutable
 from storage.files import EntryKind, changed_entries, differences
 

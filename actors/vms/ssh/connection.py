@@ -12,8 +12,9 @@ import paramiko
 
 from actors.vms.provider import VmError
 from actors.vms.ssh.errors import CommandTimeout, ConnectionLost
+from actors.vms.ssh.files import in_bytes
 from actors.vms.ssh.forwarding import VmSocket, remote_forward
-from actors.vms.ssh.pipes import PipeStream, in_bytes
+from actors.vms.ssh.pipes import PipeStream
 from actors.vms.ssh.stream import DISCONNECT_ERRORS, Deadline, InteractiveSession, Stream
 from actors.vms.ssh.transport import BoundedSocket, Transport
 from storage import error_reason
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from actors.vms.provider import SshEndpoint, SshSocket
-    from actors.vms.ssh.pipes import FileBytes
+    from actors.vms.ssh.files import FileBytes
     from actors.vms.ssh.stream import Completed, Pty
     from storage import Clock
 

@@ -11,7 +11,6 @@ import click
 
 from api.operations import JobRecord
 from ci_daemon import submit as submission
-from ci_daemon.command.builds.build_files import build_reader
 from ci_daemon.command.support.command_classes import SharedCommand
 from ci_daemon.command.support.names import BuildName, build_argument
 from ci_daemon.command.support.session import Failure, Session, pass_session
@@ -41,6 +40,8 @@ def logs(session: Session, *, name: BuildName, step: str | None, follow: bool) -
     """
     if follow and session.json:
         raise click.UsageError("--follow and --json cannot be combined")
+    from ci_daemon.command.builds.build_files import build_reader  # noqa: PLC0415 - the other commands read no logs
+
     with build_reader(session, name) as reader:
         build = _wait_for_jobs(reader) if follow else reader.build()
         jobs = reader.jobs()

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import click
 
 from ci_daemon import submit as submission
-from ci_daemon.command.builds.build_files import build_reader
 from ci_daemon.command.support.command_classes import SharedCommand
 from ci_daemon.command.support.names import BuildName, build_argument
 from ci_daemon.command.support.pipeline_files import EXIT_CODES
@@ -29,6 +28,8 @@ def watch(session: Session, *, name: BuildName) -> int:
     continues. With --json the log goes to stderr, and stdout gets one document at the end.
     """
     screen = submission.Screen(sys.stderr if session.json else sys.stdout)
+    from ci_daemon.command.builds.build_files import build_reader  # noqa: PLC0415 - the other commands read no logs
+
     with build_reader(session, name) as reader:
         try:
             summary = _follow(reader, screen)

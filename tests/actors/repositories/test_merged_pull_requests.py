@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from actors.render.envelope import RenderFailed
+from actors.render.envelope import MergeConflicts, RenderFailed
 from actors.repositories.fetching.mirror import Mirror
-from actors.repositories.merging import Merge, MergeConflicts, merged
+from actors.repositories.merging import Merge, merged
 from actors.repositories.settings import RepositorySettings
 from actors.source_hosts.host import FOUND_OPEN
 from storage import Build, MergeAgain, PullRequestBuild

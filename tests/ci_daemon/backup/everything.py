@@ -36,6 +36,7 @@ from storage import (
     Lease,
     LedgerSource,
     Letter,
+    MergeAgain,
     NewBuild,
     NewCacheEntry,
     NewCoupon,
@@ -57,10 +58,12 @@ from storage import (
     PaymentState,
     Pipeline,
     ProvenIdentity,
+    PullRequestBuild,
     RefundReport,
     RefundTotal,
     RemoteRepository,
     Rendered,
+    Repository,
     RequestKey,
     Role,
     SecretScope,
@@ -69,6 +72,7 @@ from storage import (
     Shape,
     SignUpPolicy,
     Storage,
+    TokenLimits,
     TriggerState,
     VerifiedEvent,
     Visibility,
@@ -225,6 +229,8 @@ class Everything:
             for event in VerifiedEvent:
                 of_main = NewBuild("main", "c0ffee", verified_event=event, verified_ref="refs/heads/main")
                 storage.builds.create_rejected(pipeline, of_main, "render_failed", "nothing")
+            merged = NewBuild("pull/3", "c0ffee", base_commit="ba5e", merge_commit="4e7d")
+            storage.builds.create(pipeline, merged, [new_job("only")])
             storage.approvals.approve(approved.id, "ann@example.org")
 
     def _gates(self) -> None:
@@ -247,6 +253,7 @@ class Everything:
         storage, acme = self.storage, self.pipeline.organization_id
         key, _ = storage.tokens.create_api_key(owner_id, "to be revoked", self.clock.now() + DAY)
         storage.tokens.revoke_api_key(owner_id, key.uuid)
+        storage.tokens.create_api_key(owner_id, "an agent", limits=TokenLimits(("read",), acme, self.pipeline.id))
         storage.tokens.caller(self.token)
         for role in (Role.ADMIN, Role.MEMBER):
             user = storage.users.create(f"{role}@example.org", role.title())
@@ -488,6 +495,20 @@ class Everything:
         assert storage.cache.hit(entry, self.job(later), JobState.PASSED, later.uuid, "cache hit")
         self.end(later, BuildState.PASSED)
 
+    def _repositories(self, acme: int) -> Repository:
+        """Store repositories of plain git, one with a password and one with a key; return the first."""
+        storage = self.storage
+        connected = storage.repositories.connect(acme, "https://example.org/acme/web.git", "acme/web", 60)
+        storage.repository_checks.record_heads(connected, {"refs/heads/main": "c0ffee"})
+        storage.repository_checks.checked(connected, "main")
+        storage.repositories.mint_token(connected)
+        storage.repositories.edit(connected, pull_requests=PullRequestBuild.MERGED, merge_again=MergeAgain.ALWAYS)
+        storage.repository_credentials.put(connected, GitCredential("ci", "a password"))
+        by_ssh = storage.repositories.connect(acme, "git@example.org:acme/lib.git", "acme/lib", 60)
+        storage.repositories.edit(by_ssh, merge_again=MergeAgain.LABELLED)
+        storage.repository_credentials.put(by_ssh, DeployKey("private", "public", "host"))
+        return connected
+
     def _pipelines(self) -> None:
         storage, acme = self.storage, self.pipeline.organization_id
         for each in Visibility:
@@ -497,13 +518,7 @@ class Everything:
         storage.declarations.register(DeclaringRepository(acme, "acme/web", "acme/web"), "ci", "main", declared)
         storage.declarations.register(DeclaringRepository(acme, "acme/web", "acme/web"), "dropped", "main", declared)
         storage.declarations.follow(DeclaringRepository(acme, "acme/web", "acme/web"), {"ci": declared})
-        connected = storage.repositories.connect(acme, "https://example.org/acme/web.git", "acme/web", 60)
-        storage.repository_checks.record_heads(connected, {"refs/heads/main": "c0ffee"})
-        storage.repository_checks.checked(connected, "main")
-        storage.repositories.mint_token(connected)
-        storage.repository_credentials.put(connected, GitCredential("ci", "a password"))
-        by_ssh = storage.repositories.connect(acme, "git@example.org:acme/lib.git", "acme/lib", 60)
-        storage.repository_credentials.put(by_ssh, DeployKey("private", "public", "host"))
+        connected = self._repositories(acme)
         account = storage.host_connections.connect(
             NewHostConnection(acme, "github", "7", "acme", "Organization", "Acme", b"a token")
         )

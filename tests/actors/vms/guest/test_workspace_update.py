@@ -26,7 +26,8 @@ from actors.vms import (
     update_workspace,
     write_source_manifest,
 )
-from actors.vms.ssh.pipes import PipeStream, in_bytes
+from actors.vms.ssh.files import in_bytes
+from actors.vms.ssh.pipes import PipeStream
 from storage import SystemClock
 from tests.actors.vms.conftest import Vm
 

@@ -12,7 +12,8 @@ from typing import Protocol
 import pytest
 
 from actors.vms import CommandTimeout, ConnectionLost, FileBytes, OutputTooLong
-from actors.vms.ssh.pipes import FileCut, PipeStream, in_bytes
+from actors.vms.ssh.files import FileCut, in_bytes
+from actors.vms.ssh.pipes import PipeStream
 from actors.vms.ssh.stream import Deadline
 from storage import SystemClock
 
