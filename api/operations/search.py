@@ -17,10 +17,10 @@ MOST_FOUND = 20
 _MOST_ORGANIZATIONS = 50
 _TEXT = Parameter(
     "q",
-    "Words that all have to be found: in names of pipelines; in the message, branch and people of builds; a build's"
-    " number; the beginning of its commit; a member's name or address. Eight words and 200 characters count.",
+    "Words that all have to be found; without any, nothing is. They are looked for in names of pipelines; in the"
+    " message, branch and people of builds; a build's number; the beginning of its commit; a member's name or address."
+    " Eight words and 200 characters count.",
     {"type": "string", "examples": ["parser main"]},
-    required=True,
 )
 
 

@@ -47,8 +47,13 @@ class SearchResults:
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words to search for: 8 at most, in lower case, each with a letter or digit."""
-    return [word for word in text[:MOST_LETTERS].lower().split() if _LETTER.search(word)][:MOST_WORDS]
+    """Return the words to search for: 8 at most, in lower case, each with a letter or digit.
+
+    A NUL stands between words, as a text of SQLite would end there.
+    """
+    return [word for word in text[:MOST_LETTERS].replace("\0", " ").lower().split() if _LETTER.search(word)][
+        :MOST_WORDS
+    ]
 
 
 def match_of(organizations: Iterable[int], words: Sequence[str], creators: Sequence[Collection[int]]) -> str:

@@ -49,7 +49,7 @@ def test_an_expired_session_leads_to_the_login(ada: Account):
 
 
 def test_the_root_is_home_for_who_is_signed_in(world: World, ada: Account):
-    assert "<h1>Home</h1>" in Browser.of(ada).get("/").text
+    assert ">Home</h1>" in Browser.of(ada).get("/").text
     assert Browser(world).get("/").headers["Location"] == "./login"
 
 

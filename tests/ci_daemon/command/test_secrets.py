@@ -83,7 +83,7 @@ def test_a_secret_is_set_from_stdin_without_its_last_line_end(run: Run, state: P
 def test_secrets_are_listed_by_name_and_deleted(run: Run, state: Path, capsys: pytest.CaptureFixture[str]):
     assert run("secret", "set", ORG, "TOKEN", "--pipeline", "hello", "--json", stdin=b"hunter2") == 0
     made = json.loads(capsys.readouterr().out)
-    assert set(made) == {"name", *LIMITS, "created_at", "updated_at"}
+    assert set(made) == {"name", "source", *LIMITS, "created_at", "updated_at"}
     assert run("secret", "set", ORG, "OTHER", stdin=b"other") == 0
     assert capsys.readouterr().out == f"set OTHER for {ORG}\n"
     assert _value(state, "TOKEN", of_pipeline=True) == "hunter2"

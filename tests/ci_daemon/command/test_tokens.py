@@ -35,7 +35,17 @@ def run(state: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 def test_a_session_is_how_the_first_person_signs_in(run: Run, state: Path, capsys: pytest.CaptureFixture[str]):
     assert run("token", "create", "ADA@example.org", "--kind", "session", "--description", "browser", "--json") == 0
     made = json.loads(capsys.readouterr().out)
-    assert set(made) == {"id", "kind", "description", "created_at", "expires_at", "last_used_at", "token"}
+    assert set(made) == {
+        "id",
+        "kind",
+        "description",
+        "created_at",
+        "expires_at",
+        "last_used_at",
+        "scopes",
+        "only",
+        "token",
+    }
     assert (made["kind"], made["description"]) == ("session", "browser")
     storage = Storage.open(state, SystemClock())
     try:

@@ -30,6 +30,8 @@ def found(storage: Storage, pipeline: Pipeline, text: str) -> SearchResults:
     [
         ("parser", [2, 1]),
         ("PARS", [2, 1]),
+        ("mend\0pars", [1]),
+        ("\0", []),
         ("pars mend", []),
         ("mend pars", [1]),
         ("grosser", []),
