@@ -31,6 +31,7 @@ from api.operations import (
     latest_artifacts,
     mail_settings,
     members,
+    merge_queue,
     notifications,
     organizations,
     passkeys,
@@ -84,7 +85,7 @@ def add_later(routes: Routes, core: Core) -> Site:
     door.add(routes, mail_settings, api_tokens, sessions, identities, organizations, members, invites, audit)
     door.add(routes, favourites, search, schedules, caches, runs, notifications, tests, coverage, latest_artifacts)
     _add_deliveries(routes, site, core)
-    door.add(routes, repositories, repo_deliveries, github_installations, bitbucket)
+    door.add(routes, repositories, repo_deliveries, merge_queue, github_installations, bitbucket)
     door.add(routes, billing, usage, payments)
     routes.add(f"{_V0}/billing/webhook", PaymentEventsResource(site.storage, site.rates, site.later.payments))
     routes.add("/badges/{org}/{pipeline}.svg", BadgeResource(site.storage, core.access))

@@ -51,6 +51,8 @@ if TYPE_CHECKING:
         LastPasskey,
         ManifestUnreadable,
         MemberNotFound,
+        MergeQueued,
+        MergeQueueFull,
         MigrationFailed,
         NameUnusable,
         NotInitialized,
@@ -209,6 +211,7 @@ if TYPE_CHECKING:
         ProviderName,
         Snapshot,
     )
+    from storage.records.merge_queue import MergeState, NewMerge, QueuedMerge
     from storage.records.notifications import (
         BuildEvent,
         CreatedNotification,

@@ -122,6 +122,14 @@ class TooManyEnvironments(StorageError):
     """The organization has as many environments as it may."""
 
 
+class MergeQueued(StorageError):
+    """The branch or pull request is in the merge queue already."""
+
+
+class MergeQueueFull(StorageError):
+    """The merge queue of the repository has as many entries as it may."""
+
+
 class JobsJoined(StorageError):
     """Jobs have joined the build since these were planned for it: plan them again."""
 

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from storage.source_hosts.commit_checks import CommitChecks
     from storage.source_hosts.connections import HostConnections, RepositoryCredentials
     from storage.source_hosts.deliveries import Deliveries
+    from storage.source_hosts.merge_queue import MergeQueues
     from storage.source_hosts.origins import BuildOrigins, PushOutcomes
     from storage.source_hosts.repositories import Repositories, RepositoryChecks
     from storage.source_hosts.skips import SkippedPipelines

@@ -119,6 +119,7 @@ class Storage:
     renders = _part(lambda self: parts.Renders(self._database, self.builds, self.leases, self.concurrency_groups))
     host_connections = _part(lambda self: parts.HostConnections(self._database, self.vault))
     repositories = _part(lambda self: parts.Repositories(self._database))
+    merge_queues = _part(lambda self: parts.MergeQueues(self._database))
     repository_credentials = _part(lambda self: parts.RepositoryCredentials(self._database, self.vault))
     repository_checks = _part(lambda self: parts.RepositoryChecks(self._database, self.repositories))
     deliveries = _part(lambda self: parts.Deliveries(self._database, self.repository_checks))

@@ -15,6 +15,7 @@ from actors.repositories.commit_builds import CommitBuilds, PushedCommit
 from actors.repositories.fetching.git import AccessRefused, CommitRefused
 from actors.repositories.fetching.mirror import Mirror, clean_up
 from actors.repositories.fetching.remote import GitError
+from actors.repositories.merge_queue import MergeQueue
 from actors.repositories.packing.packing import Extras, pack_commit
 from actors.repositories.pull_requests import SKIPPED, PullRequestBuilds
 from actors.repositories.refs import found_ref, pull_request_of
@@ -43,7 +44,7 @@ _BRANCH, _TAG = "refs/heads/", "refs/tags/"
 class PushBuilds:
     """Compares a repository's heads with those looked at last, and builds what was pushed meanwhile.
 
-    It also has the reported pull requests built, and what was asked for again.
+    It also has the reported pull requests built, and what was asked for again, and takes the merge queue on.
 
     It blocks: it fetches, and renders in a VM. A second thread waits while one uses the same mirror.
     """
@@ -55,6 +56,7 @@ class PushBuilds:
         self._pull_requests = PullRequestBuilds(parts, commits)
         self._approvals = HostApprovals(parts, commits)
         self._reruns = Reruns(parts)
+        self._merge_queue = MergeQueue(parts, commits)
         self._mirrors = mirrors
         self._hosts = parts.hosts
         self._watchers = watchers
@@ -211,6 +213,7 @@ class PushBuilds:
         asks = now is not None and now.connection_id is not None and not now.pull_requests_known
         if asks and self._pull_requests.build_open(mirror, repository):
             checks.know_pull_requests(repository)
+        self._merge_queue.advance(mirror, repository)
         return moved
 
     def _build_pushes(self, mirror: Mirror, repository: Repository, listed: Heads) -> None:

@@ -53,6 +53,9 @@ class RepositorySettings:
     git_memory_mb: int = setting(
         512, "The most MB of memory of a git program that fetches, or works on a commit.", at_least=32, live=True
     )
+    merge_queue_builds: int = setting(
+        3, "The most merges of a merge queue that are built at a time for one target.", at_least=1, live=True
+    )
     ca_file: Path | None = setting(
         None,
         "The certificates of the authorities that hosts are trusted by; if not set, those that this host trusts.",

@@ -110,6 +110,9 @@ class RepositoryWatcher(Supervised[_Message, _Task]):
         """The numbers of the last checks of organizations, by their order."""
 
         self._started = 0
+        self._queues: dict[int, frozenset[tuple[object, ...]]] = {}
+        """The progress of the merge queues as their repositories were checked last."""
+
         self._resting: set[int] = set()
         self._handling: set[str] = set()
 
@@ -126,6 +129,7 @@ class RepositoryWatcher(Supervised[_Message, _Task]):
         match message:
             case PollStorage():
                 self._poll_hosts()
+                self._poll_queues()
                 self._poll()
             case _Handled(provider):
                 self._handling.discard(provider)
@@ -180,6 +184,21 @@ class RepositoryWatcher(Supervised[_Message, _Task]):
                 deliveries.handled(delivery)
         return _Handled(provider)
 
+    def _poll_queues(self) -> None:
+        """Let repositories be checked whose merge queues may go on."""
+        now = self._storage.merge_queues.progress()
+        for repository_id in now.keys() | self._queues.keys():
+            if repository_id not in self._checking and now.get(repository_id) != self._queues.get(repository_id):
+                self._storage.repository_checks.hasten(repository_id)
+
+    def _note_queue(self, repository_id: int) -> None:
+        """Note the progress that a check begins with; what changes from now on begins another."""
+        found = self._storage.merge_queues.progress().get(repository_id)
+        if found is None:
+            self._queues.pop(repository_id, None)
+        else:
+            self._queues[repository_id] = found
+
     def _poll(self) -> None:
         while len(self._checking) < _AT_ONCE:
             repository = self._next()
@@ -188,6 +207,7 @@ class RepositoryWatcher(Supervised[_Message, _Task]):
             self._started += 1
             self._checking[repository.id] = repository.organization_id
             self._turns[repository.organization_id] = self._started
+            self._note_queue(repository.id)
             self._start(repository)
 
     def _is_blocked(self) -> bool:

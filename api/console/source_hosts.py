@@ -13,7 +13,7 @@ from api.console.pages import redirect, whole_number
 from api.doors.http import call_of
 from api.errors.catalog import ApiError
 from api.openapi.operations import performs
-from api.operations import bitbucket, github_installations, repo_deliveries, repositories
+from api.operations import bitbucket, github_installations, merge_queue, repo_deliveries, repositories
 from api.operations.repo_deliveries import connected_delivery
 from api.operations.repositories import deploy_key_of
 from api.operations.things import connected_repository
@@ -80,6 +80,15 @@ def installation_of(fields: Mapping[str, str]) -> dict[str, object]:
     return {"installation_id": number}
 
 
+def queued_of(fields: Mapping[str, str]) -> dict[str, object]:
+    """Return the body of ``addToMergeQueue``: a number is a pull request, any other name a branch."""
+    name = fields.get("name", "").strip()
+    number = name.removeprefix("#")
+    if number.isascii() and number.isdecimal() and len(number) < 10:  # noqa: PLR2004 - far below 2**31
+        return {"pull_request": int(number)}
+    return {"branch": name}
+
+
 def _accounts(connections: Sequence[HostConnection], repositories: Sequence[Repository]) -> list[ConnectedAccount]:
     return [
         ConnectedAccount(each, sum(repository.connection_id == each.id for repository in repositories))
@@ -110,6 +119,7 @@ class RepositoryPage(Page):
             of_account=repository.provider in _OF_ACCOUNTS,
             deploy_key=key,
             host_key=None if key is None else fingerprint(key.host_key),
+            queue=merge_queue.listed(storage, repository),
             outcomes=storage.push_outcomes.latest(repository.id, _OUTCOMES),
             deliveries=deliveries.rows,
             more=deliveries.next_key,
@@ -187,6 +197,10 @@ def add_source_host_pages(routes: Routes, site: Site) -> None:
     routes.add_page(one, page_of_one)
     routes.add_page(f"{one}/disconnect", OperationForm(site, repositories.disconnect_repo, back))
     routes.add_page(f"{one}/check", OperationForm(site, repositories.check_repo, again))
+    routes.add_page(f"{one}/merge-queue/add", OperationForm(site, merge_queue.add_to_merge_queue, again, queued_of))
+    routes.add_page(
+        f"{one}/merge-queue/{{entry}}/remove", OperationForm(site, merge_queue.remove_from_merge_queue, again)
+    )
     shown = shows(site, "source_hosts/hook")
     routes.add_page(f"{one}/hook", OperationForm(site, repositories.make_repo_hook, shown))
     routes.add_page(f"{one}/deliveries/{{delivery_id}}", page_of_one, "delivery")

@@ -9,6 +9,7 @@ from storage.models.builds import BuildRow
 from storage.models.fields import InstantField
 from storage.models.pipelines import PipelineRow
 from storage.models.row import Row
+from storage.records.merge_queue import QueuedMerge
 from storage.records.source_hosts import (
     BuildOrigin,
     CommitCheck,
@@ -86,6 +87,12 @@ class CommitCheckRow(Row, table="commit_checks", record=CommitCheck):
     recorded_at = InstantField()
     report_at = InstantField(null=True)
     report_error = peewee.TextField(null=True)
+
+
+class QueuedMergeRow(Row, table="merge_queue", record=QueuedMerge):
+    """An entry of a merge queue."""
+
+    repository = peewee.ForeignKeyField(RepositoryRow)
 
 
 class BuildOriginRow(Row, table="build_origins", record=BuildOrigin):

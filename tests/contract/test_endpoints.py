@@ -30,6 +30,7 @@ NOUNS = {
     "uuid": "passkey_not_found",
     "delivery": "notification_delivery_not_found",
     "delivery_id": "delivery_not_found",
+    "entry": "merge_queue_entry_not_found",
 }
 IDS = {
     "api-tokens": "api_token_not_found",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from actors.ir.decoding import quoted
 from actors.ir.language.names import nearest
-from actors.repositories.fetching.git import CommitRefused, Git, LimitReached
+from actors.repositories.fetching.git import AccessRefused, CommitRefused, Git, LimitReached
 from actors.repositories.fetching.remote import GitError
 from actors.repositories.fetching.remote_host import allowed_address
 from actors.vms.watched_process import Limits
@@ -53,6 +53,28 @@ _ATTRIBUTES = "* -export-ignore -export-subst -filter\n"
 
 All its files are packed, as a checkout without filters has them.
 """
+
+
+_MOVED = ("stale info", "fetch first", "non-fast-forward", "cannot lock ref", "failed to update ref")
+"""Parts of git's messages if a branch is not at the commit that a push expects."""
+
+_REFUSED = (
+    "rejected",
+    "declined",
+    "denied",
+    "not permitted",
+    "not allowed",
+    "read-only",
+    "read only",
+    "error: 403",
+    "unable to migrate objects",
+    "unpacker error",
+)
+"""Parts of git's and hosts' messages if somebody may not push."""
+
+
+class PushRefused(GitError):
+    """The remote takes no push from the credential, or not this one; another attempt would not help."""
 
 
 @immutable
@@ -199,6 +221,25 @@ class Mirror:
             other._make()
             (other.path / "objects" / "info" / "alternates").write_text(f"{self.path / 'objects'}\n")
             yield other
+
+    def push(self, ref: str, *, old: str, new: str) -> bool:
+        """Move a ref of the repository from one commit to a later one; False if it is not at the old one.
+
+        The server compares as it moves, so nothing else can be lost or come between. Raises PushRefused and GitError.
+        """
+        lease = f"--force-with-lease={ref}:{old}"
+        try:
+            self._ask("push", "--no-verify", lease, "--", self._url, f"{new}:{ref}", at=self.path)
+        except AccessRefused:
+            raise
+        except GitError as error:
+            if any(each in str(error) for each in _MOVED):
+                return False
+            if any(each in str(error).lower() for each in _REFUSED):
+                advice = "give the token or deploy key the right to push there, then add it again"
+                raise PushRefused(f"the host refuses the push to {ref}: {advice} ({error})") from error
+            raise
+        return True
 
     def fetch_ref(self, ref: str) -> None:
         """Fetch one ref of the repository. Raises GitError."""

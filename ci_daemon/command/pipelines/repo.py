@@ -311,6 +311,12 @@ def _named(connected: Sequence[dict[str, Any]], name: str) -> dict[str, Any]:
     return found[0]
 
 
+def repository_names(door: Door, org: str, name: str) -> dict[str, str]:
+    """Return the names in the path of a repository, by its URL, path or name. Raises Failure."""
+    found = _named(_listed(door, org), name)
+    return {"org": org, "id": found["id"]}
+
+
 def _find(door: Door, org: str, url: str) -> dict[str, str]:
     """Return the names in the path of a repository, by its URL or path. Raises Failure."""
     at = {url} if "://" in url else {url, str(Path(url).resolve())}

@@ -121,6 +121,9 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
         "schedule list": "List a pipeline's schedules.",
         "schedule remove": "Remove a schedule.",
         "schedule set": "Change, enable or disable a schedule.",
+        "merge-queue add": "Queue a branch or pull request to be merged.",
+        "merge-queue list": "List what is merged next, and what ended.",
+        "merge-queue remove": "Remove an entry from a merge queue.",
         "environment create": "Make an environment that jobs deploy to.",
         "environment history": "List what was deployed to an environment.",
         "environment list": "List an organization's environments.",
@@ -205,8 +208,8 @@ class Catalog(Mapping[str, "click.Command"]):
     """The commands by name, imported on access: imports take most of a small command's time."""
 
     def __getitem__(self, name: str) -> click.Command:
-        module = f"ci_daemon.command.{self._packages()[name]}.{_MODULES.get(name, name)}"
-        command: click.Command = getattr(import_module(module), name)
+        module = f"ci_daemon.command.{self._packages()[name]}.{_MODULES.get(name, name).replace('-', '_')}"
+        command: click.Command = getattr(import_module(module), name.replace("-", "_"))
         return command
 
     def __iter__(self) -> Iterator[str]:

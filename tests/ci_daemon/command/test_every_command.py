@@ -144,6 +144,8 @@ CALLS = """
     repo trust {server} --org acme
     repo hook {server} --org acme
     repo edit {server} --org acme --poll 30 --submodules
+    merge-queue add {server} --org acme --branch topic --target main
+    merge-queue list {server} --org acme
     repo list
     repo show {repository} --org acme
     pipeline create acme Local --repository {repository}
@@ -242,6 +244,8 @@ THEIR_OWN_WORDS = {
     "schedule add": "createSchedule",
     "schedule remove": "deleteSchedule",
     "schedule set": "updateSchedule",
+    "merge-queue add": "addToMergeQueue",
+    "merge-queue remove": "removeFromMergeQueue",
     "repo connect": "connectPlainRepo",
     "repo edit": "configureRepo",
     "repo hook": "makeRepoHook",
