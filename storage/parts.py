@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from storage.builds.insertion import BuildInserter, IdempotencyKeys
     from storage.builds.jobs import Attempts, Jobs
     from storage.builds.kept_folders import KeptFolders
+    from storage.builds.merge_queue import MergeQueues
     from storage.builds.retries import Retries
     from storage.builds.room import BuildRoom
     from storage.builds.search import Search
@@ -63,7 +64,6 @@ if TYPE_CHECKING:
     from storage.source_hosts.commit_checks import CommitChecks
     from storage.source_hosts.connections import HostConnections, RepositoryCredentials
     from storage.source_hosts.deliveries import Deliveries
-    from storage.source_hosts.merge_queue import MergeQueues
     from storage.source_hosts.origins import BuildOrigins, PushOutcomes
     from storage.source_hosts.repositories import Repositories, RepositoryChecks
     from storage.source_hosts.skips import SkippedPipelines

@@ -50,7 +50,7 @@ class QueueEntry:
     base_commit: str | None
     merge_commit: str | None
     builds: tuple[str, ...] = example(["acme/acme-web-ci/3"])
-    added_by: str
+    added_by: str = example("ada@example.org")
     added_at: datetime
     ended_at: datetime | None
 

@@ -18,6 +18,6 @@ CREATE TABLE merge_queue (
     CHECK (pull_request IS NOT NULL OR branch IS NOT NULL),
     CHECK ((ended_at IS NULL) = (state IN ('queued', 'building')))
 ) STRICT;
-CREATE INDEX merge_queue_open ON merge_queue (repository_id, id) WHERE ended_at IS NULL;
-CREATE INDEX merge_queue_ended ON merge_queue (repository_id, ended_at) WHERE ended_at IS NOT NULL;
+CREATE INDEX merge_queue_repository ON merge_queue (repository_id, ended_at);
+CREATE INDEX merge_queue_open ON merge_queue (ended_at);
 CREATE INDEX builds_merge ON builds (merge_commit) WHERE merge_commit IS NOT NULL;

@@ -1,4 +1,4 @@
-"""A merge queue of a real repository: three land one after the other, without the bad one, through a kill -9."""
+"""A merge queue of a real repository: what is good lands in order, through a kill -9."""
 
 from __future__ import annotations
 
