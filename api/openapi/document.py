@@ -353,6 +353,7 @@ def _path_parameters() -> Mapping[str, tuple[str, Mapping[str, Any]]]:
         "number": ("Number of the build in its pipeline.", {"type": "integer", "minimum": 1, "examples": [1]}),
         "job_id": ("Id of the job.", UUID_SCHEMA),
         "delivery": ("Id of the delivery.", UUID_SCHEMA),
+        "entry": ("Id of the entry.", UUID_SCHEMA),
         "delivery_id": ("Id of the delivery.", UUID_SCHEMA),
         "build_id": ("UUID of the build.", UUID_SCHEMA),
         "user_id": ("Id of the user.", UUID_SCHEMA),

@@ -37,6 +37,7 @@ from storage import (
     LedgerSource,
     Letter,
     MergeAgain,
+    MergeState,
     NewBuild,
     NewCacheEntry,
     NewCoupon,
@@ -44,6 +45,7 @@ from storage import (
     NewHostConnection,
     NewJob,
     NewKeptFolder,
+    NewMerge,
     NewNotification,
     NewOrigin,
     NewPasskey,
@@ -507,7 +509,18 @@ class Everything:
         by_ssh = storage.repositories.connect(acme, "git@example.org:acme/lib.git", "acme/lib", 60)
         storage.repositories.edit(by_ssh, merge_again=MergeAgain.LABELLED)
         storage.repository_credentials.put(by_ssh, DeployKey("private", "public", "host"))
+        self._merges(connected)
         return connected
+
+    def _merges(self, repository: Repository) -> None:
+        """Store a merge queue with an entry in each state."""
+        queues = self.storage.merge_queues
+        for number, state in enumerate(MergeState, 1):
+            entry = queues.add(repository, NewMerge(number, f"topic-{number}", "main", "c0ffee"), "ada@example.org")
+            if state is not MergeState.QUEUED:
+                queues.build(entry, "ba5e", "4e7d")
+            if state not in {MergeState.QUEUED, MergeState.BUILDING}:
+                queues.end(entry, state, "a reason")
 
     def _pipelines(self) -> None:
         storage, acme = self.storage, self.pipeline.organization_id
