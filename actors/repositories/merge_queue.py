@@ -7,11 +7,11 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from actors.ir import EVENT_VARIABLE, PullRequestEvent, PushEvent, wants
-from actors.render.envelope import RenderFailed
+from actors.render.envelope import MergeConflicts, RenderFailed
 from actors.repositories.commit_builds import PushedCommit
 from actors.repositories.fetching.git import CommitRefused
 from actors.repositories.fetching.mirror import PushRefused
-from actors.repositories.merging import Merge, MergeConflicts
+from actors.repositories.merging import Merge
 from actors.repositories.packing.packing import Extras, pack_commit
 from storage import (
     BuildState,

@@ -75,6 +75,7 @@ _BY_NAME: Mapping[str, Any] = MappingProxyType(
         "org": "ada-example-org",
         "owner": "ada",
         "provider": "forgejo",
+        "pull_request": 7,
         "path": "dist/hello-1.0.tar.gz",
         "pipeline": "hello",
         "personal_org_slug": "ada-example-org",

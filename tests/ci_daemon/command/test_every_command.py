@@ -27,6 +27,7 @@ from storage import (
     JobState,
     NewBuild,
     NewEnvironment,
+    NewMerge,
     NewNotification,
     NewPipeline,
     NewSchedule,
@@ -146,6 +147,7 @@ CALLS = """
     repo edit {server} --org acme --poll 30 --submodules
     merge-queue add {server} --org acme --branch topic --target main
     merge-queue list {server} --org acme
+    merge-queue remove https://example.org/acme/web.git {entry} --org acme
     repo list
     repo show {repository} --org acme
     pipeline create acme Local --repository {repository}
@@ -346,6 +348,8 @@ def state(tmp_path: Path) -> Path:
                 assert with_storage.jobs.move(job.id, before, after)
     connected = with_storage.repositories.connect(acme.id, "https://example.org/acme/web.git", "acme/web", 60)
     with_storage.deliveries.receive("git", "push", "1", connected, b"")
+    entry = with_storage.merge_queues.add(connected, NewMerge(branch="topic"), "ada@example.org")
+    (tmp_path / "entry").write_text(entry.uuid)
     (tmp_path / "delivery").write_text(with_storage.deliveries.latest(1)[0].uuid)
     (tmp_path / "token").write_text(with_storage.tokens.create_api_key(ada.id, "for the test")[0].uuid)
     schedule = with_storage.schedules.create(pipeline.id, NewSchedule("0 5 * * *", "UTC", "main", None))
@@ -380,6 +384,7 @@ def test_json_is_one_document(
             "schedule": (tmp_path / "schedule").read_text(),
             "delivery": (tmp_path / "delivery").read_text(),
             "notification": (tmp_path / "notification").read_text(),
+            "entry": (tmp_path / "entry").read_text(),
             "message": (tmp_path / "message").read_text(),
             "backup": str(tmp_path / "backup"),
             "restored": str(tmp_path / "restored"),
