@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime  # noqa: TC003 - the model of a record reads the annotations
 from typing import TYPE_CHECKING, Annotated, Self
 
@@ -145,9 +146,12 @@ def remove_from_merge_queue(call: Call, entry: ThisEntry) -> None:
 
     Those behind it are built again. One that has ended stays as it is.
     """
+    from actors import EngineBusy  # noqa: PLC0415 - the engine takes long to import
+
     builds = [] if entry.merge_commit is None else call.storage.merge_queues.builds(entry)
     if call.storage.merge_queues.end(entry, MergeState.LEFT, f"{call.actor} removed it"):
         for each in builds:
             if not each.state.terminal:
-                call.engine.cancel(each.id)
+                with suppress(EngineBusy):  # it is noted, and done late
+                    call.engine.cancel(each.id)
         call.engine.deliveries_added()
