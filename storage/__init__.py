@@ -211,7 +211,6 @@ if TYPE_CHECKING:
         ProviderName,
         Snapshot,
     )
-    from storage.records.merge_queue import MergeState, NewMerge, QueuedMerge
     from storage.records.notifications import (
         BuildEvent,
         CreatedNotification,
@@ -264,11 +263,14 @@ if TYPE_CHECKING:
         GitCredential,
         HostConnection,
         MergeAgain,
+        MergeState,
         NewHostConnection,
+        NewMerge,
         NewOrigin,
         OriginEvent,
         PullRequestBuild,
         PushOutcome,
+        QueuedMerge,
         RemoteRepository,
         Repository,
         SkippedPipeline,

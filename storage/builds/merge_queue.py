@@ -12,13 +12,12 @@ from storage.database.statements import Columns, Query, Write, insert_into, slot
 from storage.errors import MergeQueued, MergeQueueFull
 from storage.models.builds import BuildRow
 from storage.models.source_hosts import BuildOriginRow, QueuedMergeRow
-from storage.records.merge_queue import MergeState, QueuedMerge
+from storage.records.source_hosts import MergeState, QueuedMerge
 
 if TYPE_CHECKING:
     from storage.database.connection import Database
     from storage.records.builds import Build
-    from storage.records.merge_queue import NewMerge
-    from storage.records.source_hosts import Repository
+    from storage.records.source_hosts import NewMerge, Repository
 
 _ENTRY = Columns.of(QueuedMerge, QueuedMergeRow)
 _MOST_OPEN = 200

@@ -9,13 +9,13 @@ from storage.models.builds import BuildRow
 from storage.models.fields import InstantField
 from storage.models.pipelines import PipelineRow
 from storage.models.row import Row
-from storage.records.merge_queue import QueuedMerge
 from storage.records.source_hosts import (
     BuildOrigin,
     CommitCheck,
     Delivery,
     HostConnection,
     PushOutcome,
+    QueuedMerge,
     Repository,
     RepositoryHead,
     SkippedPipeline,
