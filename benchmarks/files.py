@@ -44,8 +44,8 @@ def _measure(testbed: Testbed) -> Iterator[Figure]:
 class _Copies:
     """A tree of files on the host, and ways to copy it. Each returns the milliseconds that it took.
 
-    Copies stay until the end: ext4 looks for a free inode past each that was freed in the last minutes, so that 10,000
-    files that follow as many removed ones take ten times as long, by any way.
+    Copies stay until the end: 10,000 files that followed as many removed ones took up to ten times as long, by any way,
+    perhaps because ext4 looks for a free inode past those that were freed in the last minutes.
     """
 
     def __init__(self, folder: Path, number: int, size: int, connection: Connection) -> None:

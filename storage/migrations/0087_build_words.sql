@@ -1,6 +1,6 @@
 -- The words of builds, to search for them: message, branch and people as its commit names them. Every row has a token for
 -- its organization and one for the account that began it, whose name is looked up where it is searched, so that a closed
--- account leaves none here. The texts themselves are in the tables. A million builds take a minute to index.
+-- account leaves none here. The texts themselves are in the tables. A million builds take less than a minute.
 CREATE VIRTUAL TABLE build_words USING fts5(
     organization, creator, words, content = '', contentless_delete = 1, detail = 'full', prefix = '2 3',
     tokenize = "unicode61 remove_diacritics 2"
