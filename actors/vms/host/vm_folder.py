@@ -91,10 +91,10 @@ class VmFolder:
             json.dump(asdict(record), file)
 
     def record(self) -> VmRecord:
-        """Read the record. Raises VmLost."""
+        """Read the record. Raises VmLost, also if a crash of the host has cut it, or filled it with zeros."""
         try:
             fields = json.loads((self.folder / "record").read_bytes())
-        except (FileNotFoundError, json.JSONDecodeError) as error:
+        except (FileNotFoundError, ValueError) as error:
             raise self._missing() from error
         boot = fields.get("boot") or boot_id()  # a VM of an earlier release
         return VmRecord(fields["private_key"], fields["host_key"], tuple(fields["groups"]), boot)

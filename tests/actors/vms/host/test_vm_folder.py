@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from actors.vms import VmLost
 from actors.vms.host.vm_folder import VmFolder
 
 
@@ -25,3 +26,13 @@ def test_what_comes_while_a_folder_is_removed_goes_too(tmp_path: Path, monkeypat
     monkeypatch.setattr(shutil, "rmtree", rmtree)
     folder.remove()
     assert not folder.folder.exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 1263, b'{"private_key": "k', b"\xff\xfe\x00"])
+def test_a_record_that_a_crash_of_the_host_damaged_is_lost(tmp_path: Path, content: bytes):
+    """A file system may keep the size of a file and none of its bytes."""
+    folder = VmFolder(tmp_path / "vm")
+    folder.make()
+    (folder.folder / "record").write_bytes(content)
+    with pytest.raises(VmLost):
+        folder.record()
