@@ -82,9 +82,13 @@ def statement_of(
 
 def _verified(build: Build, repository: str) -> dict[str, str]:
     """Return what the service knows of the source by itself: an admin's word for a branch is a word."""
-    if build.verified_ref is None or build.verified_event is VerifiedEvent.API or not build.commit:
+    commit = build.source_commit
+    if build.verified_ref is None or build.verified_event is VerifiedEvent.API or not commit:
         return {}
-    return {"repository": repository, "ref": build.verified_ref, "commit": build.commit}
+    source = {"repository": repository, "ref": build.verified_ref, "commit": commit}
+    if build.merge_commit is None:
+        return source
+    return {**source, "headCommit": build.commit or "", "baseCommit": build.base_commit or ""}
 
 
 def _dependencies(verified: Mapping[str, str]) -> list[dict[str, object]]:

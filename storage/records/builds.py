@@ -218,6 +218,11 @@ class Build:
     merge_commit: str | None = None
 
     @property
+    def source_commit(self) -> str | None:
+        """The commit whose files the build has: its own, or the merge of it."""
+        return self.merge_commit or self.commit
+
+    @property
     def name(self) -> str:
         """The build's name for people: ORG/PIPELINE/NUMBER."""
         return f"{self.organization_slug}/{self.pipeline_slug}/{self.number}"

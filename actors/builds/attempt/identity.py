@@ -74,4 +74,8 @@ def _verified(build: Build, repository: str) -> dict[str, object]:
     if ref is None:
         return {}
     kind = next(kind for beginning, kind in _KINDS if ref.startswith(beginning))
-    return {"repository": repository, "ref": ref, "ref_type": kind, "commit": build.commit or ""}
+    source: dict[str, object] = {"repository": repository, "ref": ref, "ref_type": kind}
+    source["commit"] = build.source_commit or ""
+    if build.merge_commit is None:
+        return source
+    return {**source, "head_commit": build.commit, "base_commit": build.base_commit}

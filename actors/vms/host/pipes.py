@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING, Self
 
+from actors.vms.launcher.programs import SCRIPT_BYTES
 from actors.vms.provider import VmError, VmLost
 from storage import error_reason, immutable
 
@@ -18,7 +19,6 @@ PROGRAMS = "programs"
 """The name of the socket in the VM's folder."""
 
 _SEND_SECONDS = 10.0
-_SCRIPT_BYTES = 1 << 16
 
 
 @immutable
@@ -35,7 +35,7 @@ class PipesToVm:
     def start(self, script: str, streams: Sequence[int], /) -> None:
         """Start a shell script with these streams, and a pipe for its exit code."""
         text = script.encode()
-        if len(text) > _SCRIPT_BYTES:
+        if len(text) > SCRIPT_BYTES:
             message = f"a script of {len(text):,} bytes is too long"
             raise VmError(message)
         try:

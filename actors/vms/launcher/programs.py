@@ -26,7 +26,9 @@ _ENVIRONMENT = {
     "SHELL": _SHELL,
 }
 _AROUND = 'sh -c "$1" 3>&-; echo $? >&3'
-_SCRIPT_BYTES = 1 << 16
+SCRIPT_BYTES = 1 << 16
+"""The most bytes of a script."""
+
 _STREAMS = 4
 _FIRST_FREE = 16
 """The first descriptor above those of a program; copies go there first, so none is overwritten."""
@@ -56,7 +58,7 @@ class Programs:
         received: list[int] = []
         try:
             space = _socket.CMSG_SPACE(_STREAMS * 4)
-            text, rights, flags, _ = self._arrivals.recvmsg(_SCRIPT_BYTES, space, _socket.MSG_CMSG_CLOEXEC)
+            text, rights, flags, _ = self._arrivals.recvmsg(SCRIPT_BYTES, space, _socket.MSG_CMSG_CLOEXEC)
             received += [number for _, _, sent in rights for (number,) in struct.iter_unpack("i", sent)]
             if len(received) == _STREAMS and not flags & (_socket.MSG_TRUNC | _socket.MSG_CTRUNC):
                 _start(text, received)

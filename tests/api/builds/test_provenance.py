@@ -88,6 +88,14 @@ def test_it_says_what_made_the_file(world: World, ada: Account):
     }
 
 
+def test_the_source_of_a_merge_is_the_merge(world: World, ada: Account):
+    merge = {"base_commit": "ba5e", "merge_commit": "4e7d"}
+    definition = statement(asked(world, ada, **OF_TAG, **merge))["predicate"]["buildDefinition"]
+    given = definition["externalParameters"]
+    assert (given["commit"], given["headCommit"], given["baseCommit"]) == ("4e7d", "c0ffee", "ba5e")
+    assert [each["digest"] for each in definition["resolvedDependencies"]] == [{"gitCommit": "4e7d"}]
+
+
 def moment(at: datetime | None) -> str:
     assert at is not None
     return at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

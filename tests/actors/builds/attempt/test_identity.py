@@ -89,6 +89,12 @@ def signed(storage: Storage, build: Build, job: Job) -> str:
     return storage.issuer_keys.signed(claims(build, job))
 
 
+def test_the_commit_of_a_merge_is_the_merge(world: World):
+    build, job = identified(world, **OF_MAIN, base_commit="ba5e", merge_commit="4e7d")
+    found = claims(build, job)
+    assert (found["commit"], found["head_commit"], found["base_commit"]) == ("4e7d", build.commit, "ba5e")
+
+
 def test_a_job_of_a_branch_says_all_of_itself(world: World):
     build, job = identified(world, **OF_MAIN, environment="production")
     assert claims(build, job) == {
