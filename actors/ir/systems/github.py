@@ -10,6 +10,7 @@ from actors.ir.systems.conditions import NotSayable, both, without_status
 from actors.ir.systems.github_artifacts import Artifacts
 from actors.ir.systems.github_expressions import Environment
 from actors.ir.systems.github_job import JobReader
+from actors.ir.systems.github_outputs import JobOutputs
 from actors.ir.systems.github_triggers import Events
 from actors.ir.systems.jobs import check_names, circular, in_order
 from actors.ir.systems.jobs import label as one_line
@@ -63,11 +64,13 @@ def _read(document: Located, env: Environment, omissions: Omissions) -> dict[str
     """Return the jobs that can be converted by themselves, and the notes on them."""
     found: dict[str, tuple[Job, Omissions]] = {}
     cells = 0
-    artifacts = Artifacts(document.get("jobs").mapping())
-    for name, job in document.get("jobs").mapping().items():
+    jobs = document.get("jobs").mapping()
+    artifacts, outputs = Artifacts(jobs), JobOutputs(jobs)
+    for name, job in jobs.items():
         part = omissions.of_a_part(name)
         try:
-            found[name] = JobReader(part, env, document.get("defaults", "run"), artifacts).job(name, job), part
+            reader = JobReader(part, env, document.get("defaults", "run"), artifacts, outputs)
+            found[name] = reader.job(name, job), part
             cells += len(found[name][0].cells)
         except LeftOut as left_out:
             omissions.add_job(left_out)

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 
 from actors.ir.systems.jobs import SET_HERE, event_word, word
 from actors.ir.systems.omissions import LeftOut
+from actors.ir.systems.substitution import is_expanded
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
+    from actors.ir.systems.github_outputs import Outputs
     from actors.ir.systems.located import Located
 
 _MATRIX = re.compile(r"matrix\.([\w-]+)")
@@ -54,8 +56,8 @@ SET_BY_GITHUB = MappingProxyType(
         "GITHUB_EVENT_NAME": event_word("push", "workflow_dispatch", "pull_request"),
         "GITHUB_WORKSPACE": "/workspace",
         "GITHUB_ACTIONS": "true",
-        "GITHUB_OUTPUT": "/dev/null",
-        "GITHUB_STEP_SUMMARY": "/dev/null",
+        "GITHUB_OUTPUT": "/dev/null",  # of a step whose outputs nothing takes
+        "GITHUB_STEP_SUMMARY": '"$CI_SUMMARY"',
         "RUNNER_OS": "Linux",
         "RUNNER_ARCH": "X64",
         "RUNNER_TEMP": "/tmp",  # noqa: S108 - each job has a VM of its own
@@ -134,9 +136,11 @@ class Environment:
     """Variables of a workflow, a job or a step: ``values`` are known, ``words`` are words of the shell.
 
     ``secrets`` are the names of secrets that the words take; ``tokens`` are the variables that had GitHub's own token.
+    ``outputs`` are those of other jobs and steps, which its values may name.
     """
 
-    def __init__(self, outer: Environment | None = None) -> None:
+    def __init__(self, outer: Environment | None = None, outputs: Outputs | None = None) -> None:
+        self.outputs: Outputs | None = outer.outputs if outer else outputs
         self.values: dict[str, str] = dict(outer.values) if outer else {}
         self.words: dict[str, str] = dict(outer.words) if outer else {}
         self.secrets: list[str] = list(outer.secrets) if outer else []
@@ -163,16 +167,23 @@ class Environment:
                 self.tokens[name] = given
                 continue
             try:
-                value = filled(text, cell, known)
+                value, is_word = self._value_or_word(text, cell, known)
             except UnknownExpression as error:
-                found = self._word(parts) if text is not None else None
-                if found is None:
-                    why = f"{error}, and without {name} it would run under other conditions"
-                    raise LeftOut(given, f"{key}.{name}", why) from error
-                self._set(name, found, is_word=True)
-            else:
+                why = f"{error}, and without {name} it would run under other conditions"
+                raise LeftOut(given, f"{key}.{name}", why) from error
+            if name == "CI" and not is_word:
                 # The service's own CI wins over a step's variable, and not over one of its script.
-                self._set(name, word(value) if name == "CI" else value, is_word=name == "CI")
+                value, is_word = word(value), True
+            self._set(name, value, is_word=is_word)
+
+    def _value_or_word(self, text: str | None, cell: Mapping[str, str], known: Mapping[str, str]) -> tuple[str, bool]:
+        """Return a value that is known and False, or a word of the shell and True. Raises UnknownExpression."""
+        try:
+            return filled(text, cell, known), False
+        except UnknownExpression:
+            if text is None:
+                raise
+            return self.word(text, cell, known), True
 
     def _set(self, name: str, value: str, *, is_word: bool) -> None:
         for each in (self.values, self.words):
@@ -180,10 +191,13 @@ class Environment:
         self.tokens.pop(name, None)
         (self.words if is_word else self.values)[name] = value
 
-    def _word(self, parts: list[tuple[str, str | None]]) -> str | None:
-        """Return a text with secrets and what is built in it as a word of the shell; None if it has others."""
+    def word(self, text: str, cell: Mapping[str, str], known: Mapping[str, str]) -> str:
+        """Return a text with secrets, outputs and what is built in it as a word of the shell.
+
+        Raises UnknownExpression if it has others.
+        """
         words, secrets = [], []
-        for before, expression in parts:
+        for before, expression in expressions(text):
             words.append(word(before) if before else "")
             if expression is None:
                 continue
@@ -195,7 +209,29 @@ class Environment:
                 words.append(_given(given[1]))
             elif (name := _ALIAS.sub("github.", expression)) in _IN_VALUES:
                 words.append(SET_BY_GITHUB[_IN_VALUES[name]])
+            elif self.outputs is not None and (output := self.outputs.word(expression)) is not None:
+                words.append(output)
             else:
-                return None
+                words.append(word(_value(expression, cell, known)))
         self.secrets += [each for each in secrets if each not in self.secrets]
         return "".join(words)
+
+    def script(self, text: str | None, cell: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+        """Return a script with values in it, and the variables for outputs, as words of the shell.
+
+        Raises UnknownExpression.
+        """
+        found = ""
+        variables: dict[str, str] = {}
+        for before, expression in expressions(text or ""):
+            found += before
+            output = None if expression is None or self.outputs is None else self.outputs.reference(expression)
+            if output is not None:
+                if not is_expanded(found):
+                    message = f"the shell may put no value in the place of ${{{{ {_short(expression or '')} }}}} there"
+                    raise UnknownExpression(message)
+                found += output.text
+                variables |= output.variables
+            elif expression is not None:
+                found += _value(expression, cell, self.values)
+        return found, variables

@@ -7,6 +7,7 @@ nothing of what the job does.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from actors.ir.systems.github_conditions import condition_of
 from actors.ir.systems.github_expressions import SET_BY_GITHUB, Environment, UnknownExpression, expressions, filled
 from actors.ir.systems.github_image import SETUPS, action_of, image_of, set_up
 from actors.ir.systems.github_matrix import cells_of
+from actors.ir.systems.github_outputs import names_outputs
 from actors.ir.systems.jobs import MAY_PIPE, check_names, duration, variables_in, word
 from actors.ir.systems.jobs import label as one_line
 from actors.ir.systems.model import Cell, Job, texts_of
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from actors.ir.systems.github_artifacts import Artifacts, Downloads
+    from actors.ir.systems.github_outputs import JobOutputs, Output, Outputs
     from actors.ir.systems.located import Located
     from actors.ir.systems.model import Members
     from actors.ir.systems.omissions import Omissions
@@ -36,14 +39,13 @@ _NOTES = MappingProxyType(
         "permissions": "jobs here get no token of the other system, so that there is nothing to permit",
         "concurrency": "builds may run side by side: `ci-daemon pipeline edit ORG/PIPELINE --concurrency-group NAME` "
         "lets them take turns",
-        "outputs": "nothing takes it here",
     }
 )
 """Members of a job that it can do without, and what that costs."""
 
 _KNOWN = frozenset(
     {"name", "runs-on", "container", "steps", "needs", "env", "strategy", "timeout-minutes", "continue-on-error"}
-    | {"defaults", "if", "services", *_NOTES}
+    | {"defaults", "if", "services", "outputs", *_NOTES}
 )
 _WHY = MappingProxyType(
     {
@@ -127,13 +129,16 @@ _MAX_MINUTES = 60 * 24 * 30
 
 
 class JobReader:
-    """Makes jobs; ``env``, ``defaults`` and ``artifacts`` are those of the workflow."""
+    """Makes jobs; ``env``, ``defaults``, ``artifacts`` and ``outputs`` are those of the workflow."""
 
-    def __init__(self, omissions: Omissions, env: Environment, defaults: Located, artifacts: Artifacts) -> None:
+    def __init__(
+        self, omissions: Omissions, env: Environment, defaults: Located, artifacts: Artifacts, outputs: JobOutputs
+    ) -> None:
         self._omissions = omissions
         self._env = env
         self._defaults = defaults
         self._artifacts = artifacts
+        self._outputs = outputs
 
     def job(self, name: str, job: Located) -> Job:
         """Return a job, with a cell for each combination of its matrix. Raises LeftOut."""
@@ -154,18 +159,25 @@ class JobReader:
         self._omissions.told(job, _NOTES, f"{key}.")
         found = []
         files: list[Mapping[str, tuple[str, ...]]] = []
+        outputs_of: dict[str, None] = {}
+        if self._outputs.of(name).given and len(cells) > 1:
+            why = "of its cells the last one in the build that gives an output counts, not the last one to end"
+            self._omissions.add(job.get("outputs"), f"{key}.outputs", why)
         for cell in cells:
             each = self._cell(self._omissions, name, job, cell)
             found.append(Cell(cell, each.members(self._env)))
             files.append(each.files)
+            outputs_of |= each.outputs.jobs
             check_names(job, key, texts_of(found[-1].members))
         if any(each != files[0] for each in files):
             raise LeftOut(job, f"{key}.steps", "its cells take different files: write a job for each")
         needs = tuple(dict.fromkeys((*needs, *files[0])))
-        return Job(name, tuple(found), needs, self._pattern(name, job, cells), when=when, files=files[0])
+        pattern = self._pattern(name, job, cells)
+        return Job(name, tuple(found), needs, pattern, when=when, files=files[0], outputs_of=tuple(outputs_of))
 
     def _cell(self, omissions: Omissions, name: str, job: Located, cell: Mapping[str, str]) -> _Cell:
-        return _Cell(omissions, f"jobs.{name}", name, job, cell, self._defaults, self._artifacts.before(name))
+        downloads, outputs = self._artifacts.before(name), self._outputs.of(name)
+        return _Cell(omissions, f"jobs.{name}", name, job, cell, self._defaults, downloads, outputs)
 
     def _pattern(self, name: str, job: Located, cells: Sequence[Mapping[str, str]]) -> Members | None:
         """Return the keys with names of the matrix for its values; None if they cannot stand there."""
@@ -196,7 +208,7 @@ def _check_runner(key: str, job: Located, cell: Mapping[str, str]) -> None:
 class _Command:
     """A step that runs a script: the program, variables that are set for it alone, its folder.
 
-    One that is ``tolerant`` may fail.
+    One that is ``tolerant`` may fail. Of one with a ``step``, the id of it, others take outputs.
     """
 
     program: str
@@ -204,12 +216,17 @@ class _Command:
     assigned: str = ""
     directory: str | None = None
     tolerant: bool = False
+    step: str | None = None
 
     def __str__(self) -> str:
         command = f"{self.assigned}{self.program} {word(self.script)}"
+        check, line = "", "\n"
+        if self.step is not None:
+            command = f'GITHUB_OUTPUT="$outputs/{self.step}" {command}'
+            check = f"{' && ' if self.tolerant else line}output {self.step} > /dev/null"
         if self.directory is not None:
             command = f"(cd -- {word(self.directory)} && {command})"
-        return f"{command} || true" if self.tolerant else command
+        return f"{command}{check} || true" if self.tolerant else f"{command}{check}"
 
     @property
     def may_stand_alone(self) -> bool:
@@ -239,6 +256,7 @@ class _Cell:
         cell: Mapping[str, str],
         defaults: Located,
         downloads: Downloads,
+        outputs: Outputs,
     ) -> None:
         self._omissions = omissions
         self._key = key
@@ -247,6 +265,7 @@ class _Cell:
         self._cell = cell
         self._defaults = (job.get("defaults", "run"), defaults)
         self._downloads = downloads
+        self.outputs = outputs
         self.files: dict[str, tuple[str, ...]] = {}
         """The jobs whose artifacts it takes, with globs of them."""
         self._artifacts: list[str] = []
@@ -257,7 +276,7 @@ class _Cell:
     def members(self, workflow: Environment) -> Members:
         """Return the keys of the job. Raises LeftOut."""
         job, key = self._job, self._key
-        env = Environment()
+        env = Environment(outputs=self.outputs)
         env.add(job.get("container", "env"), f"{key}.container.env", self._cell)
         inside = dict(env.values)
         for name, value in workflow.values.items():
@@ -286,11 +305,21 @@ class _Cell:
 
     def _run(self, env: Environment, commands: Sequence[_Command]) -> Members:
         """Return the command of the job: that of its only step, or all of them, each in a shell of its own."""
-        begins = self._beginning(env)
+        given = [(each.name, self._output(each, env)) for each in self.outputs.given]
+        commands = [each if each.step in self.outputs.steps else replace(each, step=None) for each in commands]
+        begins = [*self._beginning(env, commands), *self.outputs.beginning(given)]
         if len(commands) > 1 or begins or not commands[0].may_stand_alone:
             return {"run": "\n".join([*begins, *map(str, commands)])}
         (command,) = commands
         return {"run": command.script, "shell": command.own_shell, "working_directory": command.directory}
+
+    def _output(self, output: Output, env: Environment) -> str:
+        """Return an output that other jobs take as a word of the shell. Raises LeftOut."""
+        try:
+            return env.word(output.given.number_or_text or "", self._cell, env.values)
+        except UnknownExpression as error:
+            why = f"{error}, and another job takes this output"
+            raise LeftOut(output.given, f"{self._key}.outputs", why) from error
 
     def _label(self) -> str:
         given = self._job.get("name").text
@@ -303,16 +332,19 @@ class _Cell:
         label = one_line(given or "") or one_line(self._name)
         return one_line(f"{label} ({', '.join(self._cell.values())})" if self._cell else label)
 
-    def _beginning(self, env: Environment) -> list[str]:
+    def _beginning(self, env: Environment, commands: Sequence[_Command]) -> list[str]:
         """Return what comes before the steps: sudo, and variables that GitHub sets or that have secrets."""
         scripts = "\n".join(self._scripts)
+        without = "\n".join(each.script for each in commands if each.step is None)
         lines = []
         if self._job.get("container").value is None and re.search(r"\bsudo\b", scripts):
             lines.append(_SUDO)
         for name in variables_in(scripts, lambda name: name in SET_BY_GITHUB):
-            lines.append(f"export {name}={SET_BY_GITHUB[name]}")
-            if SET_BY_GITHUB[name] == "/dev/null":
-                self._omissions.add(self._job, f"{self._key}.steps", f"what is written to ${name} goes nowhere here")
+            if name != "GITHUB_OUTPUT" or name in without:
+                lines.append(f"export {name}={SET_BY_GITHUB[name]}")
+            if name == "GITHUB_STEP_SUMMARY":
+                why = "summaries of all steps are one text on the build's page, where HTML is shown as text"
+                self._omissions.add(self._job, f"{self._key}.steps", why)
         lines += [f"export {name}={word}" for name, word in env.words.items() if word != f'"${name}"']
         for name, given in env.tokens.items():
             if name in variables_in(scripts, lambda _: True):
@@ -361,7 +393,7 @@ class _Cell:
         in_container = self._job.get("container").value is not None
         try:
             program = _UNSAID[in_container] if shell is None else _SHELLS[shell.text or ""]
-            script = filled(step.get("run").text, self._cell, own.values)
+            script, variables = own.script(step.get("run").text, self._cell)
             directory = None if folder is None else filled(folder.text, self._cell, own.values)
         except KeyError as error:
             raise LeftOut(shell or step, f"{key}.shell", "only bash and sh are known here") from error
@@ -371,11 +403,17 @@ class _Cell:
             return None
         self._check_variables(key, step, script, own)
         self._scripts.append(script)
+        if names_outputs(step.get("run").text or ""):
+            why = "outputs are variables in a script here: nothing in their values is taken for a command"
+            self._omissions.add(step.get("run"), f"{key}.run", why)
+        name = (step.get("id").text or "").lower()
+        self.outputs.ran(name, script)
         tolerant = step.get("continue-on-error")
         if not tolerant.is_off and tolerant.value is not True:
             why = "it is no plain truth value: a failure fails the job"
             self._omissions.add(tolerant, f"{key}.continue-on-error", why)
-        return _Command(program, script, self._assigned(key, step, env, own), directory, tolerant.value is True)
+        assigned = self._assigned(key, step, env, own, variables)
+        return _Command(program, script, assigned, directory, tolerant.value is True, name)
 
     def _setting(self, step: Located, name: str) -> Located | None:
         """Return a setting of a step, or its default in the job or the workflow."""
@@ -393,7 +431,9 @@ class _Cell:
             why = f"its script uses ${variable}, which GitHub sets and builds here do not"
             raise LeftOut(step.get("run"), f"{key}.run", why)
 
-    def _assigned(self, key: str, step: Located, env: Environment, own: Environment) -> str:
+    def _assigned(
+        self, key: str, step: Located, env: Environment, own: Environment, variables: Mapping[str, str]
+    ) -> str:
         """Return the variables of a step alone, as a command that sets them for what follows."""
         for name in own.secrets:
             if name not in env.secrets and name not in self._secrets:
@@ -404,7 +444,7 @@ class _Cell:
             env.tokens.setdefault(name, given)
         mine = step.get("env").mapping()
         words = {name: own.words[name] for name in mine if name in own.words and own.words[name] != f'"${name}"'}
-        words |= {name: word(own.values[name]) for name in mine if name in own.values}
+        words |= {name: word(own.values[name]) for name in mine if name in own.values} | dict(variables)
         return f"env {' '.join(f'{name}={word}' for name, word in words.items())} " if words else ""
 
     def _uses(self, key: str, step: Located) -> _Command | None:

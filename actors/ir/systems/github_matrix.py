@@ -34,7 +34,8 @@ def cells_of(key: str, strategy: Located, omissions: Omissions) -> list[dict[str
         found = [each for each in found if not any(other.items() <= each.items() for other in excluded or ())]
         found = _with_included(found, included or [])
     if not found or len(found) > MAX_CELLS:
-        raise LeftOut(given, f"{key}.strategy.matrix", "only lists of plain values are known here, at most 256 cells")
+        why = "only lists of plain values are known here, at most 256 cells: a job that `generates` others makes more"
+        raise LeftOut(given, f"{key}.strategy.matrix", why)
     return found
 
 

@@ -75,7 +75,7 @@ class Substitution:
                 if rest and part is None and not _SHELLS_OWN.fullmatch(rest):
                     message = f"${{{name}{rest}}} means something else in the shell"
                     raise Unsayable(message)
-                if not _is_expanded("".join(found)):
+                if not is_expanded("".join(found)):
                     message = f"the shell may put no value in the place of ${{{name}}} there: write it in double quotes"
                     raise Unsayable(message)
                 found.append(f"${{{name}{rest}}}" if part is None else _part(name, int(part[1]), int(part[2])))
@@ -118,9 +118,9 @@ def _part(name: str, begin: int, length: int) -> str:
     return f'$(printf %s "${name}" | cut -c{begin + 1}-{begin + length})'
 
 
-def _is_expanded(before: str) -> bool:
+def is_expanded(before: str) -> bool:
     """Tell whether the shell expands what follows, as far as that is certain."""
-    if _QUOTED_DOCUMENT.search(before):
+    if _QUOTED_DOCUMENT.search(before) or before.endswith(("\\", "$")):
         return False
     if "'" not in before:
         return True

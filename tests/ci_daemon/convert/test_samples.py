@@ -79,7 +79,6 @@ def test_github(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert left_out(document) == [
         (5, "on.pull_request"),
         (12, "jobs.test.runs-on"),
-        (12, "jobs.test.steps"),
         (12, "jobs.test.runs-on"),
         (22, "jobs.test.steps[1].with.cache"),
         (30, "jobs.test.steps[3].env"),
