@@ -42,6 +42,11 @@ class EarlyEnd:
             return JobEvent.CANCEL
         return JobEvent.BUILD_TIMEOUT if self._timed_out else None
 
+    @property
+    def timed_out(self) -> bool:
+        """True if the build's time is up, and every job was told."""
+        return self._timed_out
+
     def cancel(self) -> None:
         """End every job, because the build was canceled or the service failed it."""
         self._end(JobEvent.CANCEL, self._graph)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Never, assert_never
 
+from actors.builds.build_time import seconds_run
 from actors.builds.early_end import EarlyEnd, fail_job
 from actors.builds.gates import GateKeeper, GateMails
 from actors.builds.graph import Graph
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from actors.builds.attempt.disk_cache import DiskCache
     from actors.builds.job_messages import JobMessage
     from actors.parts import Parts
+    from actors.timer import Alarm
 
 
 class BuildSupervisor(Supervised[BuildMessage, Never]):
@@ -73,6 +75,7 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
         self._graph: Graph
         self._transitions: JobTransitions
         self._early_end: EarlyEnd
+        self._alarm: Alarm | None = None
 
     @property
     def doing(self) -> str:
@@ -87,7 +90,6 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
             return
         set_log_context(build=build.external_id)
         self._load(build)
-        self._set_alarm()
         for job_id in filter(self._transitions.has_vm, self._graph):
             self._attach(job_id)
         if build.end_requested:
@@ -99,6 +101,7 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
 
     def _load(self, build: Build) -> None:
         """Take the build and its jobs as they are in the storage."""
+        self._cancel_alarm()
         storage = self._storage
         self._build = build
         self._graph = Graph(storage.jobs.of_build(build.id), storage.jobs.edges(build.id))
@@ -144,7 +147,7 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
                 self._cancel()
                 recorded.set()
             case BuildTimedOut(_, started_at):
-                self._time_out(started_at)
+                self._alarm_rang(started_at)
             case CacheHit(_, job_id):
                 self._transitions.reload(job_id)
                 self._follow_up()
@@ -180,13 +183,38 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
         self._watchers.notify(self._build.uuid)
         self._report_if_idle()
 
-    def _set_alarm(self) -> None:
-        """Set the alarm of the build's time-out, which counts from its first job's start."""
+    def _keep_time(self) -> None:
+        """Set the alarm of the build's time-out, or cancel it: its time runs only while a job may use it."""
         build = self._build
-        if build.timeout_seconds is None or build.started_at is None or build.state.terminal:
-            return
-        left = max(0.0, build.timeout_seconds - self._storage.timeline.seconds_since(build.started_at))
-        self._timer.tell_after(left, self._root, BuildTimedOut(build.id, build.started_at))
+        if (
+            build.timeout_seconds is None
+            or build.started_at is None
+            or self._early_end.timed_out
+            or not self._is_busy()
+        ):
+            self._cancel_alarm()
+        elif self._alarm is None:
+            left = max(0.0, build.timeout_seconds - seconds_run(self._storage, build))
+            self._alarm = self._timer.tell_after(left, self._root, BuildTimedOut(build.id, build.started_at))
+
+    def _is_busy(self) -> bool:
+        """Tell whether a job is more than pending: else the build is over, or waits at gates alone."""
+        states = (progress.state for progress in self._graph.progress())
+        return any(state is not JobState.PENDING and not state.terminal for state in states)
+
+    def _cancel_alarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
+    def _alarm_rang(self, started_at: datetime | None) -> None:
+        """Time out the build, unless the alarm is older than a retry or a wait at gates."""
+        self._cancel_alarm()
+        build = self._build
+        over = started_at == build.started_at and seconds_run(self._storage, build) >= (build.timeout_seconds or 0)
+        if started_at is None or over:
+            self._time_out()
+        self._keep_time()
 
     def _await_answer(self, seconds: float) -> None:
         """Set the alarm of a gate that waits for an answer."""
@@ -223,9 +251,8 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
             self._early_end.cancel()
             self._follow_up()
 
-    def _time_out(self, started_at: datetime | None = None) -> None:
-        """Time out the build, unless the alarm is from before a retry."""
-        if started_at in {None, self._build.started_at} and not self._build.state.terminal:
+    def _time_out(self) -> None:
+        if not self._build.state.terminal:
             self._early_end.time_out()
             self._follow_up()
 
@@ -261,6 +288,7 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
         if self._transitions.schedule_ready():
             self._pool.post(Reschedule())
         self._roll_up()
+        self._keep_time()
 
     def _roll_up(self) -> None:
         """Update the build's state from its jobs' states."""
@@ -272,8 +300,6 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
             self._catch_up()
             return
         self._build = moved
-        if before.started_at is None:
-            self._set_alarm()
         if self._build.end_requested and not (before.end_requested or self._build.state.terminal):
             # by another process, just now
             self._early_end.cancel()

@@ -24,6 +24,7 @@ from actors.builds.attempt.services import JobServices
 from actors.builds.attempt.shared_workspaces import SharedWorkspace
 from actors.builds.attempt.vm import VmConnection, VmMaker
 from actors.builds.attempt.workspace import lay_taken_files, populate_workspace
+from actors.builds.build_time import seconds_run
 from actors.builds.outcome import DiskUse, TimeLimit, may_have_filled, time_limit
 from storage import Annotation, JobOutputs, JobSummary, Masker, error_reason, immutable, why_no_files
 from storage.files import Bounds, WorkFailed
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from actors.builds.attempt.disk_cache import CacheNames
     from actors.parts import VmParts
     from actors.settings import EngineSettings
-    from storage import Build, Job
+    from storage import Job
 
 _log = logging.getLogger(__name__)
 
@@ -277,16 +278,7 @@ class AttemptRunner:
         """Return the command's time limit, counted from its recorded start, else from now."""
         build = self._storage.builds.get(self._build.id) or self._build
         step_seconds = self._job.timeout_seconds or self._settings.jobs.step_timeout
-        return time_limit(step_seconds, build, self._seconds_of_build(build))
-
-    def _seconds_of_build(self, build: Build) -> float:
-        """Return for how long the build had run as the command started, or has run if it starts now."""
-        timeline, started_at = self._storage.timeline, self._lease.started_at
-        if build.started_at is None:
-            return 0.0
-        if started_at is None:
-            return timeline.seconds_since(build.started_at)
-        return timeline.seconds_between(build.started_at, started_at)
+        return time_limit(step_seconds, build, seconds_run(self._storage, build, self._lease.started_at))
 
     def follow(self) -> vms.Exited:
         """Copy the command's output into the log until it has ended, over as many connections as needed.

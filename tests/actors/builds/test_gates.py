@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import timedelta
+from math import inf
 from typing import Any
 
 import pytest
 
 from actors import gate_reason, root
+from actors.builds.build_time import Span, seconds_in_time
 from actors.mail import MailSettings
 from storage import Build, BuildState, Gate, GateNotAwaited, GateState, JobState, NewEnvironment, Role
 from tests.actors.conftest import Host
@@ -121,6 +124,49 @@ def test_a_gate_expires_while_the_service_is_away(host: Host):
     host.engine.start()
     assert host.finish(build).state is BuildState.FAILED
     assert host.job(build, "deploy").error_code == "gate_expired"
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_builds_time_does_not_run_while_only_gates_wait(host: Host, restarts: bool):
+    """Nor is it longer than the pipeline says: what ran before the gate counts, and what runs after it."""
+    production(host, ADA)
+    ir = json.loads(document(test={"run": "true"})) | {"timeout": "2s"}
+    ir["jobs"]["after"] = {"run": "sleep 600", "needs": ["deploy"]}
+    build = host.build(json.dumps(ir))
+    job_id = asked(host, build)
+    begun = host.storage.builds.get(build.id)
+    assert begun is not None
+    assert begun.started_at is not None
+    over = begun.started_at + timedelta(seconds=3)
+    if restarts:
+        host.engine.stop()
+    until(lambda: host.clock.now() > over, "the end of what would be its time")
+    if restarts:
+        host.engine = host.new_engine()
+        host.engine.start()
+    assert host.job(build, "deploy").state is JobState.PENDING
+    host.storage.gates.decide(job_id, approved=True, by=ADA, reason=None)
+    host.engine.gate_decided(build.id)
+    assert host.finish(build).state is BuildState.FAILED
+    assert host.job(build, "deploy").state is JobState.PASSED
+    assert host.job(build, "after").error_code == "pipeline_timeout"
+
+
+@pytest.mark.parametrize(
+    ("held", "busy", "counted"),
+    [
+        ([], [(0, 4)], 10),
+        ([(4, 9)], [(-5, 4)], 5),
+        ([(4, inf)], [(0, 4)], 4),
+        ([(4, 9), (6, 8)], [(0, 4)], 5),
+        ([(4, 9)], [(0, 4), (6, 7)], 6),
+        ([(4, 9)], [(0, inf)], 10),
+        ([(-8, -2)], [(-2, inf)], 10),
+        ([(4, 30)], [(0, 4)], 4),
+    ],
+)
+def test_seconds_count_unless_only_gates_wait(held: list[Span], busy: list[Span], counted: float):
+    assert seconds_in_time(10.0, held, busy) == counted
 
 
 def test_a_build_is_canceled_while_its_job_waits(host: Host):
