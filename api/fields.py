@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, 
 
 from actors.ir import MAX_INPUT_CHARS, MOST_INPUTS, ScheduleTimes
 from actors.notifications import checked_events, endpoint_url
-from api.operations.body import MAX_LONG_TEXT, MAX_TEXT
+from api.body import MAX_LONG_TEXT, MAX_TEXT
 from storage import (
     ENVIRONMENT_NAME,
     MAX_SECRET_BYTES,

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar, Union,
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from api import fields
+from api.body import ABSENT, BodyField, body_fields
 from api.errors.catalog import ApiError
-from api.operations.body import ABSENT, BodyField, body_fields
 from storage import JsonModel, shown_fields
 
 if TYPE_CHECKING:

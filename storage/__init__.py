@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from storage.data_classes import described, example, hidden, immutable, shown_as
     from storage.database.clock import Clock, SystemClock, Timeline, boot_id, duration
     from storage.database.schema import schema_of_release
-    from storage.documents import Uuid, document_of, record_of, showing, shown_fields, timestamp
+    from storage.documents import Page, Uuid, document_of, record_of, showing, shown_fields, timestamp
     from storage.errors import (
         AlreadyInitialized,
         ApprovalNotAwaited,
@@ -228,7 +228,6 @@ if TYPE_CHECKING:
         NotificationKind,
         ToldEnd,
     )
-    from storage.records.pages import Page
     from storage.records.pipelines import (
         MAX_SECRET_BYTES,
         MOST_SCHEDULES,

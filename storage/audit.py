@@ -14,10 +14,10 @@ from storage.database.clock import SystemClock, to_micros
 from storage.database.connection import Database
 from storage.database.schema import schema_of_release, version
 from storage.database.statements import NEWEST, Columns, Query, Write, first, insert_into, slot
+from storage.documents import Page
 from storage.files.kinds import DATABASE
 from storage.models.service import AuditRow
 from storage.records.audit import AuditEntry, AuditFilter
-from storage.records.pages import Page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime
 from enum import Enum, StrEnum
 from functools import cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from storage.data_classes import immutable
 
@@ -28,6 +28,14 @@ _PLAIN: Mapping[str, type] = {"int": int, "str": str, "bool": bool, "float": flo
 
 Uuid: TypeAlias = str
 """A UUID as text, which the wire describes as one."""
+
+
+@immutable
+class Page(Generic[T]):
+    """One page of a list; ``next_key`` is the last row's key if more rows follow, else None."""
+
+    rows: tuple[T, ...]
+    next_key: int | None
 
 
 def shown_after(name: str) -> Callable[[Getter], Getter]:

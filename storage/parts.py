@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from storage.billing.holds import Holds
     from storage.billing.ledger import Ledger
     from storage.billing.payments import Coupons, Payments
+    from storage.billing.settings import BillingSettings
     from storage.billing.usage import Meter, UsageReport
     from storage.builds.artifacts import Artifacts, TakenBuilds
     from storage.builds.build_history import BuildHistory, ServiceFailures
@@ -55,12 +56,14 @@ if TYPE_CHECKING:
     from storage.notifications.notifications import Notifications
     from storage.pipelines.build_status import BuildStatus
     from storage.pipelines.declarations import Declarations
+    from storage.pipelines.job_secrets import JobSecrets
     from storage.pipelines.pipeline_triggers import PipelineTriggers
     from storage.pipelines.pipelines import Pipelines
     from storage.pipelines.schedules import Schedules
     from storage.pipelines.secrets import Secrets
     from storage.pipelines.standings import Standings
     from storage.service_state import Switches, TracesSent
+    from storage.settings import BuildSettings
     from storage.source_hosts.commit_checks import CommitChecks
     from storage.source_hosts.connections import HostConnections, RepositoryCredentials
     from storage.source_hosts.deliveries import Deliveries

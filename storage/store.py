@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, TypeVar
 import peewee
 
 from storage import parts
-from storage.billing.settings import BillingSettings
 from storage.database.connection import Database
 from storage.database.schema import migrate, migrations, version
 from storage.errors import AlreadyInitialized, DatabaseDamaged, DatabaseGone, DatabaseUnreadable, NotInitialized
 from storage.files.kinds import ARTIFACTS, DATABASE, KEPT_FOLDERS, KEY, LOGS, SOURCES, WORKSPACES, sync_folder
-from storage.settings import BuildSettings
 from storage.vault import Vault
 
 if TYPE_CHECKING:
@@ -24,7 +22,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+    from storage.billing.settings import BillingSettings
     from storage.database.clock import Clock, Timeline
+    from storage.settings import BuildSettings
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class Storage:
         directory: Path,
         database: Database,
         vault: Vault,
-        billing: BillingSettings,
+        billing: BillingSettings | None,
         log_limit: int,
         clock: Clock,
         *,
@@ -55,12 +55,13 @@ class Storage:
         self._database = database
         self.directory = directory
         self.vault = vault
-        self.billing = billing
+        self._billing = billing
         self._log_limit = log_limit
         self._clock = clock
-        self._bounds = bounds or BuildSettings()
+        self._bounds = bounds
         self._strict_shell = strict_shell
 
+    billing = _part(lambda self: self._billing or parts.BillingSettings())
     confinement = _part(lambda _: parts.Confinement())
     sources = _part(lambda self: parts.Sources(self.directory / SOURCES))
     logs = _part(lambda self: parts.LogFiles(self.directory / LOGS, self._log_limit, self._clock))
@@ -93,7 +94,9 @@ class Storage:
         )
     )
     builds = _part(lambda self: parts.Builds(self._database, self.vault, self._build_inserter))
-    build_room = _part(lambda self: parts.BuildRoom(self._database, self.sources, self._bounds))
+    build_room = _part(
+        lambda self: parts.BuildRoom(self._database, self.sources, self._bounds or parts.BuildSettings())
+    )
     approvals = _part(lambda self: parts.Approvals(self._database, self.builds, self.concurrency_groups))
     environments = _part(lambda self: parts.Environments(self._database))
     gates = _part(lambda self: parts.Gates(self._database))
@@ -106,6 +109,7 @@ class Storage:
     pipeline_triggers = _part(lambda self: parts.PipelineTriggers(self._database))
     schedules = _part(lambda self: parts.Schedules(self._database, self.pipelines))
     secrets = _part(lambda self: parts.Secrets(self._database, self.vault))
+    job_secrets = _part(lambda self: parts.JobSecrets(self._database, self.vault, self.secrets))
     generated = _part(lambda self: parts.GeneratedJobs(self._database))
     issuer_keys = _part(lambda self: parts.IssuerKeys(self._database, self.vault))
     taken_builds = _part(lambda self: parts.TakenBuilds(self._database))
@@ -216,7 +220,7 @@ class Storage:
             directory,
             database,
             vault,
-            billing or BillingSettings(),
+            billing,
             log_limit,
             clock,
             bounds=bounds,

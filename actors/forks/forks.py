@@ -232,7 +232,7 @@ class Forks:
         )
 
     def _masker(self, build: Build, job: Job) -> Masker:
-        return Masker.hiding(self._storage.secrets.current(build, job).values())
+        return Masker.hiding(self._storage.job_secrets.current(build, job).values())
 
     def _end(self, provider: vms.Provider, lease: Lease) -> None:
         """Destroy the VM, end its hold and its lease; what fails is left to the reaper."""

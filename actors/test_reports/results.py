@@ -199,7 +199,7 @@ def _masker(storage: Storage, build: Build, jobs: Sequence[Job]) -> Masker | Non
     values: set[str] = set()
     for job in jobs:
         try:
-            known = storage.secrets.unchanged(build, job)
+            known = storage.job_secrets.unchanged(build, job)
         except SealBroken:
             return None
         if known is None:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from actors import EngineBusy, add_planned, has_credit, repetition, retry
 from actors.render import RenderFailed
+from api.body import Submission
 from api.builds.bodies import CreateBuildRequest, CreateRepoBuildRequest, RebuildRequest, RepoIdentity, archive_of
 from api.engine import refuse_while_draining
 from api.errors.catalog import ApiError
-from api.submission import Submission
 from storage import (
     Build,
     BuildBusy,
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from actors.ir import IrSettings
+    from api.body import Sender
     from api.builds.bodies import BuildRequest, RollBackRequest, StartBuildRequest
     from api.builds.render_wait import RenderWait
     from api.engine import EngineInterface
     from api.http.slots import StreamSlot
-    from api.submission import Sender
 
 
 _MOST_DEPLOYMENTS = 1000

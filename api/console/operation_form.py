@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from api.bodies import answer
+from api.body import body_fields
 from api.console.errors import Page
 from api.console.pages import redirect
 from api.doors.http import call_of
 from api.errors.catalog import ApiError
 from api.models import model_of
 from api.openapi.operations import performs
-from api.operations.body import body_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

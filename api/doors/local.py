@@ -8,7 +8,6 @@ from functools import partial
 from types import MappingProxyType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from api.middleware.audit import detail_of, subject_of
 from api.operations.operation import GET, Call, HostOwner, Query, Service, Span
 from storage import DatabaseUnavailable, document_of
 
@@ -190,6 +189,8 @@ class LocalDoor:
         yield (found.file.read(at, _BLOCK) for at in range(start, found.size, _BLOCK))
 
     def _note(self, operation: Operation[Any], names: Mapping[str, str], result: object, outcome: str = "") -> None:
+        from api.middleware.audit import detail_of, subject_of  # noqa: PLC0415 - what only reads is not noted
+
         shown = None if result is None else SimpleNamespace(**document_of(result))
         subject, effect = subject_of(operation.path, names, shown), getattr(shown, "effect", None)
         organization = names.get("org") or getattr(shown, "slug", None) or getattr(shown, "organization", None)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
 
 from api.bodies import body_bytes, parse_json
+from api.body import Submission
 from api.errors.catalog import ApiError
 from api.openapi.operations import Parameter
-from api.submission import Submission
 
 if TYPE_CHECKING:
     from collections.abc import Callable

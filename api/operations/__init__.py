@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from storage import on_first_use
 
 if TYPE_CHECKING:
+    from api.body import ABSENT, MAX_LONG_TEXT, MAX_TEXT, BodyField, body_fields
     from api.builds.provenance import BUILD_TYPE, PAYLOAD_TYPE, PREDICATE_TYPE, STATEMENT_TYPE, signed_message
     from api.operations.artifacts import ArtifactRecord
-    from api.operations.body import ABSENT, MAX_LONG_TEXT, MAX_TEXT, BodyField, body_fields
     from api.operations.builds import BuildRecord
     from api.operations.debugging import NoTarget, Shell, Target, find_target
     from api.operations.jobs import JobRecord

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from api.body import Submission  # noqa: TC001 - a parameter of operations
 from api.builds.bodies import (  # noqa: TC001 - read in hints
     CreateBuildRequest,
     CreateRepoBuildRequest,
@@ -23,7 +24,6 @@ from api.operations.things import (
     ThisPipeline,
     ThisUser,
 )
-from api.submission import Submission  # noqa: TC001 - a parameter of operations
 from storage import ApprovalNotAwaited, BuildState, Page, Scope, document_of, immutable, showing
 
 if TYPE_CHECKING:

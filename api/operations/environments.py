@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+from api.body import (
+    ABSENT,
+    Submission,
+    given,
+)
 from api.builds.bodies import RollBackRequest  # noqa: TC001 - read in hints, and by the command
 from api.errors.catalog import ApiError
-from api.operations.body import ABSENT, given
 from api.operations.builds import NOT_REPEATED, BuildRecord
 from api.operations.jobs import JobRecord, job_record
 from api.operations.operation import DELETE, GET, PATCH, POST, Call, Found, HostOwner, Span, operation
 from api.operations.things import JOB, ORGANIZATION, ThisBuild, ThisJob, ThisMembership
-from api.submission import Submission  # noqa: TC001 - a parameter of operations
 from storage import (
     GATE_SECONDS,
     DeployedEnvironment,

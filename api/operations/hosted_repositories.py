@@ -23,8 +23,8 @@ from actors.repositories import (
     renew_hook,
     server_hook,
 )
+from api.body import ABSENT, given
 from api.errors.catalog import ApiError
-from api.operations.body import ABSENT, given
 from api.operations.operation import DELETE, GET, PATCH, POST, Call, owners_operation
 from api.operations.repositories import MERGE_AGAIN, PULL_REQUESTS, connecting, deploy_key_of
 from api.operations.things import ThisMembership, ThisRepository  # noqa: TC001 - read in hints

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from actors import notifications
 from actors.notifications import NotificationInvalid, new_notification
+from api.body import ABSENT, given
 from api.errors.catalog import ApiError
-from api.operations.body import ABSENT, given
 from api.operations.operation import (
     DELETE,
     GET,

@@ -29,8 +29,8 @@ from typing import (
     get_type_hints,
 )
 
+from api.body import Submission
 from api.errors.catalog import ApiError
-from api.submission import Submission
 from storage import Build, Caller, Clock, Organization, Page, Pipeline, Role, Scope, Storage, User, immutable
 
 if TYPE_CHECKING:

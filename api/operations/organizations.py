@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime  # noqa: TC003 - the model of a record reads the annotations
 from typing import TYPE_CHECKING, Annotated, Self
 
+from api.body import ABSENT, FAIL_FAST, STRICT_SHELL, SUPERSEDED, given
 from api.errors.catalog import ApiError
-from api.operations.body import ABSENT, FAIL_FAST, STRICT_SHELL, SUPERSEDED, given
 from api.operations.operation import GET, PATCH, POST, Call, Span, operation, owners_operation
 from api.operations.things import NAMED_USER, ORGANIZATION, NamedUser, ThisMembership, ThisUser
 from storage import (

@@ -7,11 +7,11 @@ import logging
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from api.body import Submission  # noqa: TC001 - a parameter of operations
 from api.errors.catalog import ApiError
 from api.operations.operation import KEY_ERRORS, POST, Call, operation
 from api.operations.things import BILLING, ThisMembership, ThisUser
 from api.payments.provider import KeyReused, PaymentProvider, ProviderFailed
-from api.submission import Submission  # noqa: TC001 - a parameter of operations
 from storage import Role, immutable
 
 if TYPE_CHECKING:

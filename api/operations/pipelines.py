@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from api.body import ABSENT, FAIL_FAST, STRICT_SHELL, SUPERSEDED, given
 from api.errors.catalog import ApiError
-from api.operations.body import ABSENT, FAIL_FAST, STRICT_SHELL, SUPERSEDED, given
 from api.operations.operation import DELETE, GET, PATCH, POST, Call, Span, operation
 from api.operations.things import ORGANIZATION, PIPELINE, ThisMembership, ThisPipeline
 from storage import (

@@ -46,7 +46,7 @@ class RunRecord:
 def is_guarded(storage: Storage, build: Build) -> bool:
     """Tell whether the disks of a build's jobs may hold what is not for every member."""
     jobs = storage.jobs.of_build(build.id)
-    return any(job.environment for job in jobs) or storage.secrets.names_limited(build, jobs)
+    return any(job.environment for job in jobs) or storage.job_secrets.names_limited(build, jobs)
 
 
 @operation(

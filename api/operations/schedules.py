@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from actors.schedules import changed_schedule, new_schedule
+from api.body import ABSENT, given
 from api.errors.catalog import ApiError
-from api.operations.body import ABSENT, given
 from api.operations.operation import DELETE, GET, PATCH, POST, Call, Found, Span, Whole, operation
 from api.operations.things import PIPELINE, ThisPipeline
 from storage import Page, PipelineTrigger, Role, Schedule, TooManySchedules, described, immutable

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
+from api.body import ABSENT, given
 from api.errors.catalog import ApiError
-from api.operations.body import ABSENT, given
 from api.operations.operation import DELETE, GET, PATCH, PUT, Call, Found, operation
 from api.operations.things import ORGANIZATION, PIPELINE, ThisMembership, ThisPipeline
 from storage import Role, Secret, SecretInvalid, SecretLimitChanges, SecretScope, described, immutable

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from storage.database.connection import Database
-    from storage.records.pages import Page
+    from storage.documents import Page
 
 
 ORGANIZATION = Columns.of(Organization, OrganizationRow)

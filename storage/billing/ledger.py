@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from storage.database.connection import Database
-    from storage.records.pages import Page
+    from storage.documents import Page
 
 
 _ENTRY = Columns.of(LedgerEntry, LedgerRow)

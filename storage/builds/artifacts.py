@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from storage.builds.jobs import Attempts
     from storage.database.connection import Database
+    from storage.documents import Page
     from storage.files.artifacts import ArtifactFiles
     from storage.records.builds import Build
     from storage.records.jobs import Job
-    from storage.records.pages import Page
 
 
 _PACKED = {"gzip": "application/gzip", "bzip2": "application/x-bzip2", "xz": "application/x-xz"}

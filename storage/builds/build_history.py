@@ -14,6 +14,7 @@ from storage.builds.build_rows import BUILD, counts, existing_builds
 from storage.data_classes import immutable
 from storage.database.clock import SECOND
 from storage.database.statements import NEWEST, Columns, Query, first, slot
+from storage.documents import Page
 from storage.models.accounts import OrganizationRow, UserRow
 from storage.models.builds import BuildRow, JobRow
 from storage.models.leases import LeaseRow
@@ -21,7 +22,6 @@ from storage.models.pipelines import PipelineRow
 from storage.models.source_hosts import BuildOriginRow
 from storage.records.builds import BuildPeople, BuildState, FlakyStep, ListedBuild, PastBuild, SlowStep
 from storage.records.jobs import JobErrorCode, JobState
-from storage.records.pages import Page
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

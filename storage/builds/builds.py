@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from storage.builds.concurrency import ConcurrencyGroups
     from storage.builds.insertion import BuildInserter
     from storage.database.connection import Database
+    from storage.documents import Page
     from storage.records.builds import Build, FetchedSource, NewBuild
     from storage.records.jobs import NewJob
-    from storage.records.pages import Page
     from storage.records.pipelines import Pipeline
     from storage.vault import Vault
 

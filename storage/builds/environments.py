@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from storage.database.connection import Database
-    from storage.records.pages import Page
+    from storage.documents import Page
 
 _ENVIRONMENT = Columns.of(Environment, EnvironmentRow)
 _NEW: Slots[NewEnvironment] = Slots(NewEnvironment, EnvironmentRow)

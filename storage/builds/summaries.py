@@ -10,7 +10,7 @@ from storage.records.jobs import JobSummary, ShownSummary
 
 if TYPE_CHECKING:
     from storage.database.connection import Database
-    from storage.records.pages import Page
+    from storage.documents import Page
 
 _SUMMARY = Columns.of(JobSummary, JobSummaryRow)
 _SHOWN = Columns(ShownSummary, JobRow.id, JobRow.uuid, JobRow.name, JobSummaryRow.text, JobSummaryRow.is_cut)

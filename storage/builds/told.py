@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from storage.database.connection import Database
+    from storage.documents import Page
     from storage.models.row import Row
-    from storage.records.pages import Page
 
 _OUTPUTS = Columns.of(JobOutputs, JobOutputsRow)
 _GIVEN = Columns(GivenOutputs, JobRow.position, JobRow.step_key, JobOutputsRow.variables)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 import peewee
 
 from storage.data_classes import field_types
-from storage.records.pages import Page
+from storage.documents import Page
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from storage.patterns import pattern
-from storage.records.leases import PROVIDERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,9 +27,6 @@ _PART = r"[a-z0-9][a-z0-9-]{0,62}"
 _PLACE = pattern(r"\{[a-z]+\}")
 
 _FEW_INODES = 1000
-_OF_VMS = tuple(f"{provider}/{name}" for provider in PROVIDERS for name in (".", "vms", "snapshots"))
-_OF_THEIR_ROOT = tuple(f"{provider}/trees/{name}" for provider in PROVIDERS for name in (".", "disks", "snapshots"))
-"""The folders in which only the root user of VMs writes."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +205,11 @@ def why_no_files(state_dir: Path) -> str | None:
 
     It looks at the state directory and its folders of files and VMs, which may be file systems of their own.
     """
-    for name in (".", LOGS, ARTIFACTS, SOURCES, *_OF_VMS, *_OF_THEIR_ROOT):
+    from storage.records.leases import PROVIDERS  # noqa: PLC0415 - only the service and `doctor` look
+
+    of_vms = [f"{provider}/{name}" for provider in PROVIDERS for name in (".", "vms", "snapshots")]
+    of_their_root = [f"{provider}/trees/{name}" for provider in PROVIDERS for name in (".", "disks", "snapshots")]
+    for name in (".", LOGS, ARTIFACTS, SOURCES, *of_vms, *of_their_root):
         folder = state_dir / name
         try:
             found = os.statvfs(folder)
@@ -219,7 +219,7 @@ def why_no_files(state_dir: Path) -> str | None:
             return f"the folder {folder} cannot be opened"
         if found.f_flag & os.ST_RDONLY:
             return f"the folder {folder} is on a read-only file system"
-        if name not in _OF_THEIR_ROOT and not os.access(folder, os.W_OK | os.X_OK):
+        if name not in of_their_root and not os.access(folder, os.W_OK | os.X_OK):
             return f"the folder {folder} cannot be written"
         if found.f_files and found.f_favail < _FEW_INODES:  # some file systems count none
             return f"the file system of {folder} has room for {found.f_favail} files (inodes), of {_FEW_INODES} needed"

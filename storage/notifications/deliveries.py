@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from storage.database.connection import Database
+    from storage.documents import Page
     from storage.notifications.notifications import Notifications
     from storage.records.builds import Build
     from storage.records.notifications import EndpointAnswer
-    from storage.records.pages import Page
 
 
 _DELIVERY = Columns.of(NotificationDelivery, Row)

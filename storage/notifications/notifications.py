@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from storage.database.connection import Database
+    from storage.documents import Page
     from storage.pipelines.pipelines import Pipelines
     from storage.records.notifications import EndpointAnswer
-    from storage.records.pages import Page
     from storage.vault import Vault
 
 _NOTIFICATION = Columns.of(Notification, NotificationRow, enabled=(NotificationRow.disabled_at.is_null(), bool))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from storage.billing.holds import Holds
     from storage.database.connection import Database
-    from storage.records.pages import Page
+    from storage.documents import Page
 
 
 _PIPELINE = Columns.of(Pipeline, PipelineRow)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from storage.database.connection import Database
+    from storage.documents import Page
     from storage.pipelines.pipelines import Pipelines
-    from storage.records.pages import Page
 
 _SCHEDULE = Columns.of(Schedule, ScheduleRow)
 _NEW: Slots[NewSchedule] = Slots(NewSchedule, ScheduleRow)

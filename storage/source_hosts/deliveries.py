@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from storage.database.connection import Database
-    from storage.records.pages import Page
+    from storage.documents import Page
     from storage.records.source_hosts import Repository
     from storage.source_hosts.repositories import RepositoryChecks
 

@@ -84,7 +84,7 @@ class CacheNames:
             "policy": job.cache_policy,
             "key": job.cache_key,
         }
-        if shared_with := self._storage.secrets.shared_with(build):
+        if shared_with := self._storage.job_secrets.shared_with(build):
             ingredients["limited_secrets"] = shared_with
         if job.services:
             ingredients["services"] = {name: self._of_service(each) for name, each in job.all_services.items()}

@@ -125,7 +125,7 @@ class JobFolders:
 
     @cached_property
     def _origin(self) -> str:
-        return self._build.untrusted_origin or self._storage.secrets.shared_with(self._build)
+        return self._build.untrusted_origin or self._storage.job_secrets.shared_with(self._build)
 
     def _default_branch(self) -> str:
         pipeline = self._storage.pipelines.by_id(self._build.pipeline_id)

@@ -99,7 +99,7 @@ class AttemptLog:
     def masker(self) -> Masker:
         """The masker of the secrets that this process or an earlier one gave to the command."""
         if self._masker is None:
-            self._masker = Masker.hiding(self._storage.secrets.of_attempt(self._job).values())
+            self._masker = Masker.hiding(self._storage.job_secrets.of_attempt(self._job).values())
         return self._masker
 
     def notice(self, text: str) -> None:

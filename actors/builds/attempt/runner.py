@@ -184,7 +184,7 @@ class AttemptRunner:
 
     def _start(self, connection: vms.Connection) -> TimeLimit:
         """Populate the workspace and start the command; return the command's time limit."""
-        secrets = self._storage.secrets.resolve(self._build, self._job, self._own_secrets)
+        secrets = self._storage.job_secrets.resolve(self._build, self._job, self._own_secrets)
         image = self._lease.image
         of_jobs = self._settings.jobs.env
         of_needed, disputed = told.variables_of(self._storage.told.outputs_given_to(self._job.id))

@@ -10,7 +10,7 @@ import click
 from api.operations import body_fields, secrets
 from ci_daemon.command.support.command_classes import Group, SharedCommand
 from ci_daemon.command.support.session import Failure, Session, pass_session
-from storage import Masker, Secret, VerifiedEvent, document_of, immutable
+from storage import Secret, VerifiedEvent, document_of, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -130,9 +130,16 @@ def set_secret(
     operation = secrets.set_pipeline_secret if pipeline else secrets.set_organization_secret
     with session.door() as door:
         made = door.perform(operation, {**owner.names, "name": name}, {**body, **_limits(limits)})
+    _warn_if_shown(name, value)
+    session.answer(document_of(made), f"set {made.name} for {owner}")
+
+
+def _warn_if_shown(name: str, value: str | None) -> None:
+    """Warn of a value that logs would show."""
+    from storage import Masker  # noqa: PLC0415 - only a value that is set here needs it
+
     if value is not None and not Masker.can_hide(value):
         click.echo(f"warning: {name} is too short to be masked in logs: set a longer value", err=True)
-    session.answer(document_of(made), f"set {made.name} for {owner}")
 
 
 @secret.command(name="limit", cls=SharedCommand)

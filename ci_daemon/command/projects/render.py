@@ -15,9 +15,8 @@ from ci_daemon import lint as linting
 from ci_daemon import local
 from ci_daemon import submit as submission
 from ci_daemon.command.support.command_classes import CallerCommand
-from ci_daemon.command.support.identity import become_owner
 from ci_daemon.command.support.pipeline_files import inputs_option, strict_shell_flag
-from ci_daemon.command.support.session import Failure, Session, pass_session
+from ci_daemon.command.support.session import Failure, Session, become_owner, pass_session
 from ci_daemon.providers import open_images, open_providers
 from ci_daemon.terminal.text import printable
 from storage import SystemClock

@@ -13,8 +13,7 @@ from rich.text import Text
 from ci_daemon import doctor as doctor_checks
 from ci_daemon.command.support.command_classes import CallerCommand
 from ci_daemon.command.support.exit_codes import ExitCode
-from ci_daemon.command.support.identity import as_owner
-from ci_daemon.command.support.session import Session, pass_session
+from ci_daemon.command.support.session import Session, as_owner, pass_session
 
 if TYPE_CHECKING:
     from pathlib import Path

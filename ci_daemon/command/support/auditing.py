@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 import storage
-from ci_daemon.command.support.identity import as_owner
+from ci_daemon.command.support.session import as_owner
 from storage import immutable
 
 if TYPE_CHECKING:

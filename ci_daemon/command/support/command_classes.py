@@ -7,9 +7,7 @@ from typing import Any
 import click
 
 from ci_daemon.command.support.catalog import HEADINGS, lines
-from ci_daemon.command.support.identity import become_owner
-from ci_daemon.command.support.names import BuildName, PipelineName
-from ci_daemon.command.support.session import Failure, Session
+from ci_daemon.command.support.session import Failure, Remembered, Session, become_owner
 
 _ONE_DOCUMENT = "Print one JSON document."
 
@@ -123,7 +121,7 @@ class SharedCommand(CallerCommand):
             session.audited = True
         result = super().invoke(ctx)
         for each in ctx.params.values():
-            if isinstance(each, BuildName | PipelineName):
+            if isinstance(each, Remembered):
                 session.remember(each.known_lines)
         return result
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ci_daemon.command.support.session import Failure
+from ci_daemon.command.support.session import Failure, Remembered
 
 if TYPE_CHECKING:
     from storage import Build, Organization, Pipeline, Storage
@@ -16,7 +16,7 @@ _SHORT_ID = 8
 
 
 @dataclass(frozen=True, slots=True)
-class PipelineName:
+class PipelineName(Remembered):
     """A pipeline by its organization's slug and its own."""
 
     org: str
@@ -45,7 +45,7 @@ class PipelineName:
 
 
 @dataclass(frozen=True, slots=True)
-class BuildName:
+class BuildName(Remembered):
     """A build by its organization's slug, its pipeline's, and its number."""
 
     org: str

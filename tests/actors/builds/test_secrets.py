@@ -61,7 +61,7 @@ def test_secrets_override_the_builds_environment(host: Host):
     build = host.build(one("true", env={"A": "step's", "B": "step's", "C": "step's"}, **_naming("A")))
     job = host.job(build)
     of_build = host.storage.builds.env(build.id)
-    secrets = host.storage.secrets.resolve(build, job)
+    secrets = host.storage.job_secrets.resolve(build, job)
     env = job_environment(
         build, job, "http://127.0.0.1", of_jobs={}, of_image={}, of_needed={}, of_build=of_build, secrets=secrets
     )

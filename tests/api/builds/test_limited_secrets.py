@@ -91,7 +91,7 @@ def attacker(world: World, ada: Account, bob: Account) -> Attacker:
 def had(attacker: Attacker, build: Build) -> dict[str, str]:
     """Return the secrets that a job of a build gets, if it names those of main."""
     planned = attacker.storage.jobs.of_build(attacker.has().id)[0]
-    return attacker.storage.secrets.resolve(build, replace(planned, secrets=("TOKEN",)))
+    return attacker.storage.job_secrets.resolve(build, replace(planned, secrets=("TOKEN",)))
 
 
 def a_rebuild(attacker: Attacker) -> Build:
@@ -204,4 +204,4 @@ def test_a_request_that_anything_can_be_made_of_is_of_no_event(pipeline: Pipelin
     world.storage.secrets.put(SecretScope(build.organization_id), "TOKEN", "nightly", {"events": ["schedule"]})
     job = replace(world.storage.jobs.of_build(build.id)[0], secrets=("TOKEN",))
     with pytest.raises(SecretNotAllowed, match="the events schedule, and this build's is api"):
-        world.storage.secrets.resolve(build, job)
+        world.storage.job_secrets.resolve(build, job)

@@ -142,7 +142,7 @@ def test_the_largest_value_comes_to_the_job_as_it_is(world: World, ada: Account,
         pipeline_ir='{"version": "0", "steps": [{"type": "command", "key": "only", "cmd": "true",'
         ' "runner_args": {"secrets": ["TOKEN"]}}]}'
     )
-    assert world.storage.secrets.resolve(build.stored, build.job().stored) == {"TOKEN": value}
+    assert world.storage.job_secrets.resolve(build.stored, build.job().stored) == {"TOKEN": value}
 
 
 def test_no_line_of_the_log_and_no_answer_holds_a_value(ada: Account, pipeline: PipelinePath, secrets: str):

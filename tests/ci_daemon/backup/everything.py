@@ -371,7 +371,7 @@ class Everything:
         self.start(running, self.job(running, 3))
         job = storage.jobs.get(self.job(running, 3).id)
         assert job is not None
-        assert storage.secrets.resolve(running, job)
+        assert storage.job_secrets.resolve(running, job)
         storage.generated.keep(job.id, "jobs: {more: {run: make}}")
         storage.generated.add(running, job, 4, [new_job("more", (3, EdgeKind.DEPENDS_ON, False))])
         self.assign(self.job(self.build()))

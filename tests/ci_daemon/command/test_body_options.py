@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from api.operations.body import ABSENT
+from api.body import ABSENT
 from ci_daemon.command.support.body_options import body_option, body_options, given
 from storage import CancelSuperseded, described, immutable
 

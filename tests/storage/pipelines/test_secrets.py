@@ -93,8 +93,8 @@ def test_a_pipelines_secret_overrides_the_organizations(
     build = world.build(new_job(secrets=("LONG", "BOTH", "BOTH")), new_job("plain"))
     world.start(world.job(build))
     named, plain = world.jobs(build)
-    assert storage.secrets.resolve(build, named) == {"LONG": "é" * 32_768, "BOTH": "pipeline's"}
-    assert storage.secrets.resolve(build, plain) == {}
+    assert storage.job_secrets.resolve(build, named) == {"LONG": "é" * 32_768, "BOTH": "pipeline's"}
+    assert storage.job_secrets.resolve(build, plain) == {}
 
 
 def test_each_attempt_gets_and_keeps_the_secrets_of_its_start(storage: Storage, world: World, of_all: SecretScope):
@@ -102,18 +102,18 @@ def test_each_attempt_gets_and_keeps_the_secrets_of_its_start(storage: Storage, 
     build = world.build(new_job(secrets=("TOKEN",)))
     lease = world.start(world.job(build))
     job = world.job(build)
-    assert storage.secrets.of_attempt(job) == {}
-    assert storage.secrets.resolve(build, job) == {"TOKEN": "old"}
+    assert storage.job_secrets.of_attempt(job) == {}
+    assert storage.job_secrets.resolve(build, job) == {"TOKEN": "old"}
     storage.secrets.put(of_all, "TOKEN", "new")
-    assert storage.secrets.resolve(build, job) == storage.secrets.of_attempt(job) == {"TOKEN": "old"}
+    assert storage.job_secrets.resolve(build, job) == storage.job_secrets.of_attempt(job) == {"TOKEN": "old"}
     storage.secrets.remove(of_all, "TOKEN")
-    assert storage.secrets.resolve(build, job) == storage.secrets.of_attempt(job) == {"TOKEN": "old"}
+    assert storage.job_secrets.resolve(build, job) == storage.job_secrets.of_attempt(job) == {"TOKEN": "old"}
 
     storage.secrets.put(of_all, "TOKEN", "newer")
     assert storage.jobs.retry(job.id, JobState.RUNNING, Outcome(exit_code=1), lease_id=lease.id, billable=True)
     world.start(job)
-    assert storage.secrets.of_attempt(job) == {}
-    assert storage.secrets.resolve(build, world.job(build)) == {"TOKEN": "newer"}
+    assert storage.job_secrets.of_attempt(job) == {}
+    assert storage.job_secrets.resolve(build, world.job(build)) == {"TOKEN": "newer"}
 
 
 def test_an_ended_attempt_keeps_no_secrets(storage: Storage, world: World, of_all: SecretScope):
@@ -121,9 +121,9 @@ def test_an_ended_attempt_keeps_no_secrets(storage: Storage, world: World, of_al
     build = world.build(new_job(secrets=("TOKEN",)))
     lease = world.start(world.job(build))
     job = world.job(build)
-    storage.secrets.resolve(build, job)
+    storage.job_secrets.resolve(build, job)
     assert world.finish(job, lease)
-    assert storage.secrets.of_attempt(job) == {}
+    assert storage.job_secrets.of_attempt(job) == {}
 
 
 def test_a_missing_secret_is_an_error_with_the_searched_places(storage: Storage, world: World, of_all: SecretScope):
@@ -134,12 +134,12 @@ def test_a_missing_secret_is_an_error_with_the_searched_places(storage: Storage,
     build = world.build(new_job(secrets=("THERE", "TOKEN", "KEY")))
     world.start(world.job(build))
     with pytest.raises(SecretNotFound) as raised:
-        storage.secrets.resolve(build, world.job(build))
+        storage.job_secrets.resolve(build, world.job(build))
     assert str(raised.value) == (
         "no secret TOKEN, KEY is set for the pipeline web or the organization acme: set it, or take it out of the"
         " step's runner_args.secrets"
     )
-    assert storage.secrets.of_attempt(world.job(build)) == {}
+    assert storage.job_secrets.of_attempt(world.job(build)) == {}
 
 
 def test_a_sealed_value_opens_in_its_own_place_alone(
@@ -158,17 +158,17 @@ def test_a_sealed_value_opens_in_its_own_place_alone(
         database.execute("SAVEPOINT swapped")
         database.execute(wrong)
         with pytest.raises(SealBroken):
-            storage.secrets.resolve(build, world.job(build))
+            storage.job_secrets.resolve(build, world.job(build))
         database.execute("ROLLBACK TO swapped")
         database.execute("RELEASE swapped")
-        assert storage.secrets.resolve(build, world.job(build)) == {"A": "value of A"}
+        assert storage.job_secrets.resolve(build, world.job(build)) == {"A": "value of A"}
 
 
 def test_no_file_of_the_storage_holds_a_value(tmp_path: Path, storage: Storage, world: World, of_all: SecretScope):
     storage.secrets.put(of_all, "TOKEN", "a-value-that-nobody-reads")
     build = world.build(new_job(secrets=("TOKEN",)), env={"KEY": "an-env-that-nobody-reads"})
     world.start(world.job(build))
-    storage.secrets.resolve(build, world.job(build))
+    storage.job_secrets.resolve(build, world.job(build))
     assert storage.builds.env(build.id) == {"KEY": "an-env-that-nobody-reads"}
     files = [file for file in (tmp_path / "state").rglob("*") if file.is_file()]
     assert {file.name for file in files} >= {"ci-daemon.sqlite3", "ci-daemon.sqlite3-wal"}
@@ -204,10 +204,10 @@ def test_each_limit_has_to_match(
     storage.secrets.put(of_all, "TOKEN", VALUE, limits)
     build = world.build(new_job(secrets=("TOKEN",), environment=environment), **fields)
     if not why:
-        assert storage.secrets.resolve(build, world.job(build)) == {"TOKEN": VALUE}
+        assert storage.job_secrets.resolve(build, world.job(build)) == {"TOKEN": VALUE}
         return
     with pytest.raises(SecretNotAllowed, match=r"^the secret TOKEN is not for this job: it is limited to ") as raised:
-        storage.secrets.resolve(build, world.job(build))
+        storage.job_secrets.resolve(build, world.job(build))
     assert why in str(raised.value)
 
 
@@ -232,23 +232,23 @@ def test_a_secret_from_elsewhere_has_no_value_here(storage: Storage, world: Worl
     build = world.build(new_job(secrets=("TOKEN",)))
     job = world.job(build)
     with pytest.raises(SecretNotFound):
-        storage.secrets.resolve(build, job)
-    assert storage.secrets.current(build, job) == {}
-    assert storage.secrets.unchanged(build, job) is None
+        storage.job_secrets.resolve(build, job)
+    assert storage.job_secrets.current(build, job) == {}
+    assert storage.job_secrets.unchanged(build, job) is None
     given: list[object] = []
-    storage.secrets.resolve(build, job, lambda sources: given.append(sources) or {"TOKEN": "fetched"})
+    storage.job_secrets.resolve(build, job, lambda sources: given.append(sources) or {"TOKEN": "fetched"})
     assert given == [{"TOKEN": made.source}]
     assert storage.secrets.open_all() == 1
     assert storage.secrets.put(of_all, "TOKEN", VALUE).source is None
-    assert storage.secrets.current(build, job) == {"TOKEN": VALUE}
+    assert storage.job_secrets.current(build, job) == {"TOKEN": VALUE}
 
 
 def test_disks_beside_secrets_from_elsewhere_are_of_one_ref(storage: Storage, world: World, of_all: SecretScope):
     """A role there may be for one branch alone, which nobody here knows."""
     main, topic = (world.build(verified_ref=f"refs/heads/{each}") for each in ("main", "topic"))
-    assert storage.secrets.shared_with(main) == storage.secrets.shared_with(topic) == ""
+    assert storage.job_secrets.shared_with(main) == storage.job_secrets.shared_with(topic) == ""
     storage.secrets.put_source(of_all, "TOKEN", SOURCE)
-    assert storage.secrets.shared_with(main) != storage.secrets.shared_with(topic)
+    assert storage.job_secrets.shared_with(main) != storage.job_secrets.shared_with(topic)
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,16 @@ import sys
 from dataclasses import fields
 from enum import StrEnum
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from storage import immutable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+    from storage import User
+
+B = TypeVar("B")
 
 MAX_TEXT = 255
 """The most characters of a name, a path or a URL."""
@@ -78,3 +82,41 @@ def given(body: object) -> dict[str, Any]:
     kind: Any = type(body)
     values = {name: getattr(body, name) for name in body_fields(kind)}
     return {name: value for name, value in values.items() if value is not ABSENT}
+
+
+class Sender(Protocol):
+    """The caller of an operation, as the creation of a build sees it."""
+
+    @property
+    def user(self) -> User | None:
+        """The user who calls, None if it is no user."""
+        ...
+
+    @property
+    def owns_host(self) -> bool:
+        """True if the owner of the host calls."""
+        ...
+
+    @property
+    def client_gone(self) -> Callable[[], bool]:
+        """Tells whether nobody waits for the answer any more."""
+        ...
+
+
+@immutable
+class Submission(Generic[B]):
+    """A parsed body that the operation checks itself, after what is cheaper or more urgent to refuse.
+
+    ``key`` is the request's idempotency key, ``digest`` the SHA-256 of the request.
+    """
+
+    document: object
+    kind: type[B]
+    key: str | None = None
+    digest: bytes = b""
+
+    def body(self) -> B:
+        """Return the body. Raises ApiError ``invalid_body``."""
+        from api.models import body_of  # noqa: PLC0415 - pydantic, of which most calls on the box need nothing
+
+        return body_of(self.document, self.kind)
