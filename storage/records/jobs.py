@@ -115,7 +115,8 @@ class Service:
     ``command`` are arguments in place of the image's, None for these. It is ready once a command of its image passes,
     a port takes connections, or its log has a text, within ``ready_seconds``; without any of these, as its image says.
     ``files`` are folders of the job's disk, by the service's folders in whose place they are. With ``fails_job`` the
-    job fails if the service ends before the command.
+    job fails if the service ends before the command. It gets those of the job's secrets that ``secrets``
+    names.
     """
 
     image: str
@@ -127,17 +128,19 @@ class Service:
     ready_seconds: int
     files: Mapping[str, str]
     fails_job: bool
+    secrets: tuple[str, ...] = ()
 
     @property
     def document(self) -> dict[str, object]:
-        """The service as a job's row has it."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+        """The service as a job's row has it; without the secrets that it lacks, as caches name it."""
+        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        return found if self.secrets else {name: value for name, value in found.items() if name != "secrets"}
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Service:
         """Return the service of a document."""
-        command = document["command"]
-        return cls(**{**document, "command": None if command is None else tuple(command)})
+        command, secrets = document["command"], document.get("secrets", ())
+        return cls(**{**document, "command": None if command is None else tuple(command), "secrets": tuple(secrets)})
 
 
 class Dependency(NamedTuple):

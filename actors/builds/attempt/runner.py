@@ -204,7 +204,7 @@ class AttemptRunner:
         self._open_log(laid)
         for name in sorted(name for name, value in secrets.items() if not Masker.can_hide(value)):
             self.log.notice(f"the secret {name} is too short to be masked: set a longer one")
-        self._services.start(connection)
+        self._services.start(connection, secrets)
         self._last_use = DiskUse(written=0, free=self._free())
         limit, settings, share = self._limit(), self._settings.jobs, self.log.share_of_output
         end = share.tail + share.margin

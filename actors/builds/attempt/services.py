@@ -80,11 +80,14 @@ class JobServices:
                 self._images.fetch(image, keep_free=keep_free, progress=_ignore, check=self._connection.check)
         return found
 
-    def start(self, connection: vms.Connection) -> None:
-        """Start the services and return when all are ready. Raises ServiceFailed, VmError and ConnectionLost."""
+    def start(self, connection: vms.Connection, secrets: Mapping[str, str]) -> None:
+        """Start the services and return when all are ready; ``secrets`` are those of the job.
+
+        Raises ServiceFailed, VmError and ConnectionLost.
+        """
         if not self._services:
             return
-        specs = [self._spec(name, service) for name, service in self._services.items()]
+        specs = [self._spec(name, service, secrets) for name, service in self._services.items()]
         self.follow(connection)
         try:
             vms.start_services(connection, specs)
@@ -129,7 +132,7 @@ class JobServices:
         build, job = self._build, self._job
         return self._storage.logs.service_writer(build.uuid, job.uuid, name, job.attempt, self._log.masker)
 
-    def _spec(self, name: str, service: Service) -> vms.ServiceSpec:
+    def _spec(self, name: str, service: Service, secrets: Mapping[str, str]) -> vms.ServiceSpec:
         image = self._images.resolve(service.image)
         program, share = self._images.program(image), self._log.share_of_output
         argv = (*program.entry_point, *(program.command if service.command is None else service.command))
@@ -144,7 +147,12 @@ class JobServices:
         return vms.ServiceSpec(
             name=name,
             argv=argv,
-            env={**_ENVIRONMENT, **self._images.environment(image), **service.env},
+            env={
+                **_ENVIRONMENT,
+                **self._images.environment(image),
+                **service.env,
+                **{each: secrets[each] for each in service.secrets if each in secrets},
+            },
             user=program.user,
             folder=program.folder,
             ready_command=service.ready_command,

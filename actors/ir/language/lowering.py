@@ -192,16 +192,22 @@ class _Planned:
         for key, given, limit in (
             ("cpu", job.cpu or 0, most.cpu),
             ("memory", gigabytes_of(job.memory or ""), most.memory_gb),
+            ("services", self._memory_gb(limits) if _of_services(job) else 0, most.memory_gb),
             ("disk", gigabytes_of(job.disk or ""), most.disk_gb),
         ):
             if given > limit:
-                add(f"expected at most {limit}{'' if key == 'cpu' else 'GB'}", key)
+                of_all = " of memory with the job's" if key == "services" else ""
+                add(f"expected at most {limit}{'' if key == 'cpu' else 'GB'}{of_all}", key)
         return found
+
+    def _memory_gb(self, limits: IrSettings) -> int:
+        return (gigabytes_of(self.job.memory or "") or limits.default_shape.memory_gb) + _of_services(self.job)
 
     def new_job(self, depends_on: tuple[Dependency, ...], limits: IrSettings) -> NewJob:
         """Return the job."""
         job, default = self.job, limits.default_shape
         policy, key = _cache(job.cache)
+        of_services = (name for each in (job.services or {}).values() for name in each.secrets or ())
         return NewJob(
             step_key=self.key,
             name=self.name,
@@ -210,7 +216,7 @@ class _Planned:
             env=self.env,
             shape=Shape(
                 job.cpu or default.cpu,
-                gigabytes_of(job.memory or "") or default.memory_gb,
+                self._memory_gb(limits),
                 gigabytes_of(job.disk or "") or default.disk_gb,
             ),
             timeout_seconds=None if job.timeout is None else seconds_of(job.timeout),
@@ -218,7 +224,7 @@ class _Planned:
             retry_policy=_retry(job),
             soft_fail_policy=None if job.soft_fail is None else {"exit_codes": job.soft_fail.exit_codes},
             artifacts=tuple(job.artifacts or ()),
-            secrets=tuple(job.secrets or ()),
+            secrets=tuple(dict.fromkeys((*(job.secrets or ()), *of_services))),
             cache_policy=policy,
             cache_key=key,
             depends_on=depends_on,
@@ -256,6 +262,11 @@ def _faults_of(services: Mapping[str, model.Service], limits: IrSettings) -> Ite
             yield f"{name}: expected at most {limits.max_env_bytes} bytes of names and values"
 
 
+def _of_services(job: Job) -> int:
+    """Return the GB of memory that a job has more for its services."""
+    return sum(gigabytes_of(each.memory or "") for each in (job.services or {}).values())
+
+
 def _service(service: model.Service) -> dict[str, object]:
     """Return a service as its job has it: see `storage.Service`."""
     ready = service.ready
@@ -269,6 +280,7 @@ def _service(service: model.Service) -> dict[str, object]:
         ready_seconds=_READY_SECONDS if ready is None or ready.timeout is None else seconds_of(ready.timeout),
         files=dict(service.files or {}),
         fails_job=service.fails_job is True,
+        secrets=tuple(service.secrets or ()),
     ).document
 
 

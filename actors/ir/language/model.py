@@ -68,7 +68,7 @@ _MOST_EXCLUDED = 100
 _MOST_CHOICES = 100
 _STATUSES = ("passed", "failed", "always")
 _TRIGGER_STATES = tuple(map(str, TriggerState))
-_SHARED = "shared"
+_SHARED: dict[str, Any] = {"type": "string", "pattern": "^shared(-[a-z0-9-]{1,63})?$"}
 _BOOLEAN: dict[str, Any] = {"type": "boolean"}
 _INTEGER: dict[str, Any] = {"type": "integer"}
 _NOTHING: dict[str, Any] = {"type": "null"}
@@ -263,9 +263,9 @@ def _events(value: object) -> object:
 
 
 def _workspace(value: object) -> str:
-    if value != _SHARED:
-        raise wrong(f'expected "{_SHARED}", got {quoted(value)}')
-    return _SHARED
+    if not (isinstance(value, str) and re.fullmatch(_SHARED["pattern"], value)):
+        raise wrong(f'expected "shared", or "shared-NAME" of a-z, 0-9 and -, got {quoted(value)}')
+    return str(value)
 
 
 Events = Annotated[list[Line], Field(min_length=1), Spelling(_events, ({"enum": list(EVENTS)},))]
@@ -328,6 +328,12 @@ class Service(Strict):
         None,
         description="Folders of the service, and the folders of the job's disk that they are: they are kept with it.",
     )
+    secrets: Variables | None = Field(
+        None, description="Names of secrets to put into the environment of the service, and of the command."
+    )
+    memory: Size | None = Field(
+        None, description="The memory that it needs, such as `2GB`, by which the job has more: all share the sum."
+    )
     fails_job: Flag | None = Field(
         None, description="`true` if the job fails when the service ends while the command runs."
     )
@@ -370,10 +376,11 @@ class Common(Strict):
     services: Services | None = Field(
         None, description="Programs beside the command, by host names; the command also reaches them at `localhost`."
     )
-    workspace: Annotated[str, Spelling(_workspace, ({"enum": [_SHARED]},), alone=True)] | None = Field(
+    workspace: Annotated[str, Spelling(_workspace, (_SHARED,), alone=True)] | None = Field(
         None,
         description="`shared` to start with the workspace of the job before, under an own image. That is the job in"
-        " `needs` that says `shared`, too; the first of such a chain has the source.",
+        " `needs` that says the same; the first of such a chain has the source. `shared-NAME` is a workspace"
+        " beside it.",
     )
 
 

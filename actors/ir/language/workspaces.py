@@ -18,8 +18,8 @@ class Workspaces:
     """The jobs whose workspaces others take; jobs come in an order in which each is after what it needs.
 
     The workspace of a job that starts from a disk is that of the disk. Another one that shares takes that of the job in
-    its ``needs`` that shares, too; of several, of the one whose workspace has been through all the others. ``jobs``
-    have the defaults of their pipeline.
+    its ``needs`` that says the same; of several, of the one whose workspace has been through all the others.
+    ``jobs`` have the defaults of their pipeline.
     """
 
     def __init__(self, jobs: Mapping[str, Job], order: Iterable[str]) -> None:
@@ -34,7 +34,8 @@ class Workspaces:
     def _add(self, key: str, job: Job) -> None:
         before = job.from_
         if before is None and job.workspace is not None:
-            shared = [each for each in dict.fromkeys(job.needs or ()) if each in self._depth and self._shares(each)]
+            known = [each for each in dict.fromkeys(job.needs or ()) if each in self._depth]
+            shared = [each for each in known if self._jobs[each].workspace == job.workspace]
             before = max(shared, key=lambda each: self._depth[each], default=None)
             if before is not None:
                 if len(shared) > 1 and not set(self._chain(before)).issuperset(shared):
@@ -43,9 +44,6 @@ class Workspaces:
         if before is not None and before in self._depth:
             self._before[key] = before
         self._depth[key] = self._depth.get(before or "", 0) + 1
-
-    def _shares(self, key: str) -> bool:
-        return self._jobs[key].workspace is not None
 
     def _chain(self, key: str) -> Iterator[str]:
         at: str | None = key

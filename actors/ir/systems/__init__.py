@@ -11,10 +11,11 @@ from storage import on_first_use
 
 if TYPE_CHECKING:
     from actors.ir.systems.drone import convert_drone
-    from actors.ir.systems.files import Translation, translated, unused
+    from actors.ir.systems.files import Translation, translated
     from actors.ir.systems.github import convert_github
     from actors.ir.systems.gitlab import convert_gitlab
     from actors.ir.systems.gitlab_merging import GLOBAL_KEYS
+    from actors.ir.systems.jobs import unused
     from actors.ir.systems.located import EMPTY, MAX_BYTES, Located, NotReadable, read, read_all
     from actors.ir.systems.model import ConvertedPipeline
     from actors.ir.systems.omissions import Omission, Omissions

@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from actors.ir.systems.jobs import unused
 from actors.ir.systems.located import NotReadable, read
 from actors.ir.systems.omissions import Omission, Omissions
 from actors.ir.systems.places import SOURCEHUT, name_of
@@ -18,12 +18,11 @@ from actors.ir.systems.woodpecker import convert_woodpecker
 from storage import immutable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
     from actors.ir.systems.model import ConvertedPipeline
 
 _LINE = re.compile(r"line (\d{1,7}): ")
-_MAX_SLUG = 63
 
 
 @immutable
@@ -32,12 +31,6 @@ class Translation:
 
     pipelines: tuple[tuple[str, ConvertedPipeline], ...]
     omissions: tuple[Omission, ...]
-
-
-def unused(slug: str, taken: Collection[str]) -> str:
-    """Return a slug that no other pipeline has."""
-    numbered = (slug if number == 1 else f"{slug[: _MAX_SLUG - 5]}-{number}" for number in itertools.count(1))
-    return next(each for each in numbered if each not in taken)
 
 
 def translated(texts: Mapping[str, str]) -> Translation:

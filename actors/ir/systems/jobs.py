@@ -39,6 +39,7 @@ NAME_IN_TEXT = re.compile(r"\$\{\{[^{}]*\}\}")
 """A name of the language in a text."""
 
 _MAX_LABEL = 200
+_MAX_SLUG = 63
 
 
 def event_word(tag: str, manual: str, pull_request: str) -> str:
@@ -108,6 +109,12 @@ def label(text: str) -> str:
 def word(text: str) -> str:
     """Return a text as a word of the shell, always in quotes, as a name of a matrix needs them."""
     return "'" + text.replace("'", "'\"'\"'") + "'"
+
+
+def unused(slug: str, taken: Collection[str]) -> str:
+    """Return a slug that none of the others has."""
+    numbered = (slug if number == 1 else f"{slug[: _MAX_SLUG - 5]}-{number}" for number in itertools.count(1))
+    return next(each for each in numbered if each not in taken)
 
 
 def duration(seconds: int) -> str:

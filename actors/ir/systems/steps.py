@@ -150,7 +150,8 @@ class _Way:
 class WorkflowReader:
     """Makes the jobs of a workflow. What is lost is added to ``omissions``.
 
-    ``finished`` are the jobs of each workflow that is whole; one that is ``alone`` names its jobs after its steps.
+    ``finished`` are the jobs of each workflow that is whole. One of several in a pipeline has a ``workspace`` of its
+    own name; the only one has none, and names its jobs after its steps.
     """
 
     def __init__(
@@ -159,13 +160,14 @@ class WorkflowReader:
         filters: FilterReader,
         omissions: Omissions,
         *,
-        alone: bool,
+        workspace: str | None,
         finished: dict[str, list[str]],
     ) -> None:
         self._dialect = dialect
         self._filters = filters
         self._omissions = omissions
-        self._alone = alone
+        self._alone = workspace is None
+        self._workspace = "shared" if workspace is None else f"shared-{workspace}"
         self._jobs = finished
         self._services = EMPTY
         self._of_plugins: dict[str, str] = {}
@@ -201,7 +203,7 @@ class WorkflowReader:
         chosen = [each for each in kept if each.runs_in(cell)]
         after_failures = workflow.filter.statuses == {"failure"}
         ways = self._ways(chosen, shared=False)
-        if self._alone and any(each.missing for each in ways):
+        if any(each.missing for each in ways):
             ways = self._ways(chosen, shared=True)
         found = []
         for step, way in zip(chosen, ways, strict=True):
@@ -222,7 +224,7 @@ class WorkflowReader:
             when = {**condition(step.builds, made), **_status(step.filter.statuses | statuses)}
             if step.filter.statuses == {"failure"} or (after_failures and not relevant):
                 when |= FAILED
-            more = {"workspace": "shared"} if way.shares else {}
+            more = {"workspace": self._workspace} if way.shares else {}
             given = step.members if number is None else (Cell({}, step.members[number].members),)
             cells = tuple(Cell(each.values, {**each.members, **more}) for each in given)
             pattern = None if step.pattern is None or number is not None else {**step.pattern, **more}
@@ -521,8 +523,7 @@ def _parent(step: _Step, before: Sequence[_Step], chains: Mapping[str, tuple[str
 def _lacks(names: Iterable[str]) -> str:
     return (
         f"it waits for {', '.join(map(label, names))}, and does not have what that leaves in the workspace, since the "
-        "image or the condition is another: jobs side by side, or of several files, share no workspace here, but "
-        "`artifacts`"
+        "image or the condition is another: jobs side by side share no workspace here, but `artifacts`"
     )
 
 

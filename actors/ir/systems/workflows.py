@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from actors.ir.systems.builds import FilterReader, any_of, triggers
 from actors.ir.systems.conditions import NotSayable
-from actors.ir.systems.jobs import in_order, label
+from actors.ir.systems.jobs import in_order, label, unused
 from actors.ir.systems.located import NotReadable
 from actors.ir.systems.model import ConvertedPipeline
 from actors.ir.systems.steps import SHELL, WorkflowReader
@@ -78,9 +78,12 @@ def _pipeline(
         raise NotReadable(message) from error
     jobs = []
     finished: dict[str, list[str]] = {}
+    names: list[str] = []
     for source, workflow in workflows:
         filters = FilterReader(words, source.omissions)
-        reader = WorkflowReader(dialect, filters, source.omissions, alone=len(group) == 1, finished=finished)
+        names.append(unused(slugify(source.name) or "file", names))
+        name = None if len(group) == 1 else names[-1]
+        reader = WorkflowReader(dialect, filters, source.omissions, workspace=name, finished=finished)
         try:
             jobs += reader.jobs(workflow, made)
         except NotSayable as error:

@@ -390,6 +390,10 @@ class Service(TypedDict, total=False):
     """
     files: Mapping[str, str]
     """Folders of the service, and the folders of the job's disk that they are: they are kept with it."""
+    secrets: str | Sequence[str]
+    """Names of secrets to put into the environment of the service, and of the command."""
+    memory: str
+    """The memory that it needs, such as `2GB`, by which the job has more: all share the sum."""
     fails_job: bool
     """`true` if the job fails when the service ends while the command runs."""
 
@@ -451,10 +455,11 @@ class Defaults(TypedDict, total=False):
     """Names of compilers and linters whose lines in the log are annotations, such as `gcc`."""
     services: Mapping[str, Service]
     """Programs beside the command, by host names; the command also reaches them at `localhost`."""
-    workspace: Literal["shared"]
+    workspace: str
     """`shared` to start with the workspace of the job before, under an own image.
 
-    That is the job in `needs` that says `shared`, too; the first of such a chain has the source.
+    That is the job in `needs` that says the same; the first of such a chain has the source. `shared-NAME` is a
+    workspace beside it.
     """
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from storage import Build, JobErrorCode, JobState
+from storage import Build, JobErrorCode, JobState, SecretScope
 from tests.actors.conftest import Host
 from tests.waiting import until
 
@@ -35,6 +35,22 @@ def test_job_runs_once_its_services_are_ready(host: Host) -> None:
     assert host.job(build).state is JobState.PASSED
     assert host.log(build) == b"services are ready: one, two\n3\n"
     assert [log_of(host, build, name) for name in ("one", "two")] == [b"here\n", b"here\n"]
+
+
+@pytest.mark.sandbox
+def test_a_service_has_its_secrets_and_no_log_shows_them(host: Host) -> None:
+    """The command has them, too; one that is not for the build fails the job before anything is started."""
+    scope = SecretScope(host.pipeline.organization_id)
+    given = beside('echo "it is $PASSWORD."; exec sleep 1000', "db", run='echo "$PASSWORD"', secrets=["PASSWORD"])
+    host.storage.secrets.put(scope, "PASSWORD", "a long password")
+    build = host.finish(host.build(given))
+    assert host.job(build).state is JobState.PASSED
+    assert host.log(build) == b"services are ready: db\n***\n"
+    assert log_of(host, build, "db") == b"it is ***.\n"
+    host.storage.secrets.put(scope, "PASSWORD", "a long password", {"branches": ["main"]})
+    build = host.finish(host.build(given))
+    assert (host.job(build).error_code, host.log(build)) == (JobErrorCode.SECRET_NOT_ALLOWED, b"")
+    assert log_of(host, build, "db") == b""
 
 
 @pytest.mark.sandbox

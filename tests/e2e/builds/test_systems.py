@@ -143,6 +143,11 @@ test: {stage: test, image: "node:22", script: [cat a/one b/two, echo "$B_SAYS"]}
 MOVED = """\
 on: push
 jobs:
+  version:
+    runs-on: ubuntu-latest
+    container: debian
+    outputs: {of: "${{ steps.read.outputs.of }}"}
+    steps: [{id: read, run: 'echo "of=1 & 2" >> "$GITHUB_OUTPUT"'}]
   build:
     runs-on: ubuntu-latest
     container: debian
@@ -151,12 +156,20 @@ jobs:
       - run: mkdir -p dist && echo ${{ matrix.part }} > dist/${{ matrix.part }}.txt
       - {uses: actions/upload-artifact@v4, with: {name: "dist-${{ matrix.part }}", path: "dist/*.txt"}}
   publish:
-    needs: build
+    needs: [build, version]
     runs-on: ubuntu-latest
     container: debian
     steps:
       - {uses: actions/download-artifact@v4, with: {pattern: "dist-*", path: out, merge-multiple: true}}
       - run: cat out/one.txt out/two.txt
+      - run: echo "${{ needs.version.outputs.of }}"
+"""
+WAITED_FOR = "steps: [{name: make, image: debian, commands: [echo lost > left]}]"
+WAITING = """\
+depends_on: [first]
+steps:
+  - {name: make, image: debian, commands: [test ! -e left, echo of debian > left]}
+  - {name: check, image: "node:22", commands: [cat left]}
 """
 
 
@@ -191,6 +204,12 @@ def test_a_file_of_another_system_runs_as_it_is(client: Client, name: str):
     check(rendered(pipeline, given, commit="0123456789" * 4, env={"CI_EVENT": "push"}), case.logs)
 
 
+def test_files_that_wait_for_each_other_run_as_they_are(client: Client):
+    given = source({".woodpecker/first.yml": WAITED_FOR, ".woodpecker/second.yml": WAITING}, {})
+    build = rendered(client.pipeline("second"), given, env={"CI_EVENT": "push"})
+    check(build, {"first-make": "", "second-make": "", "second-check": "of debian\n"})
+
+
 def test_the_files_are_all_but_one_that_is_refused():
     files = {f"{each.parent.name}/{each.stem}" for each in REAL.glob("*/*.yml")}
     ours = {each for each in files if each.startswith(("woodpecker/", "sourcehut/"))}
@@ -201,7 +220,11 @@ def test_the_files_are_all_but_one_that_is_refused():
     ("file", "text", "logs"),
     [
         (".gitlab-ci.yml", HANDED, {"build-a": "", "build-b": "", "test": "of a\nof b\ntold\n"}),
-        (".github/workflows/ci.yml", MOVED, {"build-one": "", "build-two": "", "publish": "one\ntwo\n"}),
+        (
+            ".github/workflows/ci.yml",
+            MOVED,
+            {"version": "", "build-one": "", "build-two": "", "publish": "one\ntwo\n1 & 2\n"},
+        ),
     ],
 )
 def test_converted_jobs_get_the_files_of_others(

@@ -266,6 +266,11 @@ def test_triggers_are_those_of_the_engine():
     [
         ("run: x, cpu: 17", {}, "jobs.a.cpu: expected at most 16"),
         ("run: x, memory: 65GB", {}, "jobs.a.memory: expected at most 64GB"),
+        (
+            "run: x, memory: 2GB, services: {b: {image: x, memory: 63GB}}",
+            {},
+            "jobs.a.services: expected at most 64GB of memory with the job's",
+        ),
         ("run: xx", {"max_command_bytes": 1}, "jobs.a.run: expected at most 1 bytes"),
         ("run: x, env: {A: b}", {"max_env_bytes": 1}, "jobs.a.env: expected at most 1 bytes of names and values"),
         ("run: x, matrix: {a: [1, 2]}", {"max_jobs": 1}, "jobs: expected at most 1 jobs"),
@@ -365,6 +370,17 @@ def test_a_job_takes_the_workspace_of_one_that_shares():
     """
     assert takes(text) == {"b": "a", "e": "d"}
     assert needs(plan(text))["e"] == ["a", "b", "d"]
+
+
+def test_a_workspace_of_another_name_begins_with_the_source():
+    text = """
+    jobs:
+      a: {run: x, workspace: shared}
+      b: {run: x, needs: a, workspace: shared-b}
+      c: {run: x, needs: [a, b], workspace: shared-b}
+      d: {run: x, needs: [a, c], workspace: shared}
+    """
+    assert takes(text) == {"c": "b", "d": "a"}
 
 
 def test_a_workspace_goes_past_a_job_that_is_skipped():

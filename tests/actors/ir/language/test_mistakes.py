@@ -209,7 +209,10 @@ def test_nobody_can_start_from_the_disk_of_a_matrix():
             "jobs.b.entrypoint: it is that of an image: the job starts from a disk",
         ),
         ("a: {entrypoint: false}", 'jobs.a.run: it needs "run"'),
-        ("a: {run: x, workspace: own}", 'jobs.a.workspace: expected "shared", got "own"'),
+        (
+            "a: {run: x, workspace: own}",
+            'jobs.a.workspace: expected "shared", or "shared-NAME" of a-z, 0-9 and -, got "own"',
+        ),
     ],
 )
 def test_a_workspace_that_cannot_be_shared_is_told(jobs: str, mistake: str):

@@ -22,8 +22,12 @@ jobs:
         ready: pg_isready -q
         files: {/var/lib/postgresql/data: /srv/db}
         fails_job: true
+        secrets: [B, A]
+        memory: 2GB
       cache: {image: "redis:7", command: [redis-server, "a b"], ready: 6379}
       search: {image: search, ready: {log: started, timeout: 2m}}
+    memory: 4GB
+    secrets: A
     run: x
 """
 
@@ -43,7 +47,10 @@ def test_plan_has_services_as_written() -> None:
         ready_seconds=60,
         files={"/var/lib/postgresql/data": "/srv/db"},
         fails_job=True,
+        secrets=("B", "A"),
     )
+    assert "secrets" not in cast("dict[str, object]", job.services["cache"])
+    assert (job.secrets, job.shape.memory_gb) == (("A", "B"), 6)
     assert (found["cache"].command, found["cache"].ready_port) == (("redis-server", "a b"), 6379)
     assert (found["search"].ready_log, found["search"].ready_seconds) == ("started", 120)
 
@@ -58,6 +65,7 @@ def test_plan_has_services_as_written() -> None:
         ("{db: {image: x, ready: {prt: 1}}}", 'did you mean "port"?'),
         ("{db: {image: x, ready: {timeout: 5s}}}", 'expected one of "command", "port" and "log"'),
         ("{db: {image: x, ready: {port: 1, log: up}}}", 'expected one of "command", "port" and "log"'),
+        ("{db: {image: x, secrets: [a b]}}", "secrets"),
         ("{db: {image: x, ready: 70000}}", "expected at most 65535"),
         ("{db: {image: x, files: {data: /srv}}}", "expected a folder's whole path"),
         ("{db: {image: x, files: {/data: /srv/../etc}}}", "expected a folder's whole path"),

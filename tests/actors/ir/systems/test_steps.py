@@ -194,6 +194,15 @@ def test_files_that_wait_for_each_other_are_one_pipeline():
     assert jobs == {"a-a": 0, "b-a": 1}
 
 
+def test_files_that_wait_for_each_other_have_workspaces():
+    two, three = (A.replace("a, image: x", new) for new in ("b, image: y", "c, image: z"))
+    found = Translated.woodpecker(
+        steps(A, two), steps(A, two, three, head="depends_on: [a]"), steps(A, two, head="depends_on: [a, b]")
+    )
+    assert taken(found) == {"a-b": "a-a", "b-b": "b-a", "b-c": "b-b", "c-b": "c-a"}
+    assert found.omissions == ()
+
+
 @pytest.mark.parametrize("lost", [PLUGIN, "{name: p, image: x, commands: [p], detach: true}"])
 def test_a_file_after_one_that_is_not_whole_is_left_out(lost: str):
     found = Translated.woodpecker(steps(A, lost), steps(A, head="depends_on: [a]"))
