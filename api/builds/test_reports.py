@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import groupby, islice
 from threading import Lock
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from actors.test_reports import WORST_FIRST, NotReport, TestCase, read_artifact, read_reports
 from storage import Page, immutable
@@ -70,6 +71,9 @@ class KeptReports:
 
     storage: Storage
     _read: OrderedDict[str, TestReport | NotReport] = field(default_factory=OrderedDict)
+    _turns: WeakValueDictionary[str, Lock] = field(default_factory=WeakValueDictionary)
+    """A lock for each file that is being read."""
+
     _lock: Lock = field(default_factory=Lock)
 
     def of_build(self, build: Build) -> ReadReports:
@@ -146,12 +150,21 @@ class KeptReports:
             return artifact.uuid in self._read
 
     def _tests(self, artifact: Artifact) -> TestReport | NotReport:
-        """Return a file's tests, or why it has none."""
+        """Return a file's tests, or why it has none. Several may ask at once, and one reads it."""
         with self._lock:
-            if artifact.uuid in self._read:
+            turn = self._turns.setdefault(artifact.uuid, Lock())
+        with turn:
+            kept = self._kept(artifact)
+            return self._keep(artifact, read_again(self.storage, artifact)) if kept is None else kept
+
+    def _kept(self, artifact: Artifact) -> TestReport | NotReport | None:
+        with self._lock:
+            kept = self._read.get(artifact.uuid)
+            if kept is not None:
                 self._read.move_to_end(artifact.uuid)
-                return self._read[artifact.uuid]
-        found = read_again(self.storage, artifact)
+            return kept
+
+    def _keep(self, artifact: Artifact, found: TestReport | NotReport) -> TestReport | NotReport:
         with self._lock:
             self._read[artifact.uuid] = found
             kept = sum(_count(each) for each in self._read.values())

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
-from actors.test_reports import results
+from actors.test_reports import TestReport, read_artifact, results
 from api.builds import test_reports as reading
+from api.builds.test_reports import KeptReports
 from api.console import pages
 from api.console.builds import test_reports
-from storage import RENDER_LOG, BuildState, EdgeKind, JobState, NewBuild, Storage
+from storage import RENDER_LOG, Artifact, BuildState, EdgeKind, JobState, NewBuild, Storage
 from tests.api.console.browser import Browser, main_of
 from tests.api.world import Account, BuildPath, PipelinePath, World, steps
 from tests.records import new_job
+from tests.waiting import until
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 VIEWS = ("jobs", "graph", "time", "tests", "artifacts")
@@ -281,6 +285,35 @@ def test_what_a_page_of_tests_has_read_is_not_read_again(
     assert "0 failed, 0 skipped, 2 passed" in browser.get(path).text
     assert browser.get(path).status_code == 200
     assert "0 failed, 0 skipped, 2 passed" in first
+
+
+def test_of_several_who_ask_for_a_report_at_once_one_reads_it(
+    ada: Account, pipeline: PipelinePath, monkeypatch: pytest.MonkeyPatch
+):
+    """It can take seconds of a core."""
+    build = pipeline.build()
+    keep_reports(ada, build, a=b'<testsuite><testcase name="a"/></testsuite>')
+    kept, reads = KeptReports(ada.world.storage), list[str]()
+    others = [Thread(target=kept.of_build, args=(build.stored,)) for _ in range(3)]
+
+    def arrived() -> bool:
+        frames = sys._current_frames()
+        at = [frames[each.ident].f_code.co_name for each in others if each.ident in frames]
+        return all(name in {"_tests", "wait"} for name in at)
+
+    def read(storage: Storage, artifact: Artifact) -> TestReport:
+        reads.append(artifact.uuid)
+        if len(reads) == 1:
+            for each in others:
+                each.start()
+            until(arrived, "the others")
+        return read_artifact(storage, artifact)
+
+    monkeypatch.setattr(reading, "read_artifact", read)
+    assert kept.of_build(build.stored).counts == {"passed": 1}
+    for each in others:
+        each.join()
+    assert len(reads) == 1
 
 
 def test_a_page_of_a_hundred_jobs_is_small(ada: Account, pipeline: PipelinePath):
