@@ -54,8 +54,8 @@ RELEASES = MappingProxyType({
 """Releases that images can be built of, by image name."""
 
 _PACKAGES = (
-    "ca-certificates", "curl", "iproute2", "make", "mount", "openssh-server", "procps", "python3",
-    "python3-venv", "unzip", "xz-utils",
+    "ca-certificates", "curl", "gettext-base", "iproute2", "make", "mount", "openssh-server", "passwd", "procps",
+    "python3", "python3-venv", "tzdata", "unzip", "xz-utils",
 )  # fmt: skip
 _NEVER_UNPACKED = """\
 path-exclude=/usr/share/man/*
@@ -86,28 +86,81 @@ cd "$1/tmp"
 echo "I: installing git" >&2
 apt-get -qq download git
 dpkg-deb --raw-extract git_*.deb git
-for each in daemon http-backend http-push imap-send shell; do rm -f git/usr/lib/git-core/git-$each; done
-rm -f git/usr/bin/git-shell git/usr/bin/scalar git/usr/lib/git-core/scalar
+unneeded="git-(daemon|http-backend|http-fetch|http-push|imap-send|sh-i18n--envsubst|shell)|scalar"
+find git ! -type d -regextype posix-extended -regex ".*/($unneeded)" -delete
+sed -E -i "/($unneeded)$/d" git/DEBIAN/md5sums
 ln -f git/usr/bin/git git/usr/lib/git-core/git
 sed -E -i '/^Depends:/s/, (perl|liberror-perl|git-man)(:any)?( \\([^)]*\\))?//g' git/DEBIAN/control
-sed -E -i '/(git-(daemon|http-backend|http-push|imap-send|shell)|scalar)$/d' git/DEBIAN/md5sums
 dpkg-deb -Znone --build git git.deb >/dev/null
 apt-get -qq --yes -oDPkg::Chroot-Directory="$1" install "$1/tmp/git.deb" >/dev/null
 rm -r git git.deb git_*.deb
 """
 """Install git without perl and its manual, and without what only servers and senders of mail need.
 
-That halves the image. Each step that installs git by apt gets all of it.
+That halves the image. Each step that installs git by apt gets all of it. Git's scripts take `envsubst` of gettext-base,
+where that is, for their own, which has all of git's library in it.
 """
 
 _REMOVE_INSTALLED = """
+set -e
 cd "$1"
-rm -f etc/ssh/ssh_host_* var/cache/debconf/*-old var/lib/dpkg/*-old
+rm -f etc/ssh/ssh_host_* etc/ssh/moduli var/cache/debconf/*-old var/lib/dpkg/*-old
 rm -rf usr/share/bash-completion usr/share/gitweb usr/share/lintian usr/share/zoneinfo/right
+rm -f usr/lib/openssh/ssh-keysign usr/lib/openssh/ssh-pkcs11-helper usr/lib/openssh/ssh-sk-helper
+rm -f usr/*bin/arpd usr/*bin/dcb usr/*bin/devlink usr/*bin/rdma usr/*bin/rtmon usr/*bin/tipc usr/*bin/vdpa
+rm -f usr/*bin/*.bfs usr/*bin/*.cramfs usr/*bin/*.minix
+rm -rf usr/lib/python3.*/pydoc_data usr/lib/python3.*/test usr/lib/python3.*/turtle.py
+rm -f usr/lib/python3.*/lib-dynload/_*test*.so usr/lib/python3.*/lib-dynload/xx*.so
 """
 """Remove the keys of the image's own host, and what no command reads.
 
-Of that, a package that a step installs brings its own.
+That is tests, and tools for hardware and for old file systems. Of it, a package that a step installs brings its own.
+"""
+
+_CHARACTER_SETS = (
+    "BIG5", "CP125*", "CP932", "EUC-[CJK]*", "GB18030", "GBK", "IBM437", "IBM8[56]?", "ISO-2022-[JK]*", "ISO8859-*",
+    "KOI8-*", "SJIS", "UHC", "UNICODE", "UTF-*", "lib[GJK]*",
+)  # fmt: skip
+_REMOVE_CHARACTER_SETS = f"""
+find "$1"/usr/lib/*/gconv -name '*.so' {" ".join(f"! -name '{each}.so'" for each in _CHARACTER_SETS)} -delete
+"""
+"""Keep of what `iconv` converts the character sets in which files are still written.
+
+Most of the others are those of mainframes.
+"""
+
+_REMOVE_TRANSLATIONS = """
+set -e
+cd "$1"
+for each in var/cache/debconf/templates.dat var/lib/dpkg/info/*.templates; do
+    awk '!/^ / { foreign = /^[A-Za-z_]+-[A-Za-z_@]+\\.[Uu][Tt][Ff]-?8:/ } !foreign' "$each" >tmp/templates
+    cat tmp/templates >"$each"
+done
+rm -f tmp/templates
+"""
+_LINK_LICENCES = """
+cd "$1"
+find usr/share/doc -name copyright -type f -exec md5sum {} + | sort | while read -r sum file; do
+    if [ "$sum" = "$last" ]; then ln -f "$first" "$file"; else last=$sum first=$file; fi
+done
+"""
+"""Make one file of the licences that several packages of a source have alike."""
+
+_COMPILED = (
+    "__future__", "argparse", "concurrent.futures", "configparser", "csv", "ctypes", "dataclasses",
+    "decimal", "email.message", "encodings.idna", "fractions", "glob", "gzip", "hashlib", "http.client",
+    "importlib.metadata", "importlib.resources", "inspect", "json", "logging", "pathlib", "pkgutil", "runpy", "shlex",
+    "sqlite3", "ssl", "subprocess", "tarfile", "tempfile", "typing", "unittest", "urllib.request", "uuid", "venv",
+    "xml.etree.ElementTree", "zipfile",
+)  # fmt: skip
+_COMPILE = f"""
+set -e
+find "$1/usr" -depth -name __pycache__ -type d -exec rm -rf {{}} +
+chroot "$1" python3 -c 'import {", ".join(_COMPILED)}'
+"""
+"""Keep of Python's compiled modules those that programs usually import.
+
+Its packages compile all. A job that imports others compiles them, each in milliseconds.
 """
 
 _KEYRINGS = Path("/usr/share/keyrings")
@@ -187,7 +240,7 @@ class Recipe:
             raise failure
 
     def _argv(self, folder: Path) -> list[str]:
-        argv = ["mmdebstrap", "--mode=unshare", "--variant=minbase", "--format=tar"]
+        argv = ["mmdebstrap", "--mode=unshare", "--variant=apt", "--format=tar"]
         argv += [f"--include={','.join(_PACKAGES)}", f"--components={self.release.components}"]
         argv += [f"--aptopt={line}" for line in ['Acquire::Languages "none";', *apt_options()]]
         argv += ["--dpkgopt=force-unsafe-io"]
@@ -217,6 +270,10 @@ class Recipe:
         """Yield what is done when all packages are installed."""
         yield _INSTALL_GIT
         yield _REMOVE_INSTALLED
+        yield _REMOVE_CHARACTER_SETS
+        yield _REMOVE_TRANSLATIONS
+        yield _LINK_LICENCES
+        yield _COMPILE
         yield 'mkdir -p "$1/workspace"'
         yield ': >"$1/etc/resolv.conf"; echo localhost >"$1/etc/hostname"'
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import threading
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from importlib.machinery import FrozenImporter
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,22 @@ from actors.vms import ImageStore, VmError
 from actors.vms.host import IdMap
 from actors.vms.images import RELEASES, debian
 from tests.actors.vms.images.trees import hidden
+
+ACTORS = Path(__file__).parents[4] / "actors"
+PROGRAMS = [
+    *(ACTORS / "vms/guest").glob("*.py"),
+    *(ACTORS / "vms/launcher").glob("*.py"),
+    *(ACTORS / "render/guest").glob("*.py"),
+]
+
+
+def imported(program: Path) -> Iterator[str]:
+    """The modules that a program imports, by name."""
+    for node in ast.walk(ast.parse(program.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (each.name for each in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
 
 
 class Refusing(BaseHTTPRequestHandler):
@@ -39,6 +58,16 @@ class TestBuilding:
         assert image_store.can_be_base("debian:12")
         facts = next(image for image in image_store.list() if image.name == "debian:12")
         assert facts.size < 240 << 20
+
+    def test_what_programs_in_vms_import_is_compiled(self, image_store: ImageStore):
+        """Otherwise each VM would compile it anew as it starts. What is frozen is part of Python's program."""
+        (library,) = (image_store.path("debian:12") / "usr/lib").glob("python3.*")
+        tag = library.name.replace("python", "cpython-").replace(".", "")
+        names = {name for program in PROGRAMS for name in imported(program)}
+        modules = {library / name.replace(".", "/") for name in names if not FrozenImporter.find_spec(name)}
+        sources = [each.with_suffix(".py") for each in modules if each.with_suffix(".py").exists()]
+        assert len(sources) > 10
+        assert [each for each in sources if not (each.parent / f"__pycache__/{each.stem}.{tag}.pyc").exists()] == []
 
     def test_an_unknown_release_names_those_there_are(self, store: ImageStore):
         with pytest.raises(VmError, match=r"debian:12, .*ubuntu:24\.04\): see .*image import"):
