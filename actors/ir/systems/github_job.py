@@ -299,7 +299,7 @@ class _Cell:
         }
         found = {"name": self._label(), "image": image, "env": own, **self._run(env, commands)}
         found |= {"timeout": self._timeout(), "artifacts": self._artifacts, "keep": self._keep}
-        found["services"] = services_of_github(job.get("services"), key, self._cell)
+        found["services"] = services_of_github(job.get("services"), key, self._cell, env.values)
         found |= {"secrets": list(dict.fromkeys([*env.secrets, *self._secrets])), "soft_fail": self._soft_fail()}
         return {name: value for name, value in found.items() if value}
 

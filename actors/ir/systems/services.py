@@ -13,7 +13,7 @@ from actors.ir.systems.jobs import NAME_IN_TEXT, label
 from actors.ir.systems.omissions import LeftOut, only
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping, Sequence
 
     from actors.ir.systems.gitlab_variables import Variables
     from actors.ir.systems.located import Located
@@ -35,25 +35,36 @@ _OF_GITLAB = frozenset({"name", "alias", "command", "variables", "pull_policy"})
 _OF_STEPS = frozenset({"name", "image", "environment", "ports", "pull"})
 
 
-def services_of_github(services: Located, key: str, cell: Mapping[str, str]) -> Members:
-    """Return the services of a job. Raises LeftOut."""
+def services_of_github(services: Located, key: str, cell: Mapping[str, str], of_job: Container[str]) -> Members:
+    """Return the services of a job, whose variables ``of_job`` has. Raises LeftOut."""
     found = {}
     for name, given in services.mapping().items():
         place = f"{key}.services.{name}"
         only(given, _OF_GITHUB, place)
+        texts = {each: value.number_or_text or "" for each, value in given.get("env").mapping().items()}
+        secrets = [each for each, text in texts.items() if text.replace(" ", "") == f"${{{{secrets.{each}}}}}"]
         try:
             image = filled(given.get("image").text, cell)
-            env = {each: filled(value.number_or_text, cell) for each, value in given.get("env").mapping().items()}
+            env = {each: filled(text, cell) for each, text in texts.items() if each not in secrets}
         except UnknownExpression as error:
-            raise LeftOut(given, place, f"{error}: a service has no secrets here, and plain values alone") from error
+            why = f"{error}: a service has plain values here, and secrets under their own names"
+            raise LeftOut(given, place, why) from error
+        _check_secrets(given, place, secrets, of_job)
         for each in given.get("ports").items():
             port = _PORT.fullmatch(each.scalar or "")
             if port is None or (port[1] is not None and port[1] != port[2]):
                 why = "the job reaches a service at its own ports here: let both be the same"
                 raise LeftOut(each, f"{place}.ports", why)
         ready = _health(given.get("options"), f"{place}.options")
-        found[name] = _service(given, place, name, image, {"env": env, "ready": ready})
+        found[name] = _service(given, place, name, image, {"env": env, "secrets": secrets, "ready": ready})
     return found
+
+
+def _check_secrets(given: Located, key: str, secrets: Sequence[str], of_job: Container[str]) -> None:
+    """Raise LeftOut if the command, which has the secrets of services, too, has another value of one."""
+    for each in secrets:
+        if each in of_job:
+            raise LeftOut(given, key, f"the job has another value of {each}, which is a secret of the service")
 
 
 def _health(options: Located, key: str) -> str | None:
@@ -105,22 +116,28 @@ def services_of_gitlab(services: Located, key: str, variables: Variables, omissi
     return found
 
 
-def services_of_steps(services: Located, key: str, texts: Substitution) -> Members:
-    """Return the services of Woodpecker or Drone. Raises LeftOut, and Unsayable."""
+def services_of_steps(services: Located, key: str, texts: Substitution, of_job: Container[str]) -> Members:
+    """Return the services of a step of Woodpecker or Drone. Raises LeftOut, and Unsayable."""
     pairs = services.mapping().items() or [(each.get("name").scalar or "", each) for each in services.items()]
     found = {}
     for name, given in pairs:
         place = f"{key}.{name}"
         only(given, _OF_STEPS, place)
-        env = {}
+        env, secrets = {}, []
         for each, value in given.get("environment").mapping().items():
-            if value.scalar is None:
-                raise LeftOut(value, f"{place}.environment", "a service has no secrets here, and plain values alone")
-            env[each] = texts.plain(value.scalar)
+            if value.get("from_secret").text == each:
+                secrets.append(each)
+            elif value.scalar is None:
+                why = "a service has plain values here, and secrets under their own names"
+                raise LeftOut(value, f"{place}.environment", why)
+            else:
+                env[each] = texts.plain(value.scalar)
+        _check_secrets(given, place, secrets, of_job)
         if given.get("environment").value is not None and not given.get("environment").mapping():
             raise LeftOut(given, f"{place}.environment", "it is no mapping")
         image = texts.plain(given.get("image").text or "")
-        found[name] = _service(given, place, name, image, {"env": env, "ready": _port(image)})
+        members = {"env": env, "secrets": secrets, "ready": _port(image)}
+        found[name] = _service(given, place, name, image, members)
     return found
 
 

@@ -387,10 +387,10 @@ class WorkflowReader:
             if commands is None:
                 raise LeftOut(at, f"{key}.commands", "they are no list of texts")
             script = "\n".join(texts.script(each) for each in commands)
-            at = self._services
-            services = services_of_steps(at, "services", texts)
             at = step.get("environment")
             env, words, secrets = self._environment(step, key, texts, omissions)
+            at = self._services
+            services = self._beside(texts, {**cell, **env}, omissions)
         except Unsayable as error:
             raise LeftOut(at, key, str(error)) from error
         if not IMAGE.fullmatch(re.sub(r"\$\{\{[^{}]*\}\}", "x", image)):
@@ -408,6 +408,14 @@ class WorkflowReader:
         if checked:
             check_names(step, key, texts_of(members))
         return members
+
+    def _beside(self, texts: Substitution, of_job: Collection[str], omissions: Omissions) -> Members:
+        """Return the services of a step, whose variables ``of_job`` has. Raises LeftOut, and Unsayable."""
+        found = services_of_steps(self._services, "services", texts, of_job)
+        for name in dict.fromkeys(name for each in found.values() for name in each.get("secrets", ())):
+            why = f"set it here, too: `ci-daemon secret set ORG/PIPELINE {name}`"
+            omissions.add(self._services, f"services.{name}", why)
+        return found
 
     def _plugin(
         self,
@@ -429,7 +437,7 @@ class WorkflowReader:
         try:
             env, words, secrets = self._environment(step, key, texts, omissions)
             settings, of_secrets = plugin_settings(step.get("settings"), f"{key}.settings", texts)
-            services = services_of_steps(self._services, "services", texts)
+            services = self._beside(texts, {**names, **cell, **env, **settings}, omissions)
         except Unsayable as error:
             raise LeftOut(step, key, str(error)) from error
         if words:

@@ -46,7 +46,7 @@ def test_services_of_github(member: str, expected: dict[str, object]):
 @pytest.mark.parametrize(
     "member",
     [
-        "env: {A: '${{ secrets.A }}'}",
+        "env: {A: '${{ secrets.B }}'}",
         "ports: ['8080:80']",
         "options: --network-alias x",
         "options: '--health-cmd \"x'",
@@ -83,6 +83,18 @@ def test_services_of_gitlab(service: str, host: str, expected: dict[str, object]
 def test_a_job_of_gitlab_whose_service_differs_is_left_out(service: str):
     found = gitlab(service)
     assert (found.pipelines, len(found.losses)) == ((), 1)
+
+
+def test_services_have_secrets_of_their_own_names():
+    found = Translated.woodpecker(WOODPECKER % ("", "environment: {A: {from_secret: A}, B: c}"))
+    assert services(found)["db"] == {"image": "postgres:16", "env": {"B": "c"}, "secrets": ["A"], "ready": 5432}
+    assert (found.losses, "secret set" in found.told("services.A")) == ([], True)
+    assert found.plan().jobs[0].secrets == ("A",)
+    of_github = github("env: {A: '${{ secrets.A }}', B: c}")
+    assert services(of_github)["db"]["secrets"] == ["A"]
+    another = WOODPECKER.replace("[x]", "[x], environment: {A: b}") % ("", "environment: {A: {from_secret: A}}")
+    other = Translated.woodpecker(another)
+    assert (other.pipelines, "another value of A" in str(other.omissions)) == ((), True)
 
 
 def test_services_of_woodpecker_are_beside_each_step():
