@@ -25,6 +25,10 @@ _SECONDS = 1800
 """Of schemathesis, whose work is bounded by its examples, and its time by the processor."""
 
 CONFIG = Path(__file__).with_name("schemathesis.toml")
+HOOKS = Path(__file__).with_name("schemathesis_hooks.py")
+CHARACTERS = Path(__file__).parents[3] / ".hypothesis"
+"""The folder for hypothesis's tables of all characters, which take it seconds to make."""
+
 PIPELINES = "/api/v0/organizations/{org}/pipelines"
 UNLIMITED = str(10**6)
 
@@ -86,6 +90,8 @@ def test_schemathesis_finds_nothing(daemon: Daemon, client: Client, tmp_path: Pa
 
     environ = {
         **os.environ,
+        "SCHEMATHESIS_HOOKS": str(HOOKS),
+        "HYPOTHESIS_STORAGE_DIRECTORY": str(CHARACTERS),
         "CONTRACT_SESSION": session(),
         "CONTRACT_LOGOUT": session(),
         "CONTRACT_LEAVING": Client.create(daemon, "leaving@example.org").token,
