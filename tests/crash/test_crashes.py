@@ -18,7 +18,7 @@ import pytest
 from storage import SystemClock
 from tests.crash.crash_run import CrashRun
 from tests.crash.invariants import check_builds, check_gates, check_host, check_money, check_parked, check_triggers
-from tests.e2e.daemon import Daemon
+from tests.e2e.daemon import ForkedDaemon
 from tests.identity.local_server import local_server
 from tests.ports import reserved_port
 from tests.state import new_storage
@@ -43,7 +43,7 @@ def crash_run(images_dir: Path, tmp_path: Path) -> Iterator[CrashRun]:
     sys.stdout.write(f"CRASH_SEED={seed}\n")
     with reserved_port() as port, local_server() as endpoint:  # the hook of a repository keeps the port
         own = {"CI_DAEMON_IMAGES_DIR": str(images_dir), "CI_DAEMON_HTTP_LISTEN": f"127.0.0.1:{port}"}
-        daemon = Daemon(tmp_path / "state", own | _SETTINGS)
+        daemon = ForkedDaemon(tmp_path / "state", own | _SETTINGS)
         new_storage(daemon.state, SystemClock()).close()
         try:
             with closing(CrashRun(daemon, endpoint, tmp_path, seed)) as crash_run:

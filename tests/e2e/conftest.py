@@ -12,7 +12,7 @@ from playwright.sync_api import Browser
 
 from storage import Storage, SystemClock
 from tests.e2e.browser import chromium
-from tests.e2e.daemon import Client, Daemon, Pipeline
+from tests.e2e.daemon import Client, Daemon, ForkedDaemon, Pipeline
 from tests.measuring import unmeasured
 from tests.state import new_storage
 
@@ -36,7 +36,7 @@ def settings() -> dict[str, str]:
 def daemon(images_dir: Path, settings: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     """Serve until the module is done; then check that the daemon ends well and leaves no VM."""
     state = tmp_path_factory.mktemp("daemon") / "state"
-    daemon = Daemon(state, {"CI_DAEMON_IMAGES_DIR": str(images_dir), **settings})
+    daemon = ForkedDaemon(state, {"CI_DAEMON_IMAGES_DIR": str(images_dir), **settings})
     new_storage(state, SystemClock()).close()
     try:
         daemon.start()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.daemon import Build, Client, Daemon, Pipeline
+from tests.e2e.daemon import Build, Client, Daemon, ForkedDaemon, Pipeline
 from tests.e2e.pipelines import Graph, one
 from tests.e2e.renders import render_log
 from tests.e2e.sources import HELLO, archive, pipeline_file, post
@@ -15,7 +15,7 @@ from tests.state import run_sql
 @pytest.fixture
 def other(daemon: Daemon, images_dir: Path, settings: dict[str, str], tmp_path: Path) -> Iterator[Daemon]:
     """A daemon that is not started, on a state directory that does not exist."""
-    other = Daemon(tmp_path / "other", {"CI_DAEMON_IMAGES_DIR": str(images_dir), **settings})
+    other = ForkedDaemon(tmp_path / "other", {"CI_DAEMON_IMAGES_DIR": str(images_dir), **settings})
     try:
         yield other
         assert "Traceback" not in other.log

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from storage import SystemClock
-from tests.e2e.daemon import Client, Daemon
+from tests.e2e.daemon import Client, Daemon, ForkedDaemon
 from tests.e2e.pipelines import Graph, one
 from tests.sleeper import Sleeper
 from tests.state import new_storage
@@ -42,7 +42,7 @@ def clock(tmp_path: Path) -> WrongClock:
 @pytest.fixture
 def daemon(images_dir: Path, tmp_path: Path, clock: WrongClock) -> Iterator[Daemon]:
     settings = {"CI_DAEMON_IMAGES_DIR": str(images_dir), "CI_DAEMON_POOL_PARKED": "1"}
-    daemon = Daemon(tmp_path / "state", settings | clock.environ)
+    daemon = ForkedDaemon(tmp_path / "state", settings | clock.environ)
     new_storage(daemon.state, SystemClock()).close()
     yield daemon
     daemon.kill()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.daemon import Client, Daemon
+from tests.e2e.daemon import Client, Daemon, ForkedDaemon
 from tests.e2e.pipelines import one
 from tests.sleeper import Sleeper
 from tests.waiting import until
@@ -20,7 +20,7 @@ from tests.waiting import until
 def daemons(images_dir: Path, tmp_path: Path) -> Iterator[tuple[Daemon, Daemon]]:
     """A daemon, and one in a folder that does not exist yet."""
     settings = {"CI_DAEMON_IMAGES_DIR": str(images_dir), "CI_DAEMON_POOL_PARKED": "1"}
-    both = Daemon(tmp_path / "original", settings), Daemon(tmp_path / "copy", settings)
+    both = ForkedDaemon(tmp_path / "original", settings), ForkedDaemon(tmp_path / "copy", settings)
     both[0].command("init")
     yield both
     for daemon in both:
@@ -54,4 +54,4 @@ def test_a_copy_is_served_only_once_its_owner_says_what_it_is(daemons: tuple[Dae
     assert build.jobs()["only"]["attempt"] == 1
     copy.stop()
     shutil.move(original.state, original.state.with_name("moved"))
-    Daemon(original.state.with_name("moved"), {}).command("lease", "kill", "--all")
+    ForkedDaemon(original.state.with_name("moved"), {}).command("lease", "kill", "--all")

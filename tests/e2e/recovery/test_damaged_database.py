@@ -11,7 +11,7 @@ import pytest
 
 from storage import SystemClock
 from tests.damage import damage_page
-from tests.e2e.daemon import Client, Daemon
+from tests.e2e.daemon import Client, Daemon, ForkedDaemon
 from tests.state import new_storage
 from tests.waiting import until
 
@@ -20,7 +20,7 @@ _DATABASE = "ci-daemon.sqlite3"
 
 @pytest.fixture
 def daemon(images_dir: Path, tmp_path: Path) -> Iterator[Daemon]:
-    daemon = Daemon(tmp_path / "state", {"CI_DAEMON_IMAGES_DIR": str(images_dir), "CI_DAEMON_POOL_PARKED": "0"})
+    daemon = ForkedDaemon(tmp_path / "state", {"CI_DAEMON_IMAGES_DIR": str(images_dir), "CI_DAEMON_POOL_PARKED": "0"})
     new_storage(daemon.state, SystemClock()).close()
     yield daemon
     daemon.kill()
