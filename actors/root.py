@@ -208,6 +208,7 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
         for build_id in self._storage.builds.created_since(self._newest_build):
             self._newest_build = build_id
             self._build_created(build_id)
+        self._storage.budgets.end_what_is_over()
         for build_id in self._storage.builds.to_cancel():
             if not self._supervisors.is_waiting(build_id):
                 self.address.post(CancelBuild(build_id, threading.Event()))

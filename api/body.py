@@ -93,6 +93,11 @@ class Sender(Protocol):
         ...
 
     @property
+    def budget_id(self) -> int | None:
+        """The API key whose budget pays for what is asked for; None if it has none."""
+        ...
+
+    @property
     def owns_host(self) -> bool:
         """True if the owner of the host calls."""
         ...

@@ -287,6 +287,9 @@ Patch = Annotated[
 ]
 """A unified diff; the run says whether it fits."""
 
+Budget = Annotated[int, Field(ge=1, le=100_000_000, examples=[1000])]
+"""The most cents that an API key may spend."""
+
 RunSeconds = Annotated[int, Field(ge=1, le=MAX_RUN_SECONDS, examples=[60])]
 """The time of a command on a fork."""
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from storage.accounts.tokens import CliLogins, Tokens
     from storage.accounts.users import Users
     from storage.audit import Audit
+    from storage.billing.budgets import BudgetCharges, Budgets
     from storage.billing.holds import Holds
     from storage.billing.ledger import Ledger
     from storage.billing.payments import Coupons, Payments

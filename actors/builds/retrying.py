@@ -51,10 +51,10 @@ def repetition(
     return new, url
 
 
-def retry(storage: Storage, build: Build, only: Job | None = None) -> bool:
+def retry(storage: Storage, build: Build, only: Job | None = None, budget_id: int | None = None) -> bool:
     """Let what did not pass in a finished build run again; False and no change if nothing can.
 
-    With ``only`` that is this job, and what was skipped or canceled after it.
+    With ``only`` that is this job, and what was skipped or canceled after it. The budget of an API key pays, if given.
     Raises BuildNotFinished and BuildBusy.
     """
     jobs, edges = storage.jobs.of_build(build.id), storage.jobs.edges(build.id)
@@ -82,7 +82,7 @@ def retry(storage: Storage, build: Build, only: Job | None = None) -> bool:
     open_again = {job_id: state for job_id, state in states.items() if not state.terminal}
     if not asks and all(state is JobState.PENDING for state in open_again.values()):
         return False
-    storage.retries.begin(build, state_of_build, jobs, open_again)
+    storage.retries.begin(build, state_of_build, jobs, open_again, budget_id)
     return True
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from actors.settings import EngineSettings
-    from storage import Build, Clock, Job, Lease, Snapshot, Storage
+    from storage import Build, Clock, Job, Lease, Shape, Snapshot, Storage
 
 _log = logging.getLogger(__name__)
 
@@ -95,11 +95,14 @@ class Forks:
         return self._settings()
 
     @contextmanager
-    def open(self, build: Build, job: Job, *, before: bool, seconds: int, opened_by: str) -> Iterator[Fork]:
+    def open(
+        self, build: Build, job: Job, *, before: bool, seconds: int, opened_by: str, budget_id: int | None = None
+    ) -> Iterator[Fork]:
         """Make a VM with a fork of a job's disk, and destroy it afterwards.
 
         The disk is as the job's command left it, or as it was ``before``. The VM costs what the job's costs, for at
-        most ``seconds``. Services of the job are not started. Raises DiskGone, ForkBusy and VmError.
+        most ``seconds``, and the budget of an API key pays if one is given. Services of the job are not started. Raises
+        DiskGone, ForkBusy and VmError.
         """
         storage = self._storage
         left = kept_disk(storage, job)
@@ -113,7 +116,19 @@ class Forks:
         start = self._below(left) if before else left
         if image is None:
             raise DiskGone("the image that the disk lies on was removed or replaced: retry the job")
-        lease = self._reserve(build, job, origin, provider.name, image, seconds, opened_by)
+        with self._reserving:
+            self._require_room(build.organization_id, origin.shape, provider.name)
+            with storage.transaction():
+                lease = storage.leases.reserve_fork(
+                    str(uuid.uuid4()),
+                    provider.name,
+                    image,
+                    origin.shape,
+                    network=origin.network,
+                    organization_id=build.organization_id,
+                )
+                storage.holds.begin_fork(lease.id, job.id, seconds, opened_by, budget_id)
+        self._changed()
         link = VmConnection(provider, self._clock, lease.uuid)
         try:
             try:
@@ -165,37 +180,22 @@ class Forks:
             raise DiskGone("the disk that the job started from was removed: retry the job that left it")
         return below
 
-    def _reserve(
-        self, build: Build, job: Job, origin: Lease, provider: str, image: str, seconds: int, opened_by: str
-    ) -> Lease:
-        """Add the lease and its hold, if there is room beside the jobs. Raises ForkBusy."""
+    def _require_room(self, organization_id: int, shape: Shape, provider: str) -> None:
+        """Raise ForkBusy unless there is room for another VM beside those of jobs."""
         storage, settings = self._storage, self._settings()
         block = admission_block(storage, settings.pool.low_disk_gb)
         if block is not None:
             raise ForkBusy(block.reason)
-        with self._reserving:
-            load = FairShare()
-            for each in leases_of_jobs(storage).values():
-                if each.organization_id is not None:
-                    load.grant(each.id, each.organization_id, each.shape, 0.0)
-            host = settings.pool.host(self._providers.named(provider).size())
-            short = host.shortage(load.load(), origin.shape) or settings.pool.organization().shortage(
-                load.load(build.organization_id), origin.shape
-            )
-            if short is not None:
-                raise ForkBusy(f"there is no room for another VM beside those that run: {short}")
-            with storage.transaction():
-                lease = storage.leases.reserve_fork(
-                    str(uuid.uuid4()),
-                    provider,
-                    image,
-                    origin.shape,
-                    network=origin.network,
-                    organization_id=build.organization_id,
-                )
-                storage.holds.begin_fork(lease.id, job.id, seconds, opened_by)
-        self._changed()
-        return lease
+        load = FairShare()
+        for each in leases_of_jobs(storage).values():
+            if each.organization_id is not None:
+                load.grant(each.id, each.organization_id, each.shape, 0.0)
+        host = settings.pool.host(self._providers.named(provider).size())
+        short = host.shortage(load.load(), shape) or settings.pool.organization().shortage(
+            load.load(organization_id), shape
+        )
+        if short is not None:
+            raise ForkBusy(f"there is no room for another VM beside those that run: {short}")
 
     def _populate(self, build: Build, job: Job, lease: Lease, start: Snapshot | None, link: VmConnection) -> None:
         """Lay what the job's command found: the source, files of other jobs, and what builds keep now.

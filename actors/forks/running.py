@@ -43,6 +43,7 @@ class ForkRun:
     """A command to run on a fork, after a ``patch`` of the workspace; by default the job's own.
 
     ``env`` adds to the variables of the job. It has ``seconds``. With ``before`` the disk is what the job started from.
+    The budget of an API key pays for it, if one is given.
     """
 
     command: str | None = None
@@ -50,6 +51,7 @@ class ForkRun:
     env: Mapping[str, str] = field(default_factory=dict)
     before: bool = False
     seconds: int = 60
+    budget_id: int | None = None
 
 
 @immutable
@@ -72,7 +74,10 @@ def run(
     """
     changes = None if wanted.patch is None else parse_patch(wanted.patch)
     seconds = wanted.seconds + _MARGIN_SECONDS
-    with forks.open(build, job, before=wanted.before, seconds=seconds, opened_by=opened_by) as fork:
+    opened = forks.open(
+        build, job, before=wanted.before, seconds=seconds, opened_by=opened_by, budget_id=wanted.budget_id
+    )
+    with opened as fork:
         connection = fork.link.connected()
         if changes is not None:
             _patch(connection, changes, int(forks.clock.now().timestamp()))

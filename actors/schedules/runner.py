@@ -19,7 +19,7 @@ from actors.vms import VmError
 from storage import PipelineTrigger, Schedule, SealBroken, SourceGone, TooManyBuilds, VerifiedEvent, immutable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
     from datetime import datetime
 
     from actors.ir import IrSettings
@@ -71,7 +71,7 @@ def add_due_build(storage: Storage, limits: IrSettings, due: Due, head: NewBuild
     """
     pipeline = _buildable(storage, due)
     if head is not None:
-        new = replace(head, env={**head.env, **_variables(storage, due)})
+        new = _followed(storage, due, head, head.env)
         if new.pipeline_ir is None:
             return storage.renders.begin(pipeline, new, None)
         return add_planned(storage, limits, pipeline, new)
@@ -90,12 +90,16 @@ def _source_of(due: Due) -> str:
     return _SCHEDULE if isinstance(due, Schedule) else _FOLLOWED
 
 
-def _variables(storage: Storage, due: Due) -> dict[str, str]:
-    """Return the variables of a build that say which one it follows."""
+def _followed(storage: Storage, due: Due, new: NewBuild, env: Mapping[str, str]) -> NewBuild:
+    """Return a new build with these variables, and with those that say which build it follows.
+
+    What pays for the one that it follows pays for it, too.
+    """
     if isinstance(due, Schedule):
-        return {}
+        return replace(new, env=env)
     upstream = None if due.upstream_id is None else storage.builds.get(due.upstream_id)
-    return {EVENT_VARIABLE: _EVENT, "CI_UPSTREAM_BUILD": "" if upstream is None else upstream.name}
+    told = {EVENT_VARIABLE: _EVENT, "CI_UPSTREAM_BUILD": "" if upstream is None else upstream.name}
+    return replace(new, env={**env, **told}, budget_id=None if upstream is None else upstream.budget_id)
 
 
 def _buildable(storage: Storage, due: Due) -> Pipeline:
@@ -121,7 +125,7 @@ def _repeat(storage: Storage, limits: IrSettings, pipeline: Pipeline, build: Bui
     """Add a build that repeats another one. Raises NothingBuilt, SourceGone and SealBroken."""
     repeated, source_url = repetition(storage, build, _source_of(due))
     env = {name: text for name, text in repeated.env.items() if name != EVENT_VARIABLE}
-    new = replace(repeated, env={**env, **_variables(storage, due)})
+    new = _followed(storage, due, repeated, env)
     if not new.pipeline_ir:
         if not new.has_source and not source_url:
             raise NothingBuilt(f"build {build.number} has neither pipeline nor source: create another one")

@@ -52,12 +52,13 @@ _RETRY = {"Retry-After": "60"}
 _NO_SOURCE = "no source to render from: give pipeline_ir, source_b64 or source_url"
 
 
-def admit_manual_build(storage: Storage, pipeline: Pipeline) -> None:
-    """Raise ApiError if a pipeline accepts no build of a caller.
+def admit_manual_build(storage: Storage, pipeline: Pipeline, budget_id: int | None) -> None:
+    """Raise ApiError if a pipeline accepts no build of a caller, or the budget of its key is spent.
 
-    Such a build is manual whatever its ``source`` says. The error is
-    ``pipeline_not_found``, ``pipeline_manual_disabled``, ``billing_insufficient_balance`` or ``too_many_builds``.
+    Such a build is manual whatever its ``source`` says. The error is ``pipeline_not_found``,
+    ``pipeline_manual_disabled``, ``budget_exhausted``, ``billing_insufficient_balance`` or ``too_many_builds``.
     """
+    require_budget(storage, budget_id)
     if storage.declarations.archived(pipeline.id):
         message = f'the repository of the pipeline "{pipeline.slug}" no longer declares it, so it accepts no builds'
         raise ApiError("pipeline_not_found", message)
@@ -80,6 +81,17 @@ def require_credit_and_room(storage: Storage, organization_id: int) -> None:
     except TooManyBuilds as error:
         message = f"{error}: try again when some have ended, or cancel some"
         raise ApiError("too_many_builds", message, headers=_RETRY) from None
+
+
+def require_budget(storage: Storage, budget_id: int | None) -> None:
+    """Raise ApiError ``budget_exhausted`` if the budget of an API key has nothing left."""
+    budget = None if budget_id is None else storage.budgets.of_key(budget_id)
+    if budget is not None and not budget.left:
+        raise ApiError(
+            "budget_exhausted",
+            f'the API key "{budget.description}" has spent its budget of {budget.budget_cents} cents:'
+            " use another key, or have its owner make one",
+        )
 
 
 def require_credit(storage: Storage, organization_id: int) -> None:
@@ -134,7 +146,7 @@ class BuildCreation:
         if key is not None and (use := self._storage.idempotency_keys.find(key)) is not None:
             return self._repeat(call, use)
         refuse_while_draining(self._engine)
-        admit_manual_build(self._storage, pipeline)
+        admit_manual_build(self._storage, pipeline, call.budget_id)
         if self._storage.repositories.of_pipeline(pipeline) is None:
             raise ApiError(
                 "repository_not_connected",
@@ -153,6 +165,7 @@ class BuildCreation:
             key=key,
             debug=bool(body.debug),
             created_by=_user_id(call),
+            budget_id=call.budget_id,
             inputs=body.inputs or {},
             ref=ref,
             verified_event=VerifiedEvent.MANUAL if vouches or not body.env else VerifiedEvent.API,
@@ -173,7 +186,7 @@ class BuildCreation:
         def repeated(body: RebuildRequest, key: RequestKey | None) -> Build:
             try:
                 new, source_url = rebuild_of(self._storage, build, body.source or "api", key)
-                asked = replace(new, created_by=_user_id(call), debug=bool(body.debug))
+                asked = replace(new, created_by=_user_id(call), budget_id=call.budget_id, debug=bool(body.debug))
                 return self._create(call, pipeline, asked, source_url)
             except SourceGone:
                 raise source_expired(build) from None
@@ -215,7 +228,7 @@ class BuildCreation:
         if key is not None and (use := self._storage.idempotency_keys.find(key)) is not None:
             return self._repeat(call, use)
         refuse_while_draining(self._engine)
-        admit_manual_build(self._storage, pipeline)
+        admit_manual_build(self._storage, pipeline, call.budget_id)
         body = submission.body()
         try:
             return make(body, key)
@@ -292,6 +305,7 @@ class BuildCreation:
             key=key,
             debug=bool(body.debug),
             created_by=_user_id(call),
+            budget_id=call.budget_id,
             inputs=body.inputs or {},
             verified_ref=f"refs/heads/{body.branch}" if _vouches(self._storage, call, pipeline) else None,
         )
@@ -396,8 +410,12 @@ def source_expired(build: Build) -> ApiError:
     return ApiError("source_expired", f"the source of build {build.number} is no longer kept; create a new build")
 
 
-def retry_in_place(storage: Storage, engine: EngineInterface, build: Build, job: Job | None = None) -> Build:
+def retry_in_place(
+    storage: Storage, engine: EngineInterface, build: Build, job: Job | None = None, *, budget_id: int | None
+) -> Build:
     """Let what did not pass in a finished build, or one job of it, run again; return the build.
+
+    From now on the budget of an API key pays for it, if the caller's has one.
 
     A build that passed stays as it is. Raises PipelineGone and ApiError: ``draining``, ``build_not_finished``,
     ``build_without_jobs``, ``source_expired``, ``log_expired``, ``busy`` while the last VM is being destroyed, and what
@@ -407,14 +425,14 @@ def retry_in_place(storage: Storage, engine: EngineInterface, build: Build, job:
     pipeline = storage.pipelines.by_id(build.pipeline_id)
     if pipeline is None:
         raise PipelineGone(f'the pipeline "{build.pipeline_slug}" was deleted')
-    admit_manual_build(storage, pipeline)
+    admit_manual_build(storage, pipeline, budget_id)
     if not build.state.terminal:
         raise ApiError("build_not_finished", f"build {build.number} is {build.state}: wait for its end, or cancel it")
     if build.state is BuildState.PASSED:
         return build
     _require_files(storage, build)
     try:
-        if not retry(storage, build, job):
+        if not retry(storage, build, job, budget_id):
             if job is not None:
                 why = f"there is nothing of {job.step_key} to run again: it passed, or what it needs did not"
                 raise ApiError("build_without_jobs", why)

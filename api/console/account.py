@@ -101,7 +101,13 @@ def passkey_of(fields: Mapping[str, str]) -> dict[str, object]:
 def api_key_of(fields: Mapping[str, str]) -> dict[str, object]:
     """Return the body of ``createApiToken`` of a form."""
     scopes, only = fields.get("scopes", "").split(), fields.get("only", "").strip()
-    return {"description": fields.get("description"), "scopes": scopes or None, "only": only or None}
+    budget = fields.get("budget_cents", "").strip()
+    return {
+        "description": fields.get("description"),
+        "scopes": scopes or None,
+        "only": only or None,
+        "budget_cents": int(budget) if budget.isdecimal() else budget or None,
+    }
 
 
 class InvitesPage(Page):

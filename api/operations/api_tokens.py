@@ -19,9 +19,7 @@ from api.operations.things import (
 from storage import Scope, Token, TokenKind, TokenLimits, described, example, immutable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from api.fields import Moment, RequiredLongText, Scopes, TokenPlace
+    from api.fields import Budget, Moment, RequiredLongText, Scopes, TokenPlace
     from storage import Storage
 
 _API_TOKENS = f"{USER}/api-tokens"
@@ -33,6 +31,7 @@ class ApiToken:
     """A personal API key, without the key itself.
 
     Without ``scopes`` it has all. ``only`` is the organization, or the pipeline as ``acme/web``, that it is for.
+    ``spent_cents`` is what the builds and forks that it started have cost; if it has a ``budget_cents``, at most that.
     """
 
     uuid: str
@@ -42,6 +41,8 @@ class ApiToken:
     last_used_at: datetime | None
     scopes: tuple[Scope, ...] | None = example((Scope.START,))
     only: str | None = example("acme/web")
+    budget_cents: int | None = example(1000)
+    spent_cents: int = example(0)
 
     @classmethod
     def of(cls, storage: Storage, token: Token) -> Self:
@@ -54,6 +55,8 @@ class ApiToken:
             token.last_used_at,
             None if token.limits.scopes is None else tuple(map(Scope, token.limits.scopes)),
             _only(storage, token.limits),
+            token.limits.budget_cents,
+            token.spent_cents,
         )
 
 
@@ -76,6 +79,7 @@ class ApiTokenCreateRequest:
     expires_at: Moment | None = None
     scopes: Scopes | None = described("What it may do; by default all that its owner may.", default=None)
     only: TokenPlace | None = described("The organization or pipeline (acme/web) that it is for.", default=None)
+    budget_cents: Budget | None = described("The most cents that what it starts may cost in all.", default=None)
 
 
 @immutable
@@ -90,6 +94,8 @@ class UserToken:
     last_used_at: datetime | None
     scopes: tuple[Scope, ...] | None
     only: str | None
+    budget_cents: int | None
+    spent_cents: int
 
     @classmethod
     def of(cls, storage: Storage, token: Token) -> Self:
@@ -114,6 +120,7 @@ class UserTokenCreateRequest:
     expires_at: datetime | None = None
     scopes: tuple[Scope, ...] | None = None
     only: str | None = None
+    budget_cents: int | None = None
 
 
 ApiTokenList = Annotated[list[ApiToken], Whole("The caller's API keys.", "ApiTokenListResponse", "api_tokens")]
@@ -140,21 +147,26 @@ def create_api_token(call: Call, user: ThisUser, body: ApiTokenCreateRequest) ->
     """Create an API key; needs a session token."""
     if body.expires_at is not None and body.expires_at <= call.clock.now():
         raise ApiError("invalid_body", "expires_at: expected a time in the future")
-    limits = _limits(call, body.scopes, body.only)
+    limits = _limits(call, body)
     key, token = call.storage.tokens.create_api_key(user.id, body.description, body.expires_at, limits)
     return ApiTokenCreateResponse(ApiToken.of(call.storage, key), token)
 
 
-def _limits(call: Call, scopes: Iterable[str] | None, only: str | None) -> TokenLimits:
-    """Return the limits that a caller asks for. Raises ApiError if the one place is not there."""
+def _limits(call: Call, body: ApiTokenCreateRequest | UserTokenCreateRequest) -> TokenLimits:
+    """Return the limits that a caller asks for. Raises ApiError if the one place is not there.
+
+    A key with a budget may not have the scope ``admin``: with schedules, pushes and keys it would spend beside it.
+    """
+    scopes, budget = body.scopes, body.budget_cents
+    if budget is not None and (scopes is None or Scope.ADMIN in scopes):
+        raise ApiError("invalid_body", "budget_cents: expected scopes without admin, such as start and fork")
     allowed = None if scopes is None else tuple(each for each in Scope if each in set(scopes))
-    if only is None:
-        return TokenLimits(allowed)
-    org, _, pipeline = only.partition("/")
+    if body.only is None:
+        return TokenLimits(allowed, budget_cents=budget)
+    org, _, pipeline = body.only.partition("/")
     organization, _ = member_organization(call.storage, call.caller, org)
-    if not pipeline:
-        return TokenLimits(allowed, organization.id)
-    return TokenLimits(allowed, organization.id, member_pipeline(call.storage, organization.id, pipeline).id)
+    place = None if not pipeline else member_pipeline(call.storage, organization.id, pipeline).id
+    return TokenLimits(allowed, organization.id, place, budget)
 
 
 def _only(storage: Storage, limits: TokenLimits) -> str | None:
@@ -192,7 +204,7 @@ def create_user_token(call: Call, user: NamedUser, body: UserTokenCreateRequest)
     made, token = (
         tokens.create_session(user.id, body.description)
         if body.kind is TokenKind.SESSION
-        else tokens.create_api_key(user.id, body.description, body.expires_at, _limits(call, body.scopes, body.only))
+        else tokens.create_api_key(user.id, body.description, body.expires_at, _limits(call, body))
     )
     return NewUserToken(**asdict(UserToken.of(call.storage, made)), token=token)
 

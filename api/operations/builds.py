@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _BUILDS = f"{PIPELINE}/builds"
 _CREATED = "The build, which is planned and starts by itself."
-_NO_ROOM = ("pipeline_manual_disabled", "billing_insufficient_balance", "too_many_builds")
+_NO_ROOM = ("pipeline_manual_disabled", "budget_exhausted", "billing_insufficient_balance", "too_many_builds")
 _NOT_CREATED = (*_NO_ROOM, "build_invalid", "build_plan_rejected", "draining")
 NOT_REPEATED = (*_NO_ROOM, "build_plan_rejected", "source_expired", "draining")
 NOT_RETRIED = (
@@ -240,7 +240,7 @@ def retry_build(call: Call, build: ThisBuild) -> BuildRecord:
     """
     from api.builds.creation import retry_in_place  # noqa: PLC0415 - planning takes long to import
 
-    retried = retry_in_place(call.storage, call.engine, build)
+    retried = retry_in_place(call.storage, call.engine, build, budget_id=call.budget_id)
     return _record(call, retried)
 
 

@@ -210,7 +210,7 @@ def retry_job(call: Call, build: ThisBuild, job: ThisJob) -> BuildRecord:
     """
     from api.builds.creation import retry_in_place  # noqa: PLC0415 - planning takes long to import
 
-    retried = retry_in_place(call.storage, call.engine, build, job)
+    retried = retry_in_place(call.storage, call.engine, build, job, budget_id=call.budget_id)
     return BuildRecord.of(retried, pending_reason(call.storage, retried))
 
 

@@ -307,6 +307,13 @@ class Call(WithService):
         return self.caller.user if isinstance(self.caller, Caller) else None
 
     @property
+    def budget_id(self) -> int | None:
+        """The API key whose budget pays for what is asked for; None if it has none."""
+        if isinstance(self.caller, Caller) and self.caller.limits.budget_cents is not None:
+            return self.caller.token_id
+        return None
+
+    @property
     def owns_host(self) -> bool:
         """True if the owner of the host calls."""
         return isinstance(self.caller, HostOwner)

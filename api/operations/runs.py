@@ -57,6 +57,7 @@ def is_guarded(storage: Storage, build: Build) -> bool:
     errors=(
         "insufficient_org_role",
         "billing_insufficient_balance",
+        "budget_exhausted",
         "disk_not_kept",
         "patch_refused",
         "run_failed",
@@ -76,12 +77,13 @@ def run_on_fork(
     needs the role admin: they may have left something of these on the disk.
     """
     from actors import EngineBusy, forks  # noqa: PLC0415 - what makes VMs, which few calls need
-    from api.builds.creation import require_credit  # noqa: PLC0415 - planning takes long to import
+    from api.builds.creation import require_budget, require_credit  # noqa: PLC0415 - planning takes long to import
     from api.engine import refuse_while_draining  # noqa: PLC0415 - as above
 
     if is_guarded(call.storage, build):
         member.require(Role.ADMIN)
     refuse_while_draining(call.engine)
+    require_budget(call.storage, call.budget_id)
     require_credit(call.storage, build.organization_id)
     call.client_gone()  # another thread serves meanwhile
     wanted = forks.ForkRun(
@@ -90,6 +92,7 @@ def run_on_fork(
         body.env or {},
         before=bool(body.before),
         seconds=body.timeout_seconds or USUAL_SECONDS,
+        budget_id=call.budget_id,
     )
     try:
         runner = call.engine if call.service.box is None else call.box
@@ -99,6 +102,7 @@ def run_on_fork(
     except forks.PatchRefused as error:
         raise ApiError("patch_refused", f"patch: {error}") from None
     except forks.RunFailed as error:
+        require_budget(call.storage, call.budget_id)
         raise ApiError("run_failed", str(error)) from None
     except EngineBusy as error:
         raise ApiError("busy", str(error), headers=_RETRY) from None

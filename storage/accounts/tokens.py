@@ -207,6 +207,8 @@ class Tokens:
                 scopes=None if limits.scopes is None else dumps(limits.scopes),
                 organization_id=limits.organization_id,
                 pipeline_id=limits.pipeline_id,
+                budget_cents=limits.budget_cents,
+                spent_cents=0,
             )
             return written(self._by_id.one(id=token_id)), token
 

@@ -8,13 +8,14 @@ import peewee
 
 from storage.billing.settings import MICRO_CENTS, price
 from storage.database.clock import SECOND, to_micros
-from storage.database.statements import Columns, Query, Write, insert_into, slot, written
+from storage.database.statements import Columns, Query, Write, first, insert_into, slot, written
 from storage.models.builds import BuildRow, JobRow
 from storage.models.leases import HoldRow, LeaseRow
 from storage.records.jobs import Shape
 from storage.records.leases import Hold, HoldEnd
 
 if TYPE_CHECKING:
+    from storage.billing.budgets import BudgetCharges
     from storage.billing.ledger import Ledger
     from storage.billing.settings import BillingSettings
     from storage.database.connection import Database
@@ -35,9 +36,10 @@ class Holds:
     free, however late the end is noticed.
     """
 
-    def __init__(self, database: Database, billing: BillingSettings, ledger: Ledger) -> None:
+    def __init__(self, database: Database, billing: BillingSettings, ledger: Ledger, budgets: BudgetCharges) -> None:
         self._database = database
         self._billing = billing
+        self._budgets = budgets
         self._ledger = ledger
         this, unfinished = HoldRow.id == slot("id"), HoldRow.finished_at.is_null()
         holds = HoldRow.select(*_HOLD.selected).join(LeaseRow)
@@ -50,6 +52,8 @@ class Holds:
         of_build = holds.join(JobRow, on=JobRow.id == HoldRow.job).where(unfinished, JobRow.build == slot("build_id"))
         self._of_build = Query(database, lambda: of_build, _HOLD)
         self._held = Query(database, lambda: LeaseRow.select(*_HELD.selected).where(LeaseRow.id == slot("id")), _HELD)
+        budget_of_job = BuildRow.select(BuildRow.budget_id).join(JobRow).where(JobRow.id == slot("id"))
+        self._budget_of_job = Query(database, lambda: budget_of_job, first)
         self._insert = Write(database, lambda: insert_into(HoldRow, "reason", "finished_at", "entry_id"))
         shortened = {
             HoldRow.until: peewee.fn.MAX(HoldRow.started_at, least(HoldRow.until, slot("now"))),
@@ -91,12 +95,26 @@ class Holds:
         """Hold a lease's VM for ``seconds`` from now, inside the transaction that ends its job."""
         self._begin(lease_id, seconds)
 
-    def begin_fork(self, lease_id: int, job_id: int, seconds: int, opened_by: str) -> None:
-        """Hold the VM of a fork of a job's disk for ``seconds``, in the transaction that leases it."""
-        self._begin(lease_id, seconds, job_id, opened_by)
+    def begin_fork(
+        self, lease_id: int, job_id: int, seconds: int, opened_by: str, budget_id: int | None = None
+    ) -> None:
+        """Hold the VM of a fork of a job's disk for ``seconds``, in the transaction that leases it.
 
-    def _begin(self, lease_id: int, seconds: int, job_id: int | None = None, opened_by: str | None = None) -> None:
+        The budget of an API key pays for it, if one is given.
+        """
+        self._begin(lease_id, seconds, job_id, opened_by, budget_id)
+
+    def _begin(
+        self,
+        lease_id: int,
+        seconds: int,
+        job_id: int | None = None,
+        opened_by: str | None = None,
+        budget_id: int | None = None,
+    ) -> None:
         organization_id, leased_to, shape = written(self._held.one(id=lease_id))
+        if leased_to is not None:
+            budget_id = self._budget_of_job.one(id=leased_to)
         now = self._database.now()
         self._insert.run(
             lease_id=lease_id,
@@ -107,6 +125,7 @@ class Holds:
             until=now + seconds * SECOND,
             micro_cents=price(self._billing, shape),
             amount_cents=0,
+            budget_id=budget_id,
         )
 
     def open(self) -> list[Hold]:
@@ -165,7 +184,7 @@ class Holds:
             started_at, until = to_micros(hold.started_at), to_micros(hold.until)
             finished_at = max(started_at, min(until, self._database.now()))
             seconds = 0 if reason is HoldEnd.LOST else (finished_at - started_at) // SECOND
-            cents = seconds * hold.micro_cents // MICRO_CENTS
+            cents = self._budgets.of_budget(hold.budget_id, seconds * hold.micro_cents // MICRO_CENTS)
             entry_id = self._ledger.debit_hold(hold.job_id, cents, "held" if hold.opened_by is None else "forked")
             self._finish.run(id=hold_id, reason=reason, finished_at=finished_at, amount_cents=cents, entry_id=entry_id)
             return True

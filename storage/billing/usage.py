@@ -25,6 +25,7 @@ from storage.records.jobs import Shape
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from storage.billing.budgets import BudgetCharges
     from storage.billing.settings import BillingSettings
     from storage.database.connection import Database
 
@@ -35,9 +36,10 @@ class Meter:
     A lease's time begins and ends with its command, however late the end is noticed.
     """
 
-    def __init__(self, database: Database, billing: BillingSettings) -> None:
+    def __init__(self, database: Database, billing: BillingSettings, budgets: BudgetCharges) -> None:
         self._database = database
         self._billing = billing
+        self._budgets = budgets
         this = LeaseRow.id == slot("id")
         shape = Columns.of(Shape, LeaseRow)
         attempt = (AttemptRow.job == LeaseRow.job) & (AttemptRow.number == LeaseRow.attempt)
@@ -77,7 +79,7 @@ class Meter:
     def close(self, lease_id: int, *, billable: bool) -> None:
         """End a lease's time at its command's end if that is known, else now, and write its price.
 
-        The price is 0 if the lease never ran a command or is not ``billable``.
+        The price is 0 if the lease never ran a command or is not ``billable``, and no more than its budget has left.
         """
         shape, started_at, exited_at, ended_at = written(self._lease.one(id=lease_id))
         finished_at = ended_at if exited_at is None else exited_at
@@ -85,7 +87,8 @@ class Meter:
             finished_at = self.now(lease_id)
         amount_cents = 0
         if billable and started_at is not None:
-            amount_cents = cost_cents(self._billing, shape, max(0, finished_at - started_at) // SECOND)
+            cents = cost_cents(self._billing, shape, max(0, finished_at - started_at) // SECOND)
+            amount_cents = self._budgets.of_lease(lease_id, cents)
         self._close.run(id=lease_id, finished_at=finished_at, amount_cents=amount_cents)
 
 

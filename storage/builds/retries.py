@@ -62,6 +62,7 @@ class Retries:
                     BuildRow.error_message: None,
                     BuildRow.log_bytes: None,
                     BuildRow.artifacts_expired_at: None,
+                    BuildRow.budget_id: slot("budget_id"),
                 }
             ).where(
                 this_build,
@@ -94,7 +95,14 @@ class Retries:
             ).where(this_job, JobRow.state == slot("old"), JobRow.attempt == slot("attempt")),
         )
 
-    def begin(self, build: Build, state: BuildState, jobs: Sequence[Job], again: Mapping[int, JobState]) -> None:
+    def begin(
+        self,
+        build: Build,
+        state: BuildState,
+        jobs: Sequence[Job],
+        again: Mapping[int, JobState],
+        budget_id: int | None = None,
+    ) -> None:
         """Reopen a finished build in ``state``, with the jobs of ``again`` in their new states.
 
         All in one transaction. ``jobs`` are the build's as the caller saw them. The holds of these jobs' VMs end.
@@ -102,11 +110,12 @@ class Retries:
         still has a VM that is not held.
 
         A build that was never approved waits for that again, and one of a concurrency group for its turn; then its jobs
-        are ``pending``. The gates of the jobs are asked again.
+        are ``pending``. The gates of the jobs are asked again. From now on the budget of an API key pays, if one is
+        given.
         """
         with self._database.write():
             wait = self._groups.wait_of(build)
-            if not self._reopen.run(id=build.id, state=state, waits_for=wait):
+            if not self._reopen.run(id=build.id, state=state, waits_for=wait, budget_id=budget_id):
                 raise BuildNotFinished(f"build {build.number} was retried, or its files expired, just now")
             if self._live.one(build_id=build.id) is not None:
                 raise BuildBusy(f"the last VM of build {build.number} is being destroyed: try again")

@@ -43,6 +43,7 @@ class TokenRow(Row, table="tokens", record=Token):
     scopes = ListField(null=True)
     organization = peewee.ForeignKeyField(OrganizationRow, null=True)
     pipeline_id = peewee.IntegerField(null=True)
+    budget_cents = peewee.IntegerField(null=True)
 
 
 class CliLoginRow(Row, table="handoffs"):

@@ -147,12 +147,14 @@ class Scope(StrEnum):
 class TokenLimits:
     """The bounds of a token below what its user may do.
 
-    Without ``scopes`` it has all. With an ``organization_id`` or ``pipeline_id`` it is for that alone.
+    Without ``scopes`` it has all. With an ``organization_id`` or ``pipeline_id`` it is for that alone. What it starts
+    costs at most ``budget_cents`` in all.
     """
 
     scopes: tuple[str, ...] | None = None
     organization_id: int | None = None
     pipeline_id: int | None = None
+    budget_cents: int | None = None
 
     def permit(self, scope: Scope) -> bool:
         """Tell whether the scopes have this one: all let read, and ``admin`` has all."""
@@ -182,6 +184,7 @@ class Token:
     address: str | None
     agent: str | None
     limits: TokenLimits
+    spent_cents: int = 0
 
 
 @immutable

@@ -147,6 +147,9 @@ class NewBuild:
     verified_ref: str | None = None
     """The full name of the ref whose head the service fetched itself; None if nobody verified it."""
 
+    budget_id: int | None = None
+    """The API key whose budget pays for it; None if it has none."""
+
     @property
     def has_source(self) -> bool:
         """True if it has a source archive, its own or that of the build that it repeats."""
@@ -170,6 +173,7 @@ class Build:
     ``branch``, ``commit`` and ``source`` are what its request said. ``verified_event`` and ``verified_ref`` are what
     the service knows by itself: the ref, by its full name, whose head it fetched; None if nobody verified it.
     If ``base_commit`` is set, its files are those of ``merge_commit``, the merge of ``commit`` into it.
+    ``budget_id`` is the API key whose budget pays for it.
     """
 
     id: int
@@ -216,6 +220,7 @@ class Build:
     verified_ref: str | None = None
     base_commit: str | None = None
     merge_commit: str | None = None
+    budget_id: int | None = None
 
     @property
     def source_commit(self) -> str | None:

@@ -470,6 +470,7 @@ class BuildErrorCode(StrEnum):
 
     BAD_VERSION = "bad_version"
     BILLING_INSUFFICIENT_BALANCE = "billing_insufficient_balance"
+    BUDGET_EXHAUSTED = "budget_exhausted"
     CYCLE = "cycle"
     DUPLICATE_KEY = "duplicate_key"
     INPUTS_INVALID = "inputs_invalid"

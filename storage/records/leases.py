@@ -163,7 +163,8 @@ class Hold:
 
     It is held until ``until`` at the latest. ``opened_by`` is who has opened the fork, None if it is the job's own VM.
     ``vm`` is its lease's UUID. ``micro_cents`` is its price per second. ``reason`` is None until the hold ends or is
-    shortened. ``finished_at`` is when it ended; from then on ``amount_cents`` is its price.
+    shortened. ``finished_at`` is when it ended; from then on ``amount_cents`` is its price. ``budget_id`` is the API
+    key whose budget pays for it.
     """
 
     id: int
@@ -177,3 +178,4 @@ class Hold:
     finished_at: datetime | None
     amount_cents: int
     opened_by: str | None = None
+    budget_id: int | None = None

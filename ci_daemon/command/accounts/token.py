@@ -16,7 +16,18 @@ from storage import Scope, TokenKind, document_of, timestamp
 if TYPE_CHECKING:
     from api.doors import Door
 
-_COLUMNS = ("id", "kind", "description", "created_at", "expires_at", "last_used_at", "scopes", "only")
+_COLUMNS = (
+    "id",
+    "kind",
+    "description",
+    "created_at",
+    "expires_at",
+    "last_used_at",
+    "scopes",
+    "only",
+    "budget_cents",
+    "spent_cents",
+)
 _API_KEY = "api-key"
 _WORDS = {_API_KEY: "API key", "session": "session"}
 """The kinds of tokens, as messages name them."""
@@ -64,6 +75,12 @@ def token() -> None:
 )
 @click.option("--pipeline", metavar="ORG/PIPELINE", help="The only pipeline that an API key is for.")
 @click.option("--organization", metavar="ORG", help="The only organization that an API key is for.")
+@click.option(
+    "--budget",
+    type=click.IntRange(1, 100_000_000),
+    metavar="CENTS",
+    help="The most that what an API key starts may cost in all; needs --scope start, fork, or both.",
+)
 @pass_session
 def create(
     session: Session,
@@ -75,12 +92,13 @@ def create(
     scopes: tuple[str, ...],
     pipeline: str | None,
     organization: str | None,
+    budget: int | None,
 ) -> None:
     """Create an API key of yours, or on the box a token for the user EMAIL.
 
     It is shown only once: the service stores its hash.
     """
-    if kind == "session" and (expires_at is not None or scopes or pipeline or organization):
+    if kind == "session" and (expires_at is not None or scopes or pipeline or organization or budget):
         raise click.UsageError("a session ends after 30 days and may do all: leave the options of API keys out")
     if pipeline is not None and (organization is not None or not all(pipeline.partition("/"))):
         raise click.UsageError("give one pipeline, as in --pipeline acme/web, or one --organization")
@@ -88,7 +106,7 @@ def create(
     with session.door() as door:
         if names := _names(door, email):
             body = api_tokens.UserTokenCreateRequest(
-                TokenKind(kind.replace("-", "_")), description, expires_at, allowed, only
+                TokenKind(kind.replace("-", "_")), description, expires_at, allowed, only, budget
             )
             document = _document(door.perform(api_tokens.create_user_token, names, body))
         else:
@@ -99,6 +117,7 @@ def create(
                 "expires_at": expires_at and timestamp(expires_at),
                 "scopes": allowed,
                 "only": only,
+                "budget_cents": budget,
             }
             made = door.perform(api_tokens.create_api_token, names, sent)
             document = {**_own_document(made.api_token), "token": made.token}

@@ -38,6 +38,7 @@ from storage import (
     Pipeline,
     PipelineTrigger,
     Schedule,
+    TokenLimits,
     TriggerState,
 )
 from tests.actors.conftest import Host, discovery_in, images_in_memory, settings_with
@@ -60,7 +61,8 @@ class World:
         self.directory = directory
         self.names = count()
         self.storage = new_storage(directory / "state", self.clock)
-        self.organization = new_owner(self.storage).organization
+        self.owner = new_owner(self.storage)
+        self.organization = self.owner.organization
         self.pipeline = self.add_pipeline("demo")
 
     def add_pipeline(self, slug: str) -> Pipeline:
@@ -447,7 +449,8 @@ def follow(world: World, *ends: Build) -> PipelineTrigger:
 
 
 def test_a_pipeline_that_follows_another_is_built_once(world: World):
-    upstream = world.build()
+    budget = world.storage.tokens.create_api_key(world.owner.user.id, "agent", limits=TokenLimits(budget_cents=9))[0].id
+    upstream = world.build(budget_id=budget)
     app = world.add_pipeline("app")
     new = NewBuild("main", "own", pipeline_ir=HELLO, env={"A": "b", "CI_EVENT": "push"})
     world.storage.builds.create_rejected(app, new, "invalid_ir", "no")
@@ -458,7 +461,7 @@ def test_a_pipeline_that_follows_another_is_built_once(world: World):
             until(lambda: not world.storage.pipeline_triggers.due(1), "nothing is due")
     build = world.storage.builds.latest(app.id, "main")
     assert build is not None
-    assert (build.number, build.source, build.commit) == (2, "trigger_job", "own")
+    assert (build.number, build.source, build.commit, build.budget_id) == (2, "trigger_job", "own", budget)
     told = {"A": "b", "CI_EVENT": "pipeline", "CI_UPSTREAM_BUILD": upstream.name}
     assert world.storage.builds.env(build.id) == told
     (trigger,) = world.storage.pipeline_triggers.of_pipeline(app.id)

@@ -43,10 +43,12 @@ def test_an_api_key_is_shown_once(ada: Account):
 
 def test_an_api_key_is_limited(ada: Account):
     browser = Browser.of(ada)
-    browser.send("/account", "account/api-keys", description="robot", scopes="start fork", only=ada.org)
+    browser.send(
+        "/account", "account/api-keys", description="robot", scopes="start fork", only=ada.org, budget_cents="500"
+    )
     (key, _) = ada.world.storage.tokens.api_keys(ada.user.id)
     assert (key.limits.scopes, key.limits.organization_id) == (("start", "fork"), ada.org_id)
-    assert f"may start, fork · only {ada.org}" in browser.get("/account").text
+    assert f"may start, fork · only {ada.org} · spent 0 of 500 cents" in browser.get("/account").text
 
 
 def test_a_session_of_another_device_is_ended(ada: Account):

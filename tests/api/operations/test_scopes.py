@@ -16,6 +16,8 @@ from api.doors.http import operations_of
 from api.operations.operation import GET, Call, Operation
 from storage import Role, Scope, TokenLimits
 from tests.api.world import Account, BuildPath, World
+from tests.e2e.pipelines import one
+from tests.state import run_sql
 
 NOUNS = [import_module(f"api.operations.{each.name}") for each in iter_modules(api.operations.__path__)]
 EVERY = {each.id: each for each in chain.from_iterable(map(operations_of, NOUNS)) if not each.owners}
@@ -124,6 +126,36 @@ def test_limits_are_asked_for_and_shown(ada: Account):
 
     for wrong, status in (({"only": "nobody"}, 404), ({"only": f"{ada.org}/gone"}, 404), ({"scopes": ["all"]}, 422)):
         assert ada.signed_in().simulate_post("/api/v0/user/api-tokens", json={**body, **wrong}).status_code == status
+
+
+def test_a_key_starts_nothing_when_its_budget_is_spent(ada: Account):
+    build = ada.pipeline("web").build()
+    job = build.job()
+    body = {"description": "agent", "scopes": ["start", "fork"], "budget_cents": 5}
+    made = ada.signed_in().simulate_post("/api/v0/user/api-tokens", json=body)
+    assert (made.json["api_token"]["budget_cents"], made.json["api_token"]["spent_cents"]) == (5, 0)
+    client = client_of(ada, made.json["token"])
+    again = client.simulate_post(f"{build.path}/rebuild")
+    key = ada.world.storage.tokens.caller(made.json["token"])
+    assert key is not None
+    assert BuildPath(ada, f"{build.path.rpartition('/')[0]}/{again.json['number']}").stored.budget_id == key.token_id
+
+    run_sql(ada.world.storage.directory, "UPDATE tokens SET spent_cents = 5 WHERE id = :id", id=key.token_id)
+    builds = build.path.rpartition("/")[0]
+    asked = {"branch": "main", "commit": "0" * 40, "pipeline_ir": one("true")}
+    for path, given in ((f"{build.path}/rebuild", {}), (builds, asked), (f"{job.path}/runs", {"command": "true"})):
+        answered = client.simulate_post(path, json=given)
+        assert (answered.status_code, answered.json["error"]["code"]) == (402, "budget_exhausted"), path
+    assert client.simulate_get(build.path).status_code == 200
+    assert build.get().status_code == 200
+
+
+@pytest.mark.parametrize("scopes", [None, ["admin"], ["start", "admin"]])
+def test_a_key_with_a_budget_may_not_have_all_rights(ada: Account, scopes: list[str] | None):
+    body = {"description": "agent", "scopes": scopes, "budget_cents": 5}
+    made = ada.signed_in().simulate_post("/api/v0/user/api-tokens", json=body)
+    assert made.status_code == 422
+    assert made.json["error"]["message"] == "budget_cents: expected scopes without admin, such as start and fork"
 
 
 def test_a_key_without_limits_does_all(ada: Account):

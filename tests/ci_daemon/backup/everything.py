@@ -96,6 +96,8 @@ class Everything:
     clock: ManualClock
     token: str
     pipeline: Pipeline
+    budget_id: int | None = None
+    """An API key that pays for its builds, once it is there."""
 
     @classmethod
     def create(cls, directory: Path) -> Everything:
@@ -161,7 +163,7 @@ class Everything:
 
     def run(self, *, artifacts: int = 1) -> Build:
         """Run a build to its end, with output, artifacts and a debit."""
-        build = self.build(source_archive=b"an archive")
+        build = self.build(source_archive=b"an archive", budget_id=self.budget_id)
         job = self.job(build)
         lease = self.start(build, job)
         self.clock.advance(60)
@@ -255,7 +257,8 @@ class Everything:
         storage, acme = self.storage, self.pipeline.organization_id
         key, _ = storage.tokens.create_api_key(owner_id, "to be revoked", self.clock.now() + DAY)
         storage.tokens.revoke_api_key(owner_id, key.uuid)
-        storage.tokens.create_api_key(owner_id, "an agent", limits=TokenLimits(("read",), acme, self.pipeline.id))
+        limits = TokenLimits(("read",), acme, self.pipeline.id, 9)
+        self.budget_id = storage.tokens.create_api_key(owner_id, "an agent", limits=limits)[0].id
         storage.tokens.caller(self.token)
         for role in (Role.ADMIN, Role.MEMBER):
             user = storage.users.create(f"{role}@example.org", role.title())
@@ -467,7 +470,7 @@ class Everything:
             fork = self.storage.leases.reserve_fork(
                 "fork", "sandbox", "debian:12", SHAPE, network=True, organization_id=build.organization_id
             )
-            self.storage.holds.begin_fork(fork.id, self.job(build).id, 60, "ada@example.org")
+            self.storage.holds.begin_fork(fork.id, self.job(build).id, 60, "ada@example.org", self.budget_id)
 
     def _cache(self) -> None:
         storage = self.storage

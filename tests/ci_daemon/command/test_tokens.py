@@ -44,6 +44,8 @@ def test_a_session_is_how_the_first_person_signs_in(run: Run, state: Path, capsy
         "last_used_at",
         "scopes",
         "only",
+        "budget_cents",
+        "spent_cents",
         "token",
     }
     assert (made["kind"], made["description"]) == ("session", "browser")

@@ -26,7 +26,8 @@ def test_a_new_key_is_shown_once_and_is_a_credential(world: World, ada: Account)
     assert set(answered.json) == {"api_token", "token"}
     token, record = answered.json["token"], answered.json["api_token"]
     assert re.fullmatch(r"ci_[A-Za-z0-9_-]{43}", token)
-    assert set(record) == {"id", "description", "created_at", "expires_at", "last_used_at", "scopes", "only"}
+    limits = {"scopes", "only", "budget_cents", "spent_cents"}
+    assert set(record) == {"id", "description", "created_at", "expires_at", "last_used_at", *limits}
     assert (record["description"], record["expires_at"], record["last_used_at"]) == ("laptop", None, None)
     used = world.anonymous.simulate_get("/api/v0/user", headers={"Authorization": f"Bearer {token}"})
     assert used.json["email"] == ada.email
