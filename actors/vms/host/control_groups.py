@@ -72,12 +72,12 @@ class Hierarchy:
         """Find the groups whose names begin with ``prefix``; none if the parent does not exist yet."""
         return self.parent.glob(f"{prefix}*")
 
-    def join_file(self, name: str) -> Path:
-        """Return the file through which a single-threaded process joins a group.
+    def join_file(self, name: str) -> str:
+        """Return the path of the file through which a single-threaded process joins a group.
 
         In version 1 that is ``tasks``: ``cgroup.procs`` would wait 15 ms until all CPUs see that no process forks.
         """
-        return self.folder(name) / ("tasks" if self.version == 1 else "cgroup.procs")
+        return f"{self.parent}/{name}/{'tasks' if self.version == 1 else 'cgroup.procs'}"
 
     def make(self, name: str, group: GroupLimits) -> None:
         """Make a group. Raises OSError."""
@@ -86,14 +86,14 @@ class Hierarchy:
         folder.mkdir()
         if self.version == 1:  # the VM's root joins it, by a descriptor: see launcher/vm.py
             folder.chmod(0o700)
-            self.join_file(name).chmod(0o666)
+            Path(self.join_file(name)).chmod(0o666)
         for file, value in self._settings(group):
-            _write(folder / file, value)
+            _write(str(folder), file, value)
 
     def widen(self, name: str, group: GroupLimits) -> None:
         """Raise the limits of a group; that of memory is never above that of memory and swap. Raises OSError."""
         for file, value in reversed(list(self._settings(group))):
-            _write(self.folder(name) / file, value)
+            _write(f"{self.parent}/{name}", file, value)
 
     def set_weight(self, name: str, weight: int) -> None:
         """Set a group's weight when several groups compete for the CPU; the usual one is 100.
@@ -103,7 +103,7 @@ class Hierarchy:
         if "cpu" in self.controllers:
             first = self.version == 1
             file, value = ("cpu.shares", max(2, weight * _SHARES // _USUAL_WEIGHT)) if first else ("cpu.weight", weight)
-            _write(self.folder(name) / file, str(value))
+            _write(f"{self.parent}/{name}", file, str(value))
 
     def _delegate_controllers(self) -> None:
         if self.emptied:
@@ -111,11 +111,11 @@ class Hierarchy:
             leaf.mkdir(exist_ok=True)
             for pid in _read(self.emptied / "cgroup.procs"):
                 with suppress(ProcessLookupError):
-                    _write(leaf / "cgroup.procs", pid)
+                    _write(str(leaf), "cgroup.procs", pid)
         for folder in self.enable_in:
             folder.mkdir(exist_ok=True)
             if missing := set(self.controllers) - set(_read(folder / "cgroup.subtree_control")):
-                _write(folder / "cgroup.subtree_control", " ".join(f"+{name}" for name in sorted(missing)))
+                _write(str(folder), "cgroup.subtree_control", " ".join(f"+{name}" for name in sorted(missing)))
 
     def _settings(self, group: GroupLimits) -> Iterator[tuple[str, str]]:
         first = self.version == 1
@@ -157,7 +157,7 @@ def remove_groups(folders: Iterable[Path], seconds: float = 5.0) -> None:
     """
     deadline = time.monotonic() + seconds
     for folder in folders:
-        while folder.exists():
+        while True:
             try:
                 folder.rmdir()
             except FileNotFoundError:
@@ -167,6 +167,8 @@ def remove_groups(folders: Iterable[Path], seconds: float = 5.0) -> None:
                     message = f"the control group {folder} of a VM that has ended cannot be removed: {error.strerror}"
                     raise VmError(message) from error
                 time.sleep(_PAUSE_SECONDS)
+            else:
+                break
 
 
 @immutable
@@ -236,19 +238,25 @@ def _read(file: Path) -> list[str]:
     return file.read_text(encoding="ascii").split()
 
 
-def _write(file: Path, value: str) -> None:
+def _write(folder: str, file: str, value: str) -> None:
     """Set a value, unless there is nothing to limit.
 
     A kernel that does not account swap has no file for it. A CPU quota that is refused is bounded further up already.
+    Each VM has dozens of values, so nothing but system calls is made.
     """
     try:
-        file.write_text(value, encoding="ascii")
+        descriptor = os.open(f"{folder}/{file}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC)
     except FileNotFoundError:
-        if "sw" not in file.name:
+        if "sw" not in file:
             raise
+        return
+    try:
+        os.write(descriptor, value.encode("ascii"))
     except OSError as error:
-        if error.errno != errno.EINVAL or not file.name.startswith("cpu."):
+        if error.errno != errno.EINVAL or not file.startswith("cpu."):
             raise
+    finally:
+        os.close(descriptor)
 
 
 _GB = 1 << 30
@@ -300,9 +308,9 @@ class VmLimits:
         groups = (path for hierarchy in self.hierarchies for path in hierarchy.groups(prefix))
         return {path.name.removeprefix(prefix) for path in groups}
 
-    def join_files(self, name: str) -> tuple[Path, ...]:
-        """Return the files through which a process joins the control groups of that name."""
-        return tuple(hierarchy.join_file(name) for hierarchy in self.hierarchies)
+    def join_files(self, name: str) -> list[str]:
+        """Return the paths of the files through which a process joins the control groups of that name."""
+        return [hierarchy.join_file(name) for hierarchy in self.hierarchies]
 
     def of_job(self, shape: Shape) -> GroupLimits:
         """Return the limits of a job's control groups."""

@@ -31,6 +31,7 @@ RESOLVER = "10.0.2.3"
 _ADDRESS, _PREFIX, _GATEWAY = "10.0.2.100", "24", "10.0.2.2"
 _SECONDS = 20.0
 _TUN = Path("/dev/net/tun")
+_ADDRESSES = Path("/proc/net/fib_trie")
 _OTHERS_READ_WRITE = 0o006
 
 
@@ -69,11 +70,15 @@ def plan_network(settings: NetworkSettings, tun: Path = _TUN) -> NetworkPlan:
     raise VmError(message)
 
 
-def host_addresses(table: Path = Path("/proc/net/fib_trie")) -> Iterable[IPv4Network]:
+def host_addresses(table: Path = _ADDRESSES) -> Iterable[IPv4Network]:
     """Return every IPv4 address of this host, each as a network of one."""
+    return _addresses_in(table.read_text(encoding="ascii"))
+
+
+def _addresses_in(table: str) -> list[IPv4Network]:
     found = set()
     address = ""
-    for line in table.read_text(encoding="ascii").splitlines():
+    for line in table.splitlines():
         if line.lstrip().startswith("|--"):
             address = line.split()[-1]
         elif line.split()[:3] == ["/32", "host", "LOCAL"]:
@@ -93,18 +98,18 @@ def _check_tun(device: Path) -> None:
 
 
 def _rules(settings: NetworkSettings, *, dns_over_tcp: bool) -> bytes:
-    try:
-        allow = [IPv4Network(network) for network in settings.allow]
-    except ValueError as error:
-        message = f"a network that VMs may reach is not in CIDR form: {error}"
-        raise VmError(message) from error
-    return _ruleset(tuple(allow), (*CLOSED_NETWORKS, *host_addresses()), dns_over_tcp=dns_over_tcp)
+    return _ruleset(tuple(settings.allow), _ADDRESSES.read_text(encoding="ascii"), dns_over_tcp=dns_over_tcp)
 
 
 @lru_cache(maxsize=1)
-def _ruleset(allow: tuple[IPv4Network, ...], closed: tuple[IPv4Network, ...], *, dns_over_tcp: bool) -> bytes:
-    """Return the rules of every VM; made anew if an address of the host has changed."""
-    return ruleset(RESOLVER, allow, closed, dns_over_tcp=dns_over_tcp)
+def _ruleset(allowed: tuple[str, ...], addresses: str, *, dns_over_tcp: bool) -> bytes:
+    """Return the rules of every VM, for a table of the kernel's addresses. Raises VmError."""
+    try:
+        allow = [IPv4Network(network) for network in allowed]
+    except ValueError as error:
+        message = f"a network that VMs may reach is not in CIDR form: {error}"
+        raise VmError(message) from error
+    return ruleset(RESOLVER, allow, (*CLOSED_NETWORKS, *_addresses_in(addresses)), dns_over_tcp=dns_over_tcp)
 
 
 CLOSED_NETWORKS = tuple(

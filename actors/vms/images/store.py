@@ -77,17 +77,21 @@ class ImageStore:
         if is_name(name):
             with suppress(FileNotFoundError):
                 return Image.read(self._folder_of(name))
+        raise self._missing(name)
+
+    def _missing(self, name: str) -> ImageNotFound:
         present = ", ".join(self.names()) or "none yet"
         message = (
             f'no image "{name}" on this host (it has: {present}): see `ci-daemon image build`, `image pull` and '
             "`image import`"
         )
-        raise ImageNotFound(message)
+        return ImageNotFound(message)
 
     def path(self, name: str) -> Path:
         """Return the root of an image's tree. Raises ImageNotFound."""
-        self.get(name)
-        return self._folder_of(name) / TREE
+        if not (is_name(name) and is_complete(folder := self._folder_of(name))):
+            raise self._missing(name)
+        return folder / TREE
 
     def can_be_base(self, name: str) -> bool:
         """Tell whether an image of the store has all that the service's own part of a VM needs."""

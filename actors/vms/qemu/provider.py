@@ -132,7 +132,7 @@ class QemuProvider(HostVms):
             self.limits.set_weight(group, self._weights.get(vm_id, _PARKED_WEIGHT))
             parked = {
                 "id": vm_id,
-                "cgroups": [str(join_file) for join_file in self.limits.join_files(group)],
+                "cgroups": self.limits.join_files(group),
                 "processes": _PROCESSES,
                 "vms": self._vms_at_once,
                 "uid_map": str(self._idmap.uids[0]),

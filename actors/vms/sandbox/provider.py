@@ -115,7 +115,7 @@ class SandboxProvider(HostVms):
                 "id": vm_id,
                 "base": str(base),
                 "disks": str(self._disks.folder / "disks"),
-                "cgroups": [str(join_file) for join_file in self.limits.join_files(group + _SERVICE)],
+                "cgroups": self.limits.join_files(group + _SERVICE),
                 "user_namespaces": self._settings.user_namespaces,
                 "processes": self._settings.processes,
                 "vms": self._vms_at_once,
@@ -144,7 +144,7 @@ class SandboxProvider(HostVms):
                     {"name": name, "image": str(self._images.path(image))} for name, image in spec.services.items()
                 ],
                 "chain": chain.dumps(),
-                "cgroups": [str(join_file) for join_file in self.limits.join_files(group)],
+                "cgroups": self.limits.join_files(group),
                 "job": {
                     "limits": self.limits.of_processes(spec.shape),
                     "memory_bytes": spec.shape.memory_gb * _GB,

@@ -64,7 +64,7 @@ class Connection:
         try:
             _set_socket_options(endpoint.socket)
             sock: Any = BoundedSocket(endpoint.socket)  # it acts as one
-            self._transport = Transport(sock, default_max_packet_size=_PACKET_BYTES)
+            self._transport = Transport(sock, _PACKET_BYTES)
         except OSError as error:
             message = f"the VM's socket is closed: {error_reason(error)}"
             raise ConnectionLost(message) from error
@@ -183,7 +183,7 @@ class Connection:
         options.ciphers = _CIPHERS
         options.key_types = tuple(_KEYS)
         seconds = deadline.remaining() or 0.0
-        transport.banner_timeout = transport.handshake_timeout = seconds
+        transport.banner_timeout = seconds
         try:
             transport.start_client(timeout=seconds)
             host_key = transport.get_remote_server_key()

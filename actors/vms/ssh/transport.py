@@ -36,9 +36,15 @@ class Transport(paramiko.Transport):
     The latter are an extension of OpenSSH's. Paramiko's `open_channel`, which knows neither, does the same for others.
     """
 
+    packetizer: Any
     _channels: Any
     _next_channel: Callable[[], int]
     _send_user_message: Callable[[paramiko.Message], None]
+
+    def __init__(self, connected: Any, packet_bytes: int) -> None:  # noqa: ANN401 - what acts as a socket
+        super().__init__(connected, default_max_packet_size=packet_bytes)
+        # It would time the handshake by a thread of its own. `Connection` closes the transport at its deadline.
+        self.packetizer.start_handshake = lambda _seconds: None
 
     def open_command(self, deadline: Deadline) -> Channel:
         """Open a channel for a command. Raises SSHException, or OSError of the connection."""

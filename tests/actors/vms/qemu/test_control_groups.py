@@ -50,7 +50,7 @@ hierarchy.make("vm", GroupLimits(cpu=1, memory={MEMORY_MB} << 20, pids={PROCESSE
 def joined(function):
     child = os.fork()
     if child == 0:
-        hierarchy.join_file("vm").write_text("0")
+        Path(hierarchy.join_file("vm")).write_text("0")
         os._exit(function() or 0)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
