@@ -15,7 +15,7 @@ from storage import BuildErrorCode, JobErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from queue import Queue
+    from queue import SimpleQueue
 
     from prometheus_client import Metric as Family
 
@@ -153,7 +153,7 @@ class _EngineGauges(Collector):
         mailboxes: Tally[str] = Tally()
         for actor in pykka.ActorRegistry.get_all():
             alive[actor.actor_class.__name__] += 1
-            mailboxes[actor.actor_class.__name__] += cast("Queue[object]", actor.actor_inbox).qsize()
+            mailboxes[actor.actor_class.__name__] += cast("SimpleQueue[object]", actor.actor_inbox).qsize()
         yield _by_class("ci_daemon_actors", "Running actors.", alive)
         yield _by_class("ci_daemon_actor_mailbox_messages", "Messages that wait in mailboxes.", mailboxes)
 

@@ -139,8 +139,6 @@ class Supervised(pykka.ThreadingActor, Generic[MessageT_contra, TaskT]):
     ``retry_seconds``. ``rest`` is called whenever the thread has no message left, perhaps for long.
     """
 
-    use_daemon_thread = True
-
     def __init__(
         self,
         timer: Timer,
@@ -285,10 +283,19 @@ class Supervised(pykka.ThreadingActor, Generic[MessageT_contra, TaskT]):
     def _retry(self, message: object) -> None:
         self._timer.tell_after(self._retry_seconds, self._mailbox, message)
 
+    @staticmethod
+    def _create_actor_inbox() -> SimpleQueue[Any]:
+        """Return a mailbox in C, which does not hold a lock that its reader wants while it wakes it."""
+        return SimpleQueue()
+
     def _start_actor_loop(self) -> None:
-        """Start the actor's thread. Raises NoThread; the actor is then not registered."""
+        """Run the actor on a worker thread, in a log context of its own.
+
+        Raises NoThread; the actor is then not registered.
+        """
+        name = f"{type(self).__name__}-{self.actor_urn.rpartition('-')[2]}"
         try:
-            super()._start_actor_loop()
+            _threads.start(name, partial(contextvars.Context().run, self._actor_loop))
         except RuntimeError as error:
             pykka.ActorRegistry.unregister(self.actor_ref)
             raise NoThread(str(error)) from error

@@ -15,7 +15,7 @@ from actors import doing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from queue import Queue
+    from queue import SimpleQueue
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ def _write() -> None:
     threads = [thread for thread in threading.enumerate() if thread is not threading.current_thread()]
     _log.warning("dump of %d actors and %d threads, requested by SIGUSR1", len(actors), len(threads))
     for actor in actors[:_MAX_LISTED]:
-        waiting = cast("Queue[object]", actor.actor_inbox).qsize()
+        waiting = cast("SimpleQueue[object]", actor.actor_inbox).qsize()
         _log.warning(
             "actor %s %s: %d messages wait; %s", actor.actor_class.__name__, actor.actor_urn, waiting, doing(actor)
         )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import queue
 import threading
 from typing import TYPE_CHECKING
@@ -10,9 +11,10 @@ import pytest
 
 from actors.addresses import Address
 from actors.messages import ChildStopped
-from actors.supervision import NoThread, Supervised, spawn
+from actors.supervision import LogContextFilter, NoThread, Supervised, WorkerThreads, set_log_context, spawn
 from actors.timer import Timer
 from storage import DatabaseDamaged, DatabaseUnavailable, SystemClock
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -164,6 +166,7 @@ def test_work_without_space_on_the_host_is_repeated(parent: Address[ChildStopped
 def test_a_task_without_a_thread_waits_for_one(
     parent: Address[ChildStopped], seen: queue.Queue[object], monkeypatch: pytest.MonkeyPatch
 ):
+    monkeypatch.setattr("actors.supervision._threads", WorkerThreads())  # none rests
     timer = Timer(SystemClock())
     timer.start()
     child = spawn(Child, parent, seen, timer)
@@ -186,10 +189,41 @@ def test_an_actor_without_a_thread_is_not_registered(
     def never(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
+    monkeypatch.setattr("actors.supervision._threads", WorkerThreads())  # none rests
     monkeypatch.setattr(threading.Thread, "start", never)
     with pytest.raises(NoThread, match="can't start"):
         spawn(Child, parent, seen)
     assert pykka.ActorRegistry.get_by_class(Child) == []
+
+
+class Logging(Child):
+    """An actor that queues its thread and first log context, and takes a message as its next one."""
+
+    def begin(self) -> None:
+        record = logging.makeLogRecord({})
+        LogContextFilter().filter(record)
+        self._seen.put((threading.get_ident(), getattr(record, "job", None)))
+
+    def handle(self, message: object) -> None:
+        set_log_context(job=str(message))
+
+
+def test_an_actor_takes_over_a_thread_without_its_context(
+    parent: Address[ChildStopped],
+    received: queue.Queue[object],
+    seen: queue.Queue[object],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    threads = WorkerThreads()
+    monkeypatch.setattr("actors.supervision._threads", threads)
+    first = spawn(Logging, parent, seen)
+    first.post("of the first")
+    thread, _ = seen.get(timeout=60)
+    first.stop()
+    assert isinstance(received.get(timeout=60), ChildStopped)
+    until(lambda: threads._resting, "a thread that rests")
+    spawn(Logging, parent, seen)
+    assert [seen.get(timeout=60), seen.get(timeout=60)] == ["torn down", (thread, None)]
 
 
 def test_the_mailbox_is_not_blocked_by_work(parent: Address[ChildStopped], seen: queue.Queue[object]):
