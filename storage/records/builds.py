@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 from enum import StrEnum
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from storage.data_classes import immutable
@@ -28,7 +29,7 @@ class BuildState(StrEnum):
     CANCELING = "canceling"
     CANCELED = "canceled"
 
-    @property
+    @cached_property
     def terminal(self) -> bool:
         """True if the state is final."""
         return self in {BuildState.PASSED, BuildState.FAILED, BuildState.CANCELED}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field, fields
 from enum import StrEnum
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from storage.data_classes import immutable
@@ -35,7 +36,7 @@ class JobState(StrEnum):
     TIMING_OUT = "timing_out"
     TIMED_OUT = "timed_out"
 
-    @property
+    @cached_property
     def terminal(self) -> bool:
         """True if the state is final."""
         return self in {
@@ -46,22 +47,22 @@ class JobState(StrEnum):
             JobState.TIMED_OUT,
         }
 
-    @property
+    @cached_property
     def failed(self) -> bool:
         """True if the job failed or timed out."""
         return self in {JobState.FAILED, JobState.TIMED_OUT}
 
-    @property
+    @cached_property
     def waiting(self) -> bool:
         """True if the job waits: for its prerequisites, or for a VM."""
         return self in {JobState.PENDING, JobState.SCHEDULED}
 
-    @property
+    @cached_property
     def ending(self) -> bool:
         """True if the job's command is being ended."""
         return self in {JobState.CANCELING, JobState.TIMING_OUT}
 
-    @property
+    @cached_property
     def has_vm(self) -> bool:
         """True if the job has an actor and a VM."""
         return self in {JobState.ASSIGNED, JobState.RUNNING} or self.ending
