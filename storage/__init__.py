@@ -156,6 +156,7 @@ if TYPE_CHECKING:
         NewKeptFolder,
         PastArtifact,
         PastBuild,
+        Priority,
         Render,
         Rendered,
         RequestKey,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from storage.builds.environments import Environments
     from storage.builds.gates import Gates
     from storage.builds.generated import GeneratedJobs
-    from storage.builds.insertion import BuildInserter, IdempotencyKeys
+    from storage.builds.insertion import BuildInserter, IdempotencyKeys, JobInserter
     from storage.builds.jobs import Attempts, Jobs
     from storage.builds.kept_folders import KeptFolders
     from storage.builds.merge_queue import MergeQueues

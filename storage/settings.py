@@ -12,7 +12,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from storage.data_classes import immutable
+from storage.database.clock import SECOND
 from storage.patterns import pattern
+from storage.records.builds import Priority
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,6 +31,13 @@ _SECURE = pattern(
 _METADATA = "setting"
 
 _MAX_BUILDS = 100_000
+_MAX_YIELD = 30 * 86_400
+_YIELDS = {
+    Priority.PULL_REQUEST: 600,
+    Priority.DEFAULT_BRANCH: 600,
+    Priority.BRANCH: 600,
+    Priority.SCHEDULE: 21_600,
+}
 _MAX_GB = 1_000_000
 
 
@@ -147,7 +156,7 @@ def is_secure_address(url: str) -> bool:
 
 @immutable
 class BuildSettings:
-    """Section ``[builds]``: the builds that one organization may have that run or wait.
+    """Section ``[builds]``: the builds that one organization may have that run or wait, and their order.
 
     With more, requests are refused (429 `too_many_builds`), schedules skip a time, and pushes and pull requests wait
     until builds have ended. Those of pull requests from forks may be half of them.
@@ -159,3 +168,14 @@ class BuildSettings:
     max_source_gb: float = setting(
         20.0, "The most GB of the source archives of these builds.", above=0, at_most=_MAX_GB
     )
+    yield_seconds: Mapping[Priority, int] = setting(
+        _YIELDS,
+        "Seconds for which jobs let others of their organization go first, by the priority of their build; 0 for one"
+        " that is not named.",
+        at_least=0,
+        at_most=_MAX_YIELD,
+    )
+
+    def yields(self, priority: Priority) -> int:
+        """Return the microseconds for which jobs of a build let others go first."""
+        return self.yield_seconds.get(priority, 0) * SECOND

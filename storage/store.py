@@ -84,6 +84,8 @@ class Storage:
     declarations = _part(lambda self: parts.Declarations(self._database, self.pipelines))
     idempotency_keys = _part(lambda self: parts.IdempotencyKeys(self._database))
     concurrency_groups = _part(lambda self: parts.ConcurrencyGroups(self._database))
+    _build_settings = _part(lambda self: self._bounds or parts.BuildSettings())
+    _job_inserter = _part(lambda self: parts.JobInserter(self._database, self._build_settings))
     _build_inserter = _part(
         lambda self: parts.BuildInserter(
             self._database,
@@ -91,13 +93,12 @@ class Storage:
             self.sources,
             self.idempotency_keys,
             self.concurrency_groups,
+            self._job_inserter,
             strict_shell=self._strict_shell,
         )
     )
     builds = _part(lambda self: parts.Builds(self._database, self.vault, self._build_inserter))
-    build_room = _part(
-        lambda self: parts.BuildRoom(self._database, self.sources, self._bounds or parts.BuildSettings())
-    )
+    build_room = _part(lambda self: parts.BuildRoom(self._database, self.sources, self._build_settings))
     approvals = _part(lambda self: parts.Approvals(self._database, self.builds, self.concurrency_groups))
     environments = _part(lambda self: parts.Environments(self._database))
     gates = _part(lambda self: parts.Gates(self._database))
@@ -111,7 +112,7 @@ class Storage:
     schedules = _part(lambda self: parts.Schedules(self._database, self.pipelines))
     secrets = _part(lambda self: parts.Secrets(self._database, self.vault))
     job_secrets = _part(lambda self: parts.JobSecrets(self._database, self.vault, self.secrets))
-    generated = _part(lambda self: parts.GeneratedJobs(self._database))
+    generated = _part(lambda self: parts.GeneratedJobs(self._database, self._job_inserter))
     issuer_keys = _part(lambda self: parts.IssuerKeys(self._database, self.vault))
     taken_builds = _part(lambda self: parts.TakenBuilds(self._database))
     told = _part(lambda self: parts.Told(self._database))
@@ -122,7 +123,11 @@ class Storage:
     _meter = _part(lambda self: parts.Meter(self._database, self.billing, self._budget_charges))
     jobs = _part(lambda self: parts.Jobs(self._database, self.attempts, self._meter, self.ledger, self.holds))
     leases = _part(lambda self: parts.Leases(self._database, self.jobs, self.attempts, self._meter))
-    renders = _part(lambda self: parts.Renders(self._database, self.builds, self.leases, self.concurrency_groups))
+    renders = _part(
+        lambda self: parts.Renders(
+            self._database, self.builds, self.leases, self.concurrency_groups, self._job_inserter
+        )
+    )
     host_connections = _part(lambda self: parts.HostConnections(self._database, self.vault))
     repositories = _part(lambda self: parts.Repositories(self._database))
     merge_queues = _part(lambda self: parts.MergeQueues(self._database))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Never, assert_never
 
-from actors.builds.build_time import seconds_run
 from actors.builds.early_end import EarlyEnd, fail_job
-from actors.builds.gates import GateKeeper, GateMails
+from actors.builds.gates import GateKeeper, GateMails, seconds_run
 from actors.builds.graph import Graph
 from actors.builds.job import JobActor
 from actors.builds.job_actors import JobActors

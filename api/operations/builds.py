@@ -24,7 +24,7 @@ from api.operations.things import (
     ThisPipeline,
     ThisUser,
 )
-from storage import ApprovalNotAwaited, BuildState, Page, Scope, document_of, immutable, showing
+from storage import ApprovalNotAwaited, BuildState, Page, Priority, Scope, document_of, immutable, showing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,7 +56,8 @@ class BuildRecord:
     ``concurrency_group``. An ``untrusted`` build is of a pull request from a fork, and gets no secrets. With
     ``strict_shell`` each line of a command that fails fails its step. ``warnings`` name what in its pipeline has no
     effect, such as unknown keys. ``inputs`` are what it was given by name, besides defaults. One of a pull request that
-    is built merged has the files of ``merge_commit``, the merge of ``commit`` into ``base_commit``.
+    is built merged has the files of ``merge_commit``, the merge of ``commit`` into ``base_commit``. ``priority`` says
+    why it was made, and so when its jobs get VMs before others of their organization.
     """
 
     uuid: Uuid
@@ -84,6 +85,7 @@ class BuildRecord:
     inputs: Mapping[str, str]
     base_commit: str | None
     merge_commit: str | None
+    priority: Priority
 
     @classmethod
     def of(cls, build: Build, pending_reason: str | None = None) -> BuildRecord:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from actors import PoolSettings
     from actors.scheduling import Capacity
-    from storage import Clock, Job, Storage
+    from storage import Build, Clock, Job, Priority, Storage
 
 _NOT_RUNNING = "waiting for a VM: the service does not run"
 
@@ -35,13 +35,15 @@ class WaitingJob:
     """A waiting job; ``position`` counts from 1 over all organizations.
 
     ``position`` is None while the job backs off, or waits for an image, a lock or an approval. ``build`` is
-    ORG/PIPELINE/NUMBER; ``since`` is when the job became ready for a VM, or for its approval.
+    ORG/PIPELINE/NUMBER; ``priority`` says why it was made; ``since`` is when the job became ready for a VM, or for its
+    approval.
     """
 
     position: int | None
     build: str
     step: str
     organization: str
+    priority: Priority
     since: datetime
     reason: str
 
@@ -52,6 +54,7 @@ class WaitingBuild:
 
     build: str
     organization: str
+    priority: Priority
     since: datetime
     reason: str
 
@@ -64,7 +67,7 @@ def waiting_builds(storage: Storage, limit: int) -> list[WaitingBuild]:
     from actors import wait_reason  # noqa: PLC0415 - it imports much, and mostly no build waits
 
     return [
-        WaitingBuild(each.name, each.organization_slug, each.created_at, reason)
+        WaitingBuild(each.name, each.organization_slug, each.priority, each.created_at, reason)
         for each in found
         if (reason := wait_reason(storage, each)) is not None
     ]
@@ -81,7 +84,7 @@ def jobs_at_gates(storage: Storage, limit: int) -> list[WaitingJob]:
             gate = gates.get(job.id)
             why = gate_reason(storage, job, gate) if job.state.waiting else None
             if build is not None and gate is not None and why is not None:
-                found.append(WaitingJob(None, build.name, job.step_key, build.organization_slug, gate.asked_at, why))
+                found.append(_row(build, job, None, gate.asked_at, why))
         if len(found) >= limit:
             break
     return found[:limit]
@@ -122,4 +125,8 @@ def _waiting_job(storage: Storage, job: Job | None, position: int | None, reason
     """Yield a waiting job, unless it was deleted since it was listed."""
     build = None if job is None else storage.builds.get(job.build_id)
     if job is not None and build is not None and job.scheduled_at is not None:
-        yield WaitingJob(position, build.name, job.step_key, build.organization_slug, job.scheduled_at, reason)
+        yield _row(build, job, position, job.scheduled_at, reason)
+
+
+def _row(build: Build, job: Job, position: int | None, since: datetime, reason: str) -> WaitingJob:
+    return WaitingJob(position, build.name, job.step_key, build.organization_slug, build.priority, since, reason)

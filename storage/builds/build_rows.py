@@ -19,6 +19,7 @@ BUILD = Columns.of(
     organization_id=PipelineRow.organization,
     organization_slug=OrganizationRow.slug,
     pipeline_slug=PipelineRow.slug,
+    default_branch=PipelineRow.default_branch,
 )
 
 

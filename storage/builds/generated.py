@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.builds.insertion import JobInserter
 from storage.database.statements import Query, Write, first, slot
 from storage.models.builds import AttemptRow, JobRow
 
@@ -13,6 +12,7 @@ if TYPE_CHECKING:
 
     import peewee
 
+    from storage.builds.insertion import JobInserter
     from storage.database.connection import Database
     from storage.records.builds import Build
     from storage.records.jobs import Job, NewJob
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class GeneratedJobs:
     """The files by which jobs generate others, until these join the build. Safe in any thread."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, inserter: JobInserter) -> None:
         self._database = database
-        self._inserter = JobInserter(database)
+        self._inserter = inserter
         self._keep = Write(
             database, lambda: AttemptRow.update({AttemptRow.generated: slot("text")}).where(*_open_attempt())
         )

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from storage.files.sources import Sources
     from storage.records.builds import Build, BuildState
     from storage.records.pipelines import Pipeline
+    from storage.settings import BuildSettings
     from storage.vault import Vault
 
 
@@ -47,6 +48,7 @@ class BuildInserter:
         sources: Sources,
         keys: IdempotencyKeys,
         groups: ConcurrencyGroups,
+        jobs: JobInserter,
         *,
         strict_shell: bool,
     ) -> None:
@@ -57,7 +59,7 @@ class BuildInserter:
         self._keys = keys
         self._groups = groups
         self._host_strict_shell = strict_shell
-        self._jobs = JobInserter(database)
+        self._jobs = jobs
         self._next_number = Query(
             database,
             lambda: (
@@ -174,7 +176,8 @@ _NEW_JOB: Slots[NewJob] = Slots(NewJob, JobRow, shape=Slots(Shape, JobRow))
 class JobInserter:
     """Inserts jobs of a build, inside the caller's transaction."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, settings: BuildSettings) -> None:
+        self._settings = settings
         self._insert_job = Write(
             database,
             lambda: insert_into(
@@ -203,8 +206,9 @@ class JobInserter:
         def ready(job: NewJob) -> bool:
             return build.waits_for is None and all(jobs[each.position].skipped is not None for each in job.depends_on)
 
-        rows = (_job_slots(job, place, build, now, ready=ready(job)) for place, job in enumerate(jobs))
-        self._insert_job.run_many(rows)
+        self._insert_job.run_many(
+            self._slots(job, place, build, now, ready=ready(job)) for place, job in enumerate(jobs)
+        )
         self._insert_edges(self._ids.all(build_id=build.id), jobs)
 
     def append(self, build: Build, before: int, jobs: Sequence[NewJob], now: int, *, generated_by: str) -> None:
@@ -215,10 +219,41 @@ class JobInserter:
         if len(self._ids.all(build_id=build.id)) != before:
             raise JobsJoined(f"the build has not {before} jobs any more")
         self._insert_job.run_many(
-            _job_slots(job, place, build, now, ready=False, generated_by=generated_by)
+            self._slots(job, place, build, now, ready=False, generated_by=generated_by)
             for place, job in enumerate(jobs, start=before)
         )
         self._insert_edges(self._ids.all(build_id=build.id), jobs)
+
+    def _slots(
+        self, job: NewJob, position: int, build: Build, now: int, *, ready: bool, generated_by: str | None = None
+    ) -> Mapping[str, SqlValue]:
+        values = _NEW_JOB(job)
+        ready = ready and job.skipped is None and job.environment is None
+        if job.cache_key is not None and build.untrusted_origin is not None:
+            values["cache_key"] = f"{build.untrusted_origin}:{job.cache_key}"
+        yields = self._settings.yields(build.priority)
+        values |= {
+            "uuid": str(uuid4()),
+            "build_id": build.id,
+            "organization_id": build.organization_id,
+            "position": position,
+            "state": JobState.SKIPPED if job.skipped else JobState.SCHEDULED if ready else JobState.PENDING,
+            "error_code": JobErrorCode.CONDITION_NOT_MET if job.skipped else None,
+            "error_message": job.skipped,
+            "finished_at": now if job.skipped else None,
+            "attempt": 0,
+            "soft_failed": False,
+            "cache_hit": False,
+            "created_at": now,
+            "scheduled_at": now if ready else None,
+            "queued_at": now if ready else None,
+            "lock": _lock(job, build),
+            "awaits_lock": job.lock is not None or job.environment is not None,
+            "generated_by": generated_by,
+            "yields": yields,
+            "turn_at": now + yields if ready else None,
+        }
+        return values
 
     def _insert_edges(self, ids: Sequence[int], jobs: Sequence[NewJob]) -> None:
         """Insert the edges of the last jobs of a build; ``ids`` are those of all its jobs."""
@@ -233,35 +268,6 @@ class JobInserter:
             for job_id, job in zip(ids[len(ids) - len(jobs) :], jobs, strict=True)
             for each in job.depends_on
         )
-
-
-def _job_slots(
-    job: NewJob, position: int, build: Build, now: int, *, ready: bool, generated_by: str | None = None
-) -> Mapping[str, SqlValue]:
-    values = _NEW_JOB(job)
-    ready = ready and job.skipped is None and job.environment is None
-    if job.cache_key is not None and build.untrusted_origin is not None:
-        values["cache_key"] = f"{build.untrusted_origin}:{job.cache_key}"
-    values |= {
-        "uuid": str(uuid4()),
-        "build_id": build.id,
-        "organization_id": build.organization_id,
-        "position": position,
-        "state": JobState.SKIPPED if job.skipped else JobState.SCHEDULED if ready else JobState.PENDING,
-        "error_code": JobErrorCode.CONDITION_NOT_MET if job.skipped else None,
-        "error_message": job.skipped,
-        "finished_at": now if job.skipped else None,
-        "attempt": 0,
-        "soft_failed": False,
-        "cache_hit": False,
-        "created_at": now,
-        "scheduled_at": now if ready else None,
-        "queued_at": now if ready else None,
-        "lock": _lock(job, build),
-        "awaits_lock": job.lock is not None or job.environment is not None,
-        "generated_by": generated_by,
-    }
-    return values
 
 
 def _lock(job: NewJob, build: Build) -> str | None:

@@ -85,6 +85,7 @@ class Jobs:
                     JobRow.soft_failed: coalesce(slot("soft_failed"), JobRow.soft_failed),
                     JobRow.cache_hit: coalesce(slot("cache_hit"), JobRow.cache_hit),
                     JobRow.scheduled_at: coalesce(JobRow.scheduled_at, slot("scheduled_at")),
+                    JobRow.turn_at: coalesce(JobRow.scheduled_at, slot("scheduled_at")) + JobRow.yields,
                     JobRow.not_before: slot("not_before"),
                     JobRow.awaited_image: None,
                     JobRow.queued_at: coalesce(slot("queued_at"), JobRow.queued_at),

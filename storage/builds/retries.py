@@ -88,6 +88,7 @@ class Retries:
                     JobRow.awaited_image: None,
                     JobRow.awaits_lock: JobRow.lock.is_null(is_null=False),
                     JobRow.scheduled_at: slot("scheduled_at"),
+                    JobRow.turn_at: slot("scheduled_at") + JobRow.yields,
                     JobRow.queued_at: slot("scheduled_at"),
                     JobRow.started_at: None,
                     JobRow.finished_at: None,

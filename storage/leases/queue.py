@@ -1,9 +1,9 @@
-"""The queue for VMs: the jobs in state ``scheduled``, in order of arrival per organization."""
+"""The queue for VMs: the jobs in state ``scheduled``, in order of their turns per organization."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import peewee
 
@@ -73,7 +73,9 @@ class Queue:
         waits = ready & (JobRow.awaits_lock == 0)
         backs_off = scheduled & JobRow.not_before.is_null(is_null=False)
         of_organization = JobRow.organization == slot("organization_id")
-        turn = (JobRow.scheduled_at, JobRow.position, JobRow.id)
+        arrival = (JobRow.scheduled_at, JobRow.position, JobRow.id)
+        turn = (JobRow.turn_at, JobRow.position, JobRow.id)
+        this_job: Any = JobRow.alias()
         queued = JobRow.select(*_QUEUED.selected).join(OrganizationRow)
         since_when = JobRow.not_before - SECOND * peewee.fn.JSON_EXTRACT(JobRow.retry_policy, "$.backoff_seconds")
         over = (JobRow.not_before <= slot("now")) | (since_when > slot("now"))
@@ -100,7 +102,10 @@ class Queue:
             lambda: JobRow.select(peewee.fn.COUNT(JobRow.id)).where(
                 waits,
                 of_organization,
-                peewee.Tuple(*turn) < peewee.Tuple(slot("scheduled_at"), slot("position"), slot("job_id")),
+                peewee.Tuple(*turn)
+                < this_job.select(this_job.turn_at, this_job.position, this_job.id).where(
+                    this_job.id == slot("job_id")
+                ),
             ),
             first,
         )
@@ -181,7 +186,7 @@ class Queue:
         awaits_lock = scheduled & (JobRow.awaits_lock == 1)
         self._awaiting_locks = Query(
             database,
-            lambda: JobRow.select(*_LOCK.selected).where(awaits_lock).order_by(*turn).limit(slot("limit")),
+            lambda: JobRow.select(*_LOCK.selected).where(awaits_lock).order_by(*arrival).limit(slot("limit")),
             _LOCK,
         )
         self._locked = Query(
@@ -306,8 +311,6 @@ class Queue:
             return None
         ahead = self._ahead.one(
             organization_id=job.organization_id,
-            scheduled_at=to_micros(job.scheduled_at),
-            position=job.position,
             job_id=job.id,
         )
         return (ahead or 0) + 1

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import peewee
 
-from storage.builds.insertion import JobInserter
 from storage.database.clock import to_micros
 from storage.database.statements import Columns, Query, Write, insert_into, slot, written
 from storage.models.builds import BuildRow, KeyRow
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from storage.builds.builds import Builds
     from storage.builds.concurrency import ConcurrencyGroups
+    from storage.builds.insertion import JobInserter
     from storage.database.connection import Database
     from storage.leases.leases import Leases
     from storage.records.builds import Build, Concurrency, FetchedSource, NewBuild
@@ -46,12 +46,14 @@ class Renders:
     ends takes effect.
     """
 
-    def __init__(self, database: Database, builds: Builds, leases: Leases, groups: ConcurrencyGroups) -> None:
+    def __init__(
+        self, database: Database, builds: Builds, leases: Leases, groups: ConcurrencyGroups, inserter: JobInserter
+    ) -> None:
         self._database = database
         self._builds = builds
         self._leases = leases
         self._groups = groups
-        self._inserter = JobInserter(database)
+        self._inserter = inserter
         this, unfinished = RenderRow.build == slot("build_id"), RenderRow.finished_at.is_null()
         renders = RenderRow.select(*_RENDER.selected).join(BuildRow).join(PipelineRow)
         self._get = Query(database, lambda: renders.where(this), _RENDER)

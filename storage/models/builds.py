@@ -12,7 +12,12 @@ from storage.records.builds import Artifact, Build, KeptFolder, RequestKey
 from storage.records.jobs import Annotation, Attempt, Edge, Job, JobOutputs, JobSummary
 
 
-class BuildRow(Row, table="builds", record=Build, joined=("organization_id", "organization_slug", "pipeline_slug")):
+class BuildRow(
+    Row,
+    table="builds",
+    record=Build,
+    joined=("organization_id", "organization_slug", "pipeline_slug", "default_branch"),
+):
     """A build; ``env`` is sealed."""
 
     pipeline = peewee.ForeignKeyField(PipelineRow)
@@ -51,6 +56,8 @@ class JobRow(Row, table="jobs", record=Job, joined=("depends_on",)):
     organization = peewee.ForeignKeyField(OrganizationRow)
     disk = peewee.TextField(null=True)
     queued_at = InstantField(null=True)
+    yields = peewee.IntegerField()
+    turn_at = InstantField(null=True)
 
 
 class EdgeRow(Row, table="edges", record=Edge, key=("to_job", "from_job")):

@@ -58,6 +58,20 @@ class VerifiedEvent(StrEnum):
     API = "api"
 
 
+class Priority(StrEnum):
+    """The reason for a build, which says for how long its jobs let others of its organization go first.
+
+    ``manual``: somebody asked for it, in person or by the API. ``branch``: a push to another branch than the
+    pipeline's default, or a tag.
+    """
+
+    MANUAL = "manual"
+    PULL_REQUEST = "pull_request"
+    DEFAULT_BRANCH = "default_branch"
+    BRANCH = "branch"
+    SCHEDULE = "schedule"
+
+
 HEADS, TAGS = "refs/heads/", "refs/tags/"
 """The beginnings of the full names of branches and tags."""
 
@@ -184,6 +198,7 @@ class Build:
     organization_id: int
     organization_slug: str
     pipeline_slug: str
+    default_branch: str
     number: int
     state: BuildState
     branch: str | None
@@ -222,6 +237,18 @@ class Build:
     base_commit: str | None = None
     merge_commit: str | None = None
     budget_id: int | None = None
+
+    @property
+    def priority(self) -> Priority:
+        """The reason for it, which decides when its jobs get VMs."""
+        event = self.verified_event
+        if self.created_by is not None or event in {VerifiedEvent.MANUAL, VerifiedEvent.API}:
+            return Priority.MANUAL
+        if event is VerifiedEvent.SCHEDULE:
+            return Priority.SCHEDULE
+        if event is VerifiedEvent.PULL_REQUEST:
+            return Priority.PULL_REQUEST
+        return Priority.DEFAULT_BRANCH if self.branch == self.default_branch else Priority.BRANCH
 
     @property
     def source_commit(self) -> str | None:

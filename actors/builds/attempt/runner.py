@@ -24,7 +24,7 @@ from actors.builds.attempt.services import JobServices
 from actors.builds.attempt.shared_workspaces import SharedWorkspace
 from actors.builds.attempt.vm import VmConnection, VmMaker
 from actors.builds.attempt.workspace import lay_taken_files, populate_workspace
-from actors.builds.build_time import seconds_run
+from actors.builds.gates import seconds_run
 from actors.builds.outcome import DiskUse, TimeLimit, may_have_filled, time_limit
 from storage import Annotation, JobOutputs, JobSummary, Masker, error_reason, immutable, why_no_files
 from storage.files import Bounds, WorkFailed

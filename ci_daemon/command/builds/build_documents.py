@@ -24,6 +24,7 @@ _SHOWN_OF_BUILD = (
     "commit",
     "base_commit",
     "merge_commit",
+    "priority",
     "rebuild_of",
     "pending_reason",
     "untrusted",

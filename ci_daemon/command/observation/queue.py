@@ -15,7 +15,7 @@ from ci_daemon.providers import pool_capacity
 from storage import SystemClock, timestamp
 
 _EMPTY = "no job waits for a VM"
-_COLUMNS = ("position", "build", "step", "since", "reason")
+_COLUMNS = ("position", "build", "step", "priority", "since", "reason")
 
 
 @click.command(cls=Command, reads=True)
@@ -25,7 +25,8 @@ _COLUMNS = ("position", "build", "step", "since", "reason")
 def queue(session: Session, *, limit: int, watch: bool) -> None:
     """List the jobs that wait for a VM, in the order in which they get one, with the reasons.
 
-    Organizations take turns by their recent usage divided by their weight, so the order may change. Jobs that wait for
+    Organizations take turns by their recent usage divided by their weight, so the order may change. In one, jobs let
+    others go first for a while that depends on the priority of their build. Jobs that wait for
     an image or an approval, or back off before another attempt, come last and have no position. Builds that wait as a
     whole, for an approval or for their turn in a concurrency group, follow without position and step.
     """

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from actors import gate_reason, root
-from actors.builds.build_time import Span, seconds_in_time
+from actors.builds.gates import Span, seconds_in_time
 from actors.mail import MailSettings
 from storage import Build, BuildState, Gate, GateNotAwaited, GateState, JobState, NewEnvironment, Role
 from tests.actors.conftest import Host

@@ -12,7 +12,7 @@ from actors.cleanup.reaper import Reaper
 from actors.messages import Reschedule
 from actors.settings import Timings
 from actors.vms import Images, Provider
-from storage import Build, JobState, Lease, Outcome
+from storage import Build, JobState, Lease, Outcome, VerifiedEvent
 from tests.actors.conftest import Host
 from tests.e2e.pipelines import Graph, one
 from tests.records import assigned
@@ -80,6 +80,14 @@ def test_who_weighs_more_gets_more(host_of: HostOf):
     host.storage.organizations.configure(heavy.organization_id, weight=3)
     host.engine.start()
     assert sum(lease.organization_id == heavy.organization_id for lease in leases(host, 4)) == 3
+
+
+def test_a_pull_request_gets_its_vm_before_a_flood_of_schedules(host_of: HostOf):
+    host = host_of(max_vms=1)
+    flood = [host.insert(one("true"), verified_event=VerifiedEvent.SCHEDULE) for _ in range(100)]
+    build = host.insert(one("true"), verified_event=VerifiedEvent.PULL_REQUEST)
+    host.engine.start()
+    assert [lease.job_id for lease in leases(host, 2)] == [host.job(build).id, host.job(flood[0]).id]
 
 
 def test_builds_come_to_a_full_host_without_a_look_for_each(host_of: HostOf, monkeypatch: pytest.MonkeyPatch):

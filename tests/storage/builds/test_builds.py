@@ -9,6 +9,7 @@ import pytest
 
 from storage import (
     BuildFinished,
+    BuildSettings,
     BuildState,
     EdgeKind,
     JobState,
@@ -22,7 +23,7 @@ from storage import (
     Vault,
 )
 from storage.builds.builds import Builds
-from storage.builds.insertion import BuildInserter
+from storage.builds.insertion import BuildInserter, JobInserter
 from storage.database.connection import Database
 from tests.clock import ManualClock
 from tests.records import new_job
@@ -133,7 +134,8 @@ def test_the_environment_is_sealed_at_rest_and_opens_again(storage: Storage, wor
 
 def inserter(storage: Storage, database: Database, *, strict_shell: bool) -> BuildInserter:
     keys, groups = storage.idempotency_keys, storage.concurrency_groups
-    return BuildInserter(database, storage.vault, storage.sources, keys, groups, strict_shell=strict_shell)
+    jobs = JobInserter(database, BuildSettings())
+    return BuildInserter(database, storage.vault, storage.sources, keys, groups, jobs, strict_shell=strict_shell)
 
 
 def test_an_environment_sealed_with_another_key_is_refused(storage: Storage, database: Database, world: World):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from storage import Job, JobState, Outcome, Shape, Storage
+from storage import Job, JobState, Outcome, Priority, Shape, Storage, VerifiedEvent
 from tests.clock import ManualClock
 from tests.records import new_job
 from tests.storage.world import BUILDS_IN, DEPENDS_ON, World
@@ -66,6 +66,42 @@ def test_a_queued_job_has_its_requirements_of_the_vm(world: World, clock: Manual
     assert (head.build_id, head.organization_id) == (build.id, world.pipeline.organization_id)
     assert (head.shape, head.network, head.image) == (Shape(1, 2, 3), False, None)
     assert (head.parent_snapshot_job_id, head.scheduled_at) == (parent.id, clock.now())
+
+
+FOR: dict[Priority, dict[str, Any]] = {
+    Priority.MANUAL: {"verified_event": VerifiedEvent.MANUAL},
+    Priority.PULL_REQUEST: {"verified_event": VerifiedEvent.PULL_REQUEST},
+    Priority.DEFAULT_BRANCH: {"verified_event": VerifiedEvent.PUSH},
+    Priority.BRANCH: {"verified_event": VerifiedEvent.PUSH, "branch": "fix"},
+    Priority.SCHEDULE: {"verified_event": VerifiedEvent.SCHEDULE},
+}
+
+
+def test_builds_have_the_priority_of_their_reason(world: World):
+    found = {priority: world.build(**fields) for priority, fields in FOR.items()}
+    assert {each: build.priority for each, build in found.items()} == {each: each for each in Priority}
+    user = world.storage.users.create("robot@example.org", "robot")
+    again = world.build(verified_event=VerifiedEvent.SCHEDULE, created_by=user.id)
+    assert again.priority is Priority.MANUAL
+    assert world.build(verified_event=VerifiedEvent.TAG, branch="v1").priority is Priority.BRANCH
+
+
+def test_scheduled_builds_hold_up_nobody_and_wait_not_for_ever(world: World, clock: ManualClock):
+    """Their jobs go behind all of their own organization that comes within six hours."""
+    queue, other = world.storage.queue, world.other_pipeline("Other")
+    theirs = world.job(world.build(pipeline=other))
+    flood = [world.job(world.build(**FOR[Priority.SCHEDULE])) for _ in range(300)]
+    clock.advance(hours=1)
+    pull_request = world.job(world.build(**FOR[Priority.PULL_REQUEST]))
+    clock.advance(minutes=9)
+    by_hand = world.job(world.build(**FOR[Priority.MANUAL]))
+    assert _heads(world.storage) == [by_hand.id, theirs.id]
+    assert [queue.position(each) for each in (by_hand, pull_request, flood[0])] == [1, 2, 3]
+    assert queue.positions(world.pipeline.organization_id, pull_request.build_id) == {pull_request.id: 2}
+    clock.advance(hours=6)
+    late = world.job(world.build(**FOR[Priority.MANUAL]))
+    following = queue.following(world.pipeline.organization_id, 400)
+    assert [each.job_id for each in following] == [each.id for each in (by_hand, pull_request, *flood, late)]
 
 
 def test_every_organization_that_waits_has_one_head(world: World):
