@@ -1,5 +1,5 @@
 # `make run` builds an example, `make serve` runs the service, `make test` is what CI runs. All first set up what they
-# need and no more: `make run` takes about a minute the first time, `make test` a few, and both a second later. That needs
+# need and no more: `make run` takes under a minute the first time, `make test` a few, and both a second later. That needs
 # make, python3 and apt as root; without root, the commands to run with `sudo` are printed.
 
 # What developers need has an environment of its own, what running needs another.
