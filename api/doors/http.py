@@ -69,7 +69,7 @@ class HttpDoor:
         """Route the operations of modules but those of the owner of the host, path by path in order."""
         by_path: dict[str, list[Operation[Any]]] = {}
         for each in chain.from_iterable(map(operations_of, nouns)):
-            if not each.owners:
+            if not each.callers.owners:
                 by_path.setdefault(each.path, []).append(each)
         for path, there in by_path.items():
             endpoints = (Endpoint(path, each.method.lower(), each.function, _declared(each)) for each in there)
@@ -80,7 +80,7 @@ class HttpDoor:
 
         Raises TypeError for one of the owner of the host.
         """
-        if owners := [each.id for each in operations if each.owners]:
+        if owners := [each.id for each in operations if each.callers.owners]:
             raise TypeError(f"{owners[0]} is the owner's alone: HTTP leads to no such operation")
         return _Resource(self._responder, operations)
 
@@ -94,21 +94,21 @@ class HttpDoor:
         span: Callable[[str], Span] | None = None,
     ) -> R:
         """Perform an operation for the caller of a request. Raises ApiError."""
-        if operation.limited:
+        if operation.callers.limited:
             self._limits.limit_address(req, resp)
         caller = self._caller(req, operation)
-        if operation.limited and caller is not None:
+        if operation.callers.limited and caller is not None:
             self._limits.limit_account(caller, resp)
         query = Query({each.name: req.get_param(each.name) or "" for each in operation.parameters})
         call = call_of(req, resp, self._service, self._limits, caller)
         return operation.perform(call, names, document, span, query)
 
     def _caller(self, req: falcon.Request, operation: Operation[Any]) -> Caller | None:
-        if operation.security in {"public", "own token"}:
+        if operation.callers.security in {"public", "own token"}:
             return None
-        if operation.session:
+        if operation.callers.session:
             return self._access.session(req)
-        return self._access.caller(req) if operation.security == "bearer" else self._access.optional_caller(req)
+        return self._access.caller(req) if operation.callers.security == "bearer" else self._access.optional_caller(req)
 
     def _responder(self, operation: Operation[Any]) -> Callable[..., None]:
         def respond(req: falcon.Request, resp: falcon.Response, **names: str) -> None:
@@ -116,10 +116,10 @@ class HttpDoor:
                 self._answer_page(req, resp, operation, names)
                 return
             result = self.perform(req, resp, operation, names, partial(_sent, req, operation))
-            if operation.once:
+            if operation.success.once:
                 resp.cache_control = ["no-store"]
             if operation.record is None:
-                resp.status = operation.status
+                resp.status = operation.success.status
             elif isinstance(result, Download):
                 answer_download(req, resp, result)
             elif operation.whole is not None:
@@ -127,7 +127,7 @@ class HttpDoor:
                 rows = {operation.whole.key: [shown(each) for each in result]}
                 answer(resp, list_model_of(operation.record, operation.whole)(**rows))
             else:
-                answer(resp, model_of(operation.record).showing(result), status=operation.status)
+                answer(resp, model_of(operation.record).showing(result), status=operation.success.status)
 
         return respond
 
@@ -197,8 +197,8 @@ def _declared(operation: Operation[Any]) -> Declared:
         body=body,
         body_required=operation.body_required or must_have,
         parameters=(*operation.parameters, *parameters, *(KEY_PARAMETERS if operation.submits else ())),
-        security="bearer" if operation.security == "own token" else operation.security,
-        counted=operation.security != "public" or not operation.limited,
+        security="bearer" if operation.callers.security == "own token" else operation.callers.security,
+        counted=operation.callers.security != "public" or not operation.callers.limited,
         changes=operation.changes,
         tag=operation.tag,
     )
@@ -207,14 +207,14 @@ def _declared(operation: Operation[Any]) -> Declared:
 def _answers(operation: Operation[Any]) -> tuple[tuple[Answer, ...], tuple[str, ...], tuple[Parameter, ...]]:
     """Return the answers of an operation, and the errors and parameters that such answers bring."""
     if operation.record is Download:
-        return download_answers(operation.answer), DOWNLOAD_ERRORS, RANGE_PARAMETERS
+        return download_answers(operation.success.about), DOWNLOAD_ERRORS, RANGE_PARAMETERS
     model: Any = None if operation.record is None else model_of(operation.record)
     if operation.whole is not None:
         model = list_model_of(operation.record, operation.whole)
     elif operation.lists:
-        page = Answer(operation.status, operation.answer, PageRecord[model])
+        page = Answer(operation.success.status, operation.success.about, PageRecord[model])
         return (page,), PAGE_ERRORS, PAGE_PARAMETERS
-    return (Answer(operation.status, operation.answer, model),), (), ()
+    return (Answer(operation.success.status, operation.success.about, model),), (), ()
 
 
 def download_answers(description: str) -> tuple[Answer, Answer]:

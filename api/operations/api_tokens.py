@@ -7,7 +7,19 @@ from datetime import datetime  # noqa: TC003 - the annotations of bodies are rea
 from typing import TYPE_CHECKING, Annotated, Self
 
 from api.errors.catalog import ApiError
-from api.operations.operation import DELETE, GET, POST, Call, Whole, operation, owners_operation
+from api.operations.operation import (
+    ACCOUNT,
+    DELETE,
+    GET,
+    POST,
+    SIGNED_IN,
+    Call,
+    Whole,
+    done,
+    operation,
+    owners_operation,
+    shown_once,
+)
 from api.operations.things import (
     NAMED_USER,
     USER,
@@ -126,7 +138,7 @@ class UserTokenCreateRequest:
 ApiTokenList = Annotated[list[ApiToken], Whole("The caller's API keys.", "ApiTokenListResponse", "api_tokens")]
 
 
-@operation("listApiTokens", GET, _API_TOKENS, "The API keys.", limited=True)
+@operation("listApiTokens", GET, _API_TOKENS, "The API keys.", callers=ACCOUNT)
 def list_api_tokens(call: Call, user: ThisUser) -> ApiTokenList:
     """List the caller's API keys that are not revoked, newest first."""
     return [ApiToken.of(call.storage, each) for each in call.storage.tokens.api_keys(user.id)]
@@ -136,12 +148,9 @@ def list_api_tokens(call: Call, user: ThisUser) -> ApiTokenList:
     "createApiToken",
     POST,
     _API_TOKENS,
-    "The API key, shown only now, and its record.",
-    status=201,
+    shown_once("The API key, shown only now, and its record.", status=201),
     errors=("organization_not_found", "pipeline_not_found"),
-    session=True,
-    limited=True,
-    once=True,
+    callers=SIGNED_IN,
 )
 def create_api_token(call: Call, user: ThisUser, body: ApiTokenCreateRequest) -> ApiTokenCreateResponse:
     """Create an API key; needs a session token."""
@@ -180,10 +189,9 @@ def _only(storage: Storage, limits: TokenLimits) -> str | None:
     "revokeApiToken",
     DELETE,
     f"{_API_TOKENS}/{{id}}",
-    "The API key is revoked.",
-    status=204,
+    done("The API key is revoked."),
     errors=("api_token_not_found",),
-    limited=True,
+    callers=ACCOUNT,
 )
 def revoke_api_token(call: Call, user: ThisUser, id: str) -> None:
     """Revoke one of the caller's API keys."""

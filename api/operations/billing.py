@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Self
 
 from api.errors.catalog import ApiError
-from api.operations.operation import DELETE, GET, POST, Call, Span, operation, owners_operation
+from api.operations.operation import ACCOUNT, DELETE, GET, POST, Call, Span, operation, owners_operation
 from api.operations.things import BILLING, ThisMembership
 from storage import (
     Coupon,
@@ -105,7 +105,7 @@ class RedeemCouponResponse:
     role=Role.ADMIN,
     errors=tuple(_REFUSALS.values()),
     tag="coupons",
-    limited=True,  # guessing codes is limited like guessing credentials
+    callers=ACCOUNT,  # guessing codes is limited like guessing credentials
 )
 def redeem_coupon(call: Call, membership: ThisMembership, body: RedeemCouponRequest) -> RedeemCouponResponse:
     """Redeem a coupon for the organization, once; needs the role admin."""

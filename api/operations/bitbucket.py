@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 from actors.source_hosts import ConnectRefused, HostError, HostNotConfigured
 from api.errors.catalog import ApiError
-from api.operations.operation import DELETE, GET, POST, Call, Found, Membership, Whole, operation
+from api.operations.operation import DELETE, GET, POST, Call, Found, Membership, Whole, created, done, operation
 from api.operations.things import ORGANIZATION, ThisMembership, ThisUser, member_organization
 from storage import HostConnectedElsewhere, HostConnection, Role, immutable
 
@@ -124,8 +124,7 @@ def get_oauth_url(call: Call, user: ThisUser, member: ThisMembership) -> Bitbuck
     "connectBitbucket",
     POST,
     "/api/v0/integrations/bitbucket/connect",
-    "The workspaces are connected.",
-    status=201,
+    created("The workspaces are connected."),
     errors=(
         "organization_not_found",
         "insufficient_org_role",
@@ -167,7 +166,7 @@ def list_workspaces(call: Call, member: ThisMembership) -> WorkspaceList:
     return [BitbucketWorkspaceRecord.of(each) for each in found]
 
 
-@operation("disconnectBitbucket", DELETE, _WORKSPACE, "The workspace is disconnected.", status=204, role=Role.ADMIN)
+@operation("disconnectBitbucket", DELETE, _WORKSPACE, done("The workspace is disconnected."), role=Role.ADMIN)
 def disconnect_workspace(call: Call, connection: _ThisWorkspace) -> None:
     """Disconnect a workspace; needs the role admin.
 

@@ -12,7 +12,19 @@ from api.builds.bodies import (  # noqa: TC001 - read in hints
     StartBuildRequest,
 )
 from api.errors.catalog import ApiError
-from api.operations.operation import GET, POST, PUT, Call, Span, operation, owners_operation
+from api.operations.operation import (
+    GET,
+    POST,
+    PUT,
+    READERS,
+    STARTERS,
+    Call,
+    Span,
+    created,
+    operation,
+    owners_operation,
+    shown_once,
+)
 from api.operations.things import (
     BUILD,
     ORGANIZATION,
@@ -24,7 +36,7 @@ from api.operations.things import (
     ThisPipeline,
     ThisUser,
 )
-from storage import ApprovalNotAwaited, BuildState, Page, Priority, Scope, document_of, immutable, showing
+from storage import ApprovalNotAwaited, BuildState, Page, Priority, document_of, immutable, showing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -121,14 +133,14 @@ def build_document(build: Build) -> dict[str, object]:
     return document_of(BuildRecord.of(build))
 
 
-@operation("listBuilds", GET, _BUILDS, "A page of builds.", security="optional")
+@operation("listBuilds", GET, _BUILDS, "A page of builds.", callers=READERS)
 def list_builds(call: Call, pipeline: ReadablePipeline, span: Span) -> Page[BuildRecord]:
     """List the pipeline's builds, newest first."""
     page = call.storage.builds.page(pipeline.id, span.limit, span.after)
     return Page(tuple(_record(call, each) for each in page.rows), page.next_key)
 
 
-@operation("createBuild", POST, _BUILDS, _CREATED, status=201, errors=_NOT_CREATED, scope=Scope.START)
+@operation("createBuild", POST, _BUILDS, created(_CREATED), errors=_NOT_CREATED, callers=STARTERS)
 def create_build(call: Call, pipeline: ThisPipeline, submission: Submission[CreateBuildRequest]) -> BuildRecord:
     """Create a build; any member can.
 
@@ -142,11 +154,10 @@ def create_build(call: Call, pipeline: ThisPipeline, submission: Submission[Crea
     "startBuild",
     POST,
     f"{PIPELINE}/start",
-    _CREATED,
-    status=201,
+    created(_CREATED),
     errors=(*_NO_ROOM, "repository_not_connected", "draining"),
     body_required=False,
-    scope=Scope.START,
+    callers=STARTERS,
 )
 def start_build(call: Call, pipeline: ThisPipeline, submission: Submission[StartBuildRequest]) -> BuildRecord:
     """Build a branch, tag, commit or pull request of the connected repository; any member can.
@@ -162,10 +173,9 @@ def start_build(call: Call, pipeline: ThisPipeline, submission: Submission[Start
     "createBuildBySource",
     POST,
     f"{ORGANIZATION}/builds",
-    _CREATED,
-    status=201,
+    created(_CREATED),
     errors=("pipeline_not_found", *_NOT_CREATED),
-    scope=Scope.START,
+    callers=STARTERS,
 )
 def create_build_by_source(
     call: Call, member: ThisMembership, submission: Submission[CreateRepoBuildRequest]
@@ -178,13 +188,13 @@ def create_build_by_source(
     return _record(call, call.creation.create_by_source(call, member.organization, submission))
 
 
-@operation("getBuild", GET, BUILD, "The build.", security="optional")
+@operation("getBuild", GET, BUILD, "The build.", callers=READERS)
 def get_build(call: Call, build: ReadableBuild) -> BuildRecord:
     """Get a build."""
     return _record(call, build)
 
 
-@operation("cancelBuild", PUT, f"{BUILD}/cancel", "The build after the cancel.", scope=Scope.START)
+@operation("cancelBuild", PUT, f"{BUILD}/cancel", "The build after the cancel.", callers=STARTERS)
 def cancel_build(call: Call, build: ThisBuild) -> BuildRecord:
     """Cancel a build; a finished build stays unchanged."""
     from actors import EngineBusy  # noqa: PLC0415 - the engine takes long to import
@@ -215,11 +225,10 @@ def approve_build(call: Call, build: ThisBuild) -> BuildRecord:
     "rebuildBuild",
     POST,
     f"{BUILD}/rebuild",
-    _CREATED,
-    status=201,
+    created(_CREATED),
     errors=NOT_REPEATED,
     body_required=False,
-    scope=Scope.START,
+    callers=STARTERS,
 )
 def rebuild_build(
     call: Call, pipeline: ThisPipeline, build: ThisBuild, submission: Submission[RebuildRequest]
@@ -233,7 +242,7 @@ def rebuild_build(
     return _record(call, call.creation.rebuild(call, pipeline, build, submission))
 
 
-@operation("retryBuild", POST, f"{BUILD}/retry", "The build, which runs again.", errors=NOT_RETRIED, scope=Scope.START)
+@operation("retryBuild", POST, f"{BUILD}/retry", "The build, which runs again.", errors=NOT_RETRIED, callers=STARTERS)
 def retry_build(call: Call, build: ThisBuild) -> BuildRecord:
     """Run again what did not pass in a finished build, in that build; any member can.
 
@@ -281,7 +290,7 @@ class LogTokenResponse:
     expires_at: datetime
 
 
-@operation("getBuildLogToken", GET, f"{BUILD}/log-token", "The token.", once=True, tag="logs")
+@operation("getBuildLogToken", GET, f"{BUILD}/log-token", shown_once("The token."), tag="logs")
 def get_log_token(call: Call, build: ThisBuild, user: ThisUser) -> LogTokenResponse:
     """Get a token for the logs of all jobs of a build, valid for an hour."""
     from api.signing import LogGrant  # noqa: PLC0415 - a library for signatures, which no command needs

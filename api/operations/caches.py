@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from api.operations.operation import DELETE, GET, Call, Whole, operation, owners_operation
+from api.operations.operation import DELETE, GET, Call, Whole, done, operation, owners_operation
 from api.operations.things import ORGANIZATION, PIPELINE, ThisMembership, ThisPipeline, member_organization
 from storage import CacheEntry, Role, described, immutable
 
@@ -43,7 +43,7 @@ def list_caches(call: Call, member: ThisMembership) -> CacheList:
     return call.storage.cache.entries(member.organization.slug)
 
 
-@operation("clearPipelineCache", DELETE, f"{PIPELINE}/cache", "The cache is empty.", status=204, role=Role.ADMIN)
+@operation("clearPipelineCache", DELETE, f"{PIPELINE}/cache", done("The cache is empty."), role=Role.ADMIN)
 def clear_pipeline_cache(call: Call, member: ThisMembership, pipeline: ThisPipeline) -> None:
     """Empty the cache of a pipeline; needs the role admin.
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from api.errors.catalog import ApiError
-from api.operations.operation import POST, Call, operation
+from api.operations.operation import POST, SIGNED_IN, VISITORS, Call, done, operation, shown_once
 from api.operations.things import AUTH, ThisUser
 from storage import immutable
 
@@ -21,26 +21,19 @@ _V0 = f"{AUTH}/cli"
 _V2 = "/api/v2/auth/cli"
 
 _transfer_operation = partial(
-    operation,
-    method=POST,
-    answer="The session can be claimed with the nonce.",
-    status=204,
-    session=True,
-    limited=True,
+    operation, method=POST, answer=done("The session can be claimed with the nonce."), callers=SIGNED_IN
 )
 """Declare an operation of a person who hands a session over."""
 
-_code_operation = partial(operation, method=POST, answer="The code.", session=True, limited=True, once=True)
+_code_operation = partial(operation, method=POST, answer=shown_once("The code."), callers=SIGNED_IN)
 """Declare one that issues a code for a session."""
 
 _claim_operation = partial(
     operation,
     method=POST,
-    answer="The session.",
+    answer=shown_once("The session."),
     errors=("cli_code_invalid", "rate_limited"),
-    security="public",
-    limited=True,
-    once=True,
+    callers=VISITORS,
 )
 """Declare an operation of a command line that takes a session."""
 

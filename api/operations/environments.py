@@ -13,7 +13,7 @@ from api.builds.bodies import RollBackRequest  # noqa: TC001 - read in hints, an
 from api.errors.catalog import ApiError
 from api.operations.builds import NOT_REPEATED, BuildRecord
 from api.operations.jobs import JobRecord, job_record
-from api.operations.operation import DELETE, GET, PATCH, POST, Call, Found, HostOwner, Span, operation
+from api.operations.operation import DELETE, GET, PATCH, POST, Call, Found, HostOwner, Span, created, done, operation
 from api.operations.things import JOB, ORGANIZATION, ThisBuild, ThisJob, ThisMembership
 from storage import (
     GATE_SECONDS,
@@ -93,8 +93,7 @@ def list_environments(call: Call, member: ThisMembership, span: Span) -> Page[En
     "createEnvironment",
     POST,
     _ENVIRONMENTS,
-    "The environment.",
-    status=201,
+    created("The environment."),
     role=Role.ADMIN,
     errors=("environment_exists", "too_many_environments"),
 )
@@ -125,8 +124,7 @@ def list_deployments(call: Call, environment: ThisEnvironment, span: Span) -> Pa
     "rollBackEnvironment",
     POST,
     f"{_ENVIRONMENT}/rollback",
-    "The build that repeats the earlier one.",
-    status=201,
+    created("The build that repeats the earlier one."),
     errors=("nothing_to_roll_back", *NOT_REPEATED),
     body_required=False,
 )
@@ -156,7 +154,7 @@ def update_environment(call: Call, environment: ThisEnvironment, body: UpdateEnv
     return changed
 
 
-@operation("deleteEnvironment", DELETE, _ENVIRONMENT, "The environment is deleted.", status=204, role=Role.ADMIN)
+@operation("deleteEnvironment", DELETE, _ENVIRONMENT, done("The environment is deleted."), role=Role.ADMIN)
 def delete_environment(call: Call, environment: ThisEnvironment) -> None:
     """Delete an environment; needs the role admin. Jobs that name it fail from now on.
 

@@ -9,7 +9,20 @@ from typing import TYPE_CHECKING, Annotated
 
 from actors.source_hosts import GITHUB, HostError
 from api.errors.catalog import ApiError
-from api.operations.operation import DELETE, GET, POST, PUT, Call, Found, Refused, Whole, operation, owners_operation
+from api.operations.operation import (
+    DELETE,
+    GET,
+    POST,
+    PUT,
+    Call,
+    Found,
+    Refused,
+    Whole,
+    created,
+    done,
+    operation,
+    owners_operation,
+)
 from api.operations.things import ORGANIZATION, ThisMembership, ThisUser
 from storage import HostConnectedElsewhere, HostConnection, Role, immutable, showing, shown_as
 
@@ -159,8 +172,7 @@ def list_installations(call: Call, member: ThisMembership) -> InstallationList:
     "connectGithubInstallation",
     POST,
     _INSTALLATIONS,
-    "The installation.",
-    status=201,
+    created("The installation."),
     role=Role.ADMIN,
     errors=(
         "github_installation_id_invalid",
@@ -197,8 +209,7 @@ def connect_installation(
     "disconnectGithubInstallation",
     DELETE,
     _INSTALLATION,
-    "The installation does not belong to the organization.",
-    status=204,
+    done("The installation does not belong to the organization."),
     role=Role.ADMIN,
     errors=("github_installation_not_found",),
 )

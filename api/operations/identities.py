@@ -6,7 +6,7 @@ from datetime import datetime  # noqa: TC003 - the model of a record reads the a
 from typing import Annotated
 
 from api.errors.catalog import ApiError
-from api.operations.operation import DELETE, GET, Call, Whole, operation
+from api.operations.operation import ACCOUNT, DELETE, GET, Call, Whole, done, operation
 from api.operations.things import USER, ThisUser
 from storage import LastIdentity, example, immutable, showing
 
@@ -32,7 +32,7 @@ IdentityList = Annotated[
 ]
 
 
-@operation("listIdentities", GET, _IDENTITIES, "The identities.", limited=True)
+@operation("listIdentities", GET, _IDENTITIES, "The identities.", callers=ACCOUNT)
 def list_identities(call: Call, user: ThisUser) -> IdentityList:
     """List the identities with which the caller signs in at providers."""
     name_of = call.later.identities.name_of
@@ -44,10 +44,9 @@ def list_identities(call: Call, user: ThisUser) -> IdentityList:
     "deleteIdentity",
     DELETE,
     f"{_IDENTITIES}/{{id}}",
-    "Nobody can sign in with it to this account.",
-    status=204,
+    done("Nobody can sign in with it to this account."),
     errors=("identity_not_found", "identity_last_credential"),
-    limited=True,
+    callers=ACCOUNT,
 )
 def delete_identity(call: Call, user: ThisUser, id: str) -> None:
     """Delete an identity.

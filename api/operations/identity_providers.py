@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Annotated
 
 from api.errors.catalog import ApiError
-from api.operations.operation import GET, POST, Call, Whole, operation
+from api.operations.operation import ANYBODY, GET, POST, VISITORS, Call, Whole, operation, shown_once
 from api.operations.things import AUTH
 from api.sign_in.answers import AuthTokenResponse
 from api.sign_in.providers.provider import CodeExchange, ProviderError
@@ -110,7 +110,7 @@ ProviderList = Annotated[
 ]
 
 
-@operation("listAuthProviders", GET, f"{AUTH}/providers", "The providers.", security="public")
+@operation("listAuthProviders", GET, f"{AUTH}/providers", "The providers.", callers=ANYBODY)
 def list_providers(call: Call) -> ProviderList:
     """List the identity providers that people may sign in with."""
     sign_in = call.later.provider_sign_in
@@ -120,36 +120,25 @@ def list_providers(call: Call) -> ProviderList:
         return [AuthProviderRecord.of(each, connection) for each in sign_in.providers.all]
 
 
-@operation("authGoogle", POST, f"{AUTH}/google", _SIGNED_IN, errors=_ERRORS, security="public", limited=True, once=True)
+@operation("authGoogle", POST, f"{AUTH}/google", shown_once(_SIGNED_IN), errors=_ERRORS, callers=VISITORS)
 def sign_in_with_google(call: Call, body: AuthGoogleRequest) -> AuthTokenResponse:
     """Sign in with a code from Google; who has no account gets one, if the service permits it."""
     return _signed_in(call, call.later.identities.google, "google", body)
 
 
-@operation(
-    "authGoogleV2", POST, f"{_V2}/google", _SIGNED_IN, errors=_ERRORS, security="public", limited=True, once=True
-)
+@operation("authGoogleV2", POST, f"{_V2}/google", shown_once(_SIGNED_IN), errors=_ERRORS, callers=VISITORS)
 def sign_in_with_google_v2(call: Call, body: AuthGoogleRequest) -> AuthTokenResponse:
     """Sign in with a code from Google, as in version 0."""
     return _signed_in(call, call.later.identities.google, "google", body)
 
 
-@operation("authGithub", POST, f"{AUTH}/github", _SIGNED_IN, errors=_ERRORS, security="public", limited=True, once=True)
+@operation("authGithub", POST, f"{AUTH}/github", shown_once(_SIGNED_IN), errors=_ERRORS, callers=VISITORS)
 def sign_in_with_github(call: Call, body: AuthGithubRequest) -> AuthTokenResponse:
     """Sign in with a code from GitHub; who has no account gets one, if the service permits it."""
     return _signed_in(call, call.later.identities.github, "github", body)
 
 
-@operation(
-    "authOidc",
-    POST,
-    f"{AUTH}/oidc/{{provider}}",
-    _SIGNED_IN,
-    errors=_ERRORS,
-    security="public",
-    limited=True,
-    once=True,
-)
+@operation("authOidc", POST, f"{AUTH}/oidc/{{provider}}", shown_once(_SIGNED_IN), errors=_ERRORS, callers=VISITORS)
 def sign_in_with_oidc(call: Call, provider: str, body: AuthOidcRequest) -> AuthTokenResponse:
     """Sign in with a code from an OpenID Connect issuer.
 

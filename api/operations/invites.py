@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Self
 import storage
 from api.errors.catalog import ApiError
 from api.operations.members import parse_role
-from api.operations.operation import DELETE, GET, POST, Call, Whole, operation
+from api.operations.operation import ACCOUNT, DELETE, GET, POST, Call, Whole, done, operation, shown_once
 from api.operations.things import ORGANIZATION, ThisMembership, ThisUser
 from storage import (
     EmailInvalid,
@@ -75,11 +75,9 @@ def list_invites(call: Call, membership: ThisMembership) -> InviteList:
     "createInvite",
     POST,
     _INVITES,
-    "The invite with its token, which is shown only now.",
-    status=201,
+    shown_once("The invite with its token, which is shown only now.", status=201),
     role=Role.ADMIN,
     errors=("invalid_role", "invite_invalid", "rate_limited"),
-    once=True,
 )
 def create_invite(call: Call, membership: ThisMembership, user: ThisUser, body: CreateInviteRequest) -> Invite:
     """Invite an e-mail address; the service e-mails the token if it can."""
@@ -105,8 +103,7 @@ def create_invite(call: Call, membership: ThisMembership, user: ThisUser, body: 
     "revokeInvite",
     DELETE,
     f"{_INVITES}/{{id}}",
-    "The invite is revoked.",
-    status=204,
+    done("The invite is revoked."),
     role=Role.ADMIN,
     errors=("invite_not_found",),
 )
@@ -122,7 +119,7 @@ def revoke_invite(call: Call, membership: ThisMembership, id: str) -> None:
     "/api/v0/invites/accept",
     "The organization, of which the caller is now a member.",
     errors=("invite_unacceptable",),
-    limited=True,
+    callers=ACCOUNT,
 )
 def accept_invite(call: Call, user: ThisUser, body: AcceptInviteRequest) -> Organization:
     """Accept an invite that was sent to the caller's e-mail address."""

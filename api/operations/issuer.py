@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from api.operations.operation import GET, Call, operation
+from api.operations.operation import ANYBODY, GET, Call, operation
 from storage import example, immutable
 
 _WELL_KNOWN = "/.well-known"
@@ -48,7 +48,7 @@ class KeySetRecord:
     keys: tuple[KeyRecord, ...]
 
 
-@operation("getIssuer", GET, f"{_WELL_KNOWN}/openid-configuration", "The document.", security="public")
+@operation("getIssuer", GET, f"{_WELL_KNOWN}/openid-configuration", "The document.", callers=ANYBODY)
 def get_issuer(call: Call) -> IssuerRecord:
     """Describe the service as the issuer of its jobs' identity tokens, for services that trust them."""
     url = call.service.url
@@ -63,7 +63,7 @@ def get_issuer(call: Call) -> IssuerRecord:
     )
 
 
-@operation("listIssuerKeys", GET, _KEYS, "The keys.", security="public")
+@operation("listIssuerKeys", GET, _KEYS, "The keys.", callers=ANYBODY)
 def list_issuer_keys(call: Call) -> KeySetRecord:
     """List the public keys of identity tokens.
 
@@ -72,7 +72,7 @@ def list_issuer_keys(call: Call) -> KeySetRecord:
     return _key_set(call.storage.issuer_keys.public())
 
 
-@operation("listProvenanceKeys", GET, _PROVENANCE_KEYS, "The keys.", security="public")
+@operation("listProvenanceKeys", GET, _PROVENANCE_KEYS, "The keys.", callers=ANYBODY)
 def list_provenance_keys(call: Call) -> KeySetRecord:
     """List the public keys by which provenance of artifacts is verified.
 

@@ -8,9 +8,9 @@ from api.engine import waiting_reason
 from api.errors.catalog import ApiError
 from api.openapi.operations import Parameter
 from api.operations.builds import NOT_RETRIED, BuildRecord, pending_reason
-from api.operations.operation import GET, POST, Call, Query, Span, operation
+from api.operations.operation import GET, POST, READERS, STARTERS, Call, Query, Span, operation
 from api.operations.things import BUILD, JOB, ReadableBuild, ReadableJob, ThisBuild, ThisJob, job_in_build
-from storage import AnnotationLevel, Gate, JobState, Page, Scope, example, immutable, showing
+from storage import AnnotationLevel, Gate, JobState, Page, example, immutable, showing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -138,7 +138,7 @@ class AnnotationRecord:
 JobList = Annotated[list[JobRecord], "Every job of a build, in topological order."]
 
 
-@operation("listJobs", GET, f"{BUILD}/jobs", "The jobs.", security="optional")
+@operation("listJobs", GET, f"{BUILD}/jobs", "The jobs.", callers=READERS)
 def list_jobs(call: Call, build: ReadableBuild) -> JobList:
     """List a build's jobs in topological order."""
     jobs = call.storage.jobs.of_build(build.id)
@@ -149,13 +149,13 @@ def list_jobs(call: Call, build: ReadableBuild) -> JobList:
     return [_record(call, job, waits, positions.get(job.id), gates.get(job.id)) for job in jobs]
 
 
-@operation("getJob", GET, JOB, "The job.", security="optional")
+@operation("getJob", GET, JOB, "The job.", callers=READERS)
 def get_job(call: Call, build: ReadableBuild, job: ReadableJob) -> JobRecord:
     """Get a job."""
     return job_record(call, build, job.uuid)
 
 
-@operation("getJobOutputs", GET, f"{JOB}/outputs", "The outputs.", security="optional")
+@operation("getJobOutputs", GET, f"{JOB}/outputs", "The outputs.", callers=READERS)
 def get_job_outputs(call: Call, build: ReadableBuild, job: ReadableJob) -> OutputsRecord:  # noqa: ARG001 - it gives the job
     """Get the variables that a job gives to those that need it, as its command wrote them.
 
@@ -165,7 +165,7 @@ def get_job_outputs(call: Call, build: ReadableBuild, job: ReadableJob) -> Outpu
     return OutputsRecord({}, None) if outputs is None else OutputsRecord(outputs.variables, outputs.error)
 
 
-@operation("listBuildSummaries", GET, f"{BUILD}/summaries", "A page of summaries.", security="optional")
+@operation("listBuildSummaries", GET, f"{BUILD}/summaries", "A page of summaries.", callers=READERS)
 def list_build_summaries(call: Call, build: ReadableBuild, span: Span) -> Page[SummaryRecord]:
     """List the summaries that the jobs of a build have written, in the order of the jobs.
 
@@ -182,9 +182,9 @@ def list_build_summaries(call: Call, build: ReadableBuild, span: Span) -> Page[S
     GET,
     f"{BUILD}/annotations",
     "A page of annotations.",
-    security="optional",
     errors=("invalid_filter",),
     parameters=_FILTERS,
+    callers=READERS,
 )
 def list_build_annotations(call: Call, build: ReadableBuild, span: Span, query: Query) -> Page[AnnotationRecord]:
     """List the remarks of a build's jobs on places in the repository, in the order of the jobs' ends.
@@ -199,9 +199,7 @@ def list_build_annotations(call: Call, build: ReadableBuild, span: Span, query: 
     return Page(tuple(map(AnnotationRecord.of, page.rows)), page.next_key)
 
 
-@operation(
-    "retryJob", POST, f"{JOB}/retry", "The build, in which it runs again.", errors=NOT_RETRIED, scope=Scope.START
-)
+@operation("retryJob", POST, f"{JOB}/retry", "The build, in which it runs again.", errors=NOT_RETRIED, callers=STARTERS)
 def retry_job(call: Call, build: ThisBuild, job: ThisJob) -> BuildRecord:
     """Run a job of a finished build, such as a cell of a matrix, again; any member can.
 

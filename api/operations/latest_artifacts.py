@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from api.errors.catalog import ApiError
 from api.openapi.operations import Parameter
 from api.operations.artifacts import ArtifactRecord, file_of, page_of
-from api.operations.operation import GET, Call, Download, Query, Span, operation
+from api.operations.operation import GET, READERS, Call, Download, Query, Span, operation
 from api.operations.things import PIPELINE, PublishedPipeline, is_member
 from storage import Artifact, Page, showing
 
@@ -35,13 +35,7 @@ _ERRORS = ("build_not_found", "artifact_expired")
 
 
 @operation(
-    "listLatestArtifacts",
-    GET,
-    _LATEST,
-    "A page of artifacts.",
-    errors=_ERRORS,
-    parameters=(_BRANCH,),
-    security="optional",
+    "listLatestArtifacts", GET, _LATEST, "A page of artifacts.", errors=_ERRORS, parameters=(_BRANCH,), callers=READERS
 )
 def list_latest_artifacts(call: Call, pipeline: PublishedPipeline, span: Span, query: Query) -> Page[ArtifactRecord]:
     """List the artifacts of the latest build of a branch that passed.
@@ -61,7 +55,7 @@ def list_latest_artifacts(call: Call, pipeline: PublishedPipeline, span: Span, q
     "The file.",
     errors=(*_ERRORS, "artifact_not_found"),
     parameters=(_PATH, _BRANCH, _STEP),
-    security="optional",
+    callers=READERS,
 )
 def download_latest_artifact(call: Call, pipeline: PublishedPipeline, query: Query) -> Download:
     """Download an artifact of the latest build of a branch that passed, or a range of it.

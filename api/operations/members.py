@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Self, assert_never
 
 from api.errors.catalog import ApiError
-from api.operations.operation import DELETE, GET, PATCH, POST, Call, Found, Whole, operation, owners_operation
+from api.operations.operation import DELETE, GET, PATCH, POST, Call, Found, Whole, done, operation, owners_operation
 from api.operations.things import ORGANIZATION, NamedUser, ThisMembership, ThisUser
 from storage import LastOwner, Member, MemberNotFound, Role, RoleInsufficient, described, immutable
 
@@ -81,8 +81,7 @@ def update_member(
     "removeOrgMember",
     DELETE,
     _MEMBER,
-    "The member is removed.",
-    status=204,
+    done("The member is removed."),
     errors=("member_not_found", "insufficient_org_role", "last_owner"),
 )
 def remove_member(call: Call, membership: ThisMembership, user: ThisUser, user_id: str) -> None:

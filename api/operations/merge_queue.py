@@ -7,7 +7,7 @@ from datetime import datetime  # noqa: TC003 - the model of a record reads the a
 from typing import TYPE_CHECKING, Annotated, Self
 
 from api.errors.catalog import ApiError
-from api.operations.operation import DELETE, GET, POST, Call, Found, operation
+from api.operations.operation import DELETE, GET, POST, Call, Found, created, done, operation
 from api.operations.things import REPOSITORY, ThisRepository
 from storage import (
     MergeQueued,
@@ -114,8 +114,7 @@ def list_merge_queue(call: Call, repository: ThisRepository) -> QueueEntryList:
     "addToMergeQueue",
     POST,
     _QUEUE,
-    "The entry.",
-    status=201,
+    created("The entry."),
     role=Role.ADMIN,
     errors=("already_in_merge_queue", "merge_queue_full"),
 )
@@ -140,7 +139,7 @@ def add_to_merge_queue(call: Call, repository: ThisRepository, body: AddToMergeQ
     return next(each for each in listed(call.storage, repository) if each.uuid == made.uuid)
 
 
-@operation("removeFromMergeQueue", DELETE, f"{_QUEUE}/{{entry}}", "The entry is removed.", status=204, role=Role.ADMIN)
+@operation("removeFromMergeQueue", DELETE, f"{_QUEUE}/{{entry}}", done("The entry is removed."), role=Role.ADMIN)
 def remove_from_merge_queue(call: Call, entry: ThisEntry) -> None:
     """Remove an entry from the merge queue, and cancel its builds; needs the role admin.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api.operations.operation import GET, operation
+from api.operations.operation import ANYBODY, GET, operation
 from storage import immutable
 
 
@@ -13,7 +13,7 @@ class PingRecord:
     status: str = "ok"
 
 
-@operation("ping", GET, "/api/v0/ping", "The API responds.", security="public")
+@operation("ping", GET, "/api/v0/ping", "The API responds.", callers=ANYBODY)
 def ping() -> PingRecord:
     """Check that the API responds."""
     return PingRecord()

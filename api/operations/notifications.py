@@ -17,6 +17,9 @@ from api.operations.operation import (
     Found,
     Membership,
     Span,
+    Success,
+    created,
+    done,
     operation,
     owners_operation,
 )
@@ -112,8 +115,7 @@ def list_notifications(call: Call, pipeline: ThisPipeline, span: Span) -> Page[N
     "createNotification",
     POST,
     _NOTIFICATIONS,
-    "The notification, and the secret that signs its deliveries.",
-    status=201,
+    created("The notification, and the secret that signs its deliveries."),
     role=Role.ADMIN,
     errors=("too_many_notifications",),
 )
@@ -150,7 +152,7 @@ def update_notification(call: Call, notification: ThisNotification, body: Update
     return changed
 
 
-@operation("deleteNotification", DELETE, _NOTIFICATION, "The notification is deleted.", status=204, role=Role.ADMIN)
+@operation("deleteNotification", DELETE, _NOTIFICATION, done("The notification is deleted."), role=Role.ADMIN)
 def delete_notification(call: Call, notification: ThisNotification) -> None:
     """Delete a notification and its deliveries; needs the role admin. What waits is not sent."""
     if not call.storage.notifications.remove(notification.id):
@@ -173,7 +175,7 @@ def rotate_notification_secret(call: Call, notification: ThisNotification) -> Cr
     return CreatedNotification.of(notification, secret)
 
 
-@operation("testNotification", POST, f"{_NOTIFICATION}/test", _SENT, status=202, role=Role.ADMIN)
+@operation("testNotification", POST, f"{_NOTIFICATION}/test", Success(_SENT, 202), role=Role.ADMIN)
 def test_notification(
     call: Call, member: ThisMembership, pipeline: ThisPipeline, notification: ThisNotification
 ) -> NotificationDelivery:
@@ -212,8 +214,7 @@ def list_notification_deliveries(call: Call, notification: ThisNotification, spa
     "redeliverNotification",
     POST,
     f"{_DELIVERIES}/{{delivery}}/redeliver",
-    _SENT,
-    status=202,
+    Success(_SENT, 202),
     role=Role.ADMIN,
     errors=("notification_delivery_not_found", "notification_without_endpoint"),
 )

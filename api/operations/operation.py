@@ -1,6 +1,6 @@
 """Operations: plain functions, each declared once with its path, role, errors, body and answer.
 
-    @operation("createSchedule", POST, f"{PIPELINE}/schedules", "The schedule.", status=201, role=Role.ADMIN)
+    @operation("createSchedule", POST, f"{PIPELINE}/schedules", created("The schedule."), role=Role.ADMIN)
     def create_schedule(call: Call, pipeline: ThisPipeline, body: CreateScheduleRequest) -> Schedule:
 
 The docstring is the operation's summary and description. A parameter is found by its type: the call; the part of a
@@ -379,20 +379,84 @@ class Found:
     errors: tuple[str, ...]
 
 
+@immutable
+class Callers:
+    """Those who may call an operation, whatever role it needs.
+
+    With the security ``optional`` nobody need say who calls, and the things of the path decide what that caller may
+    read; with ``public`` nobody is asked, and with ``own token`` the operation itself checks the token. With
+    ``session`` an API key is not enough. ``scope`` is the one that a token needs, by default that of a member's
+    reading, else ``admin``. A token for one pipeline or organization needs a path within it, unless the operation is
+    ``about_caller``. If they are ``limited``, their calls count for their address and their account. ``owners`` are
+    the owner of the host alone, without HTTP.
+    """
+
+    security: Security = "bearer"
+    session: bool = False
+    scope: Scope | None = None
+    about_caller: bool = False
+    limited: bool = False
+    owners: bool = False
+
+
+MEMBERS = Callers()
+"""Whoever has a token."""
+
+ACCOUNT = Callers(limited=True)
+"""The same, for what is worth guessing or repeating."""
+
+SIGNED_IN = Callers(session=True, limited=True)
+"""People with a session."""
+
+STARTERS = Callers(scope=Scope.START)
+"""Whoever has a token that may start builds."""
+
+READERS = Callers("optional")
+"""Everybody, for what the things of the path let them read."""
+
+ANYBODY = Callers("public")
+"""Everybody."""
+
+VISITORS = Callers("public", limited=True)
+"""Whoever is about to sign in."""
+
+_OWNER = Callers(owners=True)
+
+
+@immutable
+class Success:
+    """The answer of an operation that succeeds: a sentence about it, and its status.
+
+    One that is shown ``once`` has a secret, and nobody keeps it.
+    """
+
+    about: str
+    status: int = 200
+    once: bool = False
+
+
+def created(about: str) -> Success:
+    """Return the answer of an operation that makes something."""
+    return Success(about, 201)
+
+
+def done(about: str) -> Success:
+    """Return the answer of an operation that has nothing to say."""
+    return Success(about, 204)
+
+
+def shown_once(about: str, status: int = 200) -> Success:
+    """Return an answer with a secret."""
+    return Success(about, status, once=True)
+
+
 class Operation(Generic[R]):
     """A function with all that its doors need to know of it.
 
-    ``answer`` is a sentence about its result, for the document; ``status`` is that of success. ``role`` is the least
-    that a caller needs in the organization of the path. With the security ``optional`` nobody need say who calls,
-    and the things of the path decide what that caller may read; with ``public`` nobody is asked, and with ``own
-    token`` the operation itself checks the token. With ``session`` the caller needs a session; an API key is not
-    enough. ``scope`` is the one that a token needs, by default that of a member's reading, else ``admin``; a token for
-    one pipeline or organization needs a path within it, unless the operation is ``about_caller``. If it is
-    ``limited``, its calls count for their address and their account. An answer that is shown
-    ``once`` has a secret, and nobody keeps it. An ``owners`` operation is the owner's of the host alone, without
-    HTTP. Without a body that is not ``body_required`` there are none of its fields. ``parameters`` are those of the
-    query. If it ``changes`` something, the audit has it. ``tag`` is its part of the document, by default its
-    module.
+    ``success`` is its answer. ``role`` is the least that ``callers`` need in the organization of the path, ``scope``
+    the one that their tokens need. Without a body that is not ``body_required`` there are none of its fields.
+    ``parameters`` are those of the query. If it ``changes`` something, the audit has it. ``tag`` is its part of the
+    document, by default its module.
     """
 
     def __init__(
@@ -401,18 +465,11 @@ class Operation(Generic[R]):
         id: str,
         method: HTTPMethod,
         path: str,
-        answer: str,
+        success: Success,
         *,
-        status: int = 200,
         role: Role = Role.MEMBER,
         errors: tuple[str, ...] = (),
-        security: Security = "bearer",
-        session: bool = False,
-        scope: Scope | None = None,
-        about_caller: bool = False,
-        limited: bool = False,
-        once: bool = False,
-        owners: bool = False,
+        callers: Callers = MEMBERS,
         body_required: bool = True,
         parameters: tuple[Parameter, ...] = (),
         changes: bool = True,
@@ -422,16 +479,10 @@ class Operation(Generic[R]):
         self.id = id
         self.method = method
         self.path = path
-        self.answer = answer
-        self.status = status
+        self.success = success
         self.role = role
-        self.security = security
-        self.session = session
-        self.scope = scope or _usual_scope(method, role)
-        self.about_caller = about_caller
-        self.limited = limited
-        self.once = once
-        self.owners = owners
+        self.callers = callers
+        self.scope = callers.scope or _usual_scope(method, role)
         self.body_required = body_required
         self.parameters = parameters
         self.changes = changes
@@ -473,7 +524,7 @@ class Operation(Generic[R]):
     def errors(self) -> tuple[str, ...]:
         """The codes of the errors that only some operations have: those of the path, of the role, and its own."""
         role = ("insufficient_org_role",) if self.role is not Role.MEMBER else ()
-        session = ("session_required",) if self.session else ()
+        session = ("session_required",) if self.callers.session else ()
         own = self._own_errors
         key = tuple(each for each in KEY_ERRORS if each not in own) if self.submits else ()
         return tuple(dict.fromkeys((*session, *_errors(self.function), *role, *key, *own)))
@@ -497,7 +548,7 @@ class Operation(Generic[R]):
         for name, kind in parameters.items():
             if (found := _found(kind)) is not None:
                 arguments[name] = _find(found, call, names, things)
-        self._require_rights(call, things.values())
+        self.require_rights(call, things.values())
         of_call: dict[type, object] = {Call: call, Query: query}
         for name, kind in parameters.items():
             if kind is str:
@@ -511,7 +562,7 @@ class Operation(Generic[R]):
             arguments["submission" if self.submits else "body"] = taken(document(), self.body)
         return self.function(**arguments)
 
-    def _require_rights(self, call: Call, things: Iterable[Any]) -> None:
+    def require_rights(self, call: Call, things: Iterable[Any]) -> None:
         """Raise ApiError unless the caller's token and role allow this with the things of the path."""
         if isinstance(call.caller, Caller):
             self._require_scope(call.caller.limits, things)
@@ -522,7 +573,7 @@ class Operation(Generic[R]):
     def _require_scope(self, limits: TokenLimits, things: Iterable[Any]) -> None:
         if not limits.permit(self.scope):
             raise ApiError("token_scope", f"this needs a token of the scope {self.scope}")
-        if limits.of_one and not self.about_caller and not any(_within(limits, each) for each in things):
+        if limits.of_one and not self.callers.about_caller and not any(_within(limits, each) for each in things):
             raise ApiError("token_scope", "the token is for one pipeline or organization alone, and this is not in it")
 
 
@@ -549,38 +600,26 @@ def operation(
     id: str,
     method: HTTPMethod,
     path: str,
-    answer: str,
+    answer: str | Success,
     *,
-    status: int = 200,
     role: Role = Role.MEMBER,
     errors: tuple[str, ...] = (),
-    security: Security = "bearer",
-    session: bool = False,
-    scope: Scope | None = None,
-    about_caller: bool = False,
-    limited: bool = False,
-    once: bool = False,
+    callers: Callers = MEMBERS,
     body_required: bool = True,
     parameters: tuple[Parameter, ...] = (),
     changes: bool = True,
     tag: str = "",
 ) -> Callable[[Callable[..., R]], Operation[R]]:
-    """Make an operation of a function (`Operation`)."""
+    """Make an operation of a function (`Operation`); an ``answer`` that is a sentence has the status 200."""
     return lambda function: Operation(
         function,
         id,
         method,
         path,
-        answer,
-        status=status,
+        Success(answer) if isinstance(answer, str) else answer,
         role=role,
         errors=errors,
-        security=security,
-        session=session,
-        scope=scope,
-        about_caller=about_caller,
-        limited=limited,
-        once=once,
+        callers=callers,
         body_required=body_required,
         parameters=parameters,
         changes=changes,
@@ -590,7 +629,7 @@ def operation(
 
 def owners_operation(id: str, method: HTTPMethod, path: str) -> Callable[[Callable[..., R]], Operation[R]]:
     """Make an operation of the owner of the host; ``path`` has the names of the things that it is about."""
-    return lambda function: Operation(function, id, method, path, "", owners=True)
+    return lambda function: Operation(function, id, method, path, Success(""), callers=_OWNER)
 
 
 def _submitted(document: object, body: type[B]) -> Submission[B]:

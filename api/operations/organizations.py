@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 from api.body import ABSENT, FAIL_FAST, STRICT_SHELL, SUPERSEDED, given
 from api.errors.catalog import ApiError
-from api.operations.operation import GET, PATCH, POST, Call, Span, operation, owners_operation
+from api.operations.operation import GET, PATCH, POST, Call, Span, created, operation, owners_operation
 from api.operations.things import NAMED_USER, ORGANIZATION, NamedUser, ThisMembership, ThisUser
 from storage import (
     PROVIDERS,
@@ -110,12 +110,7 @@ def list_organizations(call: Call, user: ThisUser, span: Span) -> Page[Organizat
 
 
 @operation(
-    "createOrganization",
-    POST,
-    _ORGANIZATIONS,
-    "The organization.",
-    status=201,
-    errors=("organization_limit_reached",),
+    "createOrganization", POST, _ORGANIZATIONS, created("The organization."), errors=("organization_limit_reached",)
 )
 def create_organization(call: Call, user: ThisUser, body: CreateOrganizationRequest) -> Organization:
     """Create an organization, which the caller owns."""

@@ -9,7 +9,19 @@ from datetime import datetime  # noqa: TC003 - the model of a record reads the a
 from typing import TYPE_CHECKING, Annotated, Any
 
 from api.errors.catalog import ApiError
-from api.operations.operation import DELETE, GET, POST, Call, Whole, operation
+from api.operations.operation import (
+    ACCOUNT,
+    DELETE,
+    GET,
+    POST,
+    SIGNED_IN,
+    VISITORS,
+    Call,
+    Whole,
+    done,
+    operation,
+    shown_once,
+)
 from api.operations.things import AUTH, USER, ThisCaller, ThisUser
 from api.sign_in.answers import TokenResponse
 from api.sign_in.passkeys import (
@@ -68,11 +80,9 @@ class PasskeyRegisterFinalizeRequest:
     "passkeyRegisterOptions",
     POST,
     f"{_REGISTER}/options",
-    "The challenge.",
-    session=True,
-    limited=True,
-    once=True,
+    shown_once("The challenge."),
     changes=False,
+    callers=SIGNED_IN,
 )
 def begin_passkey(call: Call, caller: ThisCaller) -> PasskeyRegisterOptionsResponse:
     """Get a challenge for one more passkey of the caller; needs a session token."""
@@ -94,8 +104,7 @@ def begin_passkey(call: Call, caller: ThisCaller) -> PasskeyRegisterOptionsRespo
     f"{_REGISTER}/finalize",
     "The passkey.",
     errors=REGISTRATION_ERRORS,
-    session=True,
-    limited=True,
+    callers=SIGNED_IN,
 )
 def finish_passkey(call: Call, caller: ThisCaller, body: PasskeyRegisterFinalizeRequest) -> PasskeyRecord:
     """Add the passkey that answered a challenge to the caller's account; needs a session token."""
@@ -104,7 +113,7 @@ def finish_passkey(call: Call, caller: ThisCaller, body: PasskeyRegisterFinalize
     return showing(PasskeyRecord, passkeys.store(caller.user.id, handle, made, (body.nickname or "").strip()))
 
 
-@operation("listPasskeys", GET, _PASSKEYS, "The passkeys.", limited=True)
+@operation("listPasskeys", GET, _PASSKEYS, "The passkeys.", callers=ACCOUNT)
 def list_passkeys(call: Call, user: ThisUser) -> PasskeyList:
     """List the caller's passkeys, oldest first."""
     return [showing(PasskeyRecord, each) for each in call.storage.passkeys.of_user(user.id)]
@@ -114,10 +123,9 @@ def list_passkeys(call: Call, user: ThisUser) -> PasskeyList:
     "deletePasskey",
     DELETE,
     f"{_PASSKEYS}/{{uuid}}",
-    "The passkey is deleted.",
-    status=204,
+    done("The passkey is deleted."),
     errors=("passkey_not_found", "passkey_last_credential"),
-    limited=True,
+    callers=ACCOUNT,
 )
 def delete_passkey(call: Call, caller: ThisCaller, uuid: str) -> None:
     """Delete one of the caller's passkeys.
@@ -155,14 +163,12 @@ class PasskeyLoginFinalizeRequest:
     "passkeyLoginOptions",
     POST,
     f"{_LOGIN}/options",
-    "The challenge.",
+    shown_once("The challenge."),
     errors=("rate_limited",),
-    security="public",
-    limited=True,
-    once=True,
     body_required=False,
     changes=False,
     tag=_LOGIN_TAG,
+    callers=VISITORS,
 )
 def begin_login(call: Call, body: PasskeyLoginOptionsRequest) -> PasskeyChallengeResponse:  # noqa: ARG001 - it has no fields
     """Get a challenge that any passkey of this service may answer."""
@@ -173,12 +179,10 @@ def begin_login(call: Call, body: PasskeyLoginOptionsRequest) -> PasskeyChalleng
     "passkeyLoginFinalize",
     POST,
     f"{_LOGIN}/finalize",
-    "The session.",
+    shown_once("The session."),
     errors=("rate_limited", *SIGN_IN_ERRORS),
-    security="public",
-    limited=True,
-    once=True,
     tag=_LOGIN_TAG,
+    callers=VISITORS,
 )
 def finish_login(call: Call, body: PasskeyLoginFinalizeRequest) -> TokenResponse:
     """Sign in with the authenticator's answer to a challenge.

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from api.body import Submission  # noqa: TC001 - a parameter of operations
 from api.errors.catalog import ApiError
-from api.operations.operation import KEY_ERRORS, POST, Call, operation
+from api.operations.operation import ACCOUNT, KEY_ERRORS, POST, Call, operation
 from api.operations.things import BILLING, ThisMembership, ThisUser
 from api.payments.provider import KeyReused, PaymentProvider, ProviderFailed
 from storage import Role, immutable
@@ -44,7 +44,7 @@ class CheckoutResponse:
     "The page on which to pay.",
     role=Role.ADMIN,
     errors=("invalid_amount", "billing_unconfigured", "billing_provider_error", *KEY_ERRORS),
-    limited=True,
+    callers=ACCOUNT,
 )
 def create_checkout(
     call: Call, user: ThisUser, membership: ThisMembership, submission: Submission[CheckoutRequest]

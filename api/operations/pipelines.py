@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from api.body import ABSENT, FAIL_FAST, STRICT_SHELL, SUPERSEDED, given
 from api.errors.catalog import ApiError
-from api.operations.operation import DELETE, GET, PATCH, POST, Call, Span, operation
+from api.operations.operation import DELETE, GET, PATCH, POST, Call, Span, created, done, operation
 from api.operations.things import ORGANIZATION, PIPELINE, ThisMembership, ThisPipeline
 from storage import (
     CancelSuperseded,
@@ -93,7 +93,7 @@ def list_pipelines(call: Call, member: ThisMembership, span: Span) -> Page[Pipel
     return call.storage.pipelines.page(member.organization.id, span.limit, span.after)
 
 
-@operation("createPipeline", POST, _PIPELINES, "The pipeline.", status=201, errors=("pipeline_slug_taken",))
+@operation("createPipeline", POST, _PIPELINES, created("The pipeline."), errors=("pipeline_slug_taken",))
 def create_pipeline(call: Call, member: ThisMembership, body: CreatePipelineRequest) -> Pipeline:
     """Create a pipeline; any member can."""
     slug = slugify(body.name)
@@ -134,13 +134,7 @@ def update_pipeline(call: Call, pipeline: ThisPipeline, body: UpdatePipelineRequ
 
 
 @operation(
-    "deletePipeline",
-    DELETE,
-    PIPELINE,
-    "The pipeline is deleted.",
-    status=204,
-    role=Role.ADMIN,
-    errors=("pipeline_busy",),
+    "deletePipeline", DELETE, PIPELINE, done("The pipeline is deleted."), role=Role.ADMIN, errors=("pipeline_busy",)
 )
 def delete_pipeline(call: Call, pipeline: ThisPipeline) -> None:
     """Delete a pipeline with its builds, cache and secrets; needs the role admin.

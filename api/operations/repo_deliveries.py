@@ -6,7 +6,7 @@ from datetime import datetime  # noqa: TC003 - a command reads the annotations
 from typing import Annotated, Self
 
 from api.errors.catalog import ApiError
-from api.operations.operation import GET, POST, Call, Found, Span, operation, owners_operation
+from api.operations.operation import GET, POST, Call, Found, Span, Success, operation, owners_operation
 from api.operations.things import REPOSITORY, ThisRepository
 from storage import Delivery, Page, Repository, Role, Storage, immutable, showing, shown_as
 
@@ -94,8 +94,7 @@ def get_repo_delivery(delivery: ThisDelivery) -> DeliveryWithBody:
     "redeliverToRepo",
     POST,
     f"{_DELIVERY}/redeliver",
-    "The delivery, which is processed soon.",
-    status=202,
+    Success("The delivery, which is processed soon.", 202),
     role=Role.ADMIN,
 )
 def redeliver_to_repo(call: Call, repository: ThisRepository, delivery: ThisDelivery) -> Delivery:

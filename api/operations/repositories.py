@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Self
 from actors.repositories import fingerprint, server_hook
 from actors.source_hosts import ConnectRefused, HostError
 from api.errors.catalog import ApiError
-from api.operations.operation import DELETE, GET, PATCH, POST, Call, HostOwner, operation
+from api.operations.operation import DELETE, GET, PATCH, POST, Call, HostOwner, Success, created, done, operation
 from api.operations.things import REPOSITORIES, REPOSITORY, ThisMembership, ThisRepository
 from storage import (
     GIT,
@@ -284,8 +284,7 @@ def list_org_repos(call: Call, member: ThisMembership) -> RepoSummaryList:
     "connectRepo",
     POST,
     f"{REPOSITORIES}/connect",
-    "The repository is connected, and its host reports to this service.",
-    status=201,
+    created("The repository is connected, and its host reports to this service."),
     role=Role.ADMIN,
     errors=("repo_connect_refused", "repo_connected_elsewhere", "source_host_failed", "busy"),
 )
@@ -329,8 +328,7 @@ def update_repo(call: Call, repository: ThisRepository, body: UpdateRepoRequest)
     "disconnectRepo",
     DELETE,
     REPOSITORY,
-    "The repository is no longer connected.",
-    status=204,
+    done("The repository is no longer connected."),
     role=Role.ADMIN,
     errors=("repo_connect_refused", "busy"),
 )
@@ -352,8 +350,7 @@ def disconnect_repo(call: Call, repository: ThisRepository) -> None:
     "checkRepo",
     POST,
     f"{REPOSITORY}/check",
-    "The repository, which is looked at soon.",
-    status=202,
+    Success("The repository, which is looked at soon.", 202),
     role=Role.ADMIN,
     tag="connected repo",
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from api.errors.catalog import ApiError
-from api.operations.operation import POST, Call, operation
+from api.operations.operation import POST, Call, Callers, operation
 from api.operations.things import JOB, ThisBuild, ThisJob, ThisMembership
 from storage import Role, Scope, described, example, immutable, showing
 
@@ -64,7 +64,7 @@ def is_guarded(storage: Storage, build: Build) -> bool:
         "draining",
         "busy",
     ),
-    scope=Scope.FORK,
+    callers=Callers(scope=Scope.FORK),
 )
 def run_on_fork(
     call: Call, member: ThisMembership, build: ThisBuild, job: ThisJob, body: RunOnForkRequest

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from actors.schedules import changed_schedule, new_schedule
 from api.body import ABSENT, given
 from api.errors.catalog import ApiError
-from api.operations.operation import DELETE, GET, PATCH, POST, Call, Found, Span, Whole, operation
+from api.operations.operation import DELETE, GET, PATCH, POST, Call, Found, Span, Whole, created, done, operation
 from api.operations.things import PIPELINE, ThisPipeline
 from storage import Page, PipelineTrigger, Role, Schedule, TooManySchedules, described, immutable
 
@@ -73,13 +73,7 @@ def list_schedules(call: Call, pipeline: ThisPipeline, span: Span) -> Page[Sched
 
 
 @operation(
-    "createSchedule",
-    POST,
-    _SCHEDULES,
-    "The schedule.",
-    status=201,
-    role=Role.ADMIN,
-    errors=("too_many_schedules",),
+    "createSchedule", POST, _SCHEDULES, created("The schedule."), role=Role.ADMIN, errors=("too_many_schedules",)
 )
 def create_schedule(call: Call, pipeline: ThisPipeline, body: CreateScheduleRequest) -> Schedule:
     """Build a branch of the pipeline at certain times; needs the role admin.
@@ -109,7 +103,7 @@ def update_schedule(call: Call, schedule: ThisSchedule, body: UpdateScheduleRequ
     return changed
 
 
-@operation("deleteSchedule", DELETE, _SCHEDULE, "The schedule is deleted.", status=204, role=Role.ADMIN)
+@operation("deleteSchedule", DELETE, _SCHEDULE, done("The schedule is deleted."), role=Role.ADMIN)
 def delete_schedule(call: Call, schedule: ThisSchedule) -> None:
     """Delete a schedule; needs the role admin. Its builds stay.
 

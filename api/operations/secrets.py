@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from api.body import ABSENT, given
 from api.errors.catalog import ApiError
-from api.operations.operation import DELETE, GET, PATCH, PUT, Call, Found, operation
+from api.operations.operation import DELETE, GET, PATCH, PUT, Call, Found, done, operation
 from api.operations.things import ORGANIZATION, PIPELINE, ThisMembership, ThisPipeline
 from storage import Role, Secret, SecretInvalid, SecretLimitChanges, SecretScope, described, immutable
 
@@ -106,8 +106,7 @@ def limit_organization_secret(call: Call, scope: OrganizationScope, name: str, b
     "deleteOrganizationSecret",
     DELETE,
     f"{_OF_ORGANIZATION}/{{name}}",
-    _DELETED,
-    status=204,
+    done(_DELETED),
     role=Role.ADMIN,
     errors=_NOT_FOUND,
 )
@@ -148,13 +147,7 @@ def limit_pipeline_secret(call: Call, scope: PipelineScope, name: str, body: Lim
 
 
 @operation(
-    "deletePipelineSecret",
-    DELETE,
-    f"{_OF_PIPELINE}/{{name}}",
-    _DELETED,
-    status=204,
-    role=Role.ADMIN,
-    errors=_NOT_FOUND,
+    "deletePipelineSecret", DELETE, f"{_OF_PIPELINE}/{{name}}", done(_DELETED), role=Role.ADMIN, errors=_NOT_FOUND
 )
 def delete_pipeline_secret(call: Call, scope: PipelineScope, name: str) -> None:
     """Delete a secret of the pipeline; needs the role admin.

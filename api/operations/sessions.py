@@ -7,7 +7,7 @@ from typing import Annotated
 
 import storage
 from api.errors.catalog import ApiError
-from api.operations.operation import DELETE, GET, POST, Call, Whole, operation
+from api.operations.operation import ACCOUNT, DELETE, GET, POST, SIGNED_IN, Call, Callers, Whole, done, operation
 from api.operations.things import AUTH, USER, ThisCaller
 from storage import immutable, shown_as
 
@@ -35,7 +35,9 @@ SessionList = Annotated[
 ]
 
 
-@operation("logout", POST, f"{AUTH}/logout", "The token is revoked.", status=204, security="own token", limited=True)
+@operation(
+    "logout", POST, f"{AUTH}/logout", done("The token is revoked."), callers=Callers(security="own token", limited=True)
+)
 def logout(call: Call) -> None:
     """Revoke the token of this request, a session token or an API key.
 
@@ -44,7 +46,7 @@ def logout(call: Call) -> None:
     call.visitor.revoke_token()
 
 
-@operation("listSessions", GET, _SESSIONS, "The sessions.", limited=True)
+@operation("listSessions", GET, _SESSIONS, "The sessions.", callers=ACCOUNT)
 def list_sessions(call: Call, caller: ThisCaller) -> SessionList:
     """List the caller's sessions that have not ended, newest first."""
     found = call.storage.tokens.sessions(caller.user.id)
@@ -55,11 +57,9 @@ def list_sessions(call: Call, caller: ThisCaller) -> SessionList:
     "endSession",
     DELETE,
     f"{_SESSIONS}/{{id}}",
-    "The session has ended.",
-    status=204,
+    done("The session has ended."),
     errors=("session_not_found",),
-    session=True,
-    limited=True,
+    callers=SIGNED_IN,
 )
 def end_session(call: Call, caller: ThisCaller, id: str) -> None:
     """End one of the caller's sessions; needs a session token."""

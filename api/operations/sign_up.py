@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from api.errors.catalog import ApiError
-from api.operations.operation import POST, Call, Operation, operation
+from api.operations.operation import POST, VISITORS, Call, Operation, Success, done, operation, shown_once
 from api.operations.things import AUTH
 from api.sign_in.answers import AuthTokenResponse
 from api.sign_in.passkeys import REGISTRATION_ERRORS, ChallengeId, NewCredential, PasskeyChallengeResponse
@@ -46,30 +46,27 @@ class _Way:
 
     def begin(self, id: str, answer: str) -> Callable[[Callable[..., R]], Operation[R]]:
         """Declare the operation that sends the link."""
-        return self._step(id, "begin", answer, ("rate_limited",), status=204, once=False, changes=False)
+        return self._step(id, "begin", done(answer), ("rate_limited",), changes=False)
 
     def options(self, id: str) -> Callable[[Callable[..., R]], Operation[R]]:
         """Declare the operation that gives a challenge."""
-        return self._step(id, "options", "The challenge.", self.errors, status=200, once=True, changes=False)
+        return self._step(id, "options", shown_once("The challenge."), self.errors, changes=False)
 
     def finalize(self, id: str, answer: str) -> Callable[[Callable[..., R]], Operation[R]]:
         """Declare the operation that takes the passkey, and signs in."""
         errors = (*self.errors, *REGISTRATION_ERRORS)
-        return self._step(id, "finalize", answer, errors, status=200, once=True, changes=True)
+        return self._step(id, "finalize", shown_once(answer), errors)
 
     def _step(
-        self, id: str, step: str, answer: str, errors: tuple[str, ...], *, status: int, once: bool, changes: bool
+        self, id: str, step: str, answer: Success, errors: tuple[str, ...], *, changes: bool = True
     ) -> Callable[[Callable[..., R]], Operation[R]]:
         return operation(
             id,
             POST,
             f"{self.path}/{step}",
             answer,
-            status=status,
             errors=errors,
-            security="public",
-            limited=True,
-            once=once,
+            callers=VISITORS,
             changes=changes,
             tag=self.tag,
         )

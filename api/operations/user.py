@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from api.errors.catalog import ApiError
-from api.operations.operation import DELETE, GET, PATCH, Call, operation
+from api.operations.operation import ACCOUNT, DELETE, GET, PATCH, Call, Callers, done, operation
 from api.operations.things import USER, ThisUser
 from storage import SoleOwner, User, immutable, shown_as
 
@@ -36,7 +36,7 @@ class UserUpdateRequest:
     name: RequiredText
 
 
-@operation("getCurrentUser", GET, USER, "The caller.", about_caller=True)
+@operation("getCurrentUser", GET, USER, "The caller.", callers=Callers(about_caller=True))
 def get_current_user(user: ThisUser) -> CurrentUserResponse:
     """Get the user that the token belongs to."""
     return CurrentUserResponse.of(user)
@@ -52,10 +52,9 @@ def update_current_user(call: Call, user: ThisUser, body: UserUpdateRequest) -> 
     "deleteCurrentUser",
     DELETE,
     USER,
-    "The account is deleted and its tokens are revoked.",
-    status=204,
+    done("The account is deleted and its tokens are revoked."),
     errors=("sole_owner",),
-    limited=True,
+    callers=ACCOUNT,
 )
 def delete_current_user(call: Call, user: ThisUser) -> None:
     """Delete the caller's account.

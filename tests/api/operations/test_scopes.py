@@ -20,7 +20,7 @@ from tests.e2e.pipelines import one
 from tests.state import run_sql
 
 NOUNS = [import_module(f"api.operations.{each.name}") for each in iter_modules(api.operations.__path__)]
-EVERY = {each.id: each for each in chain.from_iterable(map(operations_of, NOUNS)) if not each.owners}
+EVERY = {each.id: each for each in chain.from_iterable(map(operations_of, NOUNS)) if not each.callers.owners}
 STARTING = {
     "createBuild",
     "startBuild",
@@ -54,7 +54,7 @@ def code(answered: testing.Result) -> str | None:
 def refused(performed: Operation[Any], call: Call) -> bool:
     """Tell whether the scope of a token is why an operation is refused, before its body is read."""
     try:
-        performed._require_rights(call, ())
+        performed.require_rights(call, ())
     except ApiError as error:
         return error.problem.code == "token_scope"
     return False
