@@ -20,7 +20,7 @@ _MAX_NAME_CHARS = 80
 _MAX_DEPTH = 20
 
 _STEP = frozenset({"key", "cmd", "label", "cache", "timeout_seconds", "image", "runner", "runner_args"})
-_KNOWN: Mapping[str, frozenset[str]] = MappingProxyType(
+KNOWN_KEYS: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         "graph document": frozenset({"version", "timeout_seconds", "default_image", "graph", "steps"}),
         "flat document": frozenset({"version", "timeout_seconds", "default_image", "graph", "steps", "env"}),
@@ -148,7 +148,7 @@ def _unknown(
 ) -> Iterator[UnknownKey]:
     """Yield the keys of an object that its kind does not have."""
     for name in value:
-        if name not in _KNOWN[kind] and not (kind == "step of a node" and name == "type"):
+        if name not in KNOWN_KEYS[kind] and not (kind == "step of a node" and name == "type"):
             hint = _hint(name, kind)
             message = f"the key {_where(path, name, step)} has no effect"
             yield UnknownKey((*path, name), f"{message}: {hint}" if hint else message, step)
@@ -166,7 +166,7 @@ def _where(path: tuple[str | int, ...], name: str, step: str | None) -> str:
 
 def _hint(name: str, kind: str) -> str:
     """Return what to write instead, empty if nothing is near."""
-    known = _KNOWN[kind]
+    known = KNOWN_KEYS[kind]
     if kind in {"command", "step of a node"}:
         if name in RUNNER_ARGS:
             return f'it belongs in "runner_args" of the step: "runner_args": {{"{name}": …}}'

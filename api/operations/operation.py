@@ -381,7 +381,7 @@ class Found:
 
 @immutable
 class Callers:
-    """Those who may call an operation, whatever role it needs.
+    """The callers of an operation, whatever role it needs.
 
     With the security ``optional`` nobody need say who calls, and the things of the path decide what that caller may
     read; with ``public`` nobody is asked, and with ``own token`` the operation itself checks the token. With
@@ -400,16 +400,16 @@ class Callers:
 
 
 MEMBERS = Callers()
-"""Whoever has a token."""
+"""Everybody with a token."""
 
 ACCOUNT = Callers(limited=True)
-"""The same, for what is worth guessing or repeating."""
+"""Everybody with a token, for what is worth guessing or repeating."""
 
 SIGNED_IN = Callers(session=True, limited=True)
 """People with a session."""
 
 STARTERS = Callers(scope=Scope.START)
-"""Whoever has a token that may start builds."""
+"""Everybody with a token that may start builds."""
 
 READERS = Callers("optional")
 """Everybody, for what the things of the path let them read."""
@@ -418,7 +418,7 @@ ANYBODY = Callers("public")
 """Everybody."""
 
 VISITORS = Callers("public", limited=True)
-"""Whoever is about to sign in."""
+"""People who are about to sign in."""
 
 _OWNER = Callers(owners=True)
 

@@ -31,7 +31,8 @@ def from_micros(micros: int) -> datetime:
     return _EPOCH + timedelta(microseconds=micros)
 
 
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
+"""The file that has the id of the host's boot."""
 
 
 class Clock(Protocol):
@@ -63,7 +64,7 @@ class SystemClock:
 
 def boot_id() -> str:
     """Return the id of the host's current boot; monotonic seconds are comparable only within one boot."""
-    return _BOOT_ID.read_text("ascii").strip()
+    return BOOT_ID_FILE.read_text("ascii").strip()
 
 
 _LEAST_STEP = SECOND

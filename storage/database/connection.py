@@ -185,11 +185,12 @@ class Database:
 
         Otherwise a process that holds the database would block one thread after another, also those that serve reads.
         """
-        while not self._writer.acquire(timeout=0 if self._is_stuck() else _TURN_SECONDS):
-            if self._is_stuck():
+        while not self._writer.acquire(timeout=0 if self.is_stuck() else _TURN_SECONDS):
+            if self.is_stuck():
                 raise DatabaseBusy("another process holds the database: try again")
 
-    def _is_stuck(self) -> bool:
+    def is_stuck(self) -> bool:
+        """Tell whether another process has kept this one from writing for long."""
         since = self._blocked_since
         return since is not None and self._clock.monotonic() - since > _STUCK_SECONDS
 

@@ -10,5 +10,5 @@ from ci_daemon.command import main
 from storage.database import clock
 
 if __name__ == "__main__":
-    clock._BOOT_ID = Path(os.environ["BOOT_ID"])
+    clock.BOOT_ID_FILE = Path(os.environ["BOOT_ID"])
     sys.exit(main())

@@ -58,7 +58,7 @@ class AttemptState:
         """Record that the command runs, which is when its time and its billing begin."""
         if not self._storage.leases.start(self._lease.id, self._job.id, self._job.attempt):
             return self._reload()
-        return self._change(JobState.RUNNING)
+        return self.change(JobState.RUNNING)
 
     def ending(self, event: JobEvent) -> JobState | None:
         """Return the job's state while this event ends its command; if it cannot, count it and return None."""
@@ -72,7 +72,7 @@ class AttemptState:
         """Record that the command is being ended, and why."""
         if not self._storage.jobs.move(self._job.id, self.now, target, outcome_of(timeout), attempt=self._job.attempt):
             return self._reload()
-        return self._change(target)
+        return self.change(target)
 
     def record(self, result: AttemptResult) -> bool:
         """Record the attempt's result, its lease's price and its debit in one transaction."""
@@ -90,9 +90,9 @@ class AttemptState:
         if not recorded:
             return self._reload()
         self._metrics.attempted(target, result)
-        return self._change(target, soft_failed=result.soft_failed)
+        return self.change(target, soft_failed=result.soft_failed)
 
-    def _change(self, state: JobState, *, soft_failed: bool = False) -> bool:
+    def change(self, state: JobState, *, soft_failed: bool = False) -> bool:
         """Note a state that is in the storage, and announce it."""
         self.now = state
         _log.info("attempt %d of %r is %s", self._job.attempt, self._job.step_key, state)

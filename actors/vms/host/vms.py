@@ -105,11 +105,11 @@ class HostVms(ABC):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         restrict_to_owner(folder)
         self.limits = limits
-        self._vms = folder / "vms"
-        self._vms.mkdir(exist_ok=True)
+        self.vms_folder = folder / "vms"
+        self.vms_folder.mkdir(exist_ok=True)
         self._images = images
         self._base_image = base_image
-        self._zygote = Zygote()
+        self.zygote = Zygote()
 
     @abstractmethod
     def destroy(self, vm_id: str) -> None:
@@ -169,15 +169,15 @@ class HostVms(ABC):
 
     @cached_property
     def _group_prefix(self) -> str:
-        found = self._vms.stat()
+        found = self.vms_folder.stat()
         return f"ci-daemon-{found.st_dev:x}-{found.st_ino:x}-"
 
     def close(self) -> None:
         """Let the zygote end; VMs live on."""
-        self._zygote.close()
+        self.zygote.close()
 
     def _vm(self, vm_id: str) -> VmFolder:
-        return VmFolder(self._vms / check_disk_name(vm_id))
+        return VmFolder(self.vms_folder / check_disk_name(vm_id))
 
     def _running(self, vm_id: str) -> tuple[VmFolder, VmRecord]:
         """Return a VM that runs, with its record. Raises VmLost."""

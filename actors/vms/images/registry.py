@@ -248,9 +248,9 @@ class _Download:
     def _layers(self) -> DownloadedImage:
         layout = self.folder / _LAYOUT
         try:
-            (entry,) = _json(layout / "index.json")["manifests"]
-            manifest = _json(_blob(layout, entry["digest"]))
-            config = _json(_blob(layout, manifest["config"]["digest"]))
+            (entry,) = read_json(layout / "index.json")["manifests"]
+            manifest = read_json(_blob(layout, entry["digest"]))
+            config = read_json(_blob(layout, manifest["config"]["digest"]))
             architecture = str(config.get("architecture"))
             defaults = config.get("config") or {}
             variables = [found for line in defaults.get("Env") or [] if (found := _VARIABLE.fullmatch(line))]
@@ -316,13 +316,14 @@ def _last_lines(output: str) -> str:
     return "; ".join(line.strip() for line in output.splitlines()[-_LAST_LINES:]) or "it printed nothing"
 
 
-def _json(path: Path) -> Any:  # noqa: ANN401 - sent by a registry, checked by the caller
+def read_json(path: Path) -> Any:  # noqa: ANN401 - sent by a registry, checked by the caller
+    """Return a registry's JSON. Raises ValueError, also if it is large or nested too deeply."""
     with path.open("rb") as file:
         return _parsed(file.read(_MAX_JSON_BYTES))
 
 
 def _parsed(content: bytes) -> Any:  # noqa: ANN401 - as above
-    """Return a registry's JSON. Raises ValueError, also if it is very large or nested too deeply."""
+    """Return a registry's JSON. Raises ValueError as `read_json` does."""
     if content.count(b"[") + content.count(b"{") > _MAX_CONTAINERS:
         message = f"more than {_MAX_CONTAINERS} lists and objects"
         raise ValueError(message)

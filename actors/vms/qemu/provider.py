@@ -94,13 +94,13 @@ class QemuProvider(HostVms):
         ``shared`` has the settings that machines share with sandboxes: their network, processes and time to start.
         """
         super().__init__(folder, images, VmLimits.of_host(shared.processes), base_image)
-        self._disks = Disks(self._vms, folder / "snapshots")
-        self._image_disks = ImageDisks(folder / "images", images, idmap, self._zygote)
+        self._disks = Disks(self.vms_folder, folder / "snapshots")
+        self._image_disks = ImageDisks(folder / "images", images, idmap, self.zygote)
         self._idmap = idmap
         self._clock = clock
         self._settings = settings
         self._shared = shared
-        self._vms_at_once = vms_at_once
+        self.vms_folder_at_once = vms_at_once
         self._max_layers = max_layers
         self._weights: dict[str, int] = {}
         self._preparation = Preparation(folder / "boot", settings, idmap)
@@ -134,7 +134,7 @@ class QemuProvider(HostVms):
                 "id": vm_id,
                 "cgroups": self.limits.join_files(group),
                 "processes": _PROCESSES,
-                "vms": self._vms_at_once,
+                "vms": self.vms_folder_at_once,
                 "uid_map": str(self._idmap.uids[0]),
                 "gid_map": str(self._idmap.gids[0]),
                 "network": network,
@@ -144,7 +144,7 @@ class QemuProvider(HostVms):
                 "files": list(map(str, (prepared.boot.kernel, prepared.boot.initramfs, base, seed.path))),
                 "argv": command_line(prepared.program, kvm=prepared.accelerator.kvm),
             }
-            park(vm, parked, lock, self._zygote, self._left(deadline))
+            park(vm, parked, lock, self.zygote, self._left(deadline))
 
     def attach(self, spec: VmSpec) -> None:
         """Give a parked machine its disk, shape and network, or raise and leave nothing behind."""
@@ -244,7 +244,7 @@ class QemuProvider(HostVms):
     def list(self) -> Iterable[str]:
         """Name every VM that has anything left on the host, running or not."""
         grouped = self.limits.names_with(self.group_name(""))
-        return sorted(grouped | {path.name for path in self._vms.iterdir()})
+        return sorted(grouped | {path.name for path in self.vms_folder.iterdir()})
 
     def _stamp(self, image: str) -> str:
         return self._image_disks.stamp(image)

@@ -68,11 +68,11 @@ class SandboxProvider(HostVms):
         merged when they are ``max_layers``. ``base_image`` names the image whose sshd serves the VMs.
         """
         super().__init__(folder, images, VmLimits.of_host(settings.processes), base_image)
-        self._disks = Disks(folder / "trees", idmap, self._zygote, max_layers)
+        self._disks = Disks(folder / "trees", idmap, self.zygote, max_layers)
         self._idmap = idmap
         self._clock = clock
         self._settings = settings
-        self._vms_at_once = vms_at_once
+        self.vms_folder_at_once = vms_at_once
         self._ready_connections: dict[str, socket.socket] = {}
         self._weights: dict[str, int] = {}
 
@@ -118,14 +118,14 @@ class SandboxProvider(HostVms):
                 "cgroups": self.limits.join_files(group + _SERVICE),
                 "user_namespaces": self._settings.user_namespaces,
                 "processes": self._settings.processes,
-                "vms": self._vms_at_once,
+                "vms": self.vms_folder_at_once,
                 "uid_map": str(self._idmap.uids[0]),
                 "gid_map": str(self._idmap.gids[0]),
                 "network": network,
                 "host_key": host.private,
                 "authorized_key": caller.public,
             }
-            self._ready_connections[vm_id] = park_vm(vm, parked, lock, self._zygote, self._clock, deadline)
+            self._ready_connections[vm_id] = park_vm(vm, parked, lock, self.zygote, self._clock, deadline)
 
     def attach(self, spec: VmSpec) -> None:
         """Give a parked VM its disk, shape and network, or raise and leave nothing behind."""
@@ -154,7 +154,7 @@ class SandboxProvider(HostVms):
                     "containers": spec.containers,
                 },
             }
-            attach_disk(vm, attached, self._zygote, self._clock, deadline)
+            attach_disk(vm, attached, self.zygote, self._clock, deadline)
 
     def connect(self, vm_id: str) -> SshEndpoint:
         """Connect to the VM's SSH server; also works after a restart of the daemon."""
@@ -176,7 +176,7 @@ class SandboxProvider(HostVms):
             monitor, groups = vm.monitor(), [Path(group) for group in vm.record().groups]
         except VmLost:
             return VmDisk(used)
-        unlinked, in_doubt = self._zygote.measure_unlinked(monitor, self._disks.mounted(vm_id), groups)
+        unlinked, in_doubt = self.zygote.measure_unlinked(monitor, self._disks.mounted(vm_id), groups)
         return VmDisk(used + unlinked, in_doubt)
 
     def snapshot(self, vm_id: str, name: str) -> None:
@@ -218,7 +218,7 @@ class SandboxProvider(HostVms):
     def list(self) -> Iterable[str]:
         """Name every VM that has anything left on the host, running or not."""
         grouped = {name.removesuffix(_SERVICE) for name in self.limits.names_with(self.group_name(""))}
-        return sorted(grouped | self._disks.names() | {path.name for path in self._vms.iterdir()})
+        return sorted(grouped | self._disks.names() | {path.name for path in self.vms_folder.iterdir()})
 
 
 def _is_closed(connection: socket.socket) -> bool:

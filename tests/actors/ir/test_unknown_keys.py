@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from actors.ir import RUNNER_ARGS, IrError
-from actors.ir.unknown_keys import _KNOWN
+from actors.ir.unknown_keys import KNOWN_KEYS
 from tests.actors.ir.documents import command, flat, graph, node, planned
 from tests.actors.ir.test_examples import EXAMPLES
 
@@ -102,7 +102,7 @@ def test_at_most_a_hundred_keys_of_bounded_length_are_named():
     assert max(map(len, found)) < 400
 
 
-@pytest.mark.parametrize("key", sorted(_KNOWN["command"] - {"type", "runner"} | RUNNER_ARGS))
+@pytest.mark.parametrize("key", sorted(KNOWN_KEYS["command"] - {"type", "runner"} | RUNNER_ARGS))
 def test_every_known_key_of_a_step_is_read(key: str):
     """A key that nobody reads must not count as known."""
     wrong = {key: [[]]}

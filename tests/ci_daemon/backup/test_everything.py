@@ -17,7 +17,7 @@ from storage import FILE_KINDS, BuildState
 from storage.models.fields import ChoiceField
 from tests.ci_daemon.backup.api_reader import everything_read
 from tests.ci_daemon.backup.everything import Everything, reopened
-from tests.tables import all_models
+from tests.tables import all_models, fields_of, table_of
 
 DATABASE = "ci-daemon.sqlite3"
 _OF_SQLITE = "sqlite_%"
@@ -63,9 +63,9 @@ def test_every_choice_is_made_once(database: apsw.Connection):
     """Builds and jobs of every outcome, leases, holds and entries of every kind."""
     missing = []
     for model in all_models():
-        for field in model._meta.sorted_fields:
+        for field in fields_of(model):
             if isinstance(field, ChoiceField):
-                table, column = model._meta.table_name, field.column_name
+                table, column = table_of(model), field.column_name
                 found = {row[0] for row in database.execute(f"SELECT DISTINCT {column} FROM {table}")}
                 wanted = field.by_value.keys() - NEVER.get(f"{table}.{column}", set())
                 missing += [f"{table}.{column} = {choice}" for choice in wanted - found]

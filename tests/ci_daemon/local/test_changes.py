@@ -92,7 +92,7 @@ def test_a_signal_that_wakes_no_wait_ends_it_all_the_same(changes: TreeChanges):
     main = threading.get_ident()
 
     def waits() -> bool:
-        codes = [frame.f_code for frame, _ in traceback.walk_stack(sys._current_frames()[main])]
+        codes = [frame.f_code for frame, _ in traceback.walk_stack(sys._current_frames()[main])]  # noqa: SLF001 - no other way
         return codes[0] is threading.Condition.wait.__code__ and TreeChanges.wait.__code__ in codes
 
     def interrupt() -> None:

@@ -309,7 +309,7 @@ def test_a_writer_that_is_slow_to_begin_holds_nobody_up(
 ):
     """On a busy host a thread may get no CPU for seconds, and no other process has the database."""
     begins, begin = threading.Event(), threading.Event()
-    execute, is_stuck = Database.execute, Database._is_stuck
+    execute, is_stuck = Database.execute, Database.is_stuck
 
     def slowly(database: Database, sql: str, slots: object = None) -> apsw.Cursor:
         if threading.current_thread() is slow and not begins.is_set():
@@ -325,7 +325,7 @@ def test_a_writer_that_is_slow_to_begin_holds_nobody_up(
 
     slow = threading.Thread(target=lambda: _write(numbers, 1))
     monkeypatch.setattr(Database, "execute", slowly)
-    monkeypatch.setattr(Database, "_is_stuck", is_stuck_before)
+    monkeypatch.setattr(Database, "is_stuck", is_stuck_before)
     slow.start()
     assert begins.wait(60)
     clock.advance(seconds=60)

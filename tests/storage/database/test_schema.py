@@ -13,7 +13,7 @@ from storage.database.schema import Migration, migrate, migrations
 from storage.models.builds import AttemptRow
 from storage.models.fields import ChoiceField
 from tests.clock import ManualClock
-from tests.tables import all_models
+from tests.tables import all_models, fields_of, table_of
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ class _Interrupted(Database):
 
 def test_the_models_match_the_migrated_schema(database: Database):
     migrate(database, migrations())
-    modelled = {model._meta.table_name: model for model in all_models()}
+    modelled = {table_of(model): model for model in all_models()}
     tables = {
         name for name, sql in _schema(database) if (sql or "").startswith("CREATE TABLE") and "sqlite_" not in name
     } - _of_indexes_of_words(database)
@@ -119,7 +119,7 @@ def test_the_models_match_the_migrated_schema(database: Database):
     for table, model in modelled.items():
         columns = database.execute(f"SELECT name, type, \"notnull\" OR pk > 0 FROM pragma_table_info('{table}')")
         assert {(name, kind, bool(never_null)) for name, kind, never_null in columns} == {
-            (field.column_name, _sql_type(field), not field.null) for field in model._meta.sorted_fields
+            (field.column_name, _sql_type(field), not field.null) for field in fields_of(model)
         }
 
 
@@ -190,9 +190,9 @@ def test_every_table_is_strict_about_types(database: Database):
 def test_the_choices_of_columns_are_those_of_the_enums(database: Database):
     migrate(database, migrations())
     for model in all_models():
-        for field in model._meta.sorted_fields:
+        for field in fields_of(model):
             if isinstance(field, ChoiceField) and model is not AttemptRow:
-                (sql,) = (sql for table, sql in _schema(database) if table == model._meta.table_name)
+                (sql,) = (sql for table, sql in _schema(database) if table == table_of(model))
                 (choices,) = re.findall(rf"CHECK \(\s*{field.column_name} IN \(([^)]*)\)", sql)
                 assert set(re.findall(r"'(\w+)'", choices)) == set(field.by_value)
 

@@ -215,7 +215,7 @@ def test_generated_jobs_of_a_fork_get_no_secrets(host: Host):
 
 def test_jobs_wait_for_a_process_that_knows_of_them(host: Host, monkeypatch: pytest.MonkeyPatch):
     """The end of the maker and its jobs are stored, and the process ends before it says so."""
-    change, stored = AttemptState._change, threading.Event()
+    change, stored = AttemptState.change, threading.Event()
 
     def unsaid(self: AttemptState, state: JobState, *, soft_failed: bool = False) -> bool:
         if state is JobState.PASSED:
@@ -223,7 +223,7 @@ def test_jobs_wait_for_a_process_that_knows_of_them(host: Host, monkeypatch: pyt
             return True
         return change(self, state, soft_failed=soft_failed)
 
-    monkeypatch.setattr(AttemptState, "_change", unsaid)
+    monkeypatch.setattr(AttemptState, "change", unsaid)
     build = host.build(ir_of({"maker": writing({"a": {"from": "maker", "run": "cat more.json"}})}))
     assert stored.wait(60)
     monkeypatch.undo()

@@ -20,7 +20,7 @@ from actors.vms.host import IdMap, run_mapped
 from actors.vms.images import InsufficientDisk, PullOptions, Reference
 from actors.vms.images import registry as images_of_registries
 from actors.vms.images.image import ImageProgram
-from actors.vms.images.registry import _json, program_of
+from actors.vms.images.registry import program_of, read_json
 from storage import SystemClock
 from tests.processes import ended
 from tests.registry import HERE, Registry, busybox, entry, layer, link, registry, small_system
@@ -376,4 +376,4 @@ def test_a_hostile_manifest_is_not_parsed(tmp_path: Path, hostile: bytes):
     file = tmp_path / "index.json"
     file.write_bytes(hostile)
     with pytest.raises(ValueError, match=r"nested too deeply|more than 100000 lists|Expecting value"):
-        _json(file)
+        read_json(file)

@@ -112,9 +112,9 @@ def test_a_vm_outlives_the_service_that_began_to_park_it(
             os.close(write)
             os.write(descriptors[0], b"ready\n")
 
-    zygote, name = provider._zygote, host.name()
+    zygote, name = provider.zygote, host.name()
     with monkeypatch.context() as patched:
-        patched.setattr(provider, "_zygote", Unheard())
+        patched.setattr(provider, "zygote", Unheard())
         provider.park(name)
     provider.attach(VmSpec(name, IMAGE, network=False))
     said = f"ci-daemon VM {name}".encode()

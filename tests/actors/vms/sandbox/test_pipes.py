@@ -19,7 +19,7 @@ WHO = "id -u; umask; pwd; grep -E 'Cap(Eff|Bnd)|Seccomp:|NoNewPrivs' /proc/self/
 
 
 def folder_of(vm: Vm) -> Path:
-    return vm.provider._vms / vm.id
+    return vm.provider.vms_folder / vm.id
 
 
 def test_a_program_of_a_pipe_is_what_it_is_over_ssh(vm: Vm):

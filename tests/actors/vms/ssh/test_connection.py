@@ -101,9 +101,10 @@ def test_many_threads_share_a_connection(connection: Connection):
 
 def test_no_input_is_sent_to_a_command_whose_end_was_answered(connection: Connection, monkeypatch: pytest.MonkeyPatch):
     """It would end the connection. The command ends while the end of its input is on its way."""
-    transport: Any = connection._transport
-    send = transport._send_user_message
-    waiting = connection.stream("until [ -e /tmp/go ]; do sleep 0.01; done", stdin=None, timeout=TIMEOUT)._channel
+    transport: Any = connection._transport  # noqa: SLF001 - what paramiko sends is seen nowhere else
+    send = transport._send_user_message  # noqa: SLF001 - the same
+    stream = connection.stream("until [ -e /tmp/go ]; do sleep 0.01; done", stdin=None, timeout=TIMEOUT)
+    waiting = stream._channel  # noqa: SLF001 - the same
     end_of_input = paramiko.Message()
     end_of_input.add_byte(cMSG_CHANNEL_EOF)
     end_of_input.add_int(waiting.remote_chanid)
