@@ -297,7 +297,7 @@ def test_of_several_who_ask_for_a_report_at_once_one_reads_it(
     others = [Thread(target=kept.of_build, args=(build.stored,)) for _ in range(3)]
 
     def arrived() -> bool:
-        frames = sys._current_frames()
+        frames = sys._current_frames()  # noqa: SLF001 - no other way
         at = [frames[each.ident].f_code.co_name for each in others if each.ident in frames]
         return all(name in {"_tests", "wait"} for name in at)
 
