@@ -75,6 +75,11 @@ class WorkerThreads:
         self._lock = threading.Lock()
         self._resting: list[SimpleQueue[Running]] = []
 
+    @property
+    def resting(self) -> int:
+        """The number of threads that wait for a function."""
+        return len(self._resting)
+
     def start(self, name: str, function: Callable[[], object]) -> Running:
         """Run a function that raises nothing.
 

@@ -221,7 +221,7 @@ def test_an_actor_takes_over_a_thread_without_its_context(
     thread, _ = seen.get(timeout=60)
     first.stop()
     assert isinstance(received.get(timeout=60), ChildStopped)
-    until(lambda: threads._resting, "a thread that rests")
+    until(lambda: threads.resting, "a thread that rests")
     spawn(Logging, parent, seen)
     assert [seen.get(timeout=60), seen.get(timeout=60)] == ["torn down", (thread, None)]
 
