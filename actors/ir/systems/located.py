@@ -124,14 +124,19 @@ def read_all(text: str, file: str | None = None, *, most: int) -> tuple[Located,
         message = f"it has more than {MAX_BYTES >> 10} KiB"
         raise NotReadable(message)
     try:
-        _check_depth(text, most)
-        loader = yaml.SafeLoader(text)
+        loader = _Loader(text)
         try:
-            reader, found = _Reader(loader, file), []
+            nodes: list[yaml.Node | None] = []
             while loader.check_node():
-                node = loader.get_node()
-                found.append(EMPTY if node is None else reader.located(node, 0))
-            return tuple(found)
+                if len(nodes) == most:
+                    mark = loader.peek_event().start_mark  # type: ignore[no-untyped-call] # PyYAML's stubs leave it open
+                    line = 0 if mark is None else mark.line + 1
+                    what = "only files of one" if most == 1 else f"only the first {most}"
+                    message = f"line {line}: another document begins here: {what} are converted"
+                    raise NotReadable(message)
+                nodes.append(loader.get_node())
+            reader = _Reader(loader, file)
+            return tuple(EMPTY if node is None else reader.located(node, 0) for node in nodes)
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
@@ -145,21 +150,20 @@ def read_all(text: str, file: str | None = None, *, most: int) -> tuple[Located,
         raise NotReadable(message) from error
 
 
-def _check_depth(text: str, most: int) -> None:
-    """Refuse what is nested deeply, or has too many documents, before anything recurses into it."""
-    depth = documents = 0
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        documents += isinstance(event, yaml.DocumentStartEvent)
-        if depth > _MAX_DEPTH:
+class _Loader(yaml.SafeLoader):
+    """A loader that refuses what is nested deeply before anything recurses into it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._depth = 0
+
+    def get_event(self) -> yaml.Event:
+        event: yaml.Event = super().get_event()  # type: ignore[no-untyped-call] # as above
+        self._depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if self._depth > _MAX_DEPTH:
             message = "nested too deeply"
             raise NotReadable(message)
-        if documents > most:
-            mark = event.start_mark
-            line = 0 if mark is None else mark.line + 1
-            what = "only files of one" if most == 1 else f"only the first {most}"
-            message = f"line {line}: another document begins here: {what} are converted"
-            raise NotReadable(message)
+        return event
 
 
 class _Reader:
