@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from api.paging import Pager
     from storage import Caller, Page
 
+    _Path = tuple[str, tuple[Operation[Any], ...], tuple[Endpoint, ...]]
+
 R = TypeVar("R")
 
 _BINARY = "application/octet-stream"
@@ -67,13 +69,8 @@ class HttpDoor:
 
     def add(self, routes: Routes, *nouns: ModuleType) -> None:
         """Route the operations of modules but those of the owner of the host, path by path in order."""
-        by_path: dict[str, list[Operation[Any]]] = {}
-        for each in chain.from_iterable(map(operations_of, nouns)):
-            if not each.callers.owners:
-                by_path.setdefault(each.path, []).append(each)
-        for path, there in by_path.items():
-            endpoints = (Endpoint(path, each.method.lower(), each.function, _declared(each)) for each in there)
-            routes.add_operations(path, self.resource(*there), *endpoints)
+        for path, operations, endpoints in _paths_of(nouns):
+            routes.add_operations(path, self.resource(*operations), *endpoints)
 
     def resource(self, *operations: Operation[Any]) -> object:
         """Return the resource of one path, which has a responder for each operation.
@@ -151,6 +148,20 @@ def _sent(req: falcon.Request, operation: Operation[Any]) -> object:
     if operation.submits:
         return read_submission(req, operation.body, required=operation.body_required)
     return {} if not operation.body_required and not req.content_length else read_json(req)
+
+
+@cache
+def _paths_of(nouns: tuple[ModuleType, ...]) -> tuple[_Path, ...]:
+    """Return the paths of modules in order, without the owner's operations: one result for all apps."""
+    by_path: dict[str, list[Operation[Any]]] = {}
+    for each in chain.from_iterable(map(operations_of, nouns)):
+        if not each.callers.owners:
+            by_path.setdefault(each.path, []).append(each)
+
+    def endpoint(each: Operation[Any]) -> Endpoint:
+        return Endpoint(each.path, each.method.lower(), each.function, _declared(each))
+
+    return tuple((path, tuple(there), tuple(map(endpoint, there))) for path, there in by_path.items())
 
 
 def operations_of(noun: ModuleType) -> Iterator[Operation[Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from storage.database.statements import Columns
@@ -33,7 +34,8 @@ def counts(builds: type[BuildRow] = BuildRow) -> peewee.Expression:
     return builds.refused == 0
 
 
+@cache
 def existing_builds() -> peewee.ModelSelect[BuildRow]:
-    """Select the builds of pipelines that are not deleted."""
+    """Select the builds of pipelines that are not deleted: one query, which others are made of."""
     builds = BuildRow.select(*BUILD.selected).join(PipelineRow).join(OrganizationRow)
     return builds.where(PipelineRow.deleted_at.is_null())

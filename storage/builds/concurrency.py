@@ -72,9 +72,12 @@ class ConcurrencyGroups:
             BuildRow.concurrency_group == slot("group"),
             unfinished,
         )
-        count = BuildRow.select(peewee.fn.COUNT(BuildRow.id)).join(PipelineRow)
-        self._running = Query(database, lambda: count.where(*in_group, runs, BuildRow.id != slot("id")), first)
-        self._before = Query(database, lambda: count.where(*in_group, waits, BuildRow.id < slot("id")), first)
+
+        def count(*conditions: Any) -> Any:  # noqa: ANN401 - peewee's
+            return BuildRow.select(peewee.fn.COUNT(BuildRow.id)).join(PipelineRow).where(*in_group, *conditions)
+
+        self._running = Query(database, lambda: count(runs, BuildRow.id != slot("id")), first)
+        self._before = Query(database, lambda: count(waits, BuildRow.id < slot("id")), first)
         self._names: Query[str] = Query(
             database,
             lambda: (
@@ -95,7 +98,10 @@ class ConcurrencyGroups:
             ),
             first,
         )
-        same_group = BuildRow.select(BuildRow.id).join(PipelineRow).where(*in_group, BuildRow.id < slot("id"))
+
+        def older() -> Any:  # noqa: ANN401 - peewee's
+            return BuildRow.select(BuildRow.id).join(PipelineRow).where(*in_group, BuildRow.id < slot("id"))
+
         self._cancel_older = Write(
             database,
             lambda: BuildRow.update(
@@ -104,7 +110,7 @@ class ConcurrencyGroups:
                     BuildRow.error_code: BuildErrorCode.SUPERSEDED,
                     BuildRow.error_message: slot("why"),
                 }
-            ).where(BuildRow.id.in_(same_group), BuildRow.cancel_requested == 0, BuildRow.error_code.is_null()),
+            ).where(BuildRow.id.in_(older()), BuildRow.cancel_requested == 0, BuildRow.error_code.is_null()),
         )
         self._join = Write(
             database,
@@ -116,25 +122,30 @@ class ConcurrencyGroups:
                 }
             ).where(BuildRow.id == slot("id")),
         )
-        elder: Any = BuildRow.alias("elder")
-        of_elder: Any = PipelineRow.alias("of_elder")
-        elders = (
-            elder.select(elder.id)
-            .join(of_elder)
-            .where(
-                of_elder.organization == PipelineRow.organization,
-                elder.concurrency_group == BuildRow.concurrency_group,
-                elder.finished_at.is_null(),
-                elder.waits_for == WaitsFor.TURN,
-                elder.id < BuildRow.id,
+
+        def elders() -> Any:  # noqa: ANN401 - peewee's
+            elder: Any = BuildRow.alias("elder")
+            of_elder: Any = PipelineRow.alias("of_elder")
+            return (
+                elder.select(elder.id)
+                .join(of_elder)
+                .where(
+                    of_elder.organization == PipelineRow.organization,
+                    elder.concurrency_group == BuildRow.concurrency_group,
+                    elder.finished_at.is_null(),
+                    elder.waits_for == WaitsFor.TURN,
+                    elder.id < BuildRow.id,
+                )
             )
-        )
+
         self._next = Query(
             database,
             lambda: (
                 BuildRow.select(*columns.selected)
                 .join(PipelineRow)
-                .where(BuildRow.concurrency_group.is_null(is_null=False), unfinished, waits, ~peewee.fn.EXISTS(elders))
+                .where(
+                    BuildRow.concurrency_group.is_null(is_null=False), unfinished, waits, ~peewee.fn.EXISTS(elders())
+                )
                 .order_by(BuildRow.id)
             ),
             columns,
@@ -143,13 +154,16 @@ class ConcurrencyGroups:
         self._set = Write(
             database, lambda: BuildRow.update({BuildRow.waits_for: slot("waits_for")}).where(this, unfinished)
         )
-        before = JobRow.alias()
-        is_awaited = before.error_code.is_null() | before.error_code.not_in(SKIPPED_BY_CONDITION)
-        prerequisites = (
-            EdgeRow.select(EdgeRow.from_job)
-            .join(before, on=before.id == EdgeRow.from_job)
-            .where(EdgeRow.to_job == JobRow.id, is_awaited)
-        )
+
+        def prerequisites() -> Any:  # noqa: ANN401 - peewee's
+            before = JobRow.alias()
+            is_awaited = before.error_code.is_null() | before.error_code.not_in(SKIPPED_BY_CONDITION)
+            return (
+                EdgeRow.select(EdgeRow.from_job)
+                .join(before, on=before.id == EdgeRow.from_job)
+                .where(EdgeRow.to_job == JobRow.id, is_awaited)
+            )
+
         self._schedule = Write(
             database,
             lambda: JobRow.update(
@@ -162,7 +176,7 @@ class ConcurrencyGroups:
                 JobRow.build == slot("id"),
                 JobRow.state == JobState.PENDING,
                 JobRow.environment.is_null(),
-                ~peewee.fn.EXISTS(prerequisites),
+                ~peewee.fn.EXISTS(prerequisites()),
             ),
         )
 

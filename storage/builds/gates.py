@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import peewee
 
@@ -27,21 +27,25 @@ class Gates:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        exists = peewee.fn.EXISTS
         this = GateRow.job == slot("job_id")
         gates = GateRow.select(*_GATE.selected)
         self._get = Query(database, lambda: gates.where(this), _GATE)
         self._of_build = Query(database, lambda: gates.join(JobRow).where(JobRow.build == slot("build_id")), _GATE)
         self._insert = Write(database, lambda: insert_into(GateRow))
-        waits = (
-            JobRow.select(JobRow.id)
-            .join(BuildRow)
-            .where(
-                JobRow.id == GateRow.job,
-                JobRow.state == JobState.PENDING,
-                BuildRow.finished_at.is_null(),
-                BuildRow.cancel_requested == 0,
+
+        def waits() -> Any:  # noqa: ANN401 - peewee's
+            return (
+                JobRow.select(JobRow.id)
+                .join(BuildRow)
+                .where(
+                    JobRow.id == GateRow.job,
+                    JobRow.state == JobState.PENDING,
+                    BuildRow.finished_at.is_null(),
+                    BuildRow.cancel_requested == 0,
+                )
             )
-        )
+
         self._decide = Write(
             database,
             lambda: GateRow.update(
@@ -51,29 +55,32 @@ class Gates:
                     GateRow.decided_by: slot("decided_by"),
                     GateRow.reason: slot("reason"),
                 }
-            ).where(this, GateRow.state == GateState.WAITING, peewee.fn.EXISTS(waits)),
+            ).where(this, GateRow.state == GateState.WAITING, exists(waits())),
         )
         self._forget = Write(database, lambda: GateRow.delete().where(this))
         at_gate = JobRow.environment.is_null(is_null=False) & (JobRow.state == JobState.PENDING)
-        before = JobRow.alias()
-        awaited = (
-            EdgeRow.select(EdgeRow.from_job)
-            .join(before, on=before.id == EdgeRow.from_job)
-            .where(
-                EdgeRow.to_job == JobRow.id,
-                before.error_code.is_null() | before.error_code.not_in(SKIPPED_BY_CONDITION),
-            )
-        )
         of_job = GateRow.select(GateRow.job).where(GateRow.job == JobRow.id)
-        decided = of_job.where(GateRow.state != GateState.WAITING)
-        waiting = of_job.where(GateRow.state == GateState.WAITING)
-        exists = peewee.fn.EXISTS
-        unasked = ~exists(of_job) & ~exists(awaited)
-        builds = JobRow.select(JobRow.build).join(BuildRow).where(at_gate, BuildRow.waits_for.is_null()).distinct()
-        due = builds.where(exists(decided) | unasked)
-        self._due = Query(database, lambda: due, first)
-        self._is_due = Query(database, lambda: due.where(JobRow.build == slot("build_id")), first)
-        self._waiting = Query(database, lambda: builds.where(exists(waiting)), first)
+
+        def builds(condition: Any) -> Any:  # noqa: ANN401 - peewee's
+            rows = JobRow.select(JobRow.build).join(BuildRow)
+            return rows.where(at_gate, BuildRow.waits_for.is_null()).distinct().where(condition)
+
+        def due() -> Any:  # noqa: ANN401 - peewee's
+            before = JobRow.alias()
+            awaited = (
+                EdgeRow.select(EdgeRow.from_job)
+                .join(before, on=before.id == EdgeRow.from_job)
+                .where(
+                    EdgeRow.to_job == JobRow.id,
+                    before.error_code.is_null() | before.error_code.not_in(SKIPPED_BY_CONDITION),
+                )
+            )
+            unasked = ~exists(of_job) & ~exists(awaited)
+            return builds(exists(of_job.where(GateRow.state != GateState.WAITING)) | unasked)
+
+        self._due = Query(database, due, first)
+        self._is_due = Query(database, lambda: due().where(JobRow.build == slot("build_id")), first)
+        self._waiting = Query(database, lambda: builds(exists(of_job.where(GateRow.state == GateState.WAITING))), first)
 
     def of_job(self, job_id: int) -> Gate | None:
         """Return the gate of a job; None if the job has none, or still waits for others."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import peewee
 
@@ -275,29 +275,29 @@ class Attempts:
             ),
             first,
         )
-        own, other = AttemptRow.alias(), JobRow.alias()
-        began = peewee.Tuple(own.created_at, own.job)
-        before = (
-            AttemptRow.select(AttemptRow.number)
-            .join(other, on=other.id == AttemptRow.job)
-            .where(
-                other.build == JobRow.build,
-                other.image == JobRow.image,
-                ~peewee.fn.EXISTS(
-                    EdgeRow.select().where(EdgeRow.to_job == other.id, EdgeRow.kind == EdgeKind.BUILDS_IN)
-                ),
-                peewee.Tuple(AttemptRow.created_at, AttemptRow.job) < began,
+
+        def first_of_image() -> Any:  # noqa: ANN401 - peewee's
+            own, other = AttemptRow.alias(), JobRow.alias()
+            began = peewee.Tuple(own.created_at, own.job)
+            before = (
+                AttemptRow.select(AttemptRow.number)
+                .join(other, on=other.id == AttemptRow.job)
+                .where(
+                    other.build == JobRow.build,
+                    other.image == JobRow.image,
+                    ~peewee.fn.EXISTS(
+                        EdgeRow.select().where(EdgeRow.to_job == other.id, EdgeRow.kind == EdgeKind.BUILDS_IN)
+                    ),
+                    peewee.Tuple(AttemptRow.created_at, AttemptRow.job) < began,
+                )
             )
-        )
-        self._first_of_image = Query(
-            database,
-            lambda: (
+            return (
                 own.select(own.number)
                 .join(JobRow, on=JobRow.id == own.job)
                 .where(own.job == slot("job_id"), own.number == slot("number"), ~peewee.fn.EXISTS(before))
-            ),
-            first,
-        )
+            )
+
+        self._first_of_image = Query(database, first_of_image, first)
         self._open = Write(
             database,
             lambda: insert_into(
