@@ -44,6 +44,7 @@ def pytest_configure() -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Measure imports in one worker: they take seconds, and are the same in all."""
+    gc.disable()  # what is imported stays
     with nullcontext() if os.environ.get("PYTEST_XDIST_WORKER", "gw0") == "gw0" else unmeasured():
         return (yield)
 
@@ -60,6 +61,8 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000, 10, 10)  # searches take a third less of the CPU than with Python's 700 objects
+    gc.enable()
     os.environ.pop("COVERAGE_PROCESS_START", None)
 
 
