@@ -10,7 +10,6 @@ from actors.messages import ArchiveRendered, CancelBuild, Drain, PollStorage, Re
 from actors.render.vm import release
 from actors.scheduling.pending_reason import admission_block
 from actors.supervision import Supervised
-from actors.vms import USUAL_WEIGHT
 from storage import BuildErrorCode, immutable
 
 if TYPE_CHECKING:
@@ -88,7 +87,6 @@ class RenderPool(Supervised[_Message, _Task]):
         self._storage = parts.storage
         self._providers = parts.providers
         self._live_settings = parts.live_settings
-        self._cpu_shares = parts.cpu_shares
         self._rendering = rendering
         self._waiting = waiting
         self._watchers = parts.watchers
@@ -139,12 +137,9 @@ class RenderPool(Supervised[_Message, _Task]):
                 assert_never(message)
 
     def _make_vm(self) -> None:
-        """Let a VM wait for the next render, if none runs but of organizations that leave it to others."""
-        others = all(self._cpu_shares.gives_way(each) for each in self._busy())
-        if others and self._may_wait:
-            # Among VMs that want all of the CPU, one of a low priority would be ready long after its render comes.
-            weight = USUAL_WEIGHT if self._running else None
-            self.work(_MakeVm(), partial(self._waiting.make, weight))
+        """Let a VM wait for the next render, if none runs."""
+        if not self._running and self._may_wait:
+            self.work(_MakeVm(), self._waiting.make)
 
     @property
     def _may_wait(self) -> bool:
@@ -168,8 +163,7 @@ class RenderPool(Supervised[_Message, _Task]):
     def _start_waiting(self) -> None:
         """Start waiting renders, up to the limits for all and for one organization.
 
-        First comes the organization with the fewest running renders, and of its builds the oldest. One that gives way
-        to others has one at a time.
+        First comes the organization with the fewest running renders, and of its builds the oldest.
         """
         if self._draining:
             return
@@ -178,16 +172,11 @@ class RenderPool(Supervised[_Message, _Task]):
             return
         settings, busy = self._live_settings.now.render, self._busy()
         has_room = cache(self._storage.build_room.has_source_room)
-        gives_way = cache(self._cpu_shares.gives_way)
-
-        def most(organization_id: int) -> int:
-            return 1 if gives_way(organization_id) else settings.vms_of_one
-
         while len(self._running) < settings.vms:
             free = [
                 each
                 for each in waiting
-                if busy[each.organization_id] < most(each.organization_id)
+                if busy[each.organization_id] < settings.vms_of_one
                 and (each.source_url is None or has_room(each.organization_id))
             ]
             if not free:

@@ -180,9 +180,7 @@ class Rendering:
             yield vm
 
     def _waiting_vm(self, wanted: VmWanted, leaving: ExitStack) -> RenderVm | None:
-        """Return the VM that waits with the DSL loaded, if it is as wanted and not left to others."""
-        if self._cpu_shares.gives_way(self._render.organization_id):
-            return None
+        """Return the VM that waits with the DSL loaded, if it is as wanted."""
         vm = self._waiting.take(wanted)
         if vm is None:
             return None

@@ -196,18 +196,15 @@ class WaitingVm:
         vm.close()
         return None
 
-    def make(self, weight: int | None = None) -> None:
-        """Make the VM, unless it is there or `close` was called; at a low priority if it has no weight.
-
-        Raises VmError.
-        """
+    def make(self) -> None:
+        """Make the VM, unless it is there or `close` was called. Raises VmError."""
         with self._making:
             with self._lock:
                 latest = self._latest if self._waiting is None and not self._closed else None
             if latest is None:
                 return
             try:
-                vm = self._made(latest, weight)
+                vm = self._made(latest)
             except Abandoned:
                 return
             finally:
@@ -234,7 +231,7 @@ class WaitingVm:
             link.abandon()
         self.discard()
 
-    def _made(self, wanted: VmWanted, weight: int | None) -> RenderVm:
+    def _made(self, wanted: VmWanted) -> RenderVm:
         storage, provider = self._storage, self._providers.named(wanted.provider)
         lease = storage.leases.reserve_unclaimed(str(uuid.uuid4()), provider.name, wanted.image, wanted.settings.shape)
         link = VmConnection(provider, self._clock, lease.uuid)
@@ -243,9 +240,7 @@ class WaitingVm:
             if self._closed:
                 link.abandon()
         try:
-            if weight is not None:
-                provider.weigh(lease.uuid, weight)
-            provider.park(lease.uuid)
+            provider.park(lease.uuid)  # at a low priority, because nobody waits for it
             member = provider.member(lease.uuid)
         except vms.VmError:
             storage.leases.end(lease.id)

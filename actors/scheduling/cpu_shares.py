@@ -112,18 +112,6 @@ class CpuShares:
             begins = any(now - each.joined < _YOUNG_SECONDS for each in lighter)
             return worked * _REST_FACTOR if begins else 0.0
 
-    def gives_way(self, organization_id: int) -> bool:
-        """Tell whether an organization that has had fewer VMs lately begins something every few seconds.
-
-        Then this one leaves it the VM that is ready, and begins one thing after the other.
-        """
-        with self._lock:
-            now = self._count()
-            part = self._parts.get(organization_id)
-            return part is not None and any(
-                each.seconds < part.seconds and now - each.joined < _YOUNG_SECONDS for each in self._parts.values()
-            )
-
     def settle(self) -> None:
         """Weigh the VMs that are young no more."""
         with self._lock:

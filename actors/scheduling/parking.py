@@ -84,14 +84,14 @@ class ParkedStock:
         """The number of VMs that are ready or being made."""
         return len(self._ready) + self.making
 
-    def next(self, member: str | None = None, *, leaves: int = 0) -> Lease | None:
+    def next(self, member: str | None = None) -> Lease | None:
         """Return the VM that the next job takes, whatever its image and shape: the one that is ready first.
 
-        If its disk is a copy of one on a ``member``, only a VM there will do. It ``leaves`` so many to others.
+        If its disk is a copy of one on a ``member``, only a VM there will do.
         """
         if member is not None:
-            return next((lease for lease in self._ready[leaves:] if lease.member == member), None)
-        return next(iter((*self._ready, *self._making.values())[leaves:]), None)
+            return next((lease for lease in self._ready if lease.member == member), None)
+        return next(iter((*self._ready, *self._making.values())), None)
 
     def lacks(self, wanted: int) -> bool:
         """Tell whether more VMs are to be made; not after a failure, until `wake`."""
@@ -166,7 +166,6 @@ class Parking:
         self._clock = parts.clock
         self._metrics = parts.metrics
         self._live_settings = parts.live_settings
-        self._cpu_shares = parts.cpu_shares
         self._cores = cores
         self._memory_is_short = memory_is_short
         self._work = work
@@ -175,12 +174,12 @@ class Parking:
         self._demands: defaultdict[str, Demand] = defaultdict(Demand)
         self._away: set[str] = set()
 
-    def next(self, provider: str, organization_id: int, member: str | None = None) -> Lease | None:
+    def next(self, provider: str, member: str | None = None) -> Lease | None:
         """Return the VM that the next job or render at a provider takes; it may still be being made.
 
-        If a ``member`` is given, only one that is there will do. An organization that gives way to others leaves one.
+        If a ``member`` is given, only one that is there will do.
         """
-        return self._stocks[provider].next(member, leaves=int(self._cpu_shares.gives_way(organization_id)))
+        return self._stocks[provider].next(member)
 
     def take_over(self, lease: Lease) -> None:
         """Keep a VM of an earlier pool that waits; destroy one that it did not finish."""

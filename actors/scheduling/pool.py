@@ -241,7 +241,7 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
             self._image_puller.post(ImagesAwaited())
             return
         provider = self._choice.of_job(job.job_id, job.build_id, image)
-        parked = self._parking.next(provider, job.organization_id, self._choice.member_of_disk(job.job_id))
+        parked = self._parking.next(provider, self._choice.member_of_disk(job.job_id))
         lease = self._storage.leases.assign(
             job.job_id,
             provider=provider,
@@ -260,7 +260,7 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
         self._root.post(Granted(job.build_id, lease))
 
     def _give_to_render(self, wanted: TakeParked) -> None:
-        parked = self._parking.next(wanted.provider, wanted.render.organization_id)
+        parked = self._parking.next(wanted.provider)
         if parked is None:
             return
         lease = self._storage.renders.lease_parked(wanted.render, parked.id, image=wanted.image, shape=wanted.shape)

@@ -66,7 +66,7 @@ class World:
             providers=only(MemoryProvider(images)),
             images=images,
         )
-        self.timer, self.shares, self.provider = parts.timer, parts.cpu_shares, parts.providers.named("sandbox")
+        self.timer = parts.timer
         self.pool = spawn(
             RenderPool,
             parts,
@@ -102,20 +102,6 @@ def test_renders_of_one_organization_leave_a_place_to_others(world: World):
     until(lambda: world.begun(*ours[:2], theirs), "the other organization's render")
     world.running[ours[0].id].abandon()
     until(lambda: world.begun(ours[1], ours[2], theirs), "the next render")
-
-
-def test_who_gives_way_to_another_renders_one_after_the_other(world: World):
-    world.shares.join(world.acme.organization_id, "long", world.provider)
-    world.clock.advance(1)
-    world.shares.join(world.other.organization_id, "young", world.provider)
-    ours = [world.ask(world.acme) for _ in range(3)]
-    until(lambda: world.begun(ours[0]), "one render")
-    theirs = [world.ask(world.other) for _ in range(2)]
-    until(lambda: world.begun(ours[0], *theirs), "the other organization's renders")
-    world.running[theirs[0].id].abandon()
-    until(lambda: world.begun(ours[0], theirs[1]), "the end of one")
-    world.clock.advance(3)
-    until(lambda: world.begun(*ours[:2], theirs[1]), "all but one place, as the other begins no more")
 
 
 def test_a_source_is_downloaded_when_there_is_room_for_it(world: World):

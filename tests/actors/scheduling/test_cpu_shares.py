@@ -109,22 +109,6 @@ def test_bulk_work_rests_while_a_lighter_organization_begins(sharing: Sharing):
     assert sharing.shares.rest_of(MANY, 0.1) == 0
 
 
-def test_the_heavier_gives_way_while_a_lighter_one_begins(sharing: Sharing):
-    def give_way() -> list[bool]:
-        return [sharing.shares.gives_way(each) for each in (MANY, ONE)]
-
-    assert give_way() == [False, False]
-    sharing.start(MANY, "a")
-    sharing.clock.advance(1)
-    assert give_way() == [False, False], "nobody else is there"
-    sharing.start(ONE, "young")
-    assert give_way() == [True, False]
-    sharing.end("young")
-    assert give_way() == [True, False], "the next may begin soon"
-    sharing.clock.advance(3)
-    assert give_way() == [False, False]
-
-
 def test_what_an_organization_had_long_ago_is_forgotten(sharing: Sharing):
     sharing.start(MANY, "a", "b")
     sharing.clock.advance(10)

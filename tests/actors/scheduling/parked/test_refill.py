@@ -39,7 +39,6 @@ class Refilled:
             live_settings=live_settings,
             timings=Timings(first_parked=first_parked),
         )
-        self.provider, self.shares = parts.providers.named("sandbox"), parts.cpu_shares
         self.parking = Parking(
             parts,
             cores=cores,
@@ -67,7 +66,7 @@ class Refilled:
 
     def take(self, provider: str = "sandbox") -> None:
         """Give the next VM of a provider to a job, or one that the job makes itself."""
-        lease = self.parking.next(provider, 1) or self.storage.leases.reserve_parked(str(uuid4()), provider)
+        lease = self.parking.next(provider) or self.storage.leases.reserve_parked(str(uuid4()), provider)
         self.parking.taken(lease)
 
     def waiting(self) -> Counter[str]:
@@ -132,17 +131,3 @@ def test_a_stock_that_is_empty_waits_for_the_first_jobs(tmp_path: Path, clock: M
     clock.advance(seconds=0.25)
     assert refilled.parking.refill() is None
     assert refilled.make()
-
-
-def test_who_gives_way_leaves_the_vm_that_is_ready_first(refilled: Refilled, clock: ManualClock):
-    refilled.fill()
-    first = refilled.parking.next("sandbox", 1)
-    refilled.shares.join(1, "long", refilled.provider)
-    clock.advance(1)
-    assert refilled.parking.next("sandbox", 1) == first, "nobody else is there"
-    refilled.shares.join(2, "young", refilled.provider)
-    assert refilled.parking.next("sandbox", 2) == first
-    assert refilled.parking.next("sandbox", 1) not in {first, None}
-    while refilled.waiting()["sandbox"] > 1:
-        refilled.take()
-    assert refilled.parking.next("sandbox", 1) is None, "it makes its own"
