@@ -10,8 +10,6 @@ from actors.repositories.fetching.remote import GitError
 from storage import immutable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from actors.repositories.fetching.mirror import Mirror
 
 _CLEAN, _CONFLICTS = 0, 1
@@ -56,9 +54,9 @@ class Merge:
             statuses=frozenset({_CLEAN, _CONFLICTS}),
             environment={},
         )
-        tree, *paths = printed.decode(errors="replace").rstrip("\0").split("\0")
         if status == _CONFLICTS:
-            raise MergeConflicts(_conflict(self.branch, list(dict.fromkeys(paths))))
+            raise MergeConflicts(conflict_of(self.branch, printed))
+        tree = printed.decode().rstrip("\0")
         when = f"@{self._date(mirror)} +0000"
         dates = {"GIT_AUTHOR_DATE": when, "GIT_COMMITTER_DATE": when}
         _, made = mirror.git.answer(
@@ -78,10 +76,15 @@ class Merge:
         return min(max(map(int, dates), default=0), _LAST_SECOND)
 
 
-def _conflict(branch: str, paths: Sequence[str]) -> str:
-    """Return in words which files conflict."""
-    named = [quoted(each[:_LONGEST_PATH]) for each in paths[:_NAMED]]
-    more = len(paths) - len(named)
+def conflict_of(branch: str, printed: bytes) -> str:
+    """Return in words which files conflict, by what git printed: a tree and their paths, each with a NUL.
+
+    A commit of few objects has a million of them. They are counted, and only the first become texts.
+    """
+    number = printed.count(b"\0") - 1
+    _, *first = printed.split(b"\0", _NAMED + 1)[: 1 + min(number, _NAMED)]
+    named = [quoted(each.decode(errors="replace")[:_LONGEST_PATH]) for each in first]
+    more = number - len(named)
     files = ", ".join(named) + (f" and {more} more" if more > 0 else "")
     return f"conflicts with {branch} in {files}: merge {branch} into it, or rebase it, and push"
 

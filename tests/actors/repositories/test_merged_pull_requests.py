@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 from actors.render.envelope import MergeConflicts, RenderFailed
 from actors.repositories.fetching.mirror import Mirror
-from actors.repositories.merging import Merge, merged
+from actors.repositories.merging import Merge, conflict_of, merged
 from actors.repositories.settings import RepositorySettings
 from actors.source_hosts.host import FOUND_OPEN
 from storage import Build, MergeAgain, PullRequestBuild
@@ -139,6 +140,26 @@ def test_a_merge_has_one_name_however_often_it_is_made(world: Merging, tmp_path:
         mirror.fetch_ref("refs/pull/1/head")
         names.add(Merge(base, "main", head, "Merge").make(mirror))
     assert len(names) == 1
+
+
+def test_of_many_conflicts_the_first_are_named(world: Merging, tmp_path: Path):
+    files = dict.fromkeys("abcde", "1")
+    head, base = world.topic(**files), world.move(**dict.fromkeys(files, "2"))
+    with pytest.raises(MergeConflicts, match='in "a", "b", "c" and 2 more: merge'):
+        merged(limited(world, tmp_path), base, "main", head, "Merge")
+
+
+def test_millions_of_conflicts_are_counted_alone():
+    """To make texts of all would keep other threads from the interpreter for seconds."""
+    printed = b"0" * 40 + b"\0" + b"a/b/c/d\0" * 2_000_000
+    tracemalloc.start()
+    try:
+        told = conflict_of("main", printed)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert told.endswith("and 1999997 more: merge main into it, or rebase it, and push")
+    assert peak < 2 * len(printed)
 
 
 def limited(world: Merging, tmp_path: Path, **settings: Any) -> Mirror:
