@@ -38,6 +38,7 @@ def test_a_build_is_created_scheduled_and_set_going(world: World, pipeline: Pipe
         "inputs": {},
         "base_commit": None,
         "merge_commit": None,
+        "priority": "manual",
     }
     assert world.engine.added == 1
 
