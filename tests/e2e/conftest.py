@@ -33,10 +33,18 @@ def settings() -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def daemon(images_dir: Path, settings: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+def daemon_type() -> type[Daemon]:
+    """The class of this module's daemon."""
+    return ForkedDaemon
+
+
+@pytest.fixture(scope="module")
+def daemon(
+    daemon_type: type[Daemon], images_dir: Path, settings: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Daemon]:
     """Serve until the module is done; then check that the daemon ends well and leaves no VM."""
     state = tmp_path_factory.mktemp("daemon") / "state"
-    daemon = ForkedDaemon(state, {"CI_DAEMON_IMAGES_DIR": str(images_dir), **settings})
+    daemon = daemon_type(state, {"CI_DAEMON_IMAGES_DIR": str(images_dir), **settings})
     new_storage(state, SystemClock()).close()
     try:
         daemon.start()

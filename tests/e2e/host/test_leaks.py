@@ -39,6 +39,12 @@ def temporary(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def daemon_type() -> type[Daemon]:
+    """One with memory of its own: what a forked one begins to write to would count as grown."""
+    return Daemon
+
+
+@pytest.fixture(scope="module")
 def settings(temporary: Path) -> dict[str, str]:
     return {
         "CI_DAEMON_POOL_PARKED": str(STOCK),
