@@ -139,4 +139,4 @@ def test_the_service_starts_without_what_programs_do_not_ask_for():
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     found = set(done.stdout.split())
     assert found & (later | {"httpcore", "smtplib"}) == set()
-    assert len([name for name in found if name.startswith(("actors", "api", "ci_daemon", "storage"))]) <= 267
+    assert len([name for name in found if name.startswith(("actors", "api", "ci_daemon", "storage"))]) <= 266
