@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from storage.accounts.tokens import CliLogins, Tokens
     from storage.accounts.users import Users
     from storage.audit import Audit
-    from storage.billing.budgets import BudgetCharges, Budgets
+    from storage.billing.budgets import BudgetCharges
     from storage.billing.holds import Holds
     from storage.billing.ledger import Ledger
     from storage.billing.payments import Coupons, Payments
     from storage.billing.settings import BillingSettings
     from storage.billing.usage import Meter, UsageReport
     from storage.builds.artifacts import Artifacts, TakenBuilds
+    from storage.builds.budgets import Budgets
     from storage.builds.build_history import BuildHistory, ServiceFailures
     from storage.builds.builds import Approvals, Builds
     from storage.builds.concurrency import ConcurrencyGroups, SupersededBuilds

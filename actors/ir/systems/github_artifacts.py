@@ -11,11 +11,11 @@ from collections import Counter
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from actors.ir.systems.github_expressions import UnknownExpression, filled
+from actors.ir.systems.github_expressions import filled
 from actors.ir.systems.github_image import action_of
 from actors.ir.systems.github_matrix import cells_of
 from actors.ir.systems.jobs import label, word
-from actors.ir.systems.omissions import LeftOut, Omissions, only
+from actors.ir.systems.omissions import LeftOut, Omissions, UnknownExpression, only
 from actors.ir.systems.paths import is_file
 from storage import immutable
 

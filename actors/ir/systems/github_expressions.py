@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from actors.ir.systems.jobs import SET_HERE, event_word, word
-from actors.ir.systems.omissions import LeftOut
+from actors.ir.systems.omissions import LeftOut, UnknownExpression
 from actors.ir.systems.substitution import is_expanded
 
 if TYPE_CHECKING:
@@ -81,10 +81,6 @@ _IN_VALUES = MappingProxyType(
         "runner.temp": "RUNNER_TEMP",
     }
 )
-
-
-class UnknownExpression(Exception):
-    """An expression that cannot be converted with certainty."""
 
 
 def expressions(text: str) -> Iterator[tuple[str, str | None]]:

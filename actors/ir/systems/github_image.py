@@ -6,9 +6,9 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from actors.ir.systems.github_expressions import UnknownExpression, filled
+from actors.ir.systems.github_expressions import filled
 from actors.ir.systems.jobs import NAME_IN_TEXT
-from actors.ir.systems.omissions import LeftOut
+from actors.ir.systems.omissions import LeftOut, UnknownExpression
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 from actors.ir.systems.github_artifacts import DOWNLOAD, UPLOAD, kept_paths
 from actors.ir.systems.github_conditions import condition_of
-from actors.ir.systems.github_expressions import SET_BY_GITHUB, Environment, UnknownExpression, expressions, filled
+from actors.ir.systems.github_expressions import SET_BY_GITHUB, Environment, expressions, filled
 from actors.ir.systems.github_image import SETUPS, action_of, image_of, set_up
 from actors.ir.systems.github_matrix import cells_of
 from actors.ir.systems.github_outputs import names_outputs
 from actors.ir.systems.jobs import MAY_PIPE, check_names, duration, variables_in, word
 from actors.ir.systems.jobs import label as one_line
 from actors.ir.systems.model import Cell, Job, texts_of
-from actors.ir.systems.omissions import LeftOut, only
+from actors.ir.systems.omissions import LeftOut, UnknownExpression, only
 from actors.ir.systems.paths import KEPT, MOST_FOLDERS, NOT_KEPT, kept_folders
 from actors.ir.systems.services import services_of_github
 from storage import immutable

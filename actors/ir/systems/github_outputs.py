@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from actors.ir.systems.github_expressions import UnknownExpression
 from actors.ir.systems.jobs import label, word
+from actors.ir.systems.omissions import UnknownExpression
 from storage import immutable
 
 if TYPE_CHECKING:

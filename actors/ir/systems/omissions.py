@@ -106,3 +106,7 @@ def only(value: Located, known: frozenset[str], key: str) -> None:
     for name, member in value.mapping().items():
         if name not in known:
             raise LeftOut(member, f"{key}.{name}", f"{name} has no counterpart here")
+
+
+class UnknownExpression(Exception):
+    """An expression of GitHub's that cannot be converted with certainty."""

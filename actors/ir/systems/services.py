@@ -7,10 +7,10 @@ import shlex
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from actors.ir.systems.github_expressions import UnknownExpression, filled
+from actors.ir.systems.github_expressions import filled
 from actors.ir.systems.github_image import IMAGE
 from actors.ir.systems.jobs import NAME_IN_TEXT, label
-from actors.ir.systems.omissions import LeftOut, only
+from actors.ir.systems.omissions import LeftOut, UnknownExpression, only
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
