@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from api.operations import BuildRecord, JobRecord
-from storage import BuildState, JobState, showing
+from storage import BuildState, JobState, Priority, showing
 
 START = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -29,6 +29,7 @@ class _Unset:
 def shown_build(state: str = "running", **fields: Any) -> BuildRecord:
     """Return a build that was created at `START`."""
     given = {"uuid": "build", "number": 3, "state": BuildState(state), "created_at": START, **fields}
+    given = {"priority": Priority.BRANCH, **given}
     return showing(BuildRecord, _Unset(), **given)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import falcon
 
     from api.console.site import Site
-    from storage import Build, ListedBuild, Organization, PastBuild, Pipeline, Standing
+    from storage import Build, ListedBuild, Organization, PastBuild, Pipeline, Repository, Standing
 
 _MOST_ORGANIZATIONS = 50
 _MOST_UNFINISHED = 20
@@ -72,15 +72,9 @@ class Board:
 
 def board_of(site: Site, organization: Organization, user_id: int, wanted: str = "") -> Board:
     """Return an organization's board, whose groups have the pipelines with ``wanted`` in their name."""
-    storage = site.storage
-    standings = storage.standings.of_organization(organization.id, user_id, _MOST_PIPELINES)
-    recent = storage.build_history.recent(organization.id, _BARS)
-    builds = storage.build_history.listed(
-        {found for each in standings for found in (each.newest_id, each.broken_id) if found is not None}
-    )
-    lines = [_line(site, organization, each, builds, recent.get(each.pipeline.id, [])) for each in standings]
-    names = {each.pipeline.id: each.pipeline.name for each in standings}
-    unfinished = storage.build_history.unfinished(organization.id, _MOST_UNFINISHED)
+    lines = _lines(site, organization, user_id)
+    names = {each.pipeline.id: each.pipeline.name for each in lines}
+    unfinished = site.storage.build_history.unfinished(organization.id, _MOST_UNFINISHED)
     broken = [each for each in lines if each.broken is not None]
     shown = [each for each in lines if wanted in each.pipeline.name.lower() or wanted in each.pipeline.slug]
     return Board(
@@ -91,6 +85,24 @@ def board_of(site: Site, organization: Organization, user_id: int, wanted: str =
         bool(lines),
         any(each.newest is not None for each in lines),
     )
+
+
+def pipelines_of(site: Site, organization: Organization, user_id: int, repository: Repository) -> list[PipelineGroup]:
+    """Return the pipelines of a connected repository, favourites first."""
+    name, of_pipeline = repository.repo_name, site.storage.repositories.of_pipeline
+    like = (each for each in _lines(site, organization, user_id) if each.repository in {"", name})
+    found = ((each, of_pipeline(each.pipeline)) for each in like)
+    return groups_of(each for each, its in found if its is not None and its.id == repository.id)
+
+
+def _lines(site: Site, organization: Organization, user_id: int) -> list[PipelineLine]:
+    history = site.storage.build_history
+    standings = site.storage.standings.of_organization(organization.id, user_id, _MOST_PIPELINES)
+    recent = history.recent(organization.id, _BARS)
+    builds = history.listed(
+        {found for each in standings for found in (each.newest_id, each.broken_id) if found is not None}
+    )
+    return [_line(site, organization, each, builds, recent.get(each.pipeline.id, [])) for each in standings]
 
 
 def _name(names: dict[int, str], build: Build) -> str:
@@ -164,7 +176,7 @@ class HomePage(Page):
             boards=boards,
             broken=broken,
             unfinished=[each for board in boards for each in board.unfinished],
-            **_shown(self._site, req),
+            **rows_of(self._site, req),
             url=self._url,
         )
 
@@ -191,13 +203,13 @@ class OrganizationPage(Page):
             admin=member.role.covers(Role.ADMIN),
             board=board,
             wanted=wanted,
-            **_shown(self._site, req),
+            **rows_of(self._site, req),
             url=self._url,
         )
 
 
-def _shown(site: Site, req: falcon.Request) -> dict[str, object]:
-    """Return what both pages need for their rows."""
+def rows_of(site: Site, req: falcon.Request) -> dict[str, object]:
+    """Return what pages need for the rows of pipelines."""
     return {"bar_height": BAR_HEIGHT, "bars": _BARS, "form_token": site.form_token(req)}
 
 

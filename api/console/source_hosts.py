@@ -8,6 +8,7 @@ from urllib.parse import quote
 from actors.repositories import fingerprint
 from actors.source_hosts import GITHUB
 from api.console.errors import Page
+from api.console.home import pipelines_of, rows_of
 from api.console.operation_form import OperationForm, given, leads_to, shows
 from api.console.pages import redirect, whole_number
 from api.doors.http import call_of
@@ -119,12 +120,13 @@ class RepositoryPage(Page):
             of_account=repository.provider in _OF_ACCOUNTS,
             deploy_key=key,
             host_key=None if key is None else fingerprint(key.host_key),
+            groups=pipelines_of(self._site, member.organization, self._site.access.caller(req).user.id, repository),
             queue=merge_queue.listed(storage, repository),
             outcomes=storage.push_outcomes.latest(repository.id, _OUTCOMES),
             deliveries=deliveries.rows,
             more=deliveries.next_key,
             admin=member.role.covers(Role.ADMIN),
-            form_token=self._site.form_token(req),
+            **rows_of(self._site, req),
         )
 
     def on_get_delivery(self, req: falcon.Request, resp: falcon.Response, org: str, id: str, delivery_id: str) -> None:

@@ -19,7 +19,7 @@ case "$*" in
 *"-m venv"*)
     for last; do :; done
     echo "$PWD" >>venvs
-    mkdir -p "$last/bin"
+    mkdir -p "$last/bin" "$last/lib/python3/site-packages/pygments/lexers" "$last/lib/python3/site-packages/dns"
     echo "#!$PWD/$last/bin/python" >"$last/bin/ci-daemon" ;;
 *"import ensurepip, glob"*) echo bundled/pip.whl ;;
 *"pip.whl/pip install"*)
@@ -59,7 +59,7 @@ class Machine:
 def machine(tmp_path: Path) -> Machine:
     machine = Machine(tmp_path / "machine")
     machine.has("id", "echo 1000")
-    for program in ("cat", "chmod", "cut", "grep", "mkdir", "rm"):
+    for program in ("cat", "chmod", "cut", "find", "grep", "mkdir", "rm"):
         machine.has(program, f'exec {shutil.which(program)} "$@"')
     return machine
 
@@ -111,6 +111,7 @@ def test_an_environment_is_made_once_and_updated_each_time(machine: Machine):
         assert fetched.endswith("--require-hashes --target .venv.tools --requirement requirements/build.txt")
         assert locked.endswith("pip sync --python .venv/bin/python --require-hashes requirements/run.txt")
         assert own.endswith("pip install --python .venv/bin/python --no-build-isolation --no-deps --editable .")
+        assert not (machine.root / ".venv/lib/python3/site-packages/dns").exists()
         (machine.root / "installed").unlink()
         assert not (machine.root / ".venv.tools").exists()
     assert (machine.root / "venvs").read_text().splitlines() == [str(machine.root)]
@@ -131,6 +132,7 @@ def test_pip_installs_where_uv_cannot(machine: Machine):
     assert locked.endswith("install --quiet --require-hashes --no-deps --requirement requirements/run.txt")
     assert own.endswith("install --quiet --no-deps --editable .")
     assert "uv is not to be had here" in done.stdout
+    assert not (machine.root / ".venv/lib/python3/site-packages/dns").exists()
 
 
 def test_a_checkout_that_was_moved_gets_another(machine: Machine, tmp_path: Path):

@@ -109,6 +109,19 @@ def test_a_plain_repository_shows_its_key_and_makes_a_hook(ada: Account):
     assert browser.send(page, f"{page[1:]}/disconnect").status_code == 303
 
 
+def test_a_repository_shows_its_pipelines_and_how_they_stand(ada: Account):
+    connect = ada.world.storage.repositories.connect
+    demo = connect(ada.org_id, "https://example.org/acme/demo.git", "acme/demo", 60)
+    other = connect(ada.org_id, "https://example.org/acme/other.git", "acme/other", 60)
+    build = ada.pipeline("web").build()
+    ada.pipeline("elsewhere", repository="https://example.org/acme/third.git")
+    browser = Browser.of(ada)
+    page = browser.get(f"/{ada.org}/repositories/{demo.uuid}").text
+    assert build.path.partition("/organizations")[2] in page
+    assert "elsewhere" not in page
+    assert "None yet" in browser.get(f"/{ada.org}/repositories/{other.uuid}").text
+
+
 def test_a_path_of_the_host_is_its_owners(ada: Account):
     browser, storage = Browser.of(ada), ada.world.storage
     path = storage.repositories.connect(ada.org_id, "/srv/git/web.git", "srv/web", 60)
