@@ -20,6 +20,7 @@ print(why_no_files(state))
 
 _AS_NOBODY = """
 import os, pathlib, sys
+import storage.records.leases  # which it would import below, where it may not read what root has
 from storage.files.kinds import why_no_files
 folder = os.open(sys.argv[1], os.O_PATH)
 if os.geteuid() == 0:
