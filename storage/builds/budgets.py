@@ -116,6 +116,5 @@ class Budgets:
 
 
 def _cents(micro_cents: int, started_at: int, until: int) -> int:
-    """Return the price of what began at ``started_at``, in whole cents; a second that has begun counts."""
-    seconds = -(-max(0, until - started_at) // SECOND)
-    return seconds * micro_cents // MICRO_CENTS
+    """Return the price of what began at ``started_at``, as if it ended now."""
+    return max(0, until - started_at) // SECOND * micro_cents // MICRO_CENTS

@@ -69,7 +69,7 @@ def token() -> None:
 @click.option(
     "--scope",
     "scopes",
-    type=click.Choice([*Scope]),
+    type=click.Choice([each.value for each in Scope]),
     multiple=True,
     help="What an API key may do beside reading: start builds, run on forks, or all (admin); by default all.",
 )

@@ -294,6 +294,8 @@ def test_its_help_describes_it_and_each_option(name: str):
     options = [option for option in it.params if isinstance(option, click.Option) and not option.hidden]
     assert [option.name for option in options if not option.help] == []
     assert {"json", "quiet"} <= {option.name for option in options}
+    choices = [each for option in it.params if isinstance(option.type, click.Choice) for each in option.type.choices]
+    assert {type(each) for each in choices} <= {str}, "of an enum, click takes the names of its members"
 
 
 @pytest.mark.parametrize("name", COMMANDS)

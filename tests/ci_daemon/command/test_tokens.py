@@ -69,6 +69,14 @@ def test_an_api_key_is_the_default_and_may_expire(run: Run, capsys: pytest.Captu
     )
 
 
+def test_an_api_key_is_limited(run: Run, capsys: pytest.CaptureFixture[str]):
+    limits = ("--scope", "start", "--scope", "fork", "--budget", "500")
+    assert run("token", "create", EMAIL, *limits, "--organization", "ada-example-org", "--json") == 0
+    made = json.loads(capsys.readouterr().out)
+    assert (made["scopes"], made["only"]) == (["start", "fork"], "ada-example-org")
+    assert (made["budget_cents"], made["spent_cents"]) == (500, 0)
+
+
 def test_tokens_are_listed_without_secrets_and_revoked_by_id(run: Run, state: Path, capsys: pytest.CaptureFixture[str]):
     assert run("token", "create", EMAIL, "--kind", "session", "--json") == 0
     made = json.loads(capsys.readouterr().out)

@@ -98,6 +98,9 @@ def test_what_runs_ends_when_nothing_is_left(world: World):
     world.clock.advance(seconds=HUNDRED)
     world.storage.budgets.end_what_is_over()
     assert reason(world, build) == (None, False)
+    world.clock.advance(seconds=19.9)
+    world.storage.budgets.end_what_is_over()
+    assert reason(world, build) == (None, False)  # as long as it would be charged less if it ended now
     world.clock.advance(seconds=HUNDRED)
     world.storage.budgets.end_what_is_over()
     assert reason(world, build) == ("budget_exhausted", True)
