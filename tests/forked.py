@@ -123,7 +123,7 @@ def _context() -> ForkServerContext:
 
 
 def _run(module: str, arguments: Sequence[str], environ: dict[str, str], _: _Streams) -> None:
-    tempfile.tempdir = None  # that of the environment
+    tempfile.tempdir = environ.get("TMPDIR")  # looked for, it would leave a file if this process is killed meanwhile
     os.environ.clear()
     os.environ.update(environ)
     sys.argv = [module, *arguments]
