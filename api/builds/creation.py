@@ -58,7 +58,6 @@ def admit_manual_build(storage: Storage, pipeline: Pipeline, budget_id: int | No
     Such a build is manual whatever its ``source`` says. The error is ``pipeline_not_found``,
     ``pipeline_manual_disabled``, ``budget_exhausted``, ``billing_insufficient_balance`` or ``too_many_builds``.
     """
-    require_budget(storage, budget_id)
     if storage.declarations.archived(pipeline.id):
         message = f'the repository of the pipeline "{pipeline.slug}" no longer declares it, so it accepts no builds'
         raise ApiError("pipeline_not_found", message)
@@ -67,14 +66,16 @@ def admit_manual_build(storage: Storage, pipeline: Pipeline, budget_id: int | No
             "pipeline_manual_disabled",
             f'the pipeline "{pipeline.slug}" accepts no manual builds; set its allow_manual to true',
         )
-    require_credit_and_room(storage, pipeline.organization_id)
+    require_means_and_room(storage, pipeline.organization_id, budget_id)
 
 
-def require_credit_and_room(storage: Storage, organization_id: int) -> None:
-    """Raise ApiError if an organization may not have another build now.
+def require_means_and_room(storage: Storage, organization_id: int, budget_id: int | None) -> None:
+    """Raise ApiError if an organization may not have another build now, which a budget may have to pay.
 
-    The error is ``billing_insufficient_balance`` if credit is required and there is none, or ``too_many_builds``.
+    The error is ``budget_exhausted``, ``billing_insufficient_balance`` if credit is required and there is none, or
+    ``too_many_builds``.
     """
+    require_budget(storage, budget_id)
     require_credit(storage, organization_id)
     try:
         storage.build_room.require(organization_id)
@@ -243,10 +244,14 @@ class BuildCreation:
 
         identity = body_of(submission.document, RepoIdentity)
         found = self._storage.pipelines.by_source(organization.id, identity.repo_name, identity.source_slug)
-        return self.create(call, found or self._register_pipeline(organization, identity, submission), submission)
+        return self.create(call, found or self._register_pipeline(call, organization, identity, submission), submission)
 
     def _register_pipeline(
-        self, organization: Organization, identity: RepoIdentity, submission: Submission[CreateRepoBuildRequest]
+        self,
+        call: Sender,
+        organization: Organization,
+        identity: RepoIdentity,
+        submission: Submission[CreateRepoBuildRequest],
     ) -> Pipeline:
         """Return the pipeline that a build's source declares, created if the organization does not have it.
 
@@ -256,7 +261,7 @@ class BuildCreation:
         if not _brings_source(submission.document):
             raise ApiError("pipeline_not_found", unknown)
         refuse_while_draining(self._engine)
-        require_credit_and_room(self._storage, organization.id)
+        require_means_and_room(self._storage, organization.id, call.budget_id)
         body = submission.body()
         slot = self._renders.slot_for_new_build(organization.id)
         try:

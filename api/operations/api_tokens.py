@@ -43,7 +43,7 @@ class ApiToken:
     """A personal API key, without the key itself.
 
     Without ``scopes`` it has all. ``only`` is the organization, or the pipeline as ``acme/web``, that it is for.
-    ``spent_cents`` is what the builds and forks that it started have cost; if it has a ``budget_cents``, at most that.
+    With ``budget_cents`` its builds and forks cost at most so much; ``spent_cents`` is what they have cost, 0 without.
     """
 
     uuid: str

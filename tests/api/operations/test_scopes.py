@@ -143,7 +143,14 @@ def test_a_key_starts_nothing_when_its_budget_is_spent(ada: Account):
     run_sql(ada.world.storage.directory, "UPDATE tokens SET spent_cents = 5 WHERE id = :id", id=key.token_id)
     builds = build.path.rpartition("/")[0]
     asked = {"branch": "main", "commit": "0" * 40, "pipeline_ir": one("true")}
-    for path, given in ((f"{build.path}/rebuild", {}), (builds, asked), (f"{job.path}/runs", {"command": "true"})):
+    unknown = {"branch": "main", "commit": "0" * 40, "repo_name": "acme/new", "source_slug": "ci", "source_b64": "YQ=="}
+    refused = (
+        (f"{build.path}/rebuild", {}),
+        (builds, asked),
+        (f"{ada.path}/builds", unknown),
+        (f"{job.path}/runs", {"command": "true"}),
+    )
+    for path, given in refused:
         answered = client.simulate_post(path, json=given)
         assert (answered.status_code, answered.json["error"]["code"]) == (402, "budget_exhausted"), path
     assert client.simulate_get(build.path).status_code == 200

@@ -3,8 +3,10 @@ from __future__ import annotations
 import pytest
 
 from storage import Build, BuildState, HoldEnd, Job, JobState, TokenLimits
+from storage.database.connection import Database
 from tests.records import new_job
 from tests.state import run_sql
+from tests.storage.work import counted_work
 from tests.storage.world import World
 
 HUNDRED = 100
@@ -124,6 +126,19 @@ def test_who_retries_pays(world: World, again: bool):
     ran(world, world.job(build))
     assert spent(world, budget) == 0
     assert spent(world, other) == (4 if again else 0)
+
+
+def test_a_look_costs_the_same_however_much_has_ended(world: World, database: Database):
+    budget = key(world, 100)
+    world.build(budget_id=budget)
+    works = []
+    for ended in (1, 200):
+        for _ in range(ended):
+            world.finish_build(world.build(budget_id=budget))
+        with counted_work(database) as counted:
+            world.storage.budgets.end_what_is_over()
+        works.append(counted[0])
+    assert works[1] <= works[0] + 1
 
 
 def test_the_database_refuses_more_than_a_budget(world: World):
