@@ -111,6 +111,7 @@ def test_a_change_of_any_field_is_refused(path: tuple[Any, ...]):
         (lambda it: it | {"payloadType": "text/plain"}, "no key"),
         (lambda it: it | {"signatures": []}, "no key"),
         (lambda it: it | {"signatures": [{"keyid": "a", "sig": "AAAA"}]}, "no key"),
+        (lambda it: it | {"signatures": [{"keyid": "a", "sig": "AAAA"}] * 16 + it["signatures"]}, "no key"),
         (lambda it: it | {"signatures": [{"sig": "?"}]}, "no DSSE envelope"),
         (lambda it: it | {"payload": 1}, "no DSSE envelope"),
         (lambda _: [], "no DSSE envelope"),
@@ -196,6 +197,9 @@ def test_a_file_of_a_server_is_verified(
     Path("got/app").write_bytes(b"apq")
     assert main([*line, "--key", "keys.json"]) == 1
     assert "got/app is not verified: the file is not the one" in capsys.readouterr().err
+    Path("got/app.provenance.json").write_text(" " * 2**20 + json.dumps(envelope()))
+    assert main([*line, "--key", "keys.json"]) == 1
+    assert "no DSSE envelope" in capsys.readouterr().err
     assert main(line) == 2
     assert "say whom you trust" in capsys.readouterr().err
     assert main([*line, "--issuer", "http://ci.example.org"]) == 1

@@ -97,3 +97,9 @@ def test_a_search_reads_no_more_of_more_builds(storage: Storage, database: Datab
                 found(storage, pipeline, text)
             counts.setdefault(text, []).append(counted[0])
     assert {text: each for text, each in counts.items() if each[1] > each[0] * 1.3 + 20} == {}
+
+
+@pytest.mark.parametrize("text", ["mend " * 8 + "nothing", "mend" + " " * 196 + "nothing"])
+def test_words_past_their_bounds_are_not_looked_for(storage: Storage, pipeline: Pipeline, text: str):
+    build(storage, pipeline, "Mend the parser")
+    assert [each.number for each in found(storage, pipeline, text).builds] == [1]

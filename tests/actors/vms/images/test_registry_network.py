@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -126,6 +127,21 @@ def test_a_redirect_to_a_name_of_the_loopback_is_told(registry: Redirecting, rea
     with pytest.raises(VmError, match=r"has no public address: allow its network in images\.networks"):
         pulled(registry, tmp_path)
     assert reached == []
+
+
+def test_a_request_to_the_proxy_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("HTTPS_PROXY", raising=False)
+    asks = """if True:
+        import os, socket
+        host, port = os.environ["HTTPS_PROXY"].removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as proxy:
+            proxy.sendall(b"CONNECT " + b"x" * 20_000)
+            print(proxy.recv(100).decode())
+    """
+    network = RegistryNetwork(NAME, IdMap.of_caller())
+    with network.entered([sys.executable, "-c", asks], tmp_path, os.environ) as (argv, descriptors):
+        answer = subprocess.run(argv, pass_fds=descriptors, capture_output=True, text=True, timeout=60, check=True)
+    assert answer.stdout.startswith("HTTP/1.1 403 its request has no end")
 
 
 def test_a_redirect_to_a_configured_network_is_followed(registry: Redirecting, tmp_path: Path):
