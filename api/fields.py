@@ -16,6 +16,7 @@ from actors.notifications import checked_events, endpoint_url
 from api.body import MAX_LONG_TEXT, MAX_TEXT
 from storage import (
     ENVIRONMENT_NAME,
+    MACHINE_NAME,
     MAX_SECRET_BYTES,
     BuildEvent,
     EmailInvalid,
@@ -161,6 +162,9 @@ Cron = Annotated[RequiredText, AfterValidator(_cron), Field(json_schema_extra=_F
 
 TimeZone = Annotated[RequiredText, AfterValidator(_timezone), Field(json_schema_extra={"examples": ["Europe/Berlin"]})]
 """The name of an IANA time zone."""
+
+MachineName = Annotated[str, StringConstraints(pattern=MACHINE_NAME), Field(examples=["deploy-bot"])]
+"""The name of a machine account."""
 
 EnvironmentName = Annotated[str, StringConstraints(pattern=ENVIRONMENT_NAME), Field(examples=["production"])]
 """The name of an environment."""

@@ -29,6 +29,7 @@ from api.operations import (
     identity_providers,
     invites,
     latest_artifacts,
+    machine_accounts,
     mail_settings,
     members,
     merge_queue,
@@ -83,6 +84,7 @@ def add_later(routes: Routes, core: Core) -> Site:
     door = HttpDoor(site.service, core.access, core.pager, core.rates)
     door.add(routes, cli_login, identity_providers, passkeys, sign_up)
     door.add(routes, mail_settings, api_tokens, sessions, identities, organizations, members, invites, audit)
+    door.add(routes, machine_accounts)
     door.add(routes, favourites, search, schedules, caches, runs, notifications, tests, coverage, latest_artifacts)
     _add_deliveries(routes, site, core)
     door.add(routes, repositories, repo_deliveries, merge_queue, github_installations, bitbucket)

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         LastIdentity,
         LastOwner,
         LastPasskey,
+        MachineAccountExists,
         ManifestUnreadable,
         MemberNotFound,
         MergeQueued,
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
         TooManyBuilds,
         TooManyEnvironments,
         TooManyInvites,
+        TooManyMachineAccounts,
         TooManyNotifications,
         TooManyOrganizations,
         TooManyPasskeys,
@@ -94,11 +96,13 @@ if TYPE_CHECKING:
     from storage.patterns import glob_matches, pattern
     from storage.pipelines.clone_urls import repo_name
     from storage.records.accounts import (
+        MACHINE_NAME,
         Caller,
         ForkApproval,
         Identity,
         Invite,
         InviteDraft,
+        MachineAccount,
         Member,
         NewPasskey,
         Organization,

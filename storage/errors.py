@@ -300,6 +300,14 @@ class TooManySchedules(StorageError):
     """The pipeline has the maximum number of schedules."""
 
 
+class MachineAccountExists(StorageError):
+    """The organization has a machine account of this name."""
+
+
+class TooManyMachineAccounts(StorageError):
+    """The organization has the maximum number of machine accounts."""
+
+
 class TooManyOrganizations(StorageError):
     """The account owns the maximum number of organizations."""
 

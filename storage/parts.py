@@ -9,6 +9,7 @@ from storage.facade import on_first_use
 if TYPE_CHECKING:
     from storage.accounts.closing import Accounts
     from storage.accounts.invites import Invites
+    from storage.accounts.machine_accounts import MachineAccounts
     from storage.accounts.organizations import Members, Organizations
     from storage.accounts.passkeys import PasskeyChallenges, Passkeys
     from storage.accounts.sign_in import Identities, SignInLinks, SignUps

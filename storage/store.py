@@ -72,6 +72,7 @@ class Storage:
     members = _part(lambda self: parts.Members(self._database))
     invites = _part(lambda self: parts.Invites(self._database, self.organizations))
     users = _part(lambda self: parts.Users(self._database, self.organizations))
+    machine_accounts = _part(lambda self: parts.MachineAccounts(self._database, self.organizations))
     tokens = _part(lambda self: parts.Tokens(self._database))
     passkeys = _part(lambda self: parts.Passkeys(self._database))
     passkey_challenges = _part(lambda self: parts.PasskeyChallenges(self._database))
@@ -106,7 +107,9 @@ class Storage:
     build_status = _part(lambda self: parts.BuildStatus(self._database))
     standings = _part(lambda self: parts.Standings(self._database))
     search = _part(lambda self: parts.Search(self._database))
-    accounts = _part(lambda self: parts.Accounts(self._database, self.builds, self.holds, self.passkeys))
+    accounts = _part(
+        lambda self: parts.Accounts(self._database, self.builds, self.holds, self.passkeys, self.machine_accounts)
+    )
     attempts = _part(lambda self: parts.Attempts(self._database))
     pipeline_triggers = _part(lambda self: parts.PipelineTriggers(self._database))
     schedules = _part(lambda self: parts.Schedules(self._database, self.pipelines))

@@ -181,7 +181,7 @@ class Announcements:
         if not notification.to_creator or build.created_by is None:
             return None
         creator = self._storage.users.by_id(build.created_by)
-        return None if creator is None else creator.email
+        return None if creator is None or creator.machine else creator.email
 
 
 def _wanted(notification: Notification, events: Sequence[BuildEvent]) -> Sequence[BuildEvent]:

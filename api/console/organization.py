@@ -8,11 +8,13 @@ from datetime import UTC, datetime, time, timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from api.console.account import api_key_of
 from api.console.errors import Page
 from api.console.operation_form import OperationForm, given, given_patterns, leads_to, shows
 from api.console.pages import whole_number
 from api.errors.catalog import ApiError
-from api.operations import billing, caches, invites, members, payments, secrets
+from api.operations import billing, caches, invites, machine_accounts, members, payments, secrets
+from api.operations.api_tokens import ApiToken
 from api.operations.audit import AuditEntry
 from api.operations.invites import INVITABLE
 from storage import AuditFilter, LedgerSource, Role, SecretScope, UsageTooLong, immutable
@@ -49,7 +51,7 @@ class OrganizationSettingsPage(Page):
         self._site = site
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
-        """Show members, invites and secrets to a member; only admins change them."""
+        """Show members, machine accounts, invites and secrets to a member; only admins change them."""
         member = self._site.access.member(req, org)
         storage, organization = self._site.storage, member.organization
         self._site.pages.show(
@@ -60,12 +62,22 @@ class OrganizationSettingsPage(Page):
             admin=member.role.covers(Role.ADMIN),
             me=self._site.access.caller(req).user,
             members=storage.members.all(organization.id),
+            machines=[
+                (each, self._keys(each.id, member.role)) for each in storage.machine_accounts.all(organization.id)
+            ],
             invites=storage.invites.pending(organization.id),
             secrets=storage.secrets.names(SecretScope(organization.id)),
             roles=list(Role),
             invitable=INVITABLE,
             form_token=self._site.form_token(req),
         )
+
+    def _keys(self, machine_id: int, role: Role) -> Sequence[ApiToken]:
+        """Return the API keys of a machine account, for an admin alone."""
+        if not role.covers(Role.ADMIN):
+            return ()
+        storage = self._site.storage
+        return [ApiToken.of(storage, each) for each in storage.tokens.api_keys(machine_id)]
 
 
 class AuditPage(Page):
@@ -219,7 +231,7 @@ def add_organization_pages(
     site: Site,
     url: str,
 ) -> None:
-    """Route the pages of members, invites, secrets, audit, caches and billing."""
+    """Route the pages of members, machine accounts, invites, secrets, audit, caches and billing."""
     routes.add_page("/{org}/settings", OrganizationSettingsPage(site))
     back = _back_to("settings")
     routes.add_page(
@@ -227,6 +239,7 @@ def add_organization_pages(
         OperationForm(site, members.update_member, back, given(members.UpdateMemberRoleRequest)),
     )
     routes.add_page("/{org}/members/{user_id}/remove", OperationForm(site, members.remove_member, back))
+    _add_machine_accounts(routes, site)
     shown = shows(site, "organization/invited", url=url)
     form = OperationForm(site, invites.create_invite, shown, given(invites.CreateInviteRequest))
     routes.add_page("/{org}/invites", form)
@@ -252,6 +265,18 @@ def add_organization_pages(
     end = CheckoutEndPage(site)
     routes.add_page("/billing/paid", end, "paid")
     routes.add_page("/billing/canceled", end, "canceled")
+
+
+def _add_machine_accounts(routes: Routes, site: Site) -> None:
+    path, back = "/{org}/machine-accounts", _back_to("settings#machine-accounts")
+    document = given(machine_accounts.CreateMachineAccountRequest)
+    routes.add_page(path, OperationForm(site, machine_accounts.create_machine_account, back, document))
+    routes.add_page(f"{path}/{{machine}}/remove", OperationForm(site, machine_accounts.delete_machine_account, back))
+    made = shows(site, "api_key")
+    form = OperationForm(site, machine_accounts.create_machine_key, made, api_key_of, in_path=("machine",))
+    routes.add_page(f"{path}/keys", form)
+    revoked = OperationForm(site, machine_accounts.revoke_machine_key, back)
+    routes.add_page(f"{path}/{{machine}}/api-keys/{{id}}/revoke", revoked)
 
 
 def _back_to(page: str) -> Next:

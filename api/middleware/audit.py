@@ -27,7 +27,7 @@ _SIGN_IN_PATH = pattern(r"/api/v\d+/auth/")
 _POLLS = frozenset({"cliClaim", "cliClaimV2"})
 """Polls of command lines, refused each second until a person has signed in."""
 
-_NAMES = ("number", "slug", "id", "uuid", "api_token")
+_NAMES = ("number", "slug", "id", "uuid", "api_token", "address")
 """Fields of records that name a row, in order of preference. None of them is a secret."""
 
 _ANSWERS = frozenset({"approveJob", "rejectJob"})
@@ -107,7 +107,10 @@ def subject_of(path: str, names: Mapping[str, str], record: object, build_number
     """Return the subject of an entry: the names in the path, and that of the row in the answer."""
     parts = [names[part] for part in re.findall(r"{(\w+)}", path) if part in names]
     row = _name_of(record, build_number)
-    return "/".join(parts if row is None or row in parts else [*parts, row])
+    named = "/".join(parts)
+    if row is None or row in parts:
+        return named
+    return row if row.startswith(f"{named}/") else "/".join([*parts, row])
 
 
 def detail_of(operation: str, record: object) -> str:
@@ -135,7 +138,7 @@ def _name_of(record: object, build_number: int | None) -> str | None:
     for field in _NAMES:
         value = getattr(record, field, None)
         if field == "api_token" and value is not None:
-            return str(value.id)
+            return str(value["id"] if isinstance(value, dict) else value.id)  # as a record, or shown on the box
         if value is not None:
             return str(value)
     return None if build_number is None else str(build_number)

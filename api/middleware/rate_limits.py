@@ -114,8 +114,9 @@ class RateLimits:
         self.limit_user(caller.user, resp)
 
     def limit_user(self, user: User, resp: falcon.Response) -> None:
-        """Count a request that signs a user in. Raises ApiError ``rate_limited``."""
-        _admit(self._by_account.take(user.uuid), "of this account", resp)
+        """Count a request for a user; those of an organization's machines count together. Raises ApiError."""
+        account = user.personal_org_slug if user.machine else user.uuid
+        _admit(self._by_account.take(account), "of this account", resp)
 
     def limit_email(self, req: falcon.Request, resp: falcon.Response, email: str) -> None:
         """Count a request that names an e-mail address, for that and for the client's address.

@@ -358,6 +358,7 @@ def _path_parameters() -> Mapping[str, tuple[str, Mapping[str, Any]]]:
         "delivery_id": ("Id of the delivery.", UUID_SCHEMA),
         "build_id": ("UUID of the build.", UUID_SCHEMA),
         "user_id": ("Id of the user.", UUID_SCHEMA),
+        "machine": ("Name of the machine account.", {**_SLUG, "examples": ["deploy-bot"]}),
         "id": ("Id of the record.", UUID_SCHEMA),
         "installations/id": ("Number of the installation at GitHub.", {"type": "integer", "examples": [4711]}),
         "workspaces/id": (

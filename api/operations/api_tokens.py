@@ -28,7 +28,7 @@ from api.operations.things import (
     member_organization,
     member_pipeline,
 )
-from storage import Scope, Token, TokenKind, TokenLimits, described, example, immutable
+from storage import Scope, Token, TokenKind, TokenLimits, User, described, example, immutable
 
 if TYPE_CHECKING:
     from api.fields import Budget, Moment, RequiredLongText, Scopes, TokenPlace
@@ -154,14 +154,18 @@ def list_api_tokens(call: Call, user: ThisUser) -> ApiTokenList:
 )
 def create_api_token(call: Call, user: ThisUser, body: ApiTokenCreateRequest) -> ApiTokenCreateResponse:
     """Create an API key; needs a session token."""
+    return new_key(call, user, body, limits_of(call, body))
+
+
+def new_key(call: Call, user: User, body: ApiTokenCreateRequest, limits: TokenLimits) -> ApiTokenCreateResponse:
+    """Make an API key of a user. Raises ApiError if it would have ended already."""
     if body.expires_at is not None and body.expires_at <= call.clock.now():
         raise ApiError("invalid_body", "expires_at: expected a time in the future")
-    limits = _limits(call, body)
     key, token = call.storage.tokens.create_api_key(user.id, body.description, body.expires_at, limits)
     return ApiTokenCreateResponse(ApiToken.of(call.storage, key), token)
 
 
-def _limits(call: Call, body: ApiTokenCreateRequest | UserTokenCreateRequest) -> TokenLimits:
+def limits_of(call: Call, body: ApiTokenCreateRequest | UserTokenCreateRequest) -> TokenLimits:
     """Return the limits that a caller asks for. Raises ApiError if the one place is not there.
 
     A key with a budget may not have the scope ``admin``: with schedules, pushes and keys it would spend beside it.
@@ -212,7 +216,7 @@ def create_user_token(call: Call, user: NamedUser, body: UserTokenCreateRequest)
     made, token = (
         tokens.create_session(user.id, body.description)
         if body.kind is TokenKind.SESSION
-        else tokens.create_api_key(user.id, body.description, body.expires_at, _limits(call, body))
+        else tokens.create_api_key(user.id, body.description, body.expires_at, limits_of(call, body))
     )
     return NewUserToken(**asdict(UserToken.of(call.storage, made)), token=token)
 

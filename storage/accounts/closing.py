@@ -1,7 +1,7 @@
 """Closing of accounts (wire-decisions.md, "Accounts").
 
 Nothing that the ledger or a build refers to is deleted. The user's row stays, without name and address. Organizations
-whose only member was the user stay, without members, and their slugs stay taken.
+whose only person was the user stay, without members, and their slugs stay taken.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from storage.records.accounts import Role
 from storage.records.pipelines import Visibility
 
 if TYPE_CHECKING:
+    from storage.accounts.machine_accounts import MachineAccounts
     from storage.accounts.passkeys import Passkeys
     from storage.billing.holds import Holds
     from storage.builds.builds import Builds
@@ -37,15 +38,25 @@ if TYPE_CHECKING:
 class Accounts:
     """Closes accounts. Safe in any thread."""
 
-    def __init__(self, database: Database, builds: Builds, holds: Holds, passkeys: Passkeys) -> None:
+    def __init__(
+        self, database: Database, builds: Builds, holds: Holds, passkeys: Passkeys, machines: MachineAccounts
+    ) -> None:
         self._database = database
         self._builds = builds
         self._holds = holds
         self._passkeys = passkeys
+        self._machines = machines
         mine = MembershipRow.user == slot("user_id")
         other = MembershipRow.alias()
-        others = other.select(peewee.SQL("1")).where(
-            other.organization == MembershipRow.organization, other.user != slot("user_id")
+        another = UserRow.alias()
+        others = (
+            other.select(peewee.SQL("1"))
+            .join(another, on=another.id == other.user)
+            .where(
+                other.organization == MembershipRow.organization,
+                other.user != slot("user_id"),
+                another.machine == 0,
+            )
         )
         self._depending = Query(
             database,
@@ -117,11 +128,11 @@ class Accounts:
         )
 
     def close(self, user_id: int) -> list[int]:
-        """Close a user's account, and the organizations whose only member is the user.
+        """Close a user's account, and the organizations whose only person is the user.
 
         Requests the cancel of those organizations' unfinished builds and returns their ids, for the caller to notify
         the engine. Raises SoleOwner, and changes nothing, if the user is the only owner of an organization that has
-        other members.
+        other people.
         """
         with self._database.write():
             depending = self._depending.all(user_id=user_id)
@@ -137,6 +148,7 @@ class Accounts:
                 self._forget_notifications.run(organization_id=organization_id)
                 self._forget_disks.run(organization_id=organization_id)
                 self._holds.forget(organization_id=organization_id)
+                self._machines.remove_all(organization_id)
             canceled = [build.id for build in self._builds.unfinished() if build.organization_id in closed]
             for build_id in canceled:
                 self._builds.request_cancel(build_id)

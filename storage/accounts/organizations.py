@@ -171,15 +171,16 @@ _MEMBER = Columns.of(Member, UserRow, user_id=UserRow.id, role=MembershipRow.rol
 
 
 class Members:
-    """Memberships. Each change is checked and made in one transaction. Safe in any thread."""
+    """Memberships of people. Each change is checked and made in one transaction. Safe in any thread."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         of_organization = MembershipRow.organization == slot("organization_id")
         members = MembershipRow.select(*_MEMBER.selected).join(UserRow).where(of_organization)
         of_user = MembershipRow.user == slot("user_id")
-        self._all = Query(database, lambda: members, _MEMBER)
-        self._by_uuid = Query(database, lambda: members.where(UserRow.uuid == slot("uuid")), _MEMBER)
+        people = members.where(UserRow.machine == 0)
+        self._all = Query(database, lambda: people, _MEMBER)
+        self._by_uuid = Query(database, lambda: people.where(UserRow.uuid == slot("uuid")), _MEMBER)
         self._by_id = Query(database, lambda: members.where(of_user), _MEMBER)
         self._another_owner = Query(
             database,

@@ -1,4 +1,4 @@
-"""Users, each with a personal organization."""
+"""People with an account, each with a personal organization."""
 
 from __future__ import annotations
 
@@ -25,10 +25,13 @@ class Users:
         self._organizations = organizations
         users = UserRow.select(*USER_COLUMNS.selected).join(OrganizationRow)
         self._by_id = Query(database, lambda: users.where(UserRow.id == slot("id")), USER_COLUMNS)
-        self._by_uuid = Query(database, lambda: users.where(UserRow.uuid == slot("uuid")), USER_COLUMNS)
-        self._by_email = Query(database, lambda: users.where(UserRow.email == slot("email")), USER_COLUMNS)
-        self._all = Query(database, lambda: users.where(UserRow.closed_at.is_null()).order_by(UserRow.id), USER_COLUMNS)
-        self._insert = Write(database, lambda: insert_into(UserRow, "closed_at"))
+        people = users.where(UserRow.machine == 0)
+        self._by_uuid = Query(database, lambda: people.where(UserRow.uuid == slot("uuid")), USER_COLUMNS)
+        self._by_email = Query(database, lambda: people.where(UserRow.email == slot("email")), USER_COLUMNS)
+        self._all = Query(
+            database, lambda: people.where(UserRow.closed_at.is_null()).order_by(UserRow.id), USER_COLUMNS
+        )
+        self._insert = Write(database, lambda: insert_into(UserRow, "closed_at", "machine"))
         self._rename = Write(
             database, lambda: UserRow.update({UserRow.name: slot("name")}).where(UserRow.id == slot("id"))
         )
@@ -60,19 +63,19 @@ class Users:
             return written(self.by_id(user_id))
 
     def all(self) -> list[User]:
-        """Return all users with an open account, oldest first."""
+        """Return all people with an open account, oldest first."""
         return self._all.all()
 
     def by_id(self, user_id: int) -> User | None:
-        """Return a user by row id."""
+        """Return a user by row id, also a machine."""
         return self._by_id.one(id=user_id)
 
     def by_uuid(self, uuid: str) -> User | None:
-        """Return a user by UUID."""
+        """Return a person by UUID."""
         return self._by_uuid.one(uuid=uuid)
 
     def by_email(self, email: str) -> User | None:
-        """Return a user by e-mail address, ignoring case."""
+        """Return a person by e-mail address, ignoring case."""
         return self._by_email.one(email=_normalized(email))
 
 

@@ -101,7 +101,7 @@ class Search:
                 MembershipRow.select(*_PERSON.selected)
                 .join(UserRow)
                 .join_from(MembershipRow, OrganizationRow)
-                .where(MembershipRow.organization.in_(wanted), someone > 0)
+                .where(MembershipRow.organization.in_(wanted), UserRow.machine == 0, someone > 0)
             ),
             _PERSON,
         )

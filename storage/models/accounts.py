@@ -28,7 +28,7 @@ class OrganizationRow(Row, table="organizations", record=Organization):
 
 
 class UserRow(Row, table="users", record=User, joined=("personal_org_slug",)):
-    """A person with an account."""
+    """A person with an account, or a machine, whose personal organization is the one that it belongs to."""
 
     personal_organization = peewee.ForeignKeyField(OrganizationRow)
     closed_at = InstantField(null=True)

@@ -61,9 +61,28 @@ class InviteDraft:
     expires_at: datetime
 
 
+MACHINE_NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+
+
+@immutable
+class MachineAccount:
+    """An account without a person, of one organization; ``address`` is like ``acme/deploy-bot``."""
+
+    id: int
+    uuid: str
+    address: str
+    role: Role
+    created_at: datetime
+
+    @property
+    def name(self) -> str:
+        """Its name in the organization."""
+        return self.address.partition("/")[2]
+
+
 @immutable
 class User:
-    """A person with an account."""
+    """A person with an account, or a `MachineAccount`, whose ``email`` is its address."""
 
     id: int
     uuid: str
@@ -71,6 +90,7 @@ class User:
     name: str
     personal_org_slug: str
     created_at: datetime
+    machine: bool = hidden()
 
 
 class TokenKind(StrEnum):

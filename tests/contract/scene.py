@@ -84,6 +84,8 @@ class Scene:
             "PATCH /api/v0/organizations/{org}/members/{user_id}": {"role": "admin"},
             "POST /api/v0/organizations/{org}/invites": {"email": "new@example.org"},
             "POST /api/v0/user/api-tokens": {"only": self.named["org"]},
+            "POST /api/v0/organizations/{org}/machine-accounts": {"name": "another-bot"},
+            "POST /api/v0/organizations/{org}/machine-accounts/{machine}/api-tokens": {"only": self.named["org"]},
             "POST /api/v0/invites/accept": {"token": self.named["invite_token"]},
             "POST /api/v0/organizations/{org}/repos/connect": {"url": f"{self.forge_url}/acme/web", "token": TOKEN},
             "POST /api/v0/auth/google": signing_in,
@@ -125,6 +127,8 @@ class Scene:
             "workspaces",
             "installations",
         )
+        if "/machine-accounts/" in endpoint.path:
+            return self.named["machine-key"]
         if endpoint.path.endswith("/hook"):
             return self.named["plain-repo"]
         kind = next((kind for kind in kinds if f"/{kind}/" in endpoint.path), "none")

@@ -28,7 +28,7 @@ from storage import (
 )
 from tests.api.conformity import conformity
 from tests.api.passkeys import with_passkey
-from tests.api.world import HELLO, World
+from tests.api.world import HELLO, Account, World
 from tests.clock import ManualClock
 from tests.contract.scene import COUPON, Scene
 from tests.forges.bitbucket import BitbucketServer
@@ -182,6 +182,7 @@ def _filled(world: World, outside: Outside) -> Scene:
         each.client.simulate_put(f"{pipeline.path}/favourite")
     notification = owner.client.simulate_post(f"{pipeline.path}/notifications", json=hook).json
     tested = owner.client.simulate_post(f"{pipeline.path}/notifications/{notification['id']}/test").json
+    machine, machine_key = _machine_account(owner)
     authenticator = with_passkey(owner)
     named = {
         "uuid": storage.passkeys.of_user(owner.user.id)[0].uuid,
@@ -191,6 +192,8 @@ def _filled(world: World, outside: Outside) -> Scene:
         "job_id": job.uuid,
         "service": "db",
         "user_id": member.user.uuid,
+        "machine": machine,
+        "machine-key": machine_key,
         "name": "TOKEN",
         "gated_job": _at_gate(storage, owner.org_id),
         "code": "build_not_found",
@@ -219,3 +222,11 @@ def _filled(world: World, outside: Outside) -> Scene:
         if "requestBody" in operation
     }
     return Scene(world, owner, admin, member, outsider, guest, build, named, examples, outside.forge.url, authenticator)
+
+
+def _machine_account(owner: Account) -> tuple[str, str]:
+    """Return the name of a machine account, and the id of its key."""
+    path = f"{owner.path}/machine-accounts"
+    name = owner.client.simulate_post(path, json={"name": "deploy-bot", "role": "member"}).json["name"]
+    key = owner.signed_in().simulate_post(f"{path}/{name}/api-tokens", json={"description": "deploys"})
+    return name, key.json["api_token"]["id"]

@@ -26,6 +26,7 @@ NOUNS = {
     "job_id": "job_not_found",
     "service": "service_not_found",
     "user_id": "member_not_found",
+    "machine": "machine_account_not_found",
     "code": "route_not_found",
     "uuid": "passkey_not_found",
     "delivery": "notification_delivery_not_found",
@@ -129,7 +130,8 @@ def test_a_log_needs_a_token_of_its_build(seen: Scene, endpoint: Endpoint):
 
 @each(IN_AN_ORGANIZATION)
 def test_an_outsider_finds_no_such_organization(seen: Scene, endpoint: Endpoint):
-    assert code(seen.ask(endpoint, seen.outsider.client)) == (404, "organization_not_found")
+    client = seen.outsider.signed_in() if endpoint.who == "session" else seen.outsider.client
+    assert code(seen.ask(endpoint, client)) == (404, "organization_not_found")
 
 
 @each(FOR_ADMINS)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from api.operations import api_tokens
+from api.operations import api_tokens, machine_accounts
 from ci_daemon.command.support.body_options import body_option
 from ci_daemon.command.support.command_classes import Group, SharedCommand
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from storage import Scope, TokenKind, document_of, timestamp
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from api.doors import Door
+
+F = TypeVar("F", bound="Callable[..., object]")
 
 _COLUMNS = (
     "id",
@@ -43,6 +47,25 @@ def _future_time(_context: click.Context, _parameter: click.Parameter, value: st
     except (ValueError, OverflowError):
         pass
     raise click.BadParameter(f'"{value}" is not a future time with an offset: give one like 2030-01-01T00:00:00Z')
+
+
+def _machine_names(_context: click.Context, _parameter: click.Parameter, value: str | None) -> dict[str, str] | None:
+    if value is None:
+        return None
+    org, _, machine = value.partition("/")
+    if not org or not machine:
+        raise click.BadParameter("name a machine account like acme/deploy-bot")
+    return {"org": org, "machine": machine}
+
+
+def _of_machine(command: F) -> F:
+    """Add the option for a machine account, whose keys they are."""
+    return click.option(
+        "--machine",
+        metavar="ORG/NAME",
+        callback=_machine_names,
+        help="The machine account that it is about (`ci-daemon machine`).",
+    )(command)
 
 
 @click.group(cls=Group)
@@ -74,6 +97,7 @@ def token() -> None:
     help="What an API key may do beside reading: start builds, run on forks, or all (admin); by default all.",
 )
 @click.option("--pipeline", metavar="ORG/PIPELINE", help="The only pipeline that an API key is for.")
+@_of_machine
 @click.option("--organization", metavar="ORG", help="The only organization that an API key is for.")
 @click.option(
     "--budget",
@@ -86,6 +110,7 @@ def create(
     session: Session,
     *,
     email: str | None,
+    machine: dict[str, str] | None,
     kind: str,
     description: str,
     expires_at: datetime | None,
@@ -94,7 +119,7 @@ def create(
     organization: str | None,
     budget: int | None,
 ) -> None:
-    """Create an API key of yours, or on the box a token for the user EMAIL.
+    """Create an API key of yours or of a machine account, or on the box a token for the user EMAIL.
 
     It is shown only once: the service stores its hash.
     """
@@ -103,8 +128,20 @@ def create(
     if pipeline is not None and (organization is not None or not all(pipeline.partition("/"))):
         raise click.UsageError("give one pipeline, as in --pipeline acme/web, or one --organization")
     allowed, only = tuple(map(Scope, scopes)) or None, pipeline or organization
+    sent = {
+        "description": description,
+        "expires_at": expires_at and timestamp(expires_at),
+        "scopes": list(scopes) or None,
+        "only": only,
+        "budget_cents": budget,
+    }
     with session.door() as door:
-        if names := _names(door, email):
+        if machine is not None:
+            if email is not None or kind != _API_KEY:
+                raise click.UsageError("a machine account has API keys alone: leave EMAIL and --kind out")
+            made = door.perform(machine_accounts.create_machine_key, machine, sent)
+            document = {**_own_document(made.api_token), "token": made.token}
+        elif names := _names(door, email):
             body = api_tokens.UserTokenCreateRequest(
                 TokenKind(kind.replace("-", "_")), description, expires_at, allowed, only, budget
             )
@@ -112,39 +149,46 @@ def create(
         else:
             if kind != _API_KEY:
                 raise Failure("a session begins with `ci-daemon login`: leave --kind out")
-            sent = {
-                "description": description,
-                "expires_at": expires_at and timestamp(expires_at),
-                "scopes": allowed,
-                "only": only,
-                "budget_cents": budget,
-            }
             made = door.perform(api_tokens.create_api_token, names, sent)
             document = {**_own_document(made.api_token), "token": made.token}
-    whose = "" if email is None else f" for {email}"
+    whose = f" for {email or '/'.join((machine or {}).values())}" if email or machine else ""
     told = f"created the {_WORDS[kind]} {document['id']}{whose}; shown only once: {document['token']}"
     session.answer(document, told)
 
 
 @token.command(name="list", cls=SharedCommand, reads=True)
 @click.argument("email", required=False)
+@_of_machine
 @pass_session
-def list_tokens(session: Session, *, email: str | None) -> None:
-    """List your API keys, or on the box the tokens of the user EMAIL, also expired ones."""
+def list_tokens(session: Session, *, email: str | None, machine: dict[str, str] | None) -> None:
+    """List your API keys or those of a machine account, or on the box the tokens of the user EMAIL.
+
+    Those of EMAIL are also the expired ones.
+    """
     with session.door() as door:
-        if names := _names(door, email):
+        if machine is not None:
+            documents = [_own_document(each) for each in door.rows(machine_accounts.list_machine_keys, machine)]
+        elif names := _names(door, email):
             documents = [_document(each) for each in door.rows(api_tokens.list_user_tokens, names)]
         else:
             documents = [_own_document(each) for each in door.rows(api_tokens.list_api_tokens, names)]
-    session.table(documents, _COLUMNS, f"{email} has no token" if email else "you have no API key")
+    session.table(documents, _COLUMNS, f"{email} has no token" if email else "there is no API key")
 
 
 @token.command(cls=SharedCommand)
 @click.argument("token_id", metavar="ID")
+@_of_machine
 @pass_session
-def revoke(session: Session, *, token_id: str) -> None:
-    """Revoke the API key ID of yours, or on the box the token ID of any user. It is invalid at once."""
+def revoke(session: Session, *, token_id: str, machine: dict[str, str] | None) -> None:
+    """Revoke the API key ID of yours or of a machine account, or on the box the token ID of any user.
+
+    It is invalid at once.
+    """
     with session.door() as door:
+        if machine is not None:
+            door.perform(machine_accounts.revoke_machine_key, {**machine, "id": token_id})
+            session.answer({"revoked": token_id}, f"revoked {token_id}")
+            return
         revoked = api_tokens.revoke_user_token if door.owners else api_tokens.revoke_api_token
         door.perform(revoked, {"id": token_id})
     session.answer({"revoked": token_id}, f"revoked {token_id}")

@@ -263,6 +263,9 @@ class Everything:
         for role in (Role.ADMIN, Role.MEMBER):
             user = storage.users.create(f"{role}@example.org", role.title())
             storage.organizations.add_member(acme, user.id, role)
+        organization = storage.organizations.by_id(acme)
+        assert organization is not None
+        storage.machine_accounts.create(organization, "deploy-bot", Role.MEMBER)
         gone = storage.users.create("gone@example.org", "Gone")
         storage.accounts.close(gone.id)
         storage.cli_logins.offer(owner_id, "nonce")

@@ -121,10 +121,14 @@ CALLS = """
     org set acme --weight 2
     member add acme bob@example.org
     member list acme
+    machine add acme deploy-bot
+    machine list acme
     user remove bob@example.org
     token create ada@example.org
     token list ada@example.org
     token revoke {token}
+    token create --machine acme/deploy-bot
+    machine remove acme deploy-bot
     coupon create WELCOME 100
     coupon list
     coupon disable WELCOME
@@ -230,6 +234,9 @@ THEIR_OWN_WORDS = {
     "coupon disable": "disableCoupon",
     "ledger grant": "grantCredit",
     "ledger refund": "refundCredit",
+    "token create --machine acme/deploy-bot": "createMachineAccountKey",
+    "machine add": "createMachineAccount",
+    "machine remove": "deleteMachineAccount",
     "member add": "addOrgMember",
     "org create": "createUserOrganization",
     "org set": "configureOrganization",

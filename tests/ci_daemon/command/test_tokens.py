@@ -9,6 +9,7 @@ import pytest
 
 from ci_daemon.command import main
 from storage import Storage, SystemClock, TokenKind
+from tests.ci_daemon.conftest import RunJson
 
 Run = Callable[..., int]
 EMAIL = "ada@example.org"
@@ -127,3 +128,14 @@ def test_what_it_does_not_understand_is_one_sentence(
     err = capsys.readouterr().err
     assert message in err
     assert err.count("\n") == 1
+
+
+def test_keys_of_a_machine_account_are_made_listed_and_revoked(run_json: RunJson):
+    run_json("machine", "add", "ada-example-org", "deploy-bot")
+    whose = ("--machine", "ada-example-org/deploy-bot")
+    made = run_json("token", "create", *whose, "--scope", "start", "--budget", "10")
+    assert made["token"].startswith("ci_")
+    (listed,) = run_json("token", "list", *whose)
+    assert (listed["id"], listed["only"], listed["budget_cents"]) == (made["id"], "ada-example-org", 10)
+    run_json("token", "revoke", *whose, made["id"])
+    assert run_json("token", "list", *whose) == []
