@@ -14,7 +14,7 @@ from pathlib import Path
 import bcrypt
 import pytest
 
-from actors.vms import CONTAINER_VARIABLES, CommandSpec, follow, start
+from actors.vms import CONTAINER_VARIABLES, CommandSpec, follow, lay_folder, pack_folder, start
 from storage import Shape
 from tests.programs import unpacked_libraries, unpacked_program
 from tests.vms.contract.conftest import Boot, Vm
@@ -129,6 +129,23 @@ def test_the_next_job_runs_the_image_and_has_no_login(boot: Boot):
     heir = boot(builder.snapshot("with-image"), containers=True, shape=ROOM)
     script = "podman run --rm --pull never localhost/two && find / -xdev -name auth.json; ls -A /run/user/0"
     assert command(heir, script) == (0, "made by 0\n")
+
+
+def test_layers_in_a_kept_folder_are_a_cache_of_later_builds(boot: Boot):
+    """One program takes those that the other has made. The folder is in root's home."""
+    folder, builds = "~/.layers", ("buildah --root ~/.layers build", "podman --root ~/.layers build")
+    builder = with_programs(boot)
+    exit_code, output = command(builder, f"{IMAGE_OF_TWO_STAGES} {builds[0]} --layers --tag two .")
+    assert exit_code == 0, output
+    with builder.connect() as connection:
+        kept = b"".join(pack_folder(connection, folder, most_files=10_000, most_bytes=1 << 28, timeout=60))
+    later = with_programs(boot)
+    with later.connect() as connection:
+        assert lay_folder(connection, folder, [kept], timeout=60)
+    again = "; ".join(f"{build} --layers --tag two . | grep -A1 'RUN mkdir'" for build in builds)
+    exit_code, output = command(later, f"{IMAGE_OF_TWO_STAGES} {again}; podman --root ~/.layers run --rm two")
+    assert exit_code == 0, output
+    assert (output.count("Using cache"), output.splitlines()[-1]) == (2, "made by 0")
 
 
 @pytest.mark.shared_kernel
