@@ -192,6 +192,12 @@ Approvers = Annotated[
 ]
 """Roles and e-mail addresses of members."""
 
+Followers = Annotated[
+    list[Annotated[str, StringConstraints(max_length=MAX_TEXT, pattern="^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]],
+    Field(max_length=100, examples=[["acme", "globex"]]),
+]
+"""Slugs of organizations."""
+
 SecretValue = Annotated[
     str, Field(json_schema_extra={"minLength": 1, "maxLength": MAX_SECRET_BYTES, "pattern": r"^[^\u0000]*$"})
 ]

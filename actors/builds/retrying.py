@@ -47,6 +47,7 @@ def repetition(
         verified_ref=None if url else build.verified_ref,
         base_commit=build.base_commit,
         merge_commit=build.merge_commit,
+        upstream_id=storage.pipeline_triggers.upstream_id(build.id),
     )
     return new, url
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         event_of,
     )
     from actors.ir.decoding import Fault, IrError
+    from actors.ir.language.generating import values_of_inputs
     from actors.ir.language.python_keys import python_keys
     from actors.ir.language.reference import json_schema, language_reference
     from actors.ir.language.rendering import PipelineFile
@@ -40,5 +41,6 @@ if TYPE_CHECKING:
         wants,
         why_skipped,
     )
+    from actors.ir.upstream import UpstreamValue
 else:
     __getattr__ = on_first_use(__name__)

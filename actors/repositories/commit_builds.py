@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from actors.builds.adding import NotConcerned, add_or_reject
-from actors.ir import ScheduleInvalid, ScheduleTimes, decides, wants, why_skipped
+from actors.ir import (
+    MOST_INPUTS,
+    ScheduleInvalid,
+    ScheduleTimes,
+    UpstreamValue,
+    decides,
+    wants,
+    why_skipped,
+)
 from actors.messages import BuildCreated, CancelBuild
 from actors.render.envelope import Envelope, MergeConflicts, RenderFailed
 from storage import (
@@ -385,6 +393,17 @@ def _pipeline_triggers_in(triggers: Iterable[object], file: str, branch: str) ->
         match each:
             case {"event": "pipeline", "slug": str(slug), **rest} if 0 < len(slug) <= _LONGEST_TRIGGER:
                 state = rest.get("state", TriggerState.PASSED)
-                if isinstance(state, str) and state in _STATES:
-                    found.append(NewPipelineTrigger(slug, TriggerState(state), branch, file))
+                inputs = rest.get("inputs", {})
+                if isinstance(state, str) and state in _STATES and _are_given(inputs):
+                    found.append(NewPipelineTrigger(slug, TriggerState(state), branch, file, inputs))
     return found[:MOST_SCHEDULES]
+
+
+def _are_given(inputs: object) -> TypeGuard[dict[str, str]]:
+    """Tell whether inputs are names and texts that say what of the followed build gives them."""
+    if not isinstance(inputs, dict) or len(inputs) > MOST_INPUTS:
+        return False
+    return all(
+        len(name) <= _LONGEST_TRIGGER and isinstance(text, str) and UpstreamValue.of(text) is not None
+        for name, text in inputs.items()
+    )

@@ -13,6 +13,7 @@ from actors.ir import EVENT_VARIABLE, ScheduleInvalid, ScheduleTimes
 from actors.messages import BuildCreated, Drain, PollStorage, ScheduleRunnerMessage
 from actors.render.envelope import RenderFailed
 from actors.repositories.fetching.remote import GitError
+from actors.schedules.upstream_inputs import given_inputs
 from actors.scheduling.pending_reason import admission_block
 from actors.supervision import Supervised
 from actors.vms import VmError
@@ -71,7 +72,7 @@ def add_due_build(storage: Storage, limits: IrSettings, due: Due, head: NewBuild
     """
     pipeline = _buildable(storage, due)
     if head is not None:
-        new = _followed(storage, due, head, head.env)
+        new = _followed(storage, pipeline, due, head, head.env)
         if new.pipeline_ir is None:
             return storage.renders.begin(pipeline, new, None)
         return add_planned(storage, limits, pipeline, new)
@@ -90,16 +91,31 @@ def _source_of(due: Due) -> str:
     return _SCHEDULE if isinstance(due, Schedule) else _FOLLOWED
 
 
-def _followed(storage: Storage, due: Due, new: NewBuild, env: Mapping[str, str]) -> NewBuild:
+def _followed(storage: Storage, pipeline: Pipeline, due: Due, new: NewBuild, env: Mapping[str, str]) -> NewBuild:
     """Return a new build with these variables, and with those that say which build it follows.
 
-    What pays for the one that it follows pays for it, too.
+    It has the inputs that this one gives. What pays for it pays for the new one, too, but in no other organization.
+    Raises NothingBuilt.
     """
     if isinstance(due, Schedule):
-        return replace(new, env=env)
-    upstream = None if due.upstream_id is None else storage.builds.get(due.upstream_id)
-    told = {EVENT_VARIABLE: _EVENT, "CI_UPSTREAM_BUILD": "" if upstream is None else upstream.name}
-    return replace(new, env={**env, **told}, budget_id=None if upstream is None else upstream.budget_id)
+        return replace(new, env=env, upstream_id=None)
+    upstream = _upstream(storage, due, pipeline.organization_id)
+    return replace(
+        new,
+        env={**env, EVENT_VARIABLE: _EVENT, "CI_UPSTREAM_BUILD": upstream.name},
+        inputs={**new.inputs, **given_inputs(storage, upstream, due.inputs)},
+        budget_id=upstream.budget_id if upstream.organization_id == pipeline.organization_id else None,
+        upstream_id=upstream.id,
+    )
+
+
+def _upstream(storage: Storage, trigger: PipelineTrigger, organization_id: int) -> Build:
+    """Return the build that is to be followed. Raises NothingBuilt if it may not be any more, or is gone."""
+    upstream = None if trigger.upstream_id is None else storage.builds.get(trigger.upstream_id)
+    pipeline = None if upstream is None else storage.pipelines.by_id(upstream.pipeline_id)
+    if upstream is None or pipeline is None or not storage.pipelines.may_follow(organization_id, pipeline):
+        raise NothingBuilt(f'there is no pipeline "{trigger.slug}" to follow')
+    return upstream
 
 
 def _buildable(storage: Storage, due: Due) -> Pipeline:
@@ -109,6 +125,8 @@ def _buildable(storage: Storage, due: Due) -> Pipeline:
         raise NothingBuilt("the repository no longer declares the pipeline, so it is not built")
     if not has_credit(storage, pipeline.organization_id):
         raise NothingBuilt("the organization has no credit, and this service requires it")
+    if not isinstance(due, Schedule):
+        _upstream(storage, due, pipeline.organization_id)
     number = due.last_build_number
     last = None if number is None else storage.builds.by_number(pipeline.id, number)
     if last is not None and not last.state.terminal:
@@ -125,7 +143,7 @@ def _repeat(storage: Storage, limits: IrSettings, pipeline: Pipeline, build: Bui
     """Add a build that repeats another one. Raises NothingBuilt, SourceGone and SealBroken."""
     repeated, source_url = repetition(storage, build, _source_of(due))
     env = {name: text for name, text in repeated.env.items() if name != EVENT_VARIABLE}
-    new = _followed(storage, due, repeated, env)
+    new = _followed(storage, pipeline, due, repeated, env)
     if not new.pipeline_ir:
         if not new.has_source and not source_url:
             raise NothingBuilt(f"build {build.number} has neither pipeline nor source: create another one")

@@ -205,7 +205,9 @@ class PipelineSettingsPage(Page):
 def settings_of(fields: Mapping[str, str]) -> dict[str, object]:
     """Return the body of ``updatePipeline`` for the form of the settings."""
     strict_shell = {"yes": True, "no": False, "": None}
+    followers = fields.get("followers")
     return {
+        **({} if followers is None else {"followers": followers.replace(",", " ").split()}),
         **{
             name: strict_shell[given]
             for name, given in fields.items()

@@ -24,7 +24,7 @@ from storage import (
 )
 
 if TYPE_CHECKING:
-    from api.fields import LongText, RequiredText, Text
+    from api.fields import Followers, LongText, RequiredText, Text
 
 _PIPELINES = f"{ORGANIZATION}/pipelines"
 _DEFAULT_BRANCH = "The branch that is built by default."
@@ -85,6 +85,9 @@ class UpdatePipelineRequest:
     artifacts_public: bool = described(
         "Whether anybody can read the latest artifacts of the repository's own branches.", default=ABSENT
     )
+    followers: Followers = described(
+        "Other organizations whose pipelines may follow it, and take its files.", default=ABSENT
+    )
 
 
 @operation("listPipelines", GET, _PIPELINES, "A page of pipelines.")
@@ -130,7 +133,13 @@ def get_pipeline(pipeline: ThisPipeline) -> Pipeline:
 @operation("updatePipeline", PATCH, PIPELINE, "The pipeline as it is now.", role=Role.ADMIN)
 def update_pipeline(call: Call, pipeline: ThisPipeline, body: UpdatePipelineRequest) -> Pipeline:
     """Change a pipeline; needs the role admin."""
-    return call.storage.pipelines.update(pipeline.id, **given(body))
+    changes = given(body)
+    if body.followers is not ABSENT:
+        changes["followers"] = tuple(dict.fromkeys(body.followers))
+        unknown = [each for each in changes["followers"] if call.storage.organizations.by_slug(each) is None]
+        if unknown:
+            raise ApiError("invalid_body", f'followers: there is no organization "{unknown[0]}"')
+    return call.storage.pipelines.update(pipeline.id, **changes)
 
 
 @operation(

@@ -18,7 +18,7 @@ from storage.database.clock import DAY
 from storage.database.statements import Columns, Query, Slots, SqlValue, Write, first, insert_into, slot, written
 from storage.errors import DatabaseNotSynced, JobsJoined, KeyUsed, PipelineGone, SourceGone
 from storage.models.accounts import OrganizationRow
-from storage.models.builds import BuildRow, EdgeRow, JobRow, KeyRow
+from storage.models.builds import BuildRow, BuildUpstreamRow, EdgeRow, JobRow, KeyRow
 from storage.models.pipelines import PipelineRow
 from storage.records.builds import KeyUse, NewBuild, RequestKey
 from storage.records.jobs import JobErrorCode, JobState, NewJob, Shape
@@ -95,6 +95,7 @@ class BuildInserter:
                 "told_state",
             ),
         )
+        self._follow = Write(database, lambda: insert_into(BuildUpstreamRow))
         self._inserted = Query(database, lambda: existing_builds().where(BuildRow.id == slot("id")), BUILD)
 
     def insert(
@@ -149,6 +150,8 @@ class BuildInserter:
                 if new.concurrency is not None and new.concurrency.cancels and not state.terminal:
                     group = written(build.concurrency_group)
                     self._groups.cancel_older(build.id, build.number, build.organization_id, group)
+                if new.upstream_id is not None:
+                    self._follow.insert(build_id=build_id, upstream_id=new.upstream_id)
                 self._jobs.insert(build, jobs, now)
                 if new.key is not None:
                     self._keys.claim(new.key, build_id, rejected=state.terminal)

@@ -9,9 +9,10 @@ import peewee
 
 from storage.database.clock import SECOND
 from storage.database.statements import Columns, Query, Slots, Write, first, insert_into, slot
+from storage.models.accounts import OrganizationRow
 from storage.models.builds import BuildRow, BuildUpstreamRow
 from storage.models.pipelines import PipelineRow, PipelineTriggerRow
-from storage.records.builds import BuildState
+from storage.records.builds import HEADS, BuildState
 from storage.records.pipelines import NewPipelineTrigger, PipelineTrigger, TriggerState
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class _Upstream(NamedTuple):
 
 
 class PipelineTriggers:
-    """The triggers by which pipelines follow others of their organization. Safe in any thread.
+    """The triggers by which pipelines follow others, also of other organizations. Safe in any thread.
 
     The end of a build marks the triggers that want it, in the transaction that notes the end as told; of several ends
     the last one counts. No build follows one that its own pipeline's build led to, so that none go round for ever.
@@ -58,7 +59,21 @@ class PipelineTriggers:
             lambda: triggers.join(PipelineRow).where(
                 PipelineRow.organization == slot("organization_id"),
                 PipelineRow.deleted_at.is_null(),
-                (PipelineTriggerRow.slug == slot("slug")) | (PipelineTriggerRow.slug == slot("source_slug")),
+                PipelineTriggerRow.slug.in_([slot("slug"), slot("source_slug"), slot("address")]),
+            ),
+            _TRIGGER,
+        )
+        self._of_others = Query(
+            database,
+            lambda: (
+                triggers.join(PipelineRow)
+                .join(OrganizationRow)
+                .where(
+                    PipelineTriggerRow.slug == slot("address"),
+                    PipelineRow.organization != slot("organization_id"),
+                    PipelineRow.deleted_at.is_null(),
+                    OrganizationRow.slug.in_(peewee.SQL("(SELECT value FROM json_each(:followers))")),
+                )
             ),
             _TRIGGER,
         )
@@ -148,20 +163,21 @@ class PipelineTriggers:
                 }
             ).where(this),
         )
-        self._record = Write(database, lambda: insert_into(BuildUpstreamRow))
 
     def declare(self, pipeline_id: int, declared: Iterable[NewPipelineTrigger]) -> None:
         """Let a pipeline have these triggers and no others; one that it has already stays as it is."""
         with self._database.write():
-            new = dict.fromkeys(declared)
+            wanted = list(declared)
+            kept = []
             for each in self.of_pipeline(pipeline_id):
-                same = NewPipelineTrigger(each.slug, each.state, each.branch, each.declared_in)
-                if same in new:
-                    del new[same]
+                same = NewPipelineTrigger(each.slug, each.state, each.branch, each.declared_in, each.inputs)
+                if same in wanted:
+                    kept.append(same)
                 else:
                     self._remove.run(id=each.id)
-            for added in new:
-                self._insert.insert(pipeline_id=pipeline_id, created_at=self._database.now(), **_NEW(added))
+            for place, added in enumerate(wanted):
+                if added not in kept and added not in wanted[:place]:
+                    self._insert.insert(pipeline_id=pipeline_id, created_at=self._database.now(), **_NEW(added))
 
     def of_pipeline(self, pipeline_id: int) -> list[PipelineTrigger]:
         """Return the triggers of a pipeline, oldest first."""
@@ -170,18 +186,26 @@ class PipelineTriggers:
     def follow(self, build: Build, pipeline: Pipeline) -> None:
         """Mark the triggers that want the end of a build of a pipeline, in the caller's transaction.
 
-        Only builds of the default branch are followed, and none of a fork.
+        Only builds of the default branch are followed, and none of a fork. Other organizations follow where they may,
+        and only builds whose branch the service has verified.
         """
         states = _STATES.get(build.state)
         if states is None or build.from_fork or build.branch != pipeline.default_branch:
             return
-        source_slug = pipeline.source_slug or pipeline.slug
-        names = {"slug": pipeline.slug, "source_slug": source_slug}
+        address = f"{build.organization_slug}/{pipeline.slug}"
+        names = {"slug": pipeline.slug, "source_slug": pipeline.source_slug or pipeline.slug, "address": address}
         for each in self._named.all(organization_id=pipeline.organization_id, **names):
             sibling = self._sibling.one(pipeline_id=each.pipeline_id, slug=each.slug)
-            named = sibling == pipeline.id if sibling is not None else each.slug == pipeline.slug
+            named = sibling == pipeline.id if sibling is not None else each.slug in {pipeline.slug, address}
             if each.state in states and named:
                 self._follow(each, build)
+        if pipeline.followers and build.verified_ref == f"{HEADS}{build.branch}":
+            followers = json.dumps(pipeline.followers)
+            for each in self._of_others.all(
+                organization_id=pipeline.organization_id, address=address, followers=followers
+            ):
+                if each.state in states:
+                    self._follow(each, build)
 
     def _follow(self, trigger: PipelineTrigger, build: Build) -> None:
         before, pipelines = build.id, [build.pipeline_id]
@@ -198,6 +222,11 @@ class PipelineTriggers:
             why = f"{build.name} is the last of {_DEEPEST} builds that followed one another: no other follows"
         self._failed.run(id=trigger.id, why=why, not_before=None)
 
+    def upstream_id(self, build_id: int) -> int | None:
+        """Return the id of the build that a build follows; None if it follows none."""
+        upstream = self._upstream.one(build_id=build_id)
+        return None if upstream is None else upstream.build_id
+
     def due(self, limit: int, firing: Collection[int] = (), busy: Collection[int] = ()) -> list[PipelineTrigger]:
         """Return triggers whose pipeline is to be built, unless its last build of the trigger has not ended.
 
@@ -213,10 +242,9 @@ class PipelineTriggers:
             return self._take.run(id=trigger.id, upstream_id=trigger.upstream_id) == 1
 
     def built(self, trigger: PipelineTrigger, build: Build) -> None:
-        """Note the build that a trigger made, and the build that it follows."""
+        """Note the build that a trigger made."""
         with self._database.write():
             self._built.run(id=trigger.id, number=build.number)
-            self._record.insert(build_id=build.id, upstream_id=trigger.upstream_id)
 
     def failed(self, trigger: PipelineTrigger, why: str, pause: float) -> None:
         """Note why a trigger built nothing, and the seconds until it is tried again."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _PIPELINE = Columns.of(Pipeline, PipelineRow)
 _NEW: Slots[NewPipeline] = Slots(NewPipeline, PipelineRow)
+_CHANGED: Slots[Pipeline] = Slots(Pipeline, PipelineRow)
 _CHANGEABLE = tuple(PipelineChanges.__annotations__)
 
 
@@ -80,6 +81,20 @@ class Pipelines:
             ),
             _PIPELINE,
         )
+        self._of_owner = Query(
+            database,
+            lambda: pipelines.join(OrganizationRow).where(
+                OrganizationRow.slug == slot("owner"),
+                OrganizationRow.closed_at.is_null(),
+                PipelineRow.slug == slot("slug"),
+            ),
+            _PIPELINE,
+        )
+        self._organization_slug = Query(
+            database,
+            lambda: OrganizationRow.select(OrganizationRow.slug).where(OrganizationRow.id == slot("id")),
+            lambda row: str(row[0]),
+        )
         self._page = Query(
             database,
             lambda: (
@@ -126,7 +141,7 @@ class Pipelines:
         self._forget_notifications = Write(
             database, lambda: NotificationRow.delete().where(NotificationRow.pipeline == slot("id"))
         )
-        self._insert = Write(database, lambda: insert_into(PipelineRow, "last_number", "deleted_at"))
+        self._insert = Write(database, lambda: insert_into(PipelineRow, "last_number", "deleted_at", "followers"))
 
     def create(self, organization_id: int, new: NewPipeline) -> Pipeline:
         """Add a pipeline. Raises SlugTaken."""
@@ -148,7 +163,8 @@ class Pipelines:
             if pipeline is None:
                 raise PipelineGone("the pipeline was deleted: nothing is changed")
             changed = replace(pipeline, **changes)
-            self._update.run(id=pipeline_id, **{name: getattr(changed, name) for name in _CHANGEABLE})
+            values = _CHANGED(changed)
+            self._update.run(id=pipeline_id, **{name: values[name] for name in _CHANGEABLE})
             return changed
 
     def delete(self, pipeline_id: int) -> None:
@@ -196,9 +212,19 @@ class Pipelines:
     def named(self, organization_id: int, pipeline_id: int, name: str) -> Pipeline | None:
         """Return the pipeline that the file of an organization's pipeline means by a name.
 
-        That is the one of this name in the same repository, or else the one of this slug in the organization.
+        That is the one of this name in the same repository, or else the one of this slug in the organization. One of
+        another organization is meant by both slugs with a slash between; without its leave to follow it there is none.
         """
+        owner, slash, slug = name.partition("/")
+        if slash:
+            found = self._of_owner.one(owner=owner, slug=slug)
+            return found if found is not None and self.may_follow(organization_id, found) else None
         return self._beside.one(pipeline_id=pipeline_id, name=name) or self.by_slug(organization_id, name)
+
+    def may_follow(self, organization_id: int, pipeline: Pipeline) -> bool:
+        """Tell whether an organization's pipelines may follow a pipeline, and take its files."""
+        own = pipeline.organization_id == organization_id
+        return own or self._organization_slug.one(id=organization_id) in pipeline.followers
 
     def page(self, organization_id: int, limit: int, after: int | None) -> Page[Pipeline]:
         """Return an organization's pipelines past the key ``after``, oldest first."""

@@ -165,6 +165,9 @@ class NewBuild:
     budget_id: int | None = None
     """The API key whose budget pays for it; None if it has none."""
 
+    upstream_id: int | None = None
+    """The build of another pipeline that it follows; None if it follows none."""
+
     @property
     def has_source(self) -> bool:
         """True if it has a source archive, its own or that of the build that it repeats."""

@@ -73,6 +73,7 @@ class PipelineChanges(TypedDict, total=False):
     cancel_superseded: CancelSuperseded | None
     strict_shell: bool | None
     artifacts_public: bool
+    followers: tuple[str, ...]
 
 
 @immutable
@@ -81,7 +82,8 @@ class Pipeline:
 
     Builds of the organization with the same ``concurrency_group`` run at most ``concurrency_limit`` at a time. Where
     ``strict_shell`` is null, the setting of the organization or host applies. With ``artifacts_public`` anybody can
-    read the latest artifacts of the repository's own branches, also of a private pipeline.
+    read the latest artifacts of the repository's own branches, also of a private pipeline. ``followers`` are the slugs
+    of other organizations whose pipelines may follow it, and take its files.
     """
 
     id: int
@@ -110,6 +112,7 @@ class Pipeline:
     fail_fast: bool
     strict_shell: bool | None
     artifacts_public: bool
+    followers: tuple[str, ...] = example(["globex"])
 
 
 @immutable
@@ -266,13 +269,15 @@ class TriggerState(StrEnum):
 class NewPipelineTrigger:
     """A trigger that a file declares: its branch is built after builds of another pipeline.
 
-    ``slug`` names a pipeline of the same repository by its name there, or else one of the organization by its own.
+    ``slug`` names a pipeline of the same repository by its name there, or else one of the organization by its own; with
+    an organization before a slash it is one of that. ``inputs`` are those that the other build gives, by name.
     """
 
     slug: str
     state: TriggerState
     branch: str
     declared_in: str
+    inputs: Mapping[str, str] = field(default_factory=dict)
 
 
 @immutable
@@ -294,6 +299,7 @@ class PipelineTrigger:
     last_build_number: int | None
     last_error: str | None
     created_at: datetime
+    inputs: Mapping[str, str] = example({"version": "outputs.package.VERSION"})
 
 
 @immutable

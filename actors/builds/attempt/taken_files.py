@@ -10,8 +10,9 @@ from actors.vms import LaidFile
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from storage import Artifact, Build, Job, Storage
+    from storage import Artifact, Build, Job, Pipeline, Storage
 
+_HEADS = "refs/heads/"
 _MOST_FILES = 100_000
 _SHOWN = 5
 
@@ -113,7 +114,8 @@ def _selected(
 def _taken_build(storage: Storage, build: Build, source: str) -> Build:
     """Return the build that a build takes for a pipeline and perhaps its branch. Raises FilesMissing.
 
-    It is the last one that passed as a job asked first; other jobs and later attempts get files of the same.
+    It is the one that the build follows, if it is of this pipeline and branch, else the last one that passed as a job
+    asked first; other jobs and later attempts get files of the same.
     """
     name, _, branch = source.partition("@")
     pipeline = storage.pipelines.named(build.organization_id, build.pipeline_id, name)
@@ -126,7 +128,7 @@ def _taken_build(storage: Storage, build: Build, source: str) -> Build:
     taken_id = storage.taken_builds.get(build.id, source)
     if taken_id is None:
         named = branch or pipeline.default_branch
-        latest = storage.builds.latest_verified(pipeline.id, named)
+        latest = _followed(storage, build, pipeline, named) or storage.builds.latest_verified(pipeline.id, named)
         if latest is None:
             of_pipeline = f"{build.organization_slug}/{pipeline.slug}"
             raise FilesMissing(
@@ -142,6 +144,23 @@ def _taken_build(storage: Storage, build: Build, source: str) -> Build:
         when = expired_at.date().isoformat()
         raise FilesMissing(f"the artifacts of {taken.name} were deleted on {when}: build it again, then rebuild this")
     return taken
+
+
+def _followed(storage: Storage, build: Build, pipeline: Pipeline, branch: str) -> Build | None:
+    """Return the build that a build follows, if it is of a pipeline and branch. Raises FilesMissing.
+
+    A member may say of a build what its branch is, and another one of the pipeline is not what was followed.
+    """
+    upstream_id = storage.pipeline_triggers.upstream_id(build.id)
+    upstream = None if upstream_id is None else storage.builds.get(upstream_id)
+    if upstream is None or (upstream.pipeline_id, upstream.branch) != (pipeline.id, branch):
+        return None
+    if upstream.verified_ref != f"{_HEADS}{branch}":
+        raise FilesMissing(
+            f'it follows {upstream.name}, whose branch "{branch}" neither the service nor an admin has verified:'
+            " files of such a build are not taken"
+        )
+    return upstream
 
 
 def _globs(globs: Mapping[str, object]) -> dict[str, list[str]]:

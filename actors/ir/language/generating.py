@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, cast
 from actors.ir.decoding import Fault, IrError, decode
 from actors.ir.language.beside import Beside
 from actors.ir.language.checking import check, refusal
+from actors.ir.language.inputs import fitting
 from actors.ir.language.lowering import lowered
-from actors.ir.language.model import Pipeline
+from actors.ir.language.model import Input, Pipeline
 from actors.ir.language.yaml_text import Document, FileInvalid, Mark, Mistake, NotYaml, read_file, read_yaml
 from storage import BuildErrorCode, EdgeKind
 
@@ -109,3 +110,9 @@ def declared_inputs(pipeline_ir: str) -> dict[str, Any]:
     for key in ("on", "manual", "inputs"):
         found = found.get(key) if isinstance(found, dict) else None
     return found if isinstance(found, dict) else {}
+
+
+def values_of_inputs(pipeline_ir: str, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the values of all inputs that the pipeline of a build declares, of which some were given."""
+    declared = {name: Input.model_validate(each) for name, each in declared_inputs(pipeline_ir).items()}
+    return fitting(declared, given, asked=False)[0]

@@ -29,6 +29,7 @@ from actors.ir.language.scalars import (
     KeptFolders,
     Line,
     Lines,
+    OtherPipeline,
     Path,
     Paths,
     Plain,
@@ -52,6 +53,7 @@ from actors.ir.language.scalars import (
 )
 from actors.ir.problems import MATCHERS
 from actors.ir.triggers import PULL_REQUEST_TYPES
+from actors.ir.upstream import UPSTREAM_PATTERN, UpstreamValue
 from storage import MOST_SCHEDULES, TriggerState
 
 VERSION = "1"
@@ -200,6 +202,16 @@ class ScheduleTrigger(Strict):
     timezone: Timezone | None = Field(None, description="The time zone, such as `Europe/Berlin`; UTC by default.")
 
 
+def _upstream(value: object) -> str:
+    if not isinstance(value, str) or UpstreamValue.of(value) is None:
+        raise wrong(f'expected "inputs.NAME" or "outputs.JOB.NAME", got {quoted(value)}')
+    return str(value)
+
+
+Upstream = Annotated[str, Spelling(_upstream, ({"type": "string", "pattern": UPSTREAM_PATTERN},), alone=True)]
+"""A value of the build that is followed."""
+
+
 def _trigger_state(value: object) -> str:
     if value not in _TRIGGER_STATES:
         raise wrong(f'expected "passed", "failed" or "always", got {quoted(value)}')
@@ -209,11 +221,17 @@ def _trigger_state(value: object) -> str:
 class PipelineTrigger(Strict):
     """Builds of another pipeline's default branch, after which the head of this one's is built."""
 
-    slug: Slug = Field(
-        description="The other pipeline: its name in the same repository, or else its slug in the organization."
+    slug: OtherPipeline = Field(
+        description="The other pipeline: its name in the same repository, or else its slug in the organization; of"
+        " another organization `acme/base-image`, if it may be followed."
     )
     state: Annotated[str, Spelling(_trigger_state, ({"enum": list(_TRIGGER_STATES)},), alone=True)] | None = Field(
         None, description="The end that is wanted: `passed` by default, `failed` or `always`; never a canceled build."
+    )
+    inputs: Annotated[dict[InputName, Upstream], Field(max_length=MOST_INPUTS)] | None = Field(
+        None,
+        description="Inputs that the other build gives, by name: `inputs.NAME` is one of its own,"
+        " `outputs.JOB.NAME` an output of its job.",
     )
 
 

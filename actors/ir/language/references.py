@@ -120,6 +120,12 @@ def _of_inputs(pipeline: Pipeline) -> Iterator[Fault]:
             message = f"its variable {variable_of(name)} is that of {quoted(other)}: rename one"
             yield Fault(BuildErrorCode.INVALID_IR, message, (*place, name))
     yield from faults_of_inputs(pipeline.inputs, place)
+    followed = None if pipeline.on is None else pipeline.on.pipeline
+    for name in (followed and followed.inputs) or {}:
+        if name not in pipeline.inputs:
+            hint = nearest(name, pipeline.inputs) if pipeline.inputs else ": `on.manual.inputs` declares none"
+            message = f"unknown input {quoted(name)}{hint}"
+            yield Fault(BuildErrorCode.INVALID_IR, message, ("on", "pipeline", "inputs", name))
     places = [(("env",), pipeline.env), (("defaults", "env"), pipeline.defaults and pipeline.defaults.env)]
     places += [(("jobs", key, "env"), job.env) for key, job in pipeline.jobs.items()]
     for path, env in places:

@@ -156,8 +156,9 @@ def triggers_of(pipeline: Pipeline) -> Iterator[dict[str, object]]:
     for each in on.schedule or ():
         yield _trigger("schedule", cron=each.cron, timezone=each.timezone)
     if on.pipeline is not None:
-        yield _trigger("pipeline", slug=on.pipeline.slug, state=on.pipeline.state)
+        inputs = on.pipeline.inputs or None
+        yield _trigger("pipeline", slug=on.pipeline.slug, state=on.pipeline.state, inputs=inputs)
 
 
-def _trigger(event: str, **fields: str | list[str] | None) -> dict[str, object]:
+def _trigger(event: str, **fields: str | list[str] | dict[str, str] | None) -> dict[str, object]:
     return {"event": event} | {name: value for name, value in fields.items() if value is not None}

@@ -35,7 +35,8 @@ _JOB_FILE = re.compile(
     r"(?:(?P<repository>[^@\s]+?)//)?(?P<path>(?:[A-Za-z0-9_][\w.+-]*/)+[A-Za-z0-9_][\w.+-]*\.ya?ml)(?:@(?P<pin>[^@\s]+))?"
 )
 _SHARED_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}", re.ASCII)
-_SOURCE = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(@\S+)?")
+_PIPELINE = re.compile(r"([a-z0-9]([a-z0-9-]*[a-z0-9])?/)?[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+_SOURCE = re.compile(rf"{_PIPELINE.pattern}(@\S+)?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 _IMAGE = re.compile(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._:/@+-]*")
 _HOST = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -320,6 +321,13 @@ def _group(value: object) -> str:
     return text
 
 
+def _pipeline(value: object) -> str:
+    text = _line(value)
+    if not _PIPELINE.fullmatch(text):
+        raise wrong(f'expected a pipeline, or one of another organization as "acme/base-image", got {quoted(text)}')
+    return text
+
+
 def _source(value: object) -> str:
     text = _line(value)
     if not _SOURCE.fullmatch(text):
@@ -424,6 +432,11 @@ Timezone = Annotated[str, Spelling(_timezone, (_STRING,), alone=True)]
 
 Slug = Annotated[Line, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
 """The name of a pipeline in addresses."""
+
+OtherPipeline = Annotated[
+    str, Spelling(_pipeline, ({"type": "string", "pattern": f"^{_PIPELINE.pattern}$"},), alone=True)
+]
+"""A pipeline by its name, perhaps with its organization before a slash."""
 
 Source = Annotated[str, Spelling(_source, ({"type": "string", "pattern": f"^{_SOURCE.pattern}$"},), alone=True)]
 """A pipeline, perhaps with one of its branches after an @."""

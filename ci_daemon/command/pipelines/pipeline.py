@@ -21,6 +21,7 @@ _SETTINGS = (
     "cancel_superseded",
     "strict_shell",
     "artifacts_public",
+    "followers",
 )
 
 
@@ -87,6 +88,15 @@ def create(session: Session, /, *, org: str, **fields: str) -> None:
 @body_options(
     pipelines.UpdatePipelineRequest, "concurrency_limit", "cancel_superseded", "strict_shell", "artifacts_public"
 )
+@click.option(
+    "--follower",
+    "followers",
+    multiple=True,
+    metavar="ORG",
+    help="Another organization whose pipelines may follow it, and take its files; may be given several times, and"
+    " replaces those that it has.",
+)
+@click.option("--no-followers", is_flag=True, help="No other organization may follow it any more.")
 @pass_session
 def edit(
     session: Session,
@@ -95,6 +105,8 @@ def edit(
     org: str,
     pipeline: str,
     no_concurrency_group: bool,
+    followers: tuple[str, ...],
+    no_followers: bool,
     **others: object,
 ) -> None:
     """Change PIPELINE of the organization ORG, with immediate effect, also on running builds.
@@ -107,6 +119,10 @@ def edit(
         if "concurrency_group" in changes:
             raise click.UsageError("give --concurrency-group or --no-concurrency-group, not both")
         changes["concurrency_group"] = None
+    if followers and no_followers:
+        raise click.UsageError("give --follower or --no-followers, not both")
+    if followers or no_followers:
+        changes["followers"] = [*followers]
     if not changes:
         raise click.UsageError("give at least one change, such as --fail-fast")
     with session.door() as door:

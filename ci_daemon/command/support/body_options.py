@@ -98,4 +98,6 @@ def settings_in_words(document: Mapping[str, object], names: Iterable[str]) -> s
 def _in_words(value: object) -> str:
     if value is None:
         return _DEFAULT
+    if isinstance(value, list | tuple):
+        return " and ".join(map(str, value)) or "none"
     return ("on" if value else "off") if isinstance(value, bool) else str(value)

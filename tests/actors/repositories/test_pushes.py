@@ -382,7 +382,7 @@ def test_the_schedules_of_a_file_follow_the_default_branch(pushed: Pushed):
 
 def test_what_a_file_follows_is_what_the_default_branch_says(pushed: Pushed):
     scheduled = Scheduled(pushed)
-    after = "{{on: {{pipeline: {{slug: base, state: {state}}}}}, jobs: {{a: {{run: x}}}}}}"
+    after = "{{on: {{pipeline: {{slug: base, state: {state}, inputs: {{v: inputs.w}}}}, manual: {{inputs: {{v: {{}}}}}}}}, jobs: {{a: {{run: x}}}}}}"
     found = []
     for state in ("passed", "failed"):
         pushed.remote.commit("Change", **{".hm__ci.yml": after.format(state=state)})
@@ -391,8 +391,8 @@ def test_what_a_file_follows_is_what_the_default_branch_says(pushed: Pushed):
         pipeline = pushed.storage.pipelines.by_slug(pushed.organization_id, "acme-web-ci")
         assert pipeline is not None
         triggers = pushed.storage.pipeline_triggers.of_pipeline(pipeline.id)
-        found += [(each.slug, each.state, each.branch, each.declared_in) for each in triggers]
-    assert found == [("base", "passed", "main", ".hm/ci.yml"), ("base", "failed", "main", ".hm/ci.yml")]
+        found += [(each.slug, each.state, each.branch, each.declared_in, each.inputs) for each in triggers]
+    assert found == [("base", state, "main", ".hm/ci.yml", {"v": "inputs.w"}) for state in ("passed", "failed")]
     assert scheduled.push(None) == []
     assert pushed.storage.pipeline_triggers.of_pipeline(pipeline.id) == []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -15,6 +16,7 @@ import pytest
 
 from actors import JobSettings, PoolSettings
 from actors.addresses import Address
+from actors.builds.adding import add_planned
 from actors.log_watchers import LogWatchers
 from actors.messages import Drain, PollStorage
 from actors.parts import Parts
@@ -31,6 +33,7 @@ from storage import (
     BuildState,
     Declaration,
     DeclaringRepository,
+    JobOutputs,
     NewBuild,
     NewPipeline,
     NewPipelineTrigger,
@@ -466,6 +469,65 @@ def test_a_pipeline_that_follows_another_is_built_once(world: World):
     assert world.storage.builds.env(build.id) == told
     (trigger,) = world.storage.pipeline_triggers.of_pipeline(app.id)
     assert (trigger.last_build_number, trigger.last_error) == (2, None)
+
+
+def test_a_pipeline_gets_inputs_of_the_build_that_it_follows(world: World):
+    """Those that the build does not give have their defaults; a budget pays in its own organization alone."""
+    storage = world.storage
+    gives = {
+        "version": "1",
+        "on": {"manual": {"inputs": {"flavor": {"default": "slim"}, "debug": {"boolean": True}}}},
+        "jobs": {"package": {"image": "debian:12", "run": "true"}},
+    }
+    limits = LiveSettings(settings_with(PoolSettings(), JobSettings())).now.ir
+    budget = storage.tokens.create_api_key(world.owner.user.id, "agent", limits=TokenLimits(budget_cents=9))[0].id
+    new = NewBuild("main", "c", pipeline_ir=json.dumps(gives), budget_id=budget, verified_ref="refs/heads/main")
+    upstream = add_planned(storage, limits, world.pipeline, new)
+    (job,) = storage.jobs.of_build(upstream.id)
+    storage.told.store_outputs(JobOutputs(job.id, upstream.id, {"VERSION": "1.2", "OTHER": "x"}, None))
+    storage.builds.move(upstream.id, BuildState.SCHEDULED, BuildState.PASSED)
+    names: dict[str, Any] = {name: {} for name in ("version", "flavor", "debug", "missing")}
+    takes = {**gives, "on": {"manual": {"inputs": names}}}
+    theirs = new_pipeline(storage, "Others", "eve@example.org")
+    storage.builds.create_rejected(theirs, NewBuild("main", "own", pipeline_ir=json.dumps(takes)), "invalid_ir", "no")
+    asked = {
+        "version": "outputs.package.VERSION",
+        "flavor": "inputs.flavor",
+        "debug": "inputs.debug",
+        "missing": "outputs.package.GONE",
+    }
+    trigger = NewPipelineTrigger("ada-example-org/demo", TriggerState.PASSED, "main", ".hm/ci.yml", asked)
+    storage.pipeline_triggers.declare(theirs.id, [trigger])
+    allowing = storage.pipelines.update(world.pipeline.id, followers=("others",))
+
+    def follow_now() -> PipelineTrigger:
+        ended = storage.builds.get(upstream.id)
+        assert ended is not None
+        with storage.transaction():
+            storage.pipeline_triggers.follow(ended, allowing)
+        (now,) = storage.pipeline_triggers.of_pipeline(theirs.id)
+        return now
+
+    assert follow_now().upstream_id == upstream.id
+    storage.pipelines.update(world.pipeline.id, followers=())
+    with world.runner() as runner:
+        runner.ask(PollStorage())
+        until(lambda: not storage.pipeline_triggers.due(1), "nothing is due")
+        (refused,) = storage.pipeline_triggers.of_pipeline(theirs.id)
+        assert refused.last_error == 'there is no pipeline "ada-example-org/demo" to follow'
+        storage.pipelines.update(world.pipeline.id, followers=("others",))
+        follow_now()
+        runner.ask(PollStorage())
+        build = until(lambda: storage.builds.by_number(theirs.id, 2), "the build that follows")
+    assert build.inputs == {"version": "1.2", "flavor": "slim", "debug": "false"}
+    assert (build.state, build.budget_id, build.error_code) == ("scheduled", None, None)
+    assert storage.pipeline_triggers.upstream_id(build.id) == upstream.id
+    (job,) = storage.jobs.of_build(build.id)
+    assert {name: job.env[name] for name in ("INPUT_VERSION", "INPUT_FLAVOR", "INPUT_MISSING")} == {
+        "INPUT_VERSION": "1.2",
+        "INPUT_FLAVOR": "slim",
+        "INPUT_MISSING": "",
+    }
 
 
 def test_what_cannot_follow_is_tried_again_and_given_up(world: World):

@@ -29,6 +29,7 @@ def test_a_pipeline_is_created_with_a_slug_from_its_name(ada: Account):
         "fail_fast": False,
         "strict_shell": None,
         "artifacts_public": False,
+        "followers": [],
     }
 
 
@@ -130,3 +131,13 @@ def test_a_refused_caller_is_refused_before_its_body_is_read(bob: Account, ada: 
     answered = bob.client.simulate_post(f"{ada.path}/pipelines", body="not json", content_type="text/plain")
 
     assert answered.json["error"]["code"] == "organization_not_found"
+
+
+def test_followers_are_organizations_that_are_there(ada: Account, pipeline: PipelinePath):
+    refused = ada.client.simulate_patch(pipeline.path, json={"followers": ["nobody"]})
+    assert (refused.status_code, refused.json["message"]) == (422, 'followers: there is no organization "nobody"')
+    own = ada.path.rpartition("/")[2]
+    changed = ada.client.simulate_patch(pipeline.path, json={"followers": [own, own]})
+    assert changed.json["followers"] == [own]
+    assert ada.client.simulate_patch(pipeline.path, json={"fail_fast": True}).json["followers"] == [own]
+    assert ada.client.simulate_patch(pipeline.path, json={"followers": []}).json["followers"] == []

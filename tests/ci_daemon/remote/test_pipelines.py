@@ -28,6 +28,9 @@ def test_a_pipeline_is_made_changed_and_deleted(
     changed = run_json("pipeline", "show", of, "my-web")
     assert (changed["visibility"], changed["artifacts_public"], changed["concurrency_group"]) == ("public", True, "web")
     run_json("pipeline", "edit", of, "my-web", "--no-concurrency-group", "--cancel-superseded", "default")
+    for option, shown in ((("--follower", of), of), (("--no-followers",), "none")):
+        (line,) = printed("pipeline", "edit", of, "my-web", *option)
+        assert line.endswith(f"followers {shown}")
     of_server = run_json("pipeline", "list", of)
     assert of_server[0]["concurrency_group"] is None
     with monkeypatch.context() as on_box:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -56,12 +57,12 @@ class Following:
     def due(self) -> list[PipelineTrigger]:
         return self.storage.pipeline_triggers.due(100)
 
-    def build_due(self) -> Build:
+    def build_due(self, **fields: Any) -> Build:
         """Make the build of the one trigger that is due."""
         (due,) = self.due()
         pipeline = self.storage.pipelines.by_id(due.pipeline_id)
         assert pipeline is not None
-        build = self.storage.builds.create_unplanned(pipeline, NewBuild("main", "c"))
+        build = self.storage.builds.create_unplanned(pipeline, NewBuild("main", "c", upstream_id=due.upstream_id, **fields))
         assert self.storage.pipeline_triggers.take(due)
         self.storage.pipeline_triggers.built(due, build)
         return build
@@ -163,3 +164,61 @@ def test_triggers_go_with_their_pipeline(following: Following, storage: Storage)
     app = following.pipeline("app", after="base")
     storage.pipelines.delete(app.id)
     assert storage.pipeline_triggers.of_pipeline(app.id) == []
+
+
+_VERIFIED = {"verified_ref": "refs/heads/main"}
+
+
+def test_other_organizations_follow_where_they_may(following: Following):
+    """Of builds whose branch the service has verified alone; what is taken back holds for those that wait, too."""
+    storage = following.storage
+    base = following.pipeline("base")
+    theirs = new_pipeline(storage, "Others", "eve@example.org")
+    following.follow(theirs, "acme/base")
+    following.end(base, **_VERIFIED)
+    assert following.due() == []
+    assert storage.pipelines.named(theirs.organization_id, theirs.id, "acme/base") is None
+    allowing = storage.pipelines.update(base.id, followers=("others",))
+    following.end(allowing)
+    assert following.due() == [], "a member may say that a build is of a branch"
+    build = following.end(allowing, **_VERIFIED)
+    (due,) = following.due()
+    assert (due.pipeline_id, due.upstream_id) == (theirs.id, build.id)
+    assert storage.pipelines.named(theirs.organization_id, theirs.id, "acme/base") == storage.pipelines.by_id(base.id)
+    assert storage.pipelines.named(theirs.organization_id, theirs.id, "base") is None
+    assert not storage.pipelines.may_follow(theirs.organization_id, storage.pipelines.update(base.id, followers=()))
+    assert storage.pipelines.named(theirs.organization_id, theirs.id, "acme/base") is None
+
+
+def test_an_own_pipeline_has_its_whole_name_too(following: Following):
+    base = following.pipeline("base")
+    app = following.pipeline("app", after="acme/base")
+    following.end(base)
+    assert [each.pipeline_id for each in following.due()] == [app.id]
+    assert following.storage.pipelines.named(app.organization_id, app.id, "acme/base") == following.storage.pipelines.by_id(base.id)
+
+
+def test_organizations_do_not_go_round(following: Following):
+    storage = following.storage
+    theirs = new_pipeline(storage, "Others", "eve@example.org")
+    base = following.pipeline("base", after=f"others/{theirs.slug}")
+    following.follow(theirs, "acme/base")
+    base = storage.pipelines.update(base.id, followers=("others",))
+    theirs = storage.pipelines.update(theirs.id, followers=("acme",))
+    following.end(base, **_VERIFIED)
+    build = following.build_due(**_VERIFIED)
+    following.ended(build, theirs)
+    assert following.due() == []
+    (trigger,) = storage.pipeline_triggers.of_pipeline(base.id)
+    assert "if another one followed, they would never end" in str(trigger.last_error)
+
+
+def test_the_inputs_of_a_trigger_are_kept(following: Following):
+    app = following.pipeline("app")
+    new = NewPipelineTrigger("base", TriggerState.PASSED, "main", FILE, {"version": "outputs.package.VERSION"})
+    for _ in range(2):
+        following.storage.pipeline_triggers.declare(app.id, [new, new])
+    (trigger,) = following.storage.pipeline_triggers.of_pipeline(app.id)
+    assert trigger.inputs == {"version": "outputs.package.VERSION"}
+    following.storage.pipeline_triggers.declare(app.id, [replace(new, inputs={})])
+    assert [each.inputs for each in following.storage.pipeline_triggers.of_pipeline(app.id)] == [{}]

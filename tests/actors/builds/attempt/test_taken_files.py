@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from actors.builds.retrying import repetition
 from storage import Build, NewPipeline, Pipeline
 from tests.actors.conftest import Host
+from tests.records import new_pipeline
 
 pytestmark = pytest.mark.sandbox
 
@@ -162,6 +164,32 @@ def test_a_pipeline_of_the_same_repository_comes_first(host: Host, base: Pipelin
     built_by(host, base, "other")
     built_by(host, host.storage.pipelines.create(base.organization_id, new), "beside")
     assert host.log(built(host, use=takes_of("cat dist/f")), "use").endswith(b"\nbeside\n")
+
+
+def test_files_of_the_build_that_is_followed_are_laid(host: Host, base: Pipeline):
+    """Also if it failed, and newer ones passed; a rebuild has them, too, and no other pipeline follows it by that."""
+    followed = built_by(host, base, "followed", "exit 1")
+    built_by(host, base, "newer")
+    document = json.dumps({"version": "1", "jobs": {"use": takes_of("cat dist/f")}})
+    first = host.finish(host.build(document, upstream_id=followed.id))
+    assert host.log(first, "use").endswith(b"\nfollowed\n")
+    new, _ = repetition(host.storage, first, "api")
+    assert new.upstream_id == followed.id
+    claimed = built_by(host, base, "claimed", verified_ref=None)
+    code, message = failure(host, host.finish(host.build(document, upstream_id=claimed.id)), "use")
+    assert (code, "has verified: files of such a build are not taken" in str(message)) == ("files_missing", True)
+
+
+def test_files_of_another_organization_are_taken_where_it_may(host: Host, base: Pipeline):
+    other = new_pipeline(host.storage, "Others", "eve@example.org")
+    source = f"{built_by(host, base, 'theirs').organization_slug}/base-image"
+    document = json.dumps({"version": "1", "jobs": {"use": takes_of("cat dist/f", source)}})
+    for _ in range(2):
+        refused = failure(host, host.finish(host.build(document, other)), "use")
+        assert refused == ("files_missing", f'there is no pipeline "{source}" in others to take files of')
+        host.storage.pipelines.update(base.id, followers=("others",))
+        assert host.log(host.finish(host.build(document, other)), "use").endswith(b"\ntheirs\n")
+        host.storage.pipelines.update(base.id, followers=())
 
 
 def test_a_retry_takes_files_of_the_same_build(host: Host, base: Pipeline):

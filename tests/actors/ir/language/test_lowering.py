@@ -107,8 +107,9 @@ def test_files_imply_what_is_needed():
 
 
 def test_files_of_pipelines_are_those_of_jobs_by_pipeline():
-    found = job("run: x, files_of: {base-image: {package: dist/*}, lib@release/1.x: {a: [b, c], d: e}}")
-    assert found.files_of == {"base-image": {"package": ["dist/*"]}, "lib@release/1.x": {"a": ["b", "c"], "d": ["e"]}}
+    found = job("run: x, files_of: {base-image: {package: dist/*}, acme/lib@release/1.x: {a: [b, c], d: e}}")
+    lib = {"a": ["b", "c"], "d": ["e"]}
+    assert found.files_of == {"base-image": {"package": ["dist/*"]}, "acme/lib@release/1.x": lib}
     assert not found.depends_on
 
 
@@ -117,6 +118,7 @@ def test_files_of_pipelines_are_those_of_jobs_by_pipeline():
     [
         ("{Base Image: {a: d}}", 'Base Image: expected a pipeline, or one and its branch as "base-image@main"'),
         ("{base@: {a: d}}", "base@: expected a pipeline"),
+        ("{a/b/c: {a: d}}", "a/b/c: expected a pipeline"),
         ("{base: {}}", "base: expected at least one"),
         ("{base: {a: []}}", "base.a: expected at least one"),
         ("{base: {a: ../d}}", "base.a[0]: "),
@@ -241,12 +243,12 @@ def test_triggers_are_those_of_the_engine():
       pull_request:
       tag: v*
       schedule: [{cron: 30 4 * * 1-5, timezone: Europe/Berlin}, {cron: 0 4 1 * *}]
-      pipeline: {slug: base-image, state: failed}
-      manual: false
+      pipeline: {slug: acme/base-image, state: failed, inputs: {v: outputs.a.b.V, w: inputs.w-x}}
+      manual: {inputs: {v: {}, w: {}}}
     jobs: {a: {run: x}}
     """
     entry = declared(text)
-    assert (entry["slug"], entry["name"], entry["allow_manual"]) == ("ci", "The CI", False)
+    assert (entry["slug"], entry["name"], entry["allow_manual"]) == ("ci", "The CI", True)
     assert entry["file"] == ".hm/ci.yml"
     assert entry["triggers"] == [
         {"event": "push", "branches": ["main", "release/*"], "paths": ["src"]},
@@ -254,8 +256,14 @@ def test_triggers_are_those_of_the_engine():
         {"event": "pull_request"},
         {"event": "schedule", "cron": "30 4 * * 1-5", "timezone": "Europe/Berlin"},
         {"event": "schedule", "cron": "0 4 1 * *"},
-        {"event": "pipeline", "slug": "base-image", "state": "failed"},
+        {
+            "event": "pipeline",
+            "slug": "acme/base-image",
+            "state": "failed",
+            "inputs": {"v": "outputs.a.b.V", "w": "inputs.w-x"},
+        },
     ]
+    assert not declared("{on: {manual: false}, jobs: {a: {run: x}}}")["allow_manual"]
     assert declared("{slug: other, on: {push: true}, jobs: {a: {run: x}}}")["triggers"] == [
         {"event": "push", "branches": ["*"]}
     ]

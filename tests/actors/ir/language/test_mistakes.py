@@ -69,6 +69,18 @@ def test_all_mistakes_are_found_at_once():
             "{on: {pipeline: {slug: base, state: green}}, jobs: {a: {run: x}}}",
             '1:30: on.pipeline.state: expected "passed", "failed" or "always", got "green"',
         ),
+        (
+            "{on: {pipeline: {slug: a/b/c}}, jobs: {a: {run: x}}}",
+            '1:18: on.pipeline.slug: expected a pipeline, or one of another organization as "acme/base-image", got "a/b/c"',
+        ),
+        (
+            "{on: {manual: {inputs: {v: {}}}, pipeline: {slug: b, inputs: {v: secrets.X}}}, jobs: {a: {run: x}}}",
+            '1:63: on.pipeline.inputs.v: expected "inputs.NAME" or "outputs.JOB.NAME", got "secrets.X"',
+        ),
+        (
+            "{on: {manual: {inputs: {version: {}}}, pipeline: {slug: b, inputs: {versoin: inputs.v}}}, jobs: {a: {run: x}}}",
+            '1:69: on.pipeline.inputs.versoin: unknown input "versoin": did you mean "version"?',
+        ),
         ("{on: {pipeline: {}}, jobs: {a: {run: x}}}", '1:7: on.pipeline.slug: it needs "slug"'),
         (
             '{concurrency: {group: "a ${{ build.branch }}"}, jobs: {a: {run: x}}}',

@@ -49,10 +49,11 @@ def test_a_rejected_plan_leads_to_its_build(ada: Account, pipeline: PipelinePath
 def test_settings_are_changed(ada: Account, pipeline: PipelinePath):
     browser = Browser.of(ada)
     fields = {"name": "New", "default_branch": "dev", "visibility": "public", "artifacts_public": "yes"}
+    fields["followers"] = ada.path.rpartition("/")[2]
     token = browser.fields(SETTINGS, form(f"{SETTINGS}/update"))["form_token"]
     assert browser.post(f"{SETTINGS}/update", {**fields, "form_token": token}).status_code == 303
     found = ada.client.simulate_get(f"{ada.path}/pipelines/demo").json
-    names = ("name", "default_branch", "visibility", "allow_manual", "description", "artifacts_public")
+    names = ("name", "default_branch", "visibility", "allow_manual", "description", "artifacts_public", "followers")
     changed = {name: found[name] for name in names}
     assert changed == {
         "name": "New",
@@ -61,6 +62,7 @@ def test_settings_are_changed(ada: Account, pipeline: PipelinePath):
         "allow_manual": False,
         "description": None,
         "artifacts_public": True,
+        "followers": ["ada-example-org"],
     }
     assert '/badges/ada-example-org/demo.svg"' in browser.get(SETTINGS).text
 
