@@ -13,7 +13,6 @@ from actors.ir import EVENT_VARIABLE, ScheduleInvalid, ScheduleTimes
 from actors.messages import BuildCreated, Drain, PollStorage, ScheduleRunnerMessage
 from actors.render.envelope import RenderFailed
 from actors.repositories.fetching.remote import GitError
-from actors.schedules.upstream_inputs import given_inputs
 from actors.scheduling.pending_reason import admission_block
 from actors.supervision import Supervised
 from actors.vms import VmError
@@ -99,6 +98,8 @@ def _followed(storage: Storage, pipeline: Pipeline, due: Due, new: NewBuild, env
     """
     if isinstance(due, Schedule):
         return replace(new, env=env, upstream_id=None)
+    from actors.schedules.upstream_inputs import given_inputs  # noqa: PLC0415 - few pipelines follow others
+
     upstream = _upstream(storage, due, pipeline.organization_id)
     return replace(
         new,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from storage import VerifiedEvent, timestamp
 
@@ -66,7 +67,7 @@ def statement_of(
                     **({} if job.environment is None else {"environment": job.environment}),
                 },
                 "internalParameters": {"runner": runner, "image": image, "fork": build.from_fork},
-                "resolvedDependencies": _dependencies(verified),
+                "resolvedDependencies": [*_sources(verified), *_images(image, job.image_digest)],
             },
             "runDetails": {
                 "builder": {"id": service},
@@ -91,7 +92,17 @@ def _verified(build: Build, repository: str) -> dict[str, str]:
     return {**source, "headCommit": build.commit or "", "baseCommit": build.base_commit or ""}
 
 
-def _dependencies(verified: Mapping[str, str]) -> list[dict[str, object]]:
+def _images(name: str | None, repository_digest: str | None) -> list[dict[str, object]]:
+    """Return the image of a registry that the job ran from, by package URL and digest of its manifest."""
+    repository, at, digest = (repository_digest or "").partition("@")
+    kind, colon, value = digest.partition(":")
+    if name is None or not (at and colon):
+        return []
+    uri = f"pkg:oci/{repository.rpartition('/')[2]}@{quote(digest, safe='')}?repository_url={repository}"
+    return [{"name": name, "uri": uri, "digest": {kind: value}}]
+
+
+def _sources(verified: Mapping[str, str]) -> list[dict[str, object]]:
     if not verified:
         return []
     uri = f"git+{verified['repository']}@{verified['ref']}"

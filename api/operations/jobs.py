@@ -33,7 +33,8 @@ class JobRecord:
     ``services`` names those that run beside its command. ``matrix_job`` is the key of the job with a matrix that it is
     a cell of, ``matrix`` the cell's values; both are null for others. ``environment`` is where it deploys to, and
     ``gate`` the approval that this asks for, null until it is ready for all else. ``generated_by`` is the UUID of the
-    job whose file declares it, null for a job of the pipeline itself.
+    job whose file declares it, null for a job of the pipeline itself. ``image_digest`` is the repository and digest of
+    the image that it ran from, null until its command starts and for images that no registry gave.
     """
 
     uuid: Uuid
@@ -54,6 +55,7 @@ class JobRecord:
     cache_key: str | None
     cache_hit: bool
     image: str | None
+    image_digest: str | None
     matrix_job: str | None
     matrix: Mapping[str, str] | None
     generated_by: Uuid | None

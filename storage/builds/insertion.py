@@ -190,6 +190,7 @@ class JobInserter:
                 "attempts_before",
                 "not_before",
                 "awaited_image",
+                "image_digest",
                 "started_at",
             ),
         )

@@ -84,6 +84,7 @@ class Retries:
                     JobRow.error_message: None,
                     JobRow.soft_failed: 0,
                     JobRow.cache_hit: 0,
+                    JobRow.image_digest: None,
                     JobRow.not_before: None,
                     JobRow.awaited_image: None,
                     JobRow.awaits_lock: JobRow.lock.is_null(is_null=False),

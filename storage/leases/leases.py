@@ -94,6 +94,10 @@ class Leases:
             ),
             lambda row: (int(row[0]), int(row[1])),
         )
+        self._note_image = Write(
+            database,
+            lambda: JobRow.update({JobRow.image_digest: slot("digest")}).where(JobRow.id == slot("job_id")),
+        )
         build = JobRow.select(JobRow.build).where(JobRow.id == slot("job_id"))
         self._start_build = Write(
             database,
@@ -209,8 +213,10 @@ class Leases:
             )
             return self._add(lease_uuid, provider, claim) if parked is None else self._give(parked.id, claim)
 
-    def start(self, lease_id: int, job_id: int, attempt: int | None = None) -> bool:
+    def start(self, lease_id: int, job_id: int, attempt: int | None = None, *, image_digest: str | None = None) -> bool:
         """Note in lease, attempt, job and build that a job's command started; billing starts with it.
+
+        ``image_digest`` is that of the image of a registry that its disk began with.
 
         False and no change if the job is not ``assigned``, or at another attempt than ``attempt``.
         """
@@ -220,6 +226,7 @@ class Leases:
             now = self._database.now()
             self._start.run(id=lease_id, now=now, boot=boot_id(), uptime=self._database.uptime())
             self._attempts.start(job_id, now)
+            self._note_image.run(job_id=job_id, digest=image_digest)
             self._start_build.run(job_id=job_id, now=now)
             return True
 

@@ -207,7 +207,8 @@ class Job(Step):
     none. ``awaited_image`` is the image that a scheduled job waits for before it waits for a VM. At most ``lock_limit``
     jobs of the organization have its ``lock`` at a time; one that ``awaits_lock`` is in no queue. The gate of its
     ``environment`` is before it. ``generated_by`` is the UUID of the job whose file declares it, None for those of the
-    pipeline itself.
+    pipeline itself. ``image_digest`` is the image of a registry that its disk began with, as its command started, such
+    as ``docker.io/library/debian@sha256:…``; None before, and for other images.
     """
 
     id: int
@@ -245,6 +246,7 @@ class Job(Step):
     generates: str | None = None
     generated_by: str | None = None
     identity_audience: str | None = None
+    image_digest: str | None = None
 
     @property
     def all_services(self) -> dict[str, Service]:

@@ -51,10 +51,14 @@ _FLOOD_PAUSE = 0.001
 
 @immutable
 class Prepared:
-    """A command that this or an earlier process started: its time limit, and whether it still runs."""
+    """A command that this or an earlier process started: its time limit, and whether it still runs.
+
+    ``image_digest`` is that of the image that its disk began with, None if none is known.
+    """
 
     limit: TimeLimit
     runs: bool
+    image_digest: str | None
 
 
 class AttemptRunner:
@@ -179,8 +183,16 @@ class AttemptRunner:
             if self._lease.started_at is not None:
                 message = "the VM no longer knows of its command"
                 raise vms.CommandNotStarted(message)
-            return Prepared(self._start(connection), runs=True)
-        return Prepared(self._limit(), runs=state is vms.CommandState.RUNNING)
+            return Prepared(self._start(connection), runs=True, image_digest=self._image_digest())
+        runs = state is vms.CommandState.RUNNING
+        return Prepared(self._limit(), runs=runs, image_digest=self._image_digest())
+
+    def _image_digest(self) -> str | None:
+        """Return the digest of the image; none is replaced while a VM is on it."""
+        try:
+            return None if self._lease.image is None else self._images.digest(self._lease.image)
+        except vms.ImageNotFound:  # it was removed by force: the command runs
+            return None
 
     def _start(self, connection: vms.Connection) -> TimeLimit:
         """Populate the workspace and start the command; return the command's time limit."""

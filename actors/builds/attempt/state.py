@@ -54,9 +54,10 @@ class AttemptState:
         """Record that the job's VM answers, and its member; the job's state stays as it is."""
         self._storage.leases.active(self._lease.id, self._job.id, member)
 
-    def start(self) -> bool:
-        """Record that the command runs, which is when its time and its billing begin."""
-        if not self._storage.leases.start(self._lease.id, self._job.id, self._job.attempt):
+    def start(self, image_digest: str | None) -> bool:
+        """Record that the command runs, and from which image, which is when its time and its billing begin."""
+        job = self._job
+        if not self._storage.leases.start(self._lease.id, job.id, job.attempt, image_digest=image_digest):
             return self._reload()
         return self.change(JobState.RUNNING)
 

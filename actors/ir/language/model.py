@@ -222,16 +222,16 @@ class PipelineTrigger(Strict):
     """Builds of another pipeline's default branch, after which the head of this one's is built."""
 
     slug: OtherPipeline = Field(
-        description="The other pipeline: its name in the same repository, or else its slug in the organization; of"
-        " another organization `acme/base-image`, if it may be followed."
+        description="The other pipeline: its name in the same repository, or else its slug in the organization."
+        " `acme/base-image` is one of another organization that allows it."
     )
     state: Annotated[str, Spelling(_trigger_state, ({"enum": list(_TRIGGER_STATES)},), alone=True)] | None = Field(
         None, description="The end that is wanted: `passed` by default, `failed` or `always`; never a canceled build."
     )
     inputs: Annotated[dict[InputName, Upstream], Field(max_length=MOST_INPUTS)] | None = Field(
         None,
-        description="Inputs that the other build gives, by name: `inputs.NAME` is one of its own,"
-        " `outputs.JOB.NAME` an output of its job.",
+        description="Inputs that the other build gives, by name. `inputs.NAME` is one of its own, `outputs.JOB.NAME` an"
+        " output of its job.",
     )
 
 

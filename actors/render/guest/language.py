@@ -411,14 +411,16 @@ class PipelineTrigger(TypedDict, total=False):
     """Builds of another pipeline's default branch, after which the head of this one's is built."""
 
     slug: Required[str]
-    """The other pipeline: its name in the same repository, or else its slug in the organization; of another organization `acme/base-image`, if it may be followed..
+    """The other pipeline: its name in the same repository, or else its slug in the organization.
 
+    `acme/base-image` is one of another organization that allows it.
     """
     state: Literal["passed", "failed", "always"]
     """The end that is wanted: `passed` by default, `failed` or `always`; never a canceled build."""
     inputs: Mapping[str, str]
-    """Inputs that the other build gives, by name: `inputs.NAME` is one of its own, `outputs.JOB.NAME` an output of its job..
+    """Inputs that the other build gives, by name.
 
+    `inputs.NAME` is one of its own, `outputs.JOB.NAME` an output of its job.
     """
 
 

@@ -76,11 +76,15 @@ _CAUSES = (
 
 @immutable
 class DownloadedImage:
-    """An image's layers in the caller's folder, its environment variables and its program as a service."""
+    """An image's layers in the caller's folder, its environment variables and its program as a service.
+
+    ``digest`` is its repository and the digest of its manifest for this machine.
+    """
 
     folder: Path
     environment: Mapping[str, str]
     program: ImageProgram
+    digest: str
 
     def unpack(self, tree: Tree, bounds: PullBounds) -> None:
         """Unpack the layers into a tree in the same folder, inside the mapping, and remove the layers.
@@ -128,7 +132,7 @@ class _Download:
         self.bounds.options.progress(f"pulling {self.reference.short}: {megabytes(size)} MB")
         argv = ["copy", "--remove-signatures", f"docker://{wanted.text}", f"oci:{_LAYOUT}:{_TAG}"]
         self._skopeo(argv, "--src-tls-verify=false", lambda: self._follow(size))
-        return self._layers()
+        return self._layers(wanted)
 
     def _find(self) -> tuple[Reference, int]:
         """Return the manifest for this machine, by its digest, and the bytes of the parts that it lists."""
@@ -245,7 +249,7 @@ class _Download:
                 return f"{self.reference.short} cannot be pulled: {sentence.format(**facts)} ({reason})"
         return f"{self.reference.short} cannot be pulled: {reason}"
 
-    def _layers(self) -> DownloadedImage:
+    def _layers(self, wanted: Reference) -> DownloadedImage:
         layout = self.folder / _LAYOUT
         try:
             (entry,) = read_json(layout / "index.json")["manifests"]
@@ -262,7 +266,7 @@ class _Download:
                 f"{self.reference.short} is for {architecture}, and this machine is {_architecture()}: pull another one"
             )
             raise VmError(message)
-        return DownloadedImage(self.folder, {found[1]: found[2] for found in variables}, program)
+        return DownloadedImage(self.folder, {found[1]: found[2] for found in variables}, program, wanted.text)
 
     def _unusable(self, error: Exception) -> VmError:
         return VmError(

@@ -163,3 +163,7 @@ class Images:
     def program(self, name: str) -> ImageProgram:
         """Return the program that an image starts as a service. Raises ImageNotFound."""
         return self.store.get(name).program
+
+    def digest(self, name: str) -> str | None:
+        """Return the repository and digest of an image, None if none is known. Raises ImageNotFound."""
+        return self.store.get(name).digest

@@ -231,7 +231,8 @@ class ImageStore:
             pulled = factory.pull(reference, staging, self._idmap, options)
             _check_unused(name, users())
             source = f"pulled {reference.text}"
-            return self._add(staging, name, source, pulled.environment, pulled.program, on_demand=on_demand)
+            facts = pulled.environment, pulled.program, pulled.digest
+            return self._add(staging, name, source, *facts, on_demand=on_demand)
 
     def _add(
         self,
@@ -240,13 +241,15 @@ class ImageStore:
         source: str,
         environment: Mapping[str, str] = MappingProxyType({}),
         program: ImageProgram = _NO_PROGRAM,
+        digest: str | None = None,
         *,
         on_demand: bool = False,
     ) -> Image:
         """Add the finished image to the store, in place of an image of its name, if any."""
         tree = factory.Tree(staging / TREE, self._idmap)
         factory.check_shell(name, tree.path)
-        image = Image(name, tree.size(), source, datetime.now(UTC), dict(environment), on_demand, program=program)
+        now, size = datetime.now(UTC), tree.size()
+        image = Image(name, size, source, now, dict(environment), on_demand, program=program, digest=digest)
         image.write(staging)
         tree.flush()
         with self._locks.renames():

@@ -117,6 +117,7 @@ def _rendering(build: BuildRecord) -> JobRecord:
         cache_key=None,
         cache_hit=False,
         image=None,
+        image_digest=None,
         matrix_job=None,
         matrix=None,
         generated_by=None,

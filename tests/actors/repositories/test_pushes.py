@@ -382,7 +382,8 @@ def test_the_schedules_of_a_file_follow_the_default_branch(pushed: Pushed):
 
 def test_what_a_file_follows_is_what_the_default_branch_says(pushed: Pushed):
     scheduled = Scheduled(pushed)
-    after = "{{on: {{pipeline: {{slug: base, state: {state}, inputs: {{v: inputs.w}}}}, manual: {{inputs: {{v: {{}}}}}}}}, jobs: {{a: {{run: x}}}}}}"
+    inputs = "inputs: {{v: inputs.w}}}}, manual: {{inputs: {{v: {{}}}}}}"
+    after = "{{on: {{pipeline: {{slug: base, state: {state}, " + inputs + "}}, jobs: {{a: {{run: x}}}}}}"
     found = []
     for state in ("passed", "failed"):
         pushed.remote.commit("Change", **{".hm__ci.yml": after.format(state=state)})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -23,7 +24,9 @@ def ada(world: World) -> Account:
     return world.sign_up("ada@example.org")
 
 
-def asked(world: World, ada: Account, *, passed: bool = True, **fields: Any) -> Any:
+def asked(
+    world: World, ada: Account, *, passed: bool = True, image: Mapping[str, str] | None = None, **fields: Any
+) -> Any:
     """Return the answer about the artifact of a build with these fields."""
     storage = world.storage
     new = NewPipeline("web", "Web", "https://git.example/acme/web", "main")
@@ -33,7 +36,7 @@ def asked(world: World, ada: Account, *, passed: bool = True, **fields: Any) -> 
     )
     (job,) = storage.jobs.of_build(build.id)
     if passed:
-        lease = records.started(storage, job)
+        lease = records.started(storage, job, **(image or {}))
         world.clock.advance(60)
         records.finish(storage, job, lease)
     storage.artifacts.store(build, job, [storage.artifacts.files.write(build.uuid, "dist/app", [b"app"])])
@@ -94,6 +97,24 @@ def test_the_source_of_a_merge_is_the_merge(world: World, ada: Account):
     given = definition["externalParameters"]
     assert (given["commit"], given["headCommit"], given["baseCommit"]) == ("4e7d", "c0ffee", "ba5e")
     assert [each["digest"] for each in definition["resolvedDependencies"]] == [{"gitCommit": "4e7d"}]
+
+
+def test_it_names_the_image_by_its_digest(world: World, ada: Account):
+    """A pull by that digest gives what the job ran from."""
+    sha256 = "5f" * 32
+    image = {"image": "host:5000/acme/tools:1", "image_digest": f"host:5000/acme/tools@sha256:{sha256}"}
+    definition = statement(asked(world, ada, image=image, **OF_TAG))["predicate"]["buildDefinition"]
+    assert definition["resolvedDependencies"][1:] == [
+        {
+            "name": "host:5000/acme/tools:1",
+            "uri": f"pkg:oci/tools@sha256%3A{sha256}?repository_url=host:5000/acme/tools",
+            "digest": {"sha256": sha256},
+        }
+    ]
+    build = world.storage.builds.find(ada.org, "web", 1)
+    assert build is not None
+    (job,) = ada.client.simulate_get(f"{ada.path}/pipelines/web/builds/1/jobs").json["data"]
+    assert job["image_digest"] == image["image_digest"]
 
 
 def moment(at: datetime | None) -> str:

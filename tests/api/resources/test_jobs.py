@@ -50,6 +50,7 @@ def test_a_job_record_is_whole(pipeline: PipelinePath):
         "generated_by": None,
         "services": [],
         "image": "debian:12",
+        "image_digest": None,
         "created_at": "2026-01-02T03:04:05.000000Z",
         "started_at": None,
         "finished_at": None,

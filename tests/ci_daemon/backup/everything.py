@@ -143,7 +143,7 @@ class Everything:
         self.storage.leases.active(lease.id)
         self.storage.attempts.leased(job.id)
         self.storage.attempts.name_disk(job.id, f"name of {job.uuid}")
-        self.storage.leases.start(lease.id, job.id)
+        self.storage.leases.start(lease.id, job.id, image_digest="docker.io/library/debian@sha256:5f5f")
         self.storage.leases.note_running(lease.id)
         attempt = self.storage.jobs.get(job.id)
         assert attempt is not None
@@ -592,12 +592,15 @@ class Everything:
     def _triggers(self) -> None:
         """Make pipeline triggers of every state, of which one has followed a build, and one has to."""
         triggers = self.storage.pipeline_triggers
-        after = [NewPipelineTrigger("base", each, "main", ".hm/ci.yml") for each in TriggerState]
+        inputs = {"version": "outputs.package.VERSION"}
+        after = [NewPipelineTrigger("base", each, "main", ".hm/ci.yml", inputs) for each in TriggerState]
         triggers.declare(self.pipeline.id, after)
         base = self.storage.pipelines.create(self.pipeline.organization_id, NewPipeline("base", "Base", "r", "main"))
         upstream = self.storage.builds.create_rejected(base, NewBuild("main", "c0ffee"), "invalid_ir", "no steps")
         follows = replace(triggers.of_pipeline(self.pipeline.id)[0], upstream_id=upstream.id)
-        triggers.built(follows, self.storage.builds.page(self.pipeline.id, 1, None).rows[0])
+        following = NewBuild("main", "c0ffee", upstream_id=upstream.id)
+        built = self.storage.builds.create_rejected(self.pipeline, following, "invalid_ir", "no steps")
+        triggers.built(follows, built)
         triggers.failed(follows, "the branch is gone", 60)
         triggers.follow(upstream, base)
 

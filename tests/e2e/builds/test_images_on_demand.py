@@ -10,7 +10,7 @@ import pytest
 from actors.vms import ImageStore
 from actors.vms.host import IdMap
 from tests.e2e.daemon import Daemon, Pipeline
-from tests.e2e.pipelines import one
+from tests.e2e.pipelines import Graph, one
 from tests.registry import Registry, StalledRegistry, entry, layer, registry, small_system, stalled, store_beside
 from tests.waiting import until
 
@@ -62,6 +62,13 @@ def test_an_image_of_a_registry_is_pulled_once(
     assert again.finish()["state"] == "passed"
     assert again.log() == "ran\n"
     assert served.times_asked(image) == 1
+    repository = image.rpartition(":")[0]
+    pulled = f"{repository}@{served.digest(image)}"
+    served.add("team/tools:1", *system, layer(entry("etc/tools", "another")))
+    assert {each.jobs()["only"]["image_digest"] for each in (build, again)} == {pulled}
+    child = pipeline.build(Graph().step("a", "true", image=image).step("b", "true", builds_in="a").ir())
+    assert child.finish()["state"] == "passed"
+    assert {each["image_digest"] for each in child.jobs().values()} == {pulled}
     listed = {each["name"]: each for each in daemon.json("image", "list")}
     assert listed[image]["source"] == f"pulled {image}, on demand"
     assert listed[image]["last_used_at"]

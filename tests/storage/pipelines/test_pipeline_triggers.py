@@ -62,7 +62,9 @@ class Following:
         (due,) = self.due()
         pipeline = self.storage.pipelines.by_id(due.pipeline_id)
         assert pipeline is not None
-        build = self.storage.builds.create_unplanned(pipeline, NewBuild("main", "c", upstream_id=due.upstream_id, **fields))
+        build = self.storage.builds.create_unplanned(
+            pipeline, NewBuild("main", "c", upstream_id=due.upstream_id, **fields)
+        )
         assert self.storage.pipeline_triggers.take(due)
         self.storage.pipeline_triggers.built(due, build)
         return build
@@ -170,7 +172,7 @@ _VERIFIED = {"verified_ref": "refs/heads/main"}
 
 
 def test_other_organizations_follow_where_they_may(following: Following):
-    """Of builds whose branch the service has verified alone; what is taken back holds for those that wait, too."""
+    """Builds whose branch the service has verified alone, until that is taken back."""
     storage = following.storage
     base = following.pipeline("base")
     theirs = new_pipeline(storage, "Others", "eve@example.org")
@@ -195,7 +197,8 @@ def test_an_own_pipeline_has_its_whole_name_too(following: Following):
     app = following.pipeline("app", after="acme/base")
     following.end(base)
     assert [each.pipeline_id for each in following.due()] == [app.id]
-    assert following.storage.pipelines.named(app.organization_id, app.id, "acme/base") == following.storage.pipelines.by_id(base.id)
+    storage = following.storage
+    assert storage.pipelines.named(app.organization_id, app.id, "acme/base") == storage.pipelines.by_id(base.id)
 
 
 def test_organizations_do_not_go_round(following: Following):

@@ -255,6 +255,7 @@ def test_pipelines_from_before_deletion_was_known_are_kept(tmp_path: Path, clock
             None,
             None,
             0,
+            "[]",
         )
     ]
     assert database.execute("PRAGMA foreign_key_check").fetchall() == []

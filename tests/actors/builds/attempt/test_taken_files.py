@@ -167,7 +167,7 @@ def test_a_pipeline_of_the_same_repository_comes_first(host: Host, base: Pipelin
 
 
 def test_files_of_the_build_that_is_followed_are_laid(host: Host, base: Pipeline):
-    """Also if it failed, and newer ones passed; a rebuild has them, too, and no other pipeline follows it by that."""
+    """Also if it failed, and newer ones passed; a rebuild has them, too."""
     followed = built_by(host, base, "followed", "exit 1")
     built_by(host, base, "newer")
     document = json.dumps({"version": "1", "jobs": {"use": takes_of("cat dist/f")}})

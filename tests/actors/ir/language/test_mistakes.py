@@ -71,15 +71,18 @@ def test_all_mistakes_are_found_at_once():
         ),
         (
             "{on: {pipeline: {slug: a/b/c}}, jobs: {a: {run: x}}}",
-            '1:18: on.pipeline.slug: expected a pipeline, or one of another organization as "acme/base-image", got "a/b/c"',
+            (
+                "1:18: on.pipeline.slug: expected a pipeline, or one of another organization as "
+                '"acme/base-image", got "a/b/c"'
+            ),
         ),
         (
             "{on: {manual: {inputs: {v: {}}}, pipeline: {slug: b, inputs: {v: secrets.X}}}, jobs: {a: {run: x}}}",
             '1:63: on.pipeline.inputs.v: expected "inputs.NAME" or "outputs.JOB.NAME", got "secrets.X"',
         ),
         (
-            "{on: {manual: {inputs: {version: {}}}, pipeline: {slug: b, inputs: {versoin: inputs.v}}}, jobs: {a: {run: x}}}",
-            '1:69: on.pipeline.inputs.versoin: unknown input "versoin": did you mean "version"?',
+            "{on: {manual: {inputs: {aims: {}}}, pipeline: {slug: b, inputs: {aism: inputs.v}}}, jobs: {a: {run: x}}}",
+            '1:66: on.pipeline.inputs.aism: unknown input "aism": did you mean "aims"?',
         ),
         ("{on: {pipeline: {}}, jobs: {a: {run: x}}}", '1:7: on.pipeline.slug: it needs "slug"'),
         (

@@ -95,6 +95,7 @@ def test_a_vm_starts_from_stacked_layers(
     assert pull(store, reference).splitlines()[-1].startswith("unpacking")
     (image,) = store.list()
     assert image.source == f"pulled {reference}"
+    assert image.digest == f"{reference.rpartition(':')[0]}@{served.digest(reference)}"
     assert image.environment == {"PATH": "/opt/bin:/bin", "NOTE": "a b=c"}
     kept = (store.path("pulled:1") / "etc" / "kept").stat()
     assert (kept.st_uid, kept.st_gid) == (idmap.root_uid + 42, idmap.gids[0].outside + 42)
