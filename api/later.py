@@ -37,6 +37,7 @@ from api.operations import (
     organizations,
     passkeys,
     payments,
+    proofs,
     repo_deliveries,
     repositories,
     runs,
@@ -85,7 +86,8 @@ def add_later(routes: Routes, core: Core) -> Site:
     door.add(routes, cli_login, identity_providers, passkeys, sign_up)
     door.add(routes, mail_settings, api_tokens, sessions, identities, organizations, members, invites, audit)
     door.add(routes, machine_accounts)
-    door.add(routes, favourites, search, schedules, caches, runs, notifications, tests, coverage, latest_artifacts)
+    door.add(routes, favourites, search, schedules, caches, runs, notifications, tests, proofs)
+    door.add(routes, coverage, latest_artifacts)
     _add_deliveries(routes, site, core)
     door.add(routes, repositories, repo_deliveries, merge_queue, github_installations, bitbucket)
     door.add(routes, billing, usage, payments)

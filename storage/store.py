@@ -133,6 +133,7 @@ class Storage:
     )
     host_connections = _part(lambda self: parts.HostConnections(self._database, self.vault))
     repositories = _part(lambda self: parts.Repositories(self._database))
+    proofs = _part(lambda self: parts.Proofs(self._database))
     merge_queues = _part(lambda self: parts.MergeQueues(self._database))
     repository_credentials = _part(lambda self: parts.RepositoryCredentials(self._database, self.vault))
     repository_checks = _part(lambda self: parts.RepositoryChecks(self._database, self.repositories))

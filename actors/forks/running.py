@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
-from dataclasses import field
+from contextlib import contextmanager, suppress
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from actors import vms
@@ -24,7 +24,7 @@ MAX_OUTPUT = 64 << 10
 """The most bytes of a run's output that are kept: a quarter of its beginning, and its end."""
 
 _TAIL = MAX_OUTPUT * 3 // 4
-_MARGIN_SECONDS = 60
+MARGIN_SECONDS = 60
 """The seconds to make the VM and to end the command, beside those of the command."""
 
 _LOOK_SECONDS = 1.0
@@ -32,6 +32,7 @@ _LATE_SECONDS = 15.0
 _GRACE = 5.0
 _FILES_SECONDS = 30.0
 _MOST_FILE_BYTES = 16 << 20
+_MOST_REPORT_BYTES = 20 << 20
 
 
 class RunFailed(Exception):
@@ -43,7 +44,8 @@ class ForkRun:
     """A command to run on a fork, after a ``patch`` of the workspace; by default the job's own.
 
     ``env`` adds to the variables of the job. It has ``seconds``. With ``before`` the disk is what the job started from.
-    The budget of an API key pays for it, if one is given.
+    The budget of an API key pays for it, if one is given. ``reports`` are paths of files in the workspace that it is
+    to write: they are removed before it, and taken after it.
     """
 
     command: str | None = None
@@ -52,17 +54,22 @@ class ForkRun:
     before: bool = False
     seconds: int = 60
     budget_id: int | None = None
+    reports: tuple[str, ...] = ()
 
 
 @immutable
 class RunOutcome:
-    """The end of a run, after ``seconds``; ``left_out`` bytes of its ``output`` are missing in the middle."""
+    """The end of a run, after ``seconds``; ``left_out`` bytes of its ``output`` are missing in the middle.
+
+    ``reports`` are the contents of those files that it has written, by path.
+    """
 
     exit_code: int
     output: str
     left_out: int
     timed_out: bool
     seconds: float
+    reports: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def run(
@@ -73,7 +80,7 @@ def run(
     Raises PatchRefused and RunFailed, and what `Forks.open` raises.
     """
     changes = None if wanted.patch is None else parse_patch(wanted.patch)
-    seconds = wanted.seconds + _MARGIN_SECONDS
+    seconds = wanted.seconds + MARGIN_SECONDS
     opened = forks.open(
         build, job, before=wanted.before, seconds=seconds, opened_by=opened_by, budget_id=wanted.budget_id
     )
@@ -82,7 +89,10 @@ def run(
         if changes is not None:
             _patch(connection, changes, int(forks.clock.now().timestamp()))
         with _watched(forks, fork, wanted.seconds + _GRACE + _LATE_SECONDS, gone):
-            return _follow(forks, fork, connection, wanted)
+            if wanted.reports:
+                vms.change_files(connection, {}, wanted.reports, time=0, timeout=_FILES_SECONDS)
+            done = _follow(forks, fork, connection, wanted)
+            return replace(done, reports=_reports(connection, wanted.reports)) if wanted.reports else done
 
 
 def _follow(forks: Forks, fork: Fork, connection: vms.Connection, wanted: ForkRun) -> RunOutcome:
@@ -141,6 +151,19 @@ def _patch(connection: vms.Connection, changes: tuple[FilePatch, ...], time: int
     written = {path: (each.content, each.executable) for path, each in changed.items() if each is not None}
     removed = [path for path, each in changed.items() if each is None]
     vms.change_files(connection, written, removed, time=time, timeout=_FILES_SECONDS)
+
+
+def _reports(connection: vms.Connection, paths: tuple[str, ...]) -> dict[str, bytes]:
+    """Return what a run has written to these files, without missing ones and those beyond a bound.
+
+    Raises VmError.
+    """
+    taken: dict[str, bytes] = {}
+    with suppress(vms.InvalidDownload):  # as for files that are missing, which tar says at its end
+        for each in vms.download_files(connection, paths, max_bytes=_MOST_REPORT_BYTES, timeout=_FILES_SECONDS):
+            if each.path in paths:
+                taken[each.path] = taken.get(each.same_as or "", b"") or b"".join(each.chunks)
+    return taken
 
 
 @contextmanager

@@ -30,6 +30,7 @@ STARTING = {
     "retryBuild",
     "retryJob",
 }
+FORKING = {"runOnFork", "proveTests", "cancelProof"}
 HAVE = {
     Scope.READ: {Scope.READ},
     Scope.START: {Scope.READ, Scope.START},
@@ -63,7 +64,7 @@ def refused(performed: Operation[Any], call: Call) -> bool:
 def test_the_scope_of_each_operation_is_the_least():
     for each in EVERY.values():
         expected = Scope.READ if each.method is GET and each.role is Role.MEMBER else Scope.ADMIN
-        expected = Scope.START if each.id in STARTING else Scope.FORK if each.id == "runOnFork" else expected
+        expected = Scope.START if each.id in STARTING else Scope.FORK if each.id in FORKING else expected
         assert each.scope is expected, each.id
     assert len(EVERY) > 100
 
